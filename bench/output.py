@@ -10,8 +10,6 @@ report.html|md|json
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +24,9 @@ from loopline.bench.append_log import corrupt, read_log, torn_notice
 from loopline.bench.datasets import Item
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.results import Admitted, Result
+from loopline.workers.atomic_files import write_atomic
+from loopline.workers.file_lock import FileLock
 from loopline.workers.judging.problems import ProblemFolder
-from loopline.workers.whole_files import write_whole
 
 MANIFEST_VERSION = 1
 
@@ -112,7 +111,7 @@ class OutputDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: int | None = None
+        self._lock = FileLock(path / ".lock")
 
     @property
     def manifest_path(self) -> Path:
@@ -151,7 +150,7 @@ class OutputDirectory:
             known = ProblemFolder(self.problems)
             for problem in problems:
                 known.add(problem)
-            write_whole(self.manifest_path, manifest.model_dump_json(indent=1))
+            write_atomic(self.manifest_path, manifest.model_dump_json(indent=1))
         except OSError as error:
             raise OutputError(
                 f"{error.filename or self.path}: cannot be written ({error.strerror or error}); "
@@ -160,21 +159,16 @@ class OutputDirectory:
 
     def lock(self) -> None:
         """Keep a second bench off this directory while this process lives."""
-        descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock.acquire()
         except BlockingIOError:
-            os.close(descriptor)
             raise OutputError(
                 f"{self.path}: another bench is at work on this directory; wait for it, or stop it"
             ) from None
-        self._lock = descriptor
 
     def unlock(self) -> None:
         """Let others in again."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._lock.release()
 
     def manifest(self) -> Manifest:
         """Raises UsageError where there is none, OutputError where it is damaged."""

@@ -8,7 +8,6 @@ or admits it now. So no answer that exists is paid for a second time.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -16,28 +15,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from loopline.agents.records import Budget, Outcome, Run, Trajectory, UsageEntry
+from loopline.agents.records import Budget, Run, Trajectory, UsageEntry
 from loopline.bench.arms import Arm, named, with_setting
 from loopline.bench.journal import Journal
 from loopline.bench.judgement import Judge
 from loopline.bench.ledger import total
 from loopline.bench.output import Manifest, ManifestItem, Stored
 from loopline.bench.results import Admitted, Result, result_of, transcript_of
-from loopline.bus import BusUnavailable, Overloaded, tasks
-from loopline.runtime.admission_notice import AdmissionNotice
+from loopline.bus import tasks
 from loopline.runtime.run_client import RunClient
+from loopline.runtime.run_driver import RunDriver, Stopped, lapsed, seed_of
 
 GRACE_SECONDS = 10.0
 """How long runs in flight may still end after the first Ctrl-C."""
-
-OVERLOADED_SECONDS = 0.2
-"""First pause after a refused admission; doubles up to `OVERLOADED_MAX_SECONDS`."""
-
-OVERLOADED_MAX_SECONDS = 5.0
-
-OUTAGE_TRIES = 12
-"""How often an unreachable bus is tried again, with pauses up to 5 s: about a minute. The client
-itself outlasts shorter outages."""
 
 
 class Ending(StrEnum):
@@ -97,7 +87,6 @@ class Runner:
         self._judge = judge
         self._judging = asyncio.Lock()
         self._progress = progress
-        self._notice = AdmissionNotice(progress.notice)
         self._grace = grace
         self._spent = spent
         """Micro-dollars booked so far, by every process; of calls whose usage is unknown, the most
@@ -113,6 +102,7 @@ class Runner:
         self._first = {arm: asyncio.Lock() for arm in manifest.arms}
         self._stop: Ending | None = None
         self._interrupted = asyncio.Event()
+        self._driver = RunDriver(client, progress.notice, self._interrupted.is_set)
 
     async def run(self) -> Ending:
         """Work until everything is answered, the budget is used up, or `interrupt` is called.
@@ -227,32 +217,13 @@ class Runner:
         if known is None:
             self._admitted[job.key] = run.id
             await self._journal.admit(Admitted(run_id=run.id, arm=job.arm.name, item=job.item.id))
-        pause, tries = OVERLOADED_SECONDS, 0
-        while True:
-            try:
-                await self._client.submit(run)
-                self._notice.admitted()
-                self._progress.admitted(job)
-                trajectory = await self._client.wait(run.id)
-                entries = await self._client.usage(run.id)
-                break
-            except Overloaded as error:
-                self._notice.refused(error)
-                if self._interrupted.is_set():
-                    return
-            except BusUnavailable as error:
-                # The same run may be submitted again: it is the same run to the bus.
-                tries += 1
-                if tries == 1:
-                    self._progress.notice(str(error))
-                if tries >= OUTAGE_TRIES:
-                    raise
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, OVERLOADED_MAX_SECONDS)
-            # Its time runs from when it was made: what it waited for admission is none of it, or a
-            # full bus would count against the model.
-            run = self._run(job, run.id)
-        if known is not None and self._lapsed(trajectory):
+        try:
+            trajectory, entries = await self._driver.finish(
+                lambda: self._run(job, run.id), lambda: self._progress.admitted(job)
+            )
+        except Stopped:
+            return
+        if known is not None and lapsed(trajectory, self._began):
             self._spent += total(self._journal.charge(entries)).most_micro_dollars
             del self._admitted[job.key]
             await self._answer(job)
@@ -284,13 +255,6 @@ class Runner:
             run_id=run_id,
         )
 
-    def _lapsed(self, trajectory: Trajectory) -> bool:
-        """Whether the run's time ran out while no bench waited for it (a reboot, a long pause):
-        that says nothing of the model, so the question is asked anew. Where no worker was there
-        either, it is ended later, when one is back."""
-        over = min(trajectory.run.deadline, trajectory.ended)
-        return trajectory.outcome is Outcome.DEADLINE and over < self._began
-
     async def _record(self, job: Job, trajectory: Trajectory, entries: list[UsageEntry]) -> None:
         async with self._judging:
             judgement = await asyncio.to_thread(self._judge.judge, trajectory, job.item)
@@ -318,8 +282,3 @@ class Runner:
             found = await asyncio.gather(*(self._client.usage(run_id) for run_id in chunk))
             for entries in found:
                 self._spent += total(self._journal.charge(entries)).most_micro_dollars
-
-
-def seed_of(seed: int, item: str) -> int:
-    """The seed of every arm's run on an item: the same question, the same dice."""
-    return int.from_bytes(hashlib.sha256(f"{seed}:{item}".encode()).digest()[:4])

@@ -11,6 +11,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from loopline.trainers.paired_statistics import (
     Interval,
@@ -23,9 +26,9 @@ from loopline.trainers.paired_statistics import (
 )
 
 __all__ = [
-    "MAX_PAIRS", "Interval", "PairedTable", "bootstrap_difference", "detectable_difference",
-    "mcnemar_exact", "mcnemar_power", "mean_share", "paired_table", "pairs_needed",
-    "pigeonhole_bootstrap", "quantile", "shares_of_seeds", "wilson",
+    "MAX_PAIRS", "Interval", "PairedTable", "Spread", "bootstrap_difference",
+    "detectable_difference", "mcnemar_exact", "mcnemar_power", "mean_share", "paired_table",
+    "pairs_needed", "pigeonhole_bootstrap", "quantile", "shares_of_seeds", "spread", "wilson",
 ]  # fmt: skip
 
 MAX_PAIRS = 200_000
@@ -79,7 +82,6 @@ def pigeonhole_bootstrap(
     check_probability("confidence", confidence)
     if not values or not values[0]:
         return Interval(math.nan, math.nan, math.nan)
-    import numpy as np
     from scipy.special import ndtri, stdtrit
 
     table = np.asarray(values, dtype=np.float64)
@@ -119,7 +121,6 @@ def mcnemar_power(n: int, only_a: float, only_b: float, alpha: float = 0.05) -> 
     Binomial(d, only_a / (only_a + only_b)), and the test rejects in both tails.
     """
     # Here, as only a bench's installation has it and it takes a second to come.
-    import numpy as np
     from scipy.stats import binom
 
     _check_discordance(only_a, only_b)
@@ -178,14 +179,27 @@ def detectable_difference(
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Linear-interpolated quantile; nan without values."""
-    if not values:
-        return math.nan
-    ordered = sorted(values)
-    at = share * (len(ordered) - 1)
-    below = math.floor(at)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
+    """The quantile as `numpy.quantile` has it: interpolated linearly between the two values around
+    it. `share` lies in [0, 1]. NaN without values."""
+    return float(np.quantile(values, share)) if len(values) else math.nan
+
+
+class Spread(NamedTuple):
+    """A figure measured several times."""
+
+    median: float
+    least: float
+    greatest: float
+
+    def text(self, form: str, between: str = " ") -> str:
+        """As in `12 (10–15)`; `form` is a format specification, as in `,.0f`."""
+        median, least, greatest = (format(value, form) for value in self)
+        return f"{median}{between}({least}–{greatest})"
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Raises ValueError without values."""
+    return Spread(quantile(values, 0.5), min(values), max(values))
 
 
 def _check_discordance(only_a: float, only_b: float) -> None:

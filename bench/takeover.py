@@ -24,11 +24,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from loopline.agents.records import Call, Message, SamplingParams, UsageEntry
-from loopline.bench.bus_bench.redis_process import running
-from loopline.bench.bus_bench.worker_processes import worker
 from loopline.bench.engine_bench.models import prepare, require
 from loopline.bench.errors import BenchError
+from loopline.bench.statistics import spread
 from loopline.bus import Admission, Bus, BusSettings, Envelope, Inbox
+from loopline.testing import running_redis, running_workers
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import CompletionPayload, calls, inference_stream, registry
 from loopline.workers.settings import GpuWorkerSettings
@@ -85,14 +85,16 @@ def measure(
     found: dict[str, list[Round]] = {engine: [] for engine in engines}
     with tempfile.TemporaryDirectory(prefix="bench-takeover-") as scratch:
         weights = prepare(model, PRECISION, Path(scratch), with_gguf="llama_cpp" in engines)
-        with running(Path(scratch) / "redis", "none") as server:
+        with running_redis(Path(scratch) / "redis", persistence="none", listen="tcp") as server:
             settings = BusSettings(redis_url=server.url, lease_seconds=lease_seconds)
             for number, engine in itertools.product(range(rounds), engines):
                 print(f"round {number + 1} of {rounds}: {engine}…", file=sys.stderr)
                 server.flush()
                 file = weights.gguf if engine == "llama_cpp" else weights.folder
                 served = ModelSettings(engine=engine, model=str(file), max_concurrency=IN_FLIGHT)
-                found[engine].append(asyncio.run(_round(settings, served, number)))
+                found[engine].append(
+                    asyncio.run(_round(settings, served, number, Path(scratch) / "workers"))
+                )
     return found
 
 
@@ -101,13 +103,13 @@ def said(engine: str, rounds: Sequence[Round], limit: float) -> str:
     return (
         f"{engine}: {IN_FLIGHT} streamed requests, their worker killed {len(rounds)} times; "
         "medians (least–greatest) in seconds after the kill\n"
-        f"  each goes on at another: {_spread([each.taken_over for each in rounds])}\n"
-        f"  each is answered:        {_spread([each.answered for each in rounds])}"
+        f"  each goes on at another: {spread([each.taken_over for each in rounds]).text('.2f')}\n"
+        f"  each is answered:        {spread([each.answered for each in rounds]).text('.2f')}"
         f" (bar: at most {limit:g})\n"
         f"  tokens before and after: {statistics.median(each.written for each in rounds):.0f}"
         f" and {statistics.median(each.left for each in rounds):.0f}\n"
         "  the same requests of a worker that is not killed:"
-        f" {_spread([each.from_the_beginning for each in rounds])}"
+        f" {spread([each.from_the_beginning for each in rounds]).text('.2f')}"
     )
 
 
@@ -127,27 +129,22 @@ def as_json_line(found: Mapping[str, Sequence[Round]], limit: float) -> str:
     )
 
 
-def _spread(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
-
-
-async def _round(settings: BusSettings, model: ModelSettings, number: int) -> Round:
+async def _round(settings: BusSettings, model: ModelSettings, number: int, folder: Path) -> Round:
     def gpu(name: str) -> GpuWorkerSettings:
         return GpuWorkerSettings(bus=settings, name=name, models={POOL: model})
 
     async with (
-        worker(gpu("second")) as second,
-        worker(gpu("first")) as first,
+        running_workers([gpu("second"), gpu("first")], folder) as (second, first),
         Bus(settings, registry()) as bus,
         Inbox(bus) as inbox,
     ):
         # Frozen until its blocking read has run out: so the first gets everything.
-        second.suspend()
+        second.send_signal(signal.SIGSTOP)
         await asyncio.sleep(2 * settings.block_seconds)
         asked = [_Request(str(uuid.uuid4()), number * IN_FLIGHT + n) for n in range(IN_FLIGHT)]
         asking = asyncio.gather(*(_ask(bus, inbox, each) for each in asked))
         await _all_begun(asked, asking)
-        second.resume()
+        second.send_signal(signal.SIGCONT)
         # Renewals come every third of a lease: be killed anywhere between two of them.
         await asyncio.sleep(random.uniform(0.0, settings.lease_seconds / 3))
         first.send_signal(signal.SIGKILL)

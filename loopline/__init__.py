@@ -1,12 +1,13 @@
 """Loopline: an async message-bus runtime for language-model agents.
 
 Its packages, each of which imports only those before it: `bus` (Redis Streams) and `agents` (roles,
-workflows, tools), `workers` (the processes), `runtime` (a deployment on this machine), `trainers`,
-`bench`.
+workflows, tools), `workers` (the processes), `runtime` (a deployment on this machine), `testing`
+(servers and workers for tests), `trainers`, `bench`.
 
-In a checkout these are links to folders at the top of the repository, which an interpreter started
-there can find without `loopline.` as well. Every class would then exist twice, and `isinstance` and
-registries would fail far from the cause: so a package refuses any other name than its own.
+In a checkout all but `testing` are links to folders at the top of the repository, which an
+interpreter started there can find without `loopline.` as well. Every class would then exist twice,
+and `isinstance` and registries would fail far from the cause: so a package refuses any other name
+than its own.
 """
 
 

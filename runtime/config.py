@@ -7,7 +7,6 @@ and hands them to its workers as a file, so that a worker never reads a profile 
 from __future__ import annotations
 
 import difflib
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -33,6 +32,7 @@ from loopline.runtime.config_sources import (
     unknown_keys,
 )
 from loopline.runtime.errors import ConfigError
+from loopline.runtime.key_value_options import option_value
 from loopline.runtime.prompt_files import prompt_content, shipped_prompt
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.sandbox import SandboxSettings
@@ -53,14 +53,6 @@ def _instead_of_concurrency(kind: str, worker: WorkerSettings) -> str:
     if kind == "recorder":
         return "a recorder writes what there is in one batch"
     return "jobs.max_jobs is for all of them" if kind == "jobs" else ""
-
-
-def option_value(value: JsonValue) -> JsonValue:
-    """An option of a workflow that may have been written as text: JSON, or else text."""
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
 
 
 class Section(BaseModel):

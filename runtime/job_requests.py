@@ -49,6 +49,11 @@ def require_allowed(request: JobRequest, state: StateDirectory) -> None:
             raise InputError(
                 f"a job may not have {option}", hint="run the command itself, in a terminal."
             )
+        if option == "--redis-url":
+            raise InputError(
+                "a job may not have --redis-url: all who read the queue would see its password",
+                hint="leave it out: a job joins the bus of its deployment.",
+            )
 
 
 def _within(place: Path, folder: Path) -> bool:

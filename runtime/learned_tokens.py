@@ -18,7 +18,7 @@ from pydantic import ValidationError, model_validator
 
 from loopline.agents.records import Record
 from loopline.runtime.errors import InputError
-from loopline.workers.whole_files import flush
+from loopline.workers.atomic_files import atomic_file
 
 LEARNED_TOKENS = "learned-tokens"
 """Folder of a training's record."""
@@ -75,15 +75,9 @@ def write_learned(path: Path, sequences: Sequence[LearnedSequence]) -> None:
     import pyarrow.parquet as pq
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
     table = pa.Table.from_pylist([each.model_dump() for each in sequences], schema=_schema())
-    try:
-        pq.write_table(table, part, compression="zstd")
-        flush(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    flush(path.parent)
+    with atomic_file(path) as partial:
+        pq.write_table(table, partial, compression="zstd")
 
 
 def read_learned(training: Path, run_id: str) -> tuple[LearnedSequence, ...]:

@@ -6,7 +6,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from loopline.bus import Bus, Policy, policies, present
+import typer
+
+from loopline.bus import Bus, Policy, policies, pool_of, present
+from loopline.runtime.deployment import find
+from loopline.runtime.errors import EXIT_FAILED, InputError
+from loopline.runtime.on_bus import on_bus
 
 LOOK_SECONDS = 0.2
 
@@ -61,3 +66,25 @@ def said(state: Mapping[str, object]) -> str:
         return f"serves version {state['version']}"
     instead = "nothing" if state["version"] is None else state["version"]
     return f"refuses version {state['refused']}, serves {instead}: {state['reason']}"
+
+
+def change_and_report(
+    name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]
+) -> None:
+    """Change a policy of the running deployment as `change` does, and print what became of it.
+
+    Raises `InputError` for a pool that is not there, and `typer.Exit` with code 1 if a worker
+    refused the new state.
+    """
+    pools = find(redis_url=redis_url).settings.models
+    if pool_of(name) not in pools:
+        raise InputError(f"there is no pool {pool_of(name)!r}", hint=f"pools: {', '.join(pools)}")
+    changed = on_bus(redis_url, lambda bus: change(bus, name, to, wait))
+    policy = changed.policy
+    typer.echo(f"{name}: version {policy.current} ({changed.path or 'the model itself'})")
+    for worker, words in changed.states.items():
+        typer.echo(f"  {worker}: {words}")
+    if not changed.states:
+        typer.echo(f"  no worker serves the pool {policy.pool} now; one that starts will")
+    if changed.refusals:
+        raise typer.Exit(EXIT_FAILED)

@@ -12,6 +12,7 @@ from loopline.agents.errors import InvalidPrompt, UnknownName
 from loopline.agents.prompts import MAX_PROMPT_FILE_CHARS, Prompt, replacement
 from loopline.agents.roles import every_prompt
 from loopline.runtime.errors import InputError
+from loopline.runtime.key_value_options import key_value_texts
 
 MAX_BYTES_PER_CHAR = 4
 
@@ -50,15 +51,13 @@ def shipped_prompt(name: str) -> Prompt:
 def parse_prompt_files(words: list[str]) -> dict[str, str]:
     """`--prompt NAME=FILE` options, as `Run.prompt_files`. Raises `InputError`."""
     files: dict[str, str] = {}
-    for word in words:
-        name, _, path = word.partition("=")
-        if not (name and path):
-            raise InputError(f"{word!r} is not NAME=FILE", hint="as in --prompt solo=terse.md.")
+    paths = key_value_texts("--prompt", words, form="NAME=FILE", example="solo=terse.md")
+    for name, path in paths.items():
         try:
             shipped = shipped_prompt(name)
             content = prompt_content(Path(path))
             replacement(content, name, origin=path)
         except (InvalidPrompt, UnknownName) as error:
-            raise InputError(f"--prompt {word}: {error}") from error
+            raise InputError(f"--prompt {name}={path}: {error}") from error
         files[shipped.file] = content
     return files

@@ -29,7 +29,8 @@ from loopline.runtime.errors import Unreachable, UserError
 from loopline.runtime.log_files import rotate
 from loopline.runtime.redis_binary import RedisBinary
 from loopline.runtime.redis_users import KINDS, UserKind, password_of, rules, url_as, user_name
-from loopline.runtime.state import StateDirectory, read_json, write_private
+from loopline.runtime.state import StateDirectory, read_json
+from loopline.workers.atomic_files import write_atomic
 from loopline.workers.child_death import dies_with_parent
 from loopline.workers.stop_signals import send
 
@@ -118,7 +119,7 @@ class RedisServer:
             self._port = self._bindable_port()
         else:
             self.socket_path.unlink(missing_ok=True)
-        write_private(self._config_file, self._config())
+        write_atomic(self._config_file, self._config(), private=True)
         rotate(self.log_file)
         with self.log_file.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
@@ -267,7 +268,7 @@ class RedisServer:
 
     def _write_marker(self, binary: RedisBinary, pid: int) -> None:
         text = json.dumps({"flavour": binary.flavour, "version": binary.version, "pid": pid})
-        write_private(self._marker, text)
+        write_atomic(self._marker, text, private=True)
 
     def _last_words(self) -> str:
         try:

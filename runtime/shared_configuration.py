@@ -28,7 +28,7 @@ from loopline.bus import Agreement, BusSettings, agreed_on
 from loopline.runtime.config import Settings
 from loopline.runtime.errors import EXIT_CONFIG, UserError
 from loopline.runtime.state import StateDirectory
-from loopline.workers.whole_files import write_whole
+from loopline.workers.atomic_files import write_atomic
 
 CONFIGURATION, STORE = "configuration", "store"
 """Fields of the agreement."""
@@ -189,7 +189,7 @@ def store_identity(store: Path) -> str:
     file = store / ".identity"
     if not file.exists():
         mine = file.with_name(f".identity.{os.getpid()}")
-        write_whole(mine, uuid.uuid4().hex)
+        write_atomic(mine, uuid.uuid4().hex)
         with suppress(FileExistsError):  # another recorder of the same folder was quicker
             os.link(mine, file)
         mine.unlink()

@@ -8,7 +8,6 @@ for as long as it lives).
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,12 +16,14 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 import pydantic
 from pydantic import BaseModel, ConfigDict
 
 from loopline.runtime.errors import UserError
+from loopline.workers.atomic_files import write_atomic
+from loopline.workers.file_lock import FileLock, is_locked
 
 DEFAULT_STATE = ".loopline"
 MAX_SOCKET_PATH = 100
@@ -178,14 +179,7 @@ class StateDirectory:
 
     def _locked(self) -> bool:
         try:
-            with self.lock_file.open("rb") as handle:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except OSError:
-                    return True
-                return False
-        except FileNotFoundError:
-            return False
+            return is_locked(self.lock_file)
         except OSError as error:
             raise self._unreadable(error) from error
 
@@ -208,69 +202,47 @@ class StateLock:
     it can't become stale; a pid file could."""
 
     def __init__(self, state: StateDirectory) -> None:
+        """Raises `UserError` where another deployment runs in the directory."""
         self._state = state
-        self._handle = state.lock_file.open("a+")
-        try:
-            os.chmod(state.lock_file, 0o600)
-            if not _owned(self._handle):
-                self._handle.seek(0)
-                owner = self._handle.read().strip() or "unknown"
-                raise UserError(
-                    f"a deployment already runs in {state.path} (pid {owner})",
-                    hint="`runtime status` shows it and `runtime down` stops it; for a second one"
-                    " set LOOPLINE_STATE to another directory.",
-                )
-        except BaseException:
-            self._handle.close()
-            raise
+        self._lock = FileLock(state.lock_file, mode=0o600)
+        if not _take(self._lock):
+            owner = state.lock_file.read_text().strip() or "unknown"
+            raise UserError(
+                f"a deployment already runs in {state.path} (pid {owner})",
+                hint="`runtime status` shows it and `runtime down` stops it; for a second one"
+                " set LOOPLINE_STATE to another directory.",
+            )
         # Of a supervisor that was killed: from now on the lock is held, and would vouch for it.
         state.run_file.unlink(missing_ok=True)
-        self._handle.truncate(0)
-        self._handle.write(str(os.getpid()))
-        self._handle.flush()
+        state.lock_file.write_text(str(os.getpid()))
 
     def publish(self, run: RunFile) -> None:
-        write_private(self._state.run_file, run.model_dump_json())
+        write_atomic(self._state.run_file, run.model_dump_json(), private=True)
 
     def release(self) -> None:
         self._state.run_file.unlink(missing_ok=True)
-        self._handle.truncate(0)
-        self._handle.close()
+        self._state.lock_file.write_text("")
+        self._lock.release()
 
 
-def _owned(lock: IO[str]) -> bool:
-    """Take the lock; False where another supervisor has it. Whoever only looks (`running`,
-    `holder`) shares it for an instant, which must not be taken for a supervisor. Raises
-    `UserError` where such a process stands still."""
+def _take(lock: FileLock) -> bool:
+    """False where another supervisor has the lock. Whoever only looks (`running`, `holder`) shares
+    it for an instant, which must not be taken for a supervisor. Raises `UserError` where such a
+    process stands still."""
     give_up = time.monotonic() + LOOK_SECONDS
     while True:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return False
-            fcntl.flock(lock, fcntl.LOCK_UN)
-            if time.monotonic() > give_up:
-                raise UserError(
-                    f"for {LOOK_SECONDS:g} s other processes have been looking at {lock.name}",
-                    hint="end the one that stands still (`fuser` names it), then start again.",
-                ) from None
-            time.sleep(_LOOK_PAUSE)
-        else:
+            lock.acquire()
             return True
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file of mode 0600, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+        except BlockingIOError:
+            if is_locked(lock.path):
+                return False
+        if time.monotonic() > give_up:
+            raise UserError(
+                f"for {LOOK_SECONDS:g} s other processes have been looking at {lock.path}",
+                hint="end the one that stands still (`fuser` names it), then start again.",
+            )
+        time.sleep(_LOOK_PAUSE)
 
 
 def read_json(path: Path) -> object:

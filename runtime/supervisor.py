@@ -28,9 +28,10 @@ from loopline.runtime.errors import UserError
 from loopline.runtime.redis_server import RedisServer
 from loopline.runtime.redis_users import user_kind
 from loopline.runtime.restarts import RestartPolicy
-from loopline.runtime.state import RunFile, StateDirectory, StateLock, write_private
+from loopline.runtime.state import RunFile, StateDirectory, StateLock
 from loopline.runtime.worker_environment import worker_environment
 from loopline.runtime.worker_slot import Launch, WorkerSlot
+from loopline.workers.atomic_files import write_atomic
 from loopline.workers.stop_signals import stop_signals
 
 log = structlog.get_logger("loopline.runtime.supervisor")
@@ -113,7 +114,7 @@ class Supervisor:
             server, presence, close_presence = await self._connect(self.settings)
             self._durability = server.durability
             log.info("bus joined", url=self.settings.bus.safe_url, durability=self._durability)
-            write_private(self.state.resolved, self.settings.to_json())
+            write_atomic(self.state.resolved, self.settings.to_json(), private=True)
             lock.publish(
                 RunFile(
                     pid=os.getpid(),
@@ -153,7 +154,7 @@ class Supervisor:
             return self.state.resolved
         path = self.state.resolved_of(kind)
         url = self.redis.url_of(user_kind(self.settings, kind))
-        write_private(path, self.settings.with_redis_url(url).to_json())
+        write_atomic(path, self.settings.with_redis_url(url).to_json(), private=True)
         return path
 
     async def _until_stopped(self, background: tasks.Background) -> None:

@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from loopline.bus import Bus, BusSettings
-from tests.redis_process import RedisProcess, running, servers
+from loopline.testing import RedisProcess, installed_servers, running_redis
 from tests.skips import summary
 
 FLAVOURS = ("valkey", "redis")
@@ -79,8 +79,8 @@ def _shared_servers() -> Iterator[dict[str, RedisProcess]]:
     """One server per flavour for the whole session; tests keep apart by key prefix."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         started: dict[str, RedisProcess] = {}
-        for flavour, binary in servers().items():
-            process = RedisProcess(binary, Path(folder) / flavour)
+        for flavour, binary in installed_servers().items():
+            process = RedisProcess(Path(folder) / flavour, binary=binary)
             process.start()
             started[flavour] = process
         yield started
@@ -107,12 +107,12 @@ def any_server(_shared_servers: dict[str, RedisProcess]) -> RedisProcess:
 @pytest.fixture(params=FLAVOURS)
 def own_server(request: pytest.FixtureRequest) -> Iterator[RedisProcess]:
     """A server of this test's own, to kill, pause and flush."""
-    found = servers()
+    found = installed_servers()
     if request.param not in found:
         pytest.skip(f"no {request.param} server on this machine (install redis-server)")
     with (
         tempfile.TemporaryDirectory(prefix="sw-") as folder,
-        running(found[request.param], Path(folder)) as process,
+        running_redis(Path(folder), binary=found[request.param]) as process,
     ):
         yield process
 

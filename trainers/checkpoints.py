@@ -27,7 +27,7 @@ from loopline.trainers.errors import (
 from loopline.trainers.full_disks import writing
 from loopline.trainers.output_lock import LOCK
 from loopline.trainers.recipes import Recipe
-from loopline.workers.whole_files import flush, flush_all
+from loopline.workers.atomic_files import flush, flush_all
 
 if TYPE_CHECKING:
     import torch

@@ -26,6 +26,7 @@ from loopline.trainers.errors import TrainingError
 from loopline.trainers.gguf_precision import Precision
 from loopline.trainers.gguf_tokenizer import add_tokenizer, read_json
 from loopline.trainers.gguf_trial import require_loadable
+from loopline.workers.atomic_files import atomic_file
 from loopline.workers.engines.local.adapter_base import (
     BASE_KEY,
     WEIGHTS_KEY,
@@ -70,8 +71,7 @@ def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16)
     with _refusals():
         check_safetensors(model)
     output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_name(f"{output.name}.partial")
-    try:
+    with atomic_file(output) as partial:
         if precision is Precision.Q4_K_M:
             whole = output.with_name(f"{output.name}.f32")
             try:
@@ -82,9 +82,6 @@ def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16)
         else:
             _write(model, config, kind, partial, precision)
         require_loadable(partial)
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
@@ -106,8 +103,7 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
     shapes = _shapes(base)
     names = gguf.get_tensor_name_map(ARCHITECTURES[kind], int(config["num_hidden_layers"]))
     output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_name(f"{output.name}.partial")
-    try:
+    with atomic_file(output) as partial:
         writer = gguf.GGUFWriter(partial, gguf.MODEL_ARCH_NAMES[ARCHITECTURES[kind]])
         writer.add_type(gguf.GGUFType.ADAPTER)
         writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
@@ -142,9 +138,6 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 @contextmanager

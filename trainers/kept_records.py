@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from loopline.trainers.errors import TrainingError, UnreadableModel
-from loopline.workers.whole_files import write_whole
+from loopline.workers.atomic_files import write_atomic
 
 RESTART = "--restart trains anew"
 RecordT = TypeVar("RecordT", bound=BaseModel)
@@ -17,7 +17,7 @@ RecordT = TypeVar("RecordT", bound=BaseModel)
 def write_record(path: Path, record: BaseModel) -> None:
     """Whole or not at all: half of one would be taken for something finished that is damaged.
     Raises OSError."""
-    write_whole(path, record.model_dump_json(indent=1) + "\n")
+    write_atomic(path, record.model_dump_json(indent=1) + "\n")
 
 
 def read_record(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from loopline.trainers.errors import TrainingError
+from loopline.workers.file_lock import FileLock
 
 LOCK = ".lock"
 
@@ -28,35 +27,15 @@ def locked(output: Path) -> Generator[None]:
     """Make the folder, and keep other commands off it for the time of the block; the kernel gives
     it back if this process is killed. Raises `TrainingError`."""
     make_folder(output)
-    path = output / LOCK
-    held = _taken(path)
+    lock = FileLock(output / LOCK)
+    try:
+        lock.acquire()
+    except BlockingIOError:
+        raise TrainingError(
+            f"{output}: another command is at work on this folder; wait for it, or stop it"
+        ) from None
     try:
         yield
     finally:
-        # While it is held: a folder that was refused is left as it was.
-        path.unlink(missing_ok=True)
-        os.close(held)
-
-
-def _taken(path: Path) -> int:
-    """The descriptor of the file, which nobody else holds."""
-    while True:
-        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(held, path):
-                return held
-        except BlockingIOError:
-            os.close(held)
-            raise TrainingError(
-                f"{path.parent}: another command is at work on this folder; wait for it, or stop it"
-            ) from None
-        # It was removed by who held it, between the two: another one may hold its successor.
-        os.close(held)
-
-
-def _is_at(held: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(held), path.stat())
-    except FileNotFoundError:
-        return False
+        # A folder that was refused is left as it was.
+        lock.release(remove=True)

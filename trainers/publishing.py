@@ -20,6 +20,7 @@ from loopline.bus import Policy, pool_of
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.full_disks import writing
 from loopline.trainers.network import base_folder
+from loopline.workers.atomic_files import atomic_folder
 from loopline.workers.engines.local.adapter_base import weights_sha256
 from loopline.workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
 from loopline.workers.engines.protocol import EngineError
@@ -56,9 +57,9 @@ def publish(
     ones after it are not published.
     """
     from loopline.bus import BusUnavailable
-    from loopline.runtime.commands.policies import change
     from loopline.runtime.deployment import find
     from loopline.runtime.errors import UserError
+    from loopline.runtime.policy_changes import change_and_report
 
     try:
         pools = find(redis_url=redis_url, profile=profile).settings.models
@@ -66,7 +67,9 @@ def publish(
             require_base(each, pools)
         for each in chosen:
             path = str(_kept(each.folder, output).resolve())
-            change(each.policy, redis_url, wait, _published(path))
+            change_and_report(each.policy, redis_url, wait, _published(path))
+    except TrainingError:
+        raise
     except (UserError, BusUnavailable) as error:
         raise TrainingError(f"--publish: {error}") from error
 
@@ -119,11 +122,8 @@ def _kept(folder: Path, output: Path) -> Path:
     final = output / "published" / weights_sha256(folder)[:12] / folder.name
     if final.exists():
         return final
-    part = final.with_name(f".{final.name}.part")
-    with writing(final):
-        shutil.rmtree(part, ignore_errors=True)
-        shutil.copytree(folder, part, copy_function=_linked)
-        part.rename(final)
+    with writing(final), atomic_folder(final) as partial:
+        shutil.copytree(folder, partial, copy_function=_linked, dirs_exist_ok=True)
     return final
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -34,7 +33,8 @@ from pydantic import TypeAdapter
 
 from loopline.agents.records import RECORDS_VERSION, Outcome, Run, Step, Trajectory, UsageEntry
 from loopline.agents.workflows import rewarded
-from loopline.workers.whole_files import flush, write_whole
+from loopline.workers.atomic_files import PARTIAL, atomic_file, write_atomic
+from loopline.workers.file_lock import FileLock
 
 log = structlog.get_logger("loopline.workers.recorder")
 
@@ -150,25 +150,25 @@ class Table:
 
     @asynccontextmanager
     async def _locked(self) -> AsyncGenerator[None]:
-        lock = os.open(self._folder, os.O_RDONLY)
+        lock = FileLock(self._folder)
+        waited = 0.0
+        while True:
+            try:
+                lock.acquire()
+                break
+            except BlockingIOError as error:
+                if waited >= LOCK_SECONDS:
+                    raise BlockingIOError(
+                        error.errno,
+                        f"another recorder has locked {self._folder} for {LOCK_SECONDS:g} s: "
+                        "if it stands still, end it; until then the batch stays on the bus",
+                    ) from error
+            waited += _LOCK_PAUSE
+            await asyncio.sleep(_LOCK_PAUSE)
         try:
-            waited = 0.0
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError as error:
-                    if waited >= LOCK_SECONDS:
-                        raise BlockingIOError(
-                            error.errno,
-                            f"another recorder has locked {self._folder} for {LOCK_SECONDS:g} s: "
-                            "if it stands still, end it; until then the batch stays on the bus",
-                        ) from error
-                waited += _LOCK_PAUSE
-                await asyncio.sleep(_LOCK_PAUSE)
             yield
         finally:
-            os.close(lock)
+            lock.release()
 
     def _write(self, entries: Sequence[Entry]) -> None:
         written = self._on_disk([entry for entry, _ in entries])
@@ -189,18 +189,9 @@ class Table:
     def _write_file(self, rows: dict[str, pa.RecordBatch]) -> None:
         first, last = min(rows, key=_place), max(rows, key=_place)
         name = f"{self._shard:03d}-{first}-{last}-{len(rows)}"
-        part = self._folder / f".{name}.{os.getpid()}.part"
-        try:
-            with part.open("wb") as file:
-                table = pa.Table.from_batches(list(rows.values()), schema=self._schema)
-                table = table.combine_chunks()
-                pq.write_table(table, file, compression="zstd")
-            flush(part)
-            part.rename(self._folder / f"{name}.parquet")
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-        flush(self._folder)
+        table = pa.Table.from_batches(list(rows.values()), schema=self._schema).combine_chunks()
+        with atomic_file(self._folder / f"{name}.parquet") as partial:
+            pq.write_table(table, partial, compression="zstd")
 
     def _set_aside(self, entry: str, fields: dict[bytes, bytes], error: Exception) -> None:
         """Keep what can't be read, whole, beside the tables: one bad entry must not stop the
@@ -209,7 +200,7 @@ class Table:
         folder.mkdir(exist_ok=True)
         body = {key.decode(errors="replace"): value.hex() for key, value in fields.items()}
         path = folder / f"{self._folder.name}-{self._shard:03d}-{entry}.json"
-        write_whole(path, orjson.dumps({"error": str(error), "fields_hex": body}))
+        write_atomic(path, orjson.dumps({"error": str(error), "fields_hex": body}))
         log.error("entry set aside", entry=entry, path=str(path), error=str(error))
 
     def _on_disk(self, entries: Sequence[str]) -> set[str]:
@@ -219,7 +210,7 @@ class Table:
         places = sorted(map(_place, entries))
         names = os.listdir(self._folder)
         for name in names:
-            if name.endswith(".part"):
+            if name.endswith(PARTIAL):
                 # Of a recorder that was killed: whoever has the lock is the only one that writes.
                 (self._folder / name).unlink()
             elif name not in self._known:

@@ -17,9 +17,9 @@ from loopline.bench.bus_bench import idle, processes, report
 from loopline.bench.bus_bench.figures import Comparison, Peer, Report
 from loopline.bench.bus_bench.peers import PEERS
 from loopline.bench.bus_bench.recovery import recovery
-from loopline.bench.bus_bench.redis_process import Persistence, RedisProcess, running
 from loopline.bench.errors import UsageError
 from loopline.runtime.errors import EXIT_FAILED
+from loopline.testing import Persistence, RedisProcess, running_redis
 from loopline.workers.installation import require
 
 RATE = 200.0
@@ -78,7 +78,7 @@ async def _measure(plan: Plan, progress: Console) -> Report:
 def _server(persistence: Persistence) -> Generator[RedisProcess]:
     with (
         tempfile.TemporaryDirectory(prefix="bench-bus-") as folder,
-        running(Path(folder), persistence) as server,
+        running_redis(Path(folder), persistence=persistence, listen="tcp") as server,
     ):
         yield server
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from loopline.bench.bus_bench.idle import Cost
 from loopline.bench.bus_bench.processes import Throughput
 from loopline.bench.bus_bench.recovery import Recovery
+from loopline.bench.statistics import Spread, quantile, spread
 
 MIN_DRAIN_RATIO = 3.0
 MAX_P99_RATIO = 1.5
 MAX_OVER_LEASE = 1.0
 MAX_SWEEP_PERCENT = 2.0
 MAX_IDLE_PERCENT = 1.0
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value with at least `share` of all values at or below it."""
-    ordered = sorted(values)
-    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
 @dataclass(slots=True)
@@ -31,13 +25,13 @@ class Peer:
     latencies: list[list[float]] = field(default_factory=list[list[float]])
     """Milliseconds, a list per repeat."""
 
-    def spread(self, of: Callable[[Throughput], float]) -> tuple[float, float, float]:
-        """Median, least and greatest over the repeats."""
-        return _spread([of(each) for each in self.throughput])
+    def spread(self, figure: Callable[[Throughput], float]) -> Spread:
+        """Of a figure over the repeats."""
+        return spread([figure(repeat) for repeat in self.throughput])
 
-    def latency(self, share: float) -> tuple[float, float, float]:
-        """The percentile of each repeat: median, least and greatest."""
-        return _spread([percentile(each, share) for each in self.latencies])
+    def latency(self, share: float) -> Spread:
+        """Of the repeats' quantiles, in milliseconds."""
+        return spread([quantile(repeat, share) for repeat in self.latencies])
 
 
 @dataclass(slots=True)
@@ -96,10 +90,6 @@ class Report:
                 cost, f"< {MAX_IDLE_PERCENT:g}", cost < MAX_IDLE_PERCENT,
             )  # fmt: skip
         return bars
-
-
-def _spread(values: Sequence[float]) -> tuple[float, float, float]:
-    return statistics.median(values), min(values), max(values)
 
 
 def _ratio(ours: float, theirs: float) -> float:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import psutil
 from redis.asyncio import Redis
 
-from loopline.bench.bus_bench.redis_process import RedisProcess
-from loopline.bench.bus_bench.worker_processes import worker
 from loopline.bench.errors import BenchError
 from loopline.bus import BusSettings, Keys
+from loopline.testing import RedisProcess, running_workers
 from loopline.workers.messages import role_stream
 from loopline.workers.settings import RoleWorkerSettings
 
@@ -80,7 +79,9 @@ async def _pending(url: str, stream: str) -> dict[str, int]:
 
 
 async def _cost(server: RedisProcess, settings: BusSettings, seconds: float) -> Cost:
-    async with worker(RoleWorkerSettings(bus=settings, roles=(ROLE,))) as process:
+    idle = RoleWorkerSettings(bus=settings, roles=(ROLE,))
+    async with running_workers([idle], server.folder / "workers") as (started,):
+        process = psutil.Process(started.pid)
         await asyncio.sleep(1.0)  # what it does once, at its start, is not what is measured
         began, worker_cpu, server_cpu = time.monotonic(), _cpu(process), server.cpu_seconds()
         await asyncio.sleep(seconds)

@@ -7,8 +7,8 @@ import signal
 from dataclasses import dataclass
 
 from loopline.bench.bus_bench.child import Job, Result
-from loopline.bench.bus_bench.redis_process import RedisProcess
 from loopline.bench.errors import BenchError
+from loopline.testing import RedisProcess
 from loopline.workers.child_death import dies_with_parent
 from loopline.workers.own_python import OWN_PYTHON
 

@@ -19,9 +19,9 @@ import uvloop
 from loopline.bench.bus_bench.child import quiet
 from loopline.bench.bus_bench.peers import STREAM, stamp
 from loopline.bench.bus_bench.peers.loopline import TYPE, Message, admission
-from loopline.bench.bus_bench.redis_process import RedisProcess
 from loopline.bench.errors import BenchError
 from loopline.bus import Bus, BusSettings, Consumer, Delivery, Registry, StepCommit
+from loopline.testing import RedisProcess
 from loopline.workers.child_death import dies_with_parent
 from loopline.workers.own_python import OWN_PYTHON
 

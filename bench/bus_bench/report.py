@@ -10,6 +10,7 @@ from rich.table import Table
 
 from loopline.bench.bus_bench.figures import Comparison, Peer, Report
 from loopline.bench.bus_bench.peers import MESSAGE_BYTES, PEERS
+from loopline.bench.statistics import Spread
 from loopline.runtime.tables import figures
 
 
@@ -41,8 +42,8 @@ def show(report: Report, console: Console) -> None:
     console.print(table)
 
 
-_Column = tuple[str, Callable[[Peer], tuple[float, float, float]], int]
-"""Heading, figure (median, least, greatest), decimal places."""
+_Column = tuple[str, Callable[[Peer], Spread], int]
+"""Heading, figure, decimal places."""
 
 _RATES: tuple[_Column, ...] = (
     ("enqueue /s", lambda peer: peer.spread(lambda each: each.enqueue_per_second), 0),
@@ -83,8 +84,7 @@ def _table(title: str, comparison: Comparison, columns: Sequence[_Column]) -> Ta
     for name, peer in comparison.peers.items():
         cells: list[str] = []
         for _, figure, digits in columns:
-            median, least, most = figure(peer)
-            cells.append(f"{median:,.{digits}f}\n({least:,.{digits}f}–{most:,.{digits}f})")
+            cells.append(figure(peer).text(f",.{digits}f", between="\n"))
         table.add_row(name, *cells)
     return table
 

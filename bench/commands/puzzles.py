@@ -106,14 +106,14 @@ def puzzles(
     from loopline.bench.puzzles import BENCHMARK
     from loopline.bench.session import Asked, show, start
     from loopline.bench.teams.sampling import sampling
-    from loopline.runtime.named_values import named_values
+    from loopline.runtime.key_value_options import key_value_options
 
     options = sampling(greedy, candidates, temperature, attempts)
     choices: JsonObject = {
         "game": game,
         "size": size,
-        "difficulty": named_values("--difficulty", difficulty or []),
-        "setting": named_values("--setting", setting or []),
+        "difficulty": key_value_options("--difficulty", difficulty or []),
+        "setting": key_value_options("--setting", setting or []),
         "attempts": 1 if attempts is None else attempts,
     }
     ended = start(

@@ -26,9 +26,6 @@ Output = Annotated[
     Path | None, typer.Option(help="Directory of the results; a new one under results/ if absent.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
-Queue = Annotated[
-    bool, typer.Option("--queue", help="Run as a job of the deployment (see `runtime jobs`).")
-]
 Profile = Annotated[
     str | None, typer.Option(help="Refuse to run on a deployment of another profile.")
 ]
@@ -115,7 +112,6 @@ def run(
     compat: Compat = None,
     output: Output = None,
     as_json: Json = False,
-    queue: Queue = False,
     profile: Profile = None,
     redis_url: RedisUrl = None,
     run_seconds: Seconds = 600.0,
@@ -124,9 +120,8 @@ def run(
     the entry point group `loopline.datasets`."""
     from loopline.bench.arms import parse_arms
     from loopline.bench.datasets import Request
-    from loopline.bench.datasets.registry import load
     from loopline.bench.errors import UsageError
-    from loopline.bench.session import Asked, manifest_of, show, start
+    from loopline.bench.session import Asked, show, start
 
     if calculator not in {"on", "off"}:
         raise UsageError(f"--calculator is on or off; got {calculator!r}")
@@ -145,13 +140,6 @@ def run(
         redis_url=redis_url,
         run_seconds=run_seconds,
     )
-    if queue:
-        from loopline.bench.queued import enqueue
-
-        # What cannot be read here will not be readable in the job either: say so now.
-        manifest_of(asked, load(asked.benchmark, asked.request))
-        enqueue(asked)
-        return
     ended = start(asked)
     show(ended, as_json=as_json)
     raise typer.Exit(ended.exit_code)

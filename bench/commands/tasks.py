@@ -41,11 +41,14 @@ def tasks(
     from loopline.agents.records import JsonObject
     from loopline.bench.datasets import Request
     from loopline.bench.teams.training_tasks import load, write
-    from loopline.runtime.named_values import named_values
+    from loopline.runtime.key_value_options import key_value_options
     from loopline.runtime.state import StateDirectory
     from loopline.runtime.words import counted
 
-    choices: JsonObject = {"dataset": dataset, "setting": named_values("--setting", setting or [])}
+    choices: JsonObject = {
+        "dataset": dataset,
+        "setting": key_value_options("--setting", setting or []),
+    }
     found = load(Request(split=split, samples=samples, seed=seed, data=data, choices=choices))
     problems = StateDirectory.from_environment().problems
     sha256 = write(found, file, problems)

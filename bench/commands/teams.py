@@ -167,12 +167,12 @@ def play(
     from loopline.bench.datasets import Request
     from loopline.bench.session import Asked, show, start
     from loopline.bench.teams.sampling import sampling
-    from loopline.runtime.named_values import named_values
+    from loopline.runtime.key_value_options import key_value_options
 
     options = sampling(greedy, candidates, temperature, attempts)
     choices: JsonObject = {
         "dataset": dataset,
-        "setting": named_values("--setting", setting or []),
+        "setting": key_value_options("--setting", setting or []),
         "attempts": 1 if attempts is None else attempts,
         "unsafe_exec": unsafe_exec,
     }

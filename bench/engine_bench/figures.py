@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from loopline.bench.engine_bench.workload import Measured
-from loopline.bench.statistics import quantile
+from loopline.bench.statistics import Spread, quantile, spread
 
 OURS_LLAMA = "ours (llama_cpp)"
 OURS_TORCH = "ours (torch)"
 SERVER = "llama-cpp-python's server"
 GENERATE = "generate"
 CONTINUOUS = "continuous batching"
-
-Spread = tuple[float, float, float]
-"""Median, least, greatest."""
-
-
-def spread(values: list[float]) -> Spread:
-    return statistics.median(values), min(values), max(values)
 
 
 @dataclass

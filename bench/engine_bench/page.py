@@ -9,7 +9,7 @@ from pathlib import Path
 from loopline.bench.engine_bench.figures import Report
 from loopline.runtime.pages.curves import Curve, Point, curves_plot
 from loopline.runtime.pages.page import figure, page
-from loopline.workers.whole_files import write_whole
+from loopline.workers.atomic_files import write_atomic
 
 
 def write(report: Report, path: Path) -> None:
@@ -45,4 +45,4 @@ def write(report: Report, path: Path) -> None:
         "</details>"
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, page(f"bench engine: {report.model}", body))
+    write_atomic(path, page(f"bench engine: {report.model}", body))

@@ -40,8 +40,8 @@ def show(report: Report, console: Console) -> None:
         "ratio", "median (least–greatest)", words=("ratio",),
         title="Tokens per second, ours to theirs",
     )  # fmt: skip
-    for name, (middle, least, greatest) in report.ratios().items():
-        table.add_row(name, f"{middle:.2f} ({least:.2f}–{greatest:.2f})")
+    for name, ratio in report.ratios().items():
+        table.add_row(name, ratio.text(".2f"))
     console.print(table)
 
 

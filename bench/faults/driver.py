@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopline.bench.bus_bench.redis_process import Persistence, RedisProcess
 from loopline.bench.errors import UsageError
 from loopline.bench.faults.asking import Asking
 from loopline.bench.faults.attacks import WEIGHTS, Scene
@@ -26,6 +25,7 @@ from loopline.bench.faults.proxy import Proxy
 from loopline.bench.faults.settings import FAST, Times
 from loopline.bus import Bus
 from loopline.runtime.client import Client
+from loopline.testing import Persistence, RedisProcess
 from loopline.workers.own_python import OWN_PYTHON
 from loopline.workers.scripted_api import ScriptedServer
 
@@ -138,7 +138,10 @@ class Driver:
             if isinstance(far, str):
                 missing["far"], far = far, None
             server = RedisProcess(
-                self._folder / "redis", plan.persistence, also_at=far.address if far else ""
+                self._folder / "redis",
+                persistence=plan.persistence,
+                listen="tcp",
+                also_at=far.address if far else "",
             )
             proxy = await stack.enter_async_context(Proxy(server.url))
             endpoint = await stack.enter_async_context(ScriptedServer(endpoint_options(plan.seed)))

@@ -11,13 +11,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loopline.bench.bus_bench.redis_process import RedisProcess
 from loopline.bench.errors import BenchError
 from loopline.bus import BusSettings
-from loopline.workers.child_death import dies_with_parent
+from loopline.testing import WORKER, RedisProcess, start_worker
 from loopline.workers.engines.faults import FaultPlan
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.own_python import OWN_PYTHON
 from loopline.workers.scripted_api import ServerOptions
 from loopline.workers.settings import (
     GpuWorkerSettings,
@@ -25,7 +23,6 @@ from loopline.workers.settings import (
     RoleWorkerSettings,
     ToolWorkerSettings,
     WorkerSettings,
-    worker_settings,
 )
 
 _ORDER = ("planner", "gpu", "slm", "tool", "recorder", "planner", "gpu", "slm")
@@ -56,7 +53,7 @@ class Slot:
 
 def plainly(_: Slot) -> Sequence[str]:
     """How a worker is started where nothing is to go wrong with it."""
-    return (*OWN_PYTHON, "-m", "loopline.workers")
+    return WORKER
 
 
 class Fleet:
@@ -81,18 +78,7 @@ class Fleet:
         """Put a new worker into a slot."""
         slot.incarnation += 1
         slot.stopped = False
-        settings = self._settings_of(slot)
-        # In this order: the parsed model writes secrets and paths as its parser reads them.
-        body = worker_settings.dump_json(settings)
-        path = self._folder / f"{slot.name}.json"
-        path.write_bytes(body)
-        with (self._folder / f"{slot.name}.log").open("ab") as log:
-            slot.process = subprocess.Popen(
-                [*self._launch(slot), str(path)],
-                stdout=log,
-                stderr=log,
-                preexec_fn=dies_with_parent(signal.SIGKILL),
-            )
+        slot.process = start_worker(self._settings_of(slot), self._folder, self._launch(slot))
 
     def kill(self, slot: Slot) -> None:
         """SIGKILL; the slot is empty until `start`."""

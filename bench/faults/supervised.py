@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from loopline.bench.bus_bench.redis_process import RedisProcess
 from loopline.bench.errors import BenchError
 from loopline.bench.faults.asking import Asking
 from loopline.bench.faults.attacks.base import timeout_of
@@ -32,6 +31,7 @@ from loopline.bus.connection import outlast
 from loopline.runtime.client import Client
 from loopline.runtime.config import resolved_file
 from loopline.runtime.state import StateDirectory
+from loopline.testing import RedisProcess
 from loopline.workers.child_death import dies_with_parent
 from loopline.workers.own_python import OWN_PYTHON
 
@@ -148,7 +148,7 @@ async def attack(folder: Path, runs: int, seed: int, progress: Callable[[str], N
         await deployment.down()
     finally:
         deployment.kill()
-    server = RedisProcess(deployment.state.redis, "everysec")
+    server = RedisProcess(deployment.state.redis, persistence="everysec", listen="tcp")
     await asyncio.to_thread(server.start)
     try:
         async with Bus(settings.model_copy(update={"redis_url": server.url})) as bus:

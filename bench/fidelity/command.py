@@ -19,6 +19,7 @@ from rich.console import Console
 from loopline.bench.errors import UsageError
 from loopline.bench.fidelity import torch_side
 from loopline.bench.fidelity.reference import Reference, random_adapter
+from loopline.bench.statistics import quantile
 from loopline.runtime.tables import figures
 from loopline.workers.engines.local.model_files import local_folder
 from loopline.workers.engines.protocol import EngineError
@@ -200,9 +201,7 @@ def within(differences: Sequence[float]) -> float:
 
 def quantiles(differences: Sequence[float]) -> dict[str, float]:
     """By name: p50, p90, p99, max."""
-    ordered = sorted(differences)
-    last = len(ordered) - 1
     return {
-        "max" if share == 1.0 else f"p{round(share * 100)}": ordered[round(share * last)]
+        "max" if share == 1.0 else f"p{round(share * 100)}": quantile(differences, share)
         for share in SHARES
     }

@@ -12,7 +12,7 @@ from loopline.trainers.glpft.facts import FACTS, read_facts
 from loopline.trainers.glpft.pipeline import CHECKPOINTS, INITIAL
 from loopline.trainers.glpft.settings import GlpftSettings
 from loopline.trainers.glpft.stages import COPYING
-from loopline.workers.whole_files import whole_folder
+from loopline.workers.atomic_files import atomic_folder
 
 
 def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Path]) -> None:
@@ -25,10 +25,10 @@ def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Pat
         if facts is None or not _alike(facts.settings, settings):
             continue
         if not (training / INITIAL).exists():
-            with whole_folder(training / INITIAL) as part:
+            with atomic_folder(training / INITIAL) as part:
                 shutil.copytree(other / INITIAL, part, dirs_exist_ok=True)
         own = facts.model_copy(update={"settings": settings})
-        with whole_folder(training / COPYING) as part:
+        with atomic_folder(training / COPYING) as part:
             shutil.copytree(other / COPYING, part, dirs_exist_ok=True)
             (part / FACTS).write_text(own.model_dump_json(indent=1) + "\n")
         return

@@ -11,7 +11,7 @@ from loopline.bench.glpft.figures import SizeFigures
 from loopline.bench.glpft.plan import Plan
 from loopline.bench.glpft.tables import PUBLISHED, TITLE, about, heading, tables
 from loopline.bench.report.markdown import table
-from loopline.workers.whole_files import write_whole
+from loopline.workers.atomic_files import write_atomic
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def write(plan: Plan, sizes: Sequence[SizeFigures]) -> dict[str, Any]:
     """`report.md`, `report.html` and `report.json`; returns what the last holds."""
     found = as_json(plan, sizes)
-    write_whole(plan.output / "report.md", markdown(plan, sizes))
-    write_whole(plan.output / "report.html", page.render(plan, sizes))
-    write_whole(plan.output / "report.json", json.dumps(found, indent=1) + "\n")
+    write_atomic(plan.output / "report.md", markdown(plan, sizes))
+    write_atomic(plan.output / "report.html", page.render(plan, sizes))
+    write_atomic(plan.output / "report.json", json.dumps(found, indent=1) + "\n")
     return found
 
 

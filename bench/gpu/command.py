@@ -136,7 +136,7 @@ class Found:
                 "kl_to_engine": {role: each.behind for role, each in first.items()},
             },
             "swap_seconds": round(swapped.seconds, 3),
-            "logprobs": {name: _spread(each) for name, each in vars(self.parity).items()},
+            "logprobs": {name: _distribution(each) for name, each in vars(self.parity).items()},
             "failures": self.failures,
         }
 
@@ -226,7 +226,7 @@ def mean(differences: Sequence[float]) -> float:
     return sum(differences) / len(differences)
 
 
-def _spread(differences: Sequence[float]) -> dict[str, float]:
+def _distribution(differences: Sequence[float]) -> dict[str, float]:
     found = {"mean": mean(differences), **quantiles(differences)}
     return {name: float(f"{each:.3g}") for name, each in found.items()}
 

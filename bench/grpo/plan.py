@@ -17,7 +17,7 @@ from typing import Literal, get_args
 from pydantic import ValidationError
 
 from loopline.bench.errors import UsageError
-from loopline.runtime.named_values import named_values
+from loopline.runtime.key_value_options import key_value_options
 from loopline.trainers.grpo.arms.games.known import GAMES
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
@@ -195,7 +195,7 @@ def plan_of(
 
 def _changed(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:
     data = settings.model_dump()
-    for name, value in named_values("--set", changes).items():
+    for name, value in key_value_options("--set", changes).items():
         part, _, inner = name.partition(".")
         if part not in CHANGEABLE or inner not in data[part]:
             names = ", ".join(f"{part}.{each}" for part in CHANGEABLE for each in data[part])

@@ -11,7 +11,7 @@ from loopline.bench.grpo.tables import about, ending, tables, title
 from loopline.bench.report.markdown import table
 from loopline.trainers.grpo.arms.folder import REPORT
 from loopline.trainers.kept_records import write_record
-from loopline.workers.whole_files import write_whole
+from loopline.workers.atomic_files import write_atomic
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def write(report: GrpoReport, output: Path) -> None:
     """`report.md`, `report.html` and `report.json`."""
-    write_whole(output / "report.md", markdown(report))
-    write_whole(output / "report.html", page.render(report))
+    write_atomic(output / "report.md", markdown(report))
+    write_atomic(output / "report.html", page.render(report))
     write_record(output / REPORT, report)
 
 

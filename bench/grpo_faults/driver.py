@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
-from loopline.bench.bus_bench.redis_process import RedisProcess
 from loopline.bench.errors import BenchError, UsageError
 from loopline.bench.faults.attacks import Scene
 from loopline.bench.faults.chaos import Chaos
@@ -28,6 +27,7 @@ from loopline.bus import BusSettings, Policy
 from loopline.bus.policies import MAX_VERSIONS, policies
 from loopline.runtime.client import Client
 from loopline.runtime.config import load
+from loopline.testing import RedisProcess
 from loopline.trainers.grpo.loop.book import Book, Claim, SealedRound, Served, Wave
 from loopline.trainers.kept_records import read_record
 from loopline.workers.engines.settings import ModelSettings
@@ -148,7 +148,7 @@ class LoopDriver:
         self._folder, self._work, self._seed = folder, work, seed
         self._blows, self._progress, self._kept = blows, progress, kept
         self._output = folder / "loop"
-        self._server = RedisProcess(folder / "redis", "always")
+        self._server = RedisProcess(folder / "redis", persistence="always", listen="tcp")
         model = ModelSettings(
             engine="torch", model=str(work.base), device="cpu", constrain_tools=False,
             plain_logprobs=False, base_until_published=SERVED,

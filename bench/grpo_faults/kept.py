@@ -3,10 +3,12 @@ answers with any more."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
 from loopline.bench.errors import BenchError
+from loopline.workers.atomic_files import atomic_folder
 
 
 class KeptAdapters:
@@ -21,16 +23,13 @@ class KeptAdapters:
             target = self._folder / source.name
             if target.exists():
                 continue
-            part = self._folder / f".{source.name}.part"
-            shutil.rmtree(part, ignore_errors=True)
-            try:
-                shutil.copytree(source, part)
-            except (FileNotFoundError, shutil.Error):
-                # Written anew, or gone, while it was copied: the next call takes it, or `of` says
-                # that nobody did.
-                shutil.rmtree(part, ignore_errors=True)
-            else:
-                part.rename(target)
+            # Replaced, or gone, while it is copied: the next call takes it, or `of` says that
+            # nobody did.
+            with (
+                contextlib.suppress(FileNotFoundError, shutil.Error),
+                atomic_folder(target) as partial,
+            ):
+                shutil.copytree(source, partial, dirs_exist_ok=True)
 
     def of(self, number: int) -> Path:
         """The folder of a round's policies. Raises `BenchError` if there is no copy of it."""

@@ -18,11 +18,11 @@ import typer
 from rich.console import Console
 
 from loopline.bench.alone import alone_in_a_process
-from loopline.bench.engine_bench.figures import Spread, spread
 from loopline.bench.errors import UsageError
 from loopline.bench.grpo_speed import ours, trl_peer
 from loopline.bench.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
 from loopline.bench.grpo_speed.workload import StepWork
+from loopline.bench.statistics import Spread, spread
 from loopline.runtime.tables import figures
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.network import base_folder
@@ -213,11 +213,6 @@ def _show(plan: Plan, rollouts: Rates, steps: Rates, console: Console) -> None:
             continue
         table = figures("", "tokens/s", f"to {last}", words=("",), title=title)
         for name in rates:
-            told = _range(ratio(rates, name, last), ".2f") if last in rates else ""
-            table.add_row(name, _range(spread(rates[name]), ",.0f"), told if name != last else "")
+            told = ratio(rates, name, last).text(".2f") if last in rates else ""
+            table.add_row(name, spread(rates[name]).text(",.0f"), told if name != last else "")
         console.print(table)
-
-
-def _range(found: Spread, form: str) -> str:
-    middle, least, greatest = (format(each, form) for each in found)
-    return f"{middle} ({least}–{greatest})"

@@ -7,7 +7,7 @@ import asyncio
 import time
 import zlib
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,13 +16,12 @@ from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.puzzles import drawn_puzzles
 from loopline.agents.records import Budget, JsonObject, Run, Task, Trajectory
 from loopline.agents.workflows import policies_for, prompt_hashes, workflows
-from loopline.bench.bus_bench.redis_process import running
-from loopline.bench.bus_bench.worker_processes import worker
 from loopline.bench.errors import BenchError
 from loopline.bench.report.facts import BROKEN
 from loopline.bus import BusSettings
 from loopline.runtime.client import Client
 from loopline.runtime.run_ids import new_run_id
+from loopline.testing import running_redis, running_workers
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.in_process import EnginePool, InProcess
@@ -135,7 +134,7 @@ async def through_the_bus(work: Rollouts, repeats: Sequence[int], folder: Path) 
 @asynccontextmanager
 async def _deployed(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
     # Persistent as `runtime up` has it.
-    with running(folder / "redis", "everysec") as server:
+    with running_redis(folder / "redis", persistence="everysec", listen="tcp") as server:
         # Ctrl-C while the server started is raised here: in the start of a subprocess, the next
         # thing to be waited for, asyncio would never return from it.
         await asyncio.sleep(0)
@@ -148,10 +147,8 @@ async def _deployed(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
             ),
             RecorderSettings(bus=bus, name="recorder", store=folder / "store"),
         ]
-        async with AsyncExitStack() as stack:
-            for each in asked:
-                await stack.enter_async_context(worker(each))
-            yield await stack.enter_async_context(Client.connect(bus))
+        async with running_workers(asked, folder / "workers"), Client.connect(bus) as client:
+            yield client
 
 
 async def _on_the_bus(client: Client, work: Rollouts, repeat: int) -> Played:

@@ -8,7 +8,7 @@ from loopline.bench.output import OutputDirectory
 from loopline.bench.report import html, markdown
 from loopline.bench.report.computation import facts_of
 from loopline.bench.report.facts import Facts
-from loopline.workers.whole_files import write_whole
+from loopline.workers.atomic_files import write_atomic
 
 
 def write_reports(directory: OutputDirectory) -> Facts:
@@ -16,7 +16,7 @@ def write_reports(directory: OutputDirectory) -> Facts:
     facts = facts_of(directory)
     path = directory.path
     text = json.dumps(facts.as_json(), ensure_ascii=False, indent=1, sort_keys=True)
-    write_whole(path / "report.json", text + "\n")
-    write_whole(path / "report.md", markdown.render(facts))
-    write_whole(path / "report.html", html.render(facts, directory.transcripts()))
+    write_atomic(path / "report.json", text + "\n")
+    write_atomic(path / "report.md", markdown.render(facts))
+    write_atomic(path / "report.html", html.render(facts, directory.transcripts()))
     return facts

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from loopline.agents.records import Record
 from loopline.bench.errors import OutputError
+from loopline.bench.report.figures import span
 from loopline.bench.staleness.plan import (
     TITLES,
     Cell,
@@ -139,7 +140,7 @@ def table_of(findings: Findings) -> Table:
     for one in findings.cells:
         made.add_row(
             str(one.age), TITLES[one.correction],
-            f"{one.success[0]:.1%}", _range(one.success),
+            f"{one.success[0]:.1%}", span(*one.success[1:]),
             f"{100 * one.gain[0]:+.1f}", f"{100 * one.gain[1]:+.1f} to {100 * one.gain[2]:+.1f}",
             *(("–", "–") if one.effective_samples is None else
               (f"{one.effective_samples[0]:.3f}",
@@ -147,7 +148,3 @@ def table_of(findings: Findings) -> Table:
             f"{one.clipped:.1%}", str(len(one.stopped) or "–"),
         )  # fmt: skip
     return made
-
-
-def _range(bounds: Bounds) -> str:
-    return f"{100 * bounds[1]:.1f}–{100 * bounds[2]:.1f}"

@@ -11,8 +11,8 @@ from loopline.agents.records import Task
 from loopline.bench.datasets import Dataset, Item, Request
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.teams import code_problems, math_problems
+from loopline.workers.atomic_files import write_atomic
 from loopline.workers.judging.problems import ProblemFolder
-from loopline.workers.whole_files import write_whole
 
 TRAIN = "train"
 WITH_TRAIN = ("gsm8k", "wordproblems", "mbpp", "mbpp_sanitized", "apps", "codecontests")
@@ -57,7 +57,7 @@ def write(dataset: Dataset, path: Path, problems: Path) -> str:
         # First, so that there is no task that the judge does not know.
         for problem in dataset.problems:
             known.add(problem)
-        write_whole(path, content)
+        write_atomic(path, content)
     except OSError as error:
         raise OutputError(f"{error.filename or path} can't be written: {error.strerror}") from error
     return hashlib.sha256(content.encode()).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from loopline.bench.engine_bench.figures import Spread, spread
+from loopline.bench.statistics import Spread, spread
 from loopline.bench.training_bench.workload import Measured, Prepared
 
 OURS = "ours"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from loopline.bench.engine_bench.figures import Spread
 from loopline.bench.training_bench.figures import OURS, Report
 from loopline.runtime.tables import figures
 
@@ -26,11 +25,11 @@ def show(report: Report, console: Console) -> None:
         last = runs[-1]
         table.add_row(
             name,
-            _range(report.rate(name), ",.0f"),
+            report.rate(name).text(",.0f"),
             f"{last.padding_share:.1%}",
             f"{last.tokens / last.steps:,.0f}",
             f"{(last.tokens + last.padding) / last.forwards:,.0f}",
-            _range(report.memory(name), ",.0f"),
+            report.memory(name).text(",.0f"),
         )
     console.print(table)
     others = [name for name in report.figures if name != OURS]
@@ -38,10 +37,5 @@ def show(report: Report, console: Console) -> None:
         ours_to = "tokens/s, ours to"
         ratios = figures(ours_to, "median (least–greatest)", words=(ours_to,))
         for name in others:
-            ratios.add_row(name, _range(report.ratio(name), ".2f"))
+            ratios.add_row(name, report.ratio(name).text(".2f"))
         console.print(ratios)
-
-
-def _range(found: Spread, form: str) -> str:
-    middle, least, greatest = (format(each, form) for each in found)
-    return f"{middle} ({least}–{greatest})"

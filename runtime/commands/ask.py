@@ -12,7 +12,6 @@ from loopline.runtime.commands.options import AsJson, RedisUrl
 if TYPE_CHECKING:
     from loopline.agents.records import JsonObject, Trajectory
     from loopline.runtime.client import Client
-    from loopline.runtime.config import Settings
     from loopline.runtime.deployment import Deployment
     from loopline.runtime.question import SimulatedQuestion
 
@@ -103,6 +102,7 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.deployment import find
         from loopline.runtime.dialogue import succeeded
         from loopline.runtime.errors import EXIT_FAILED, InputError
+        from loopline.runtime.key_value_options import key_value_options, policy_options
         from loopline.runtime.prompt_files import parse_prompt_files
         from loopline.runtime.question import one_question
 
@@ -119,7 +119,7 @@ def register(app: typer.Typer) -> None:
         options: JsonObject = {
             **settings.options.get(chosen, {}),
             **({} if calculator is None else {"calculator": calculator}),
-            **parse_options(option or []),
+            **key_value_options("--option", option or [], "max_calls=4"),
         }
         trajectory = asyncio.run(
             _asked(
@@ -127,7 +127,7 @@ def register(app: typer.Typer) -> None:
                 text,
                 workflow=chosen,
                 options=options,
-                policies=parse_policies(policy or [], settings),
+                policies=policy_options(policy or [], settings.models),
                 stream=stream,
                 seconds=seconds,
                 seed=seed,
@@ -168,40 +168,6 @@ def require_tools_offered(workflow: str, option: str) -> None:
             f"{option}: the workflow {workflow!r} offers its models no tools of a task",
             hint="--workflow umi or umi_single do; one of yours says so by offers_tools = True.",
         )
-
-
-def parse_options(words: list[str]) -> JsonObject:
-    """`--option NAME=VALUE` options; a value is JSON (`4`, `true`) or else text. Raises
-    `InputError`."""
-    from loopline.runtime.config import option_value
-    from loopline.runtime.errors import InputError
-
-    options: JsonObject = {}
-    for word in words:
-        name, found, value = word.partition("=")
-        if not (name and found):
-            raise InputError(f"{word!r} is not NAME=VALUE", hint="as in --option max_calls=4.")
-        options[name] = option_value(value)
-    return options
-
-
-def parse_policies(words: list[str], settings: Settings) -> dict[str, str]:
-    """`--policy ROLE=POOL` or `ROLE=POOL/ADAPTER` options. Raises `InputError`."""
-    from loopline.bus import pool_of
-    from loopline.runtime.errors import InputError
-
-    policies: dict[str, str] = {}
-    for word in words:
-        role, _, policy = word.partition("=")
-        if not (role and policy):
-            raise InputError(f"{word!r} is not ROLE=POOL", hint="as in --policy solo=slm.")
-        if pool_of(policy) not in settings.models:
-            raise InputError(
-                f"--policy {word}: there is no pool {pool_of(policy)!r}",
-                hint=f"pools: {', '.join(settings.models)}",
-            )
-        policies[role] = policy
-    return policies
 
 
 async def _asked(

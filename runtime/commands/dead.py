@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """List dead letters, newest first."""
         from loopline.bus import dead_letters
-        from loopline.runtime.commands.on_bus import on_bus
+        from loopline.runtime.on_bus import on_bus
         from loopline.runtime.tables import listing
 
         async def first(bus: Bus) -> list[DeadLetter]:
@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Show one letter whole: reason, traceback, envelope."""
         from loopline.bus import dead_letters
-        from loopline.runtime.commands.on_bus import on_bus
+        from loopline.runtime.on_bus import on_bus
         from loopline.runtime.terminal import harmless
 
         letter = on_bus(redis_url, lambda bus: dead_letters.show(bus, letter_id))
@@ -66,7 +66,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Send a letter back to its stream and wake its run; do so once its cause is mended."""
         from loopline.bus import dead_letters
-        from loopline.runtime.commands.on_bus import on_bus
+        from loopline.runtime.on_bus import on_bus
 
         stream = on_bus(redis_url, lambda bus: dead_letters.replay(bus, letter_id))
         typer.echo(f"sent to {stream}")
@@ -79,8 +79,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Delete one dead letter, or all of them."""
         from loopline.bus import dead_letters
-        from loopline.runtime.commands.on_bus import on_bus
         from loopline.runtime.errors import InputError
+        from loopline.runtime.on_bus import on_bus
 
         if (letter_id is None) == (not everything):
             raise InputError("name one letter, or say --all")

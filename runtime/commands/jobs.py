@@ -12,8 +12,7 @@ from loopline.runtime.commands.options import AsJson, RedisUrl
 def register(app: typer.Typer) -> None:
     jobs = typer.Typer(
         invoke_without_command=True,
-        help="Offline jobs: `runtime jobs add` puts one on the queue, and so does `bench "
-        "gsm8k|wordproblems|run … --queue`.",
+        help="Offline jobs: command lines of bench and train that outlive the terminal.",
     )
     app.add_typer(jobs, name="jobs")
 
@@ -31,11 +30,12 @@ def register(app: typer.Typer) -> None:
         program: Annotated[str, typer.Argument(metavar="bench|train")],
         arguments: Annotated[list[str], typer.Argument(metavar="ARGUMENT...")],
     ) -> None:
-        """Queue a command line, as in `runtime jobs add train grpo runs/loop --loop --game sudoku`.
+        """Queue a command line, as in `runtime jobs add train grpo runs/loop --loop --game sudoku`
+        or `runtime jobs add bench wordproblems --output results/monday`.
 
-        It runs in this folder, in the environment of the jobs worker, and outlives the terminal.
-        Where that worker dies the next one begins it again: a training goes on where it was, and
-        so does a benchmark that names its --output.
+        It runs in this folder, in the environment of the jobs worker (name data by --data), and
+        outlives the terminal. Where that worker dies the next one begins it again: a training goes
+        on where it was, and so does a benchmark that names its --output.
         """
         import asyncio
         from pathlib import Path
@@ -58,6 +58,13 @@ def register(app: typer.Typer) -> None:
             }
         )
         require_allowed(request, StateDirectory.from_environment())
+        # The job would go on with that benchmark, whatever this command line says.
+        if program == "bench" and output and Path(output, "manifest.json").exists():
+            raise InputError(
+                f"{output} already holds a benchmark",
+                hint=f"`runtime jobs add bench resume {output}` goes on with it; else give another"
+                " --output.",
+            )
         typer.echo(f"job {asyncio.run(enqueue(find().settings, request))}")
         typer.echo("follow it with: runtime jobs")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ import typer
 from loopline.runtime.commands.options import AsJson, RedisUrl
 
 if TYPE_CHECKING:
-    from loopline.bus import Bus, Policy
+    from loopline.bus import Bus
     from loopline.bus.policies import Stored
 
 Name = Annotated[
@@ -40,8 +39,8 @@ def register(app: typer.Typer) -> None:
         """
         from loopline.bus import policies as on_the_bus
         from loopline.bus import present
-        from loopline.runtime.commands.on_bus import on_bus
         from loopline.runtime.errors import EXIT_FAILED
+        from loopline.runtime.on_bus import on_bus
         from loopline.runtime.policy_changes import said
         from loopline.runtime.tables import listing
         from loopline.runtime.terminal import harmless
@@ -102,13 +101,14 @@ def register(app: typer.Typer) -> None:
         import time
 
         from loopline.runtime.errors import InputError
+        from loopline.runtime.policy_changes import change_and_report
 
         # Of an empty name Path makes the folder that one stands in.
         if not weights or not Path(weights).exists():
             raise InputError(f"{weights!r} does not exist", hint="name a folder, or a .gguf file.")
         path = str(Path(weights).resolve())
         _require_base(name, path, redis_url)
-        change(name, redis_url, wait, lambda policy: policy.published(path, time.time()))
+        change_and_report(name, redis_url, wait, lambda policy: policy.published(path, time.time()))
 
     @policies.command("pin")
     def pin(  # pyright: ignore[reportUnusedFunction]
@@ -118,12 +118,16 @@ def register(app: typer.Typer) -> None:
         wait: Wait = 30.0,
     ) -> None:
         """Answer new requests of a policy with this version."""
-        change(name, redis_url, wait, lambda policy: policy.pinned(version))
+        from loopline.runtime.policy_changes import change_and_report
+
+        change_and_report(name, redis_url, wait, lambda policy: policy.pinned(version))
 
     @policies.command("rollback")
     def rollback(name: Name, redis_url: RedisUrl = None, wait: Wait = 30.0) -> None:  # pyright: ignore[reportUnusedFunction]
         """Answer new requests of a policy with what was in use before."""
-        change(name, redis_url, wait, lambda policy: policy.rolled_back())
+        from loopline.runtime.policy_changes import change_and_report
+
+        change_and_report(name, redis_url, wait, lambda policy: policy.rolled_back())
 
 
 def _require_base(name: str, path: str, redis_url: str | None) -> None:
@@ -136,7 +140,7 @@ def _require_base(name: str, path: str, redis_url: str | None) -> None:
 
     model = find(redis_url=redis_url).settings.models.get(pool_of(name))
     if model is None:
-        return  # said by `change`, with the pools that there are
+        return  # said by `change_and_report`, with the pools that there are
     try:
         require_base_on_disk(model, path)
     except EngineError as error:
@@ -146,25 +150,3 @@ def _require_base(name: str, path: str, redis_url: str | None) -> None:
             f"{path} holds neither an adapter nor a model (*.safetensors)",
             hint="of a training, name the folder of one policy: OUTPUT/policies/NAME.",
         )
-
-
-def change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]) -> None:
-    """Change a policy, and tell what became of it. Exit code 1 if a worker refused it."""
-    from loopline.bus import pool_of
-    from loopline.runtime import policy_changes
-    from loopline.runtime.commands.on_bus import on_bus
-    from loopline.runtime.deployment import find
-    from loopline.runtime.errors import EXIT_FAILED, InputError
-
-    pools = find(redis_url=redis_url).settings.models
-    if pool_of(name) not in pools:
-        raise InputError(f"there is no pool {pool_of(name)!r}", hint=f"pools: {', '.join(pools)}")
-    changed = on_bus(redis_url, lambda bus: policy_changes.change(bus, name, to, wait))
-    policy = changed.policy
-    typer.echo(f"{name}: version {policy.current} ({changed.path or 'the model itself'})")
-    for worker, words in changed.states.items():
-        typer.echo(f"  {worker}: {words}")
-    if not changed.states:
-        typer.echo(f"  no worker serves the pool {policy.pool} now; one that starts will")
-    if changed.refusals:
-        raise typer.Exit(EXIT_FAILED)

@@ -141,13 +141,14 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Start a new run that keeps this one's journal up to a turn; watch it go on."""
-        from loopline.runtime.commands.ask import parse_policies, show_run
+        from loopline.runtime.commands.ask import show_run
         from loopline.runtime.dialogue import succeeded
         from loopline.runtime.errors import EXIT_FAILED
+        from loopline.runtime.key_value_options import policy_options
 
         async def forked(client: Client, where: Deployment) -> Trajectory:
             found = (await _found(client, where, run_id)).trajectory()
-            policies = parse_policies(policy or [], where.settings)
+            policies = policy_options(policy or [], where.settings.models)
             new = await client.fork(found, at, seed=seed, policies=policies)
             # Said now: whoever stops watching can end it by its id.
             typer.echo(f"run {new.id}", err=True)
@@ -207,7 +208,7 @@ def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: 
     from loopline.runtime.learned_tokens import read_learned
     from loopline.runtime.run_page.page import render
     from loopline.runtime.run_page.tokenizers import Tokenizers, require_tokenizer
-    from loopline.workers.whole_files import write_whole
+    from loopline.workers.atomic_files import write_atomic
 
     if path.is_dir():
         raise InputError(f"{path} is a folder", hint="name the file of the page: --html run.html.")
@@ -216,7 +217,7 @@ def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: 
         require_tokenizer(each)
     text = render(found, Tokenizers([*tokenizers, *_models()]), learned)
     try:
-        write_whole(path, text)
+        write_atomic(path, text)
     except OSError as error:
         raise InputError(f"{path} can't be written: {error.strerror or error}") from error
 

@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
         Workers join again by themselves; other clients are told to start again.
         """
-        from loopline.runtime.commands.on_bus import on_bus
+        from loopline.runtime.on_bus import on_bus
         from loopline.runtime.shards import change_shards
 
         async def change(bus: Bus) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from loopline.bus import BusSettings
 from loopline.runtime.config import load
-from tests.redis_process import running, servers
+from loopline.testing import installed_servers, running_redis
 
 COMMAND = [sys.executable, "-c", "from loopline.bench.cli import main; main()"]
 
@@ -27,8 +27,11 @@ def deployable(
 ) -> Generator[tuple[BusSettings, dict[str, str]]]:
     """A server of its own, and the environment in which commands find it; their state is in
     `folder`."""
-    binary = next(iter(servers().values()))
-    with TemporaryDirectory(prefix="sw-") as place, running(binary, Path(place)) as server:
+    binary = next(iter(installed_servers().values()))
+    with (
+        TemporaryDirectory(prefix="sw-") as place,
+        running_redis(Path(place), binary=binary) as server,
+    ):
         yield (
             # As the profile has them: all processes of a deployment must agree on them.
             load(profile, redis_url=server.url, environ={}).bus,

@@ -11,13 +11,13 @@ import pytest
 from rich.console import Console
 
 from loopline.bench.bus_bench import idle
-from loopline.bench.bus_bench.figures import Comparison, Peer, Report, percentile
+from loopline.bench.bus_bench.figures import Comparison, Peer, Report
 from loopline.bench.bus_bench.idle import Cost
 from loopline.bench.bus_bench.peers import MESSAGE_BYTES, PEERS, body
 from loopline.bench.bus_bench.processes import Throughput, throughput
 from loopline.bench.bus_bench.recovery import Recovery, recovery
-from loopline.bench.bus_bench.redis_process import running
 from loopline.bench.bus_bench.report import as_json, show
+from loopline.testing import running_redis
 from tests.bench.command_line import bench
 
 pytestmark = pytest.mark.slow
@@ -35,15 +35,6 @@ def peer(drain: float, p99: float) -> Peer:
 def report(ours: Peer, faststream: Peer) -> Report:
     peers = {"raw": peer(300_000, 0.5), "faststream": faststream, "loopline": ours}
     return Report([Comparison("none", "Redis 7", peers)])
-
-
-@pytest.mark.parametrize(
-    ("share", "expected"), [(0.5, 50), (0.95, 95), (0.99, 99), (0.01, 1), (1.0, 100), (0.995, 100)]
-)
-def test_a_percentile_is_the_smallest_value_that_enough_others_do_not_exceed(
-    share: float, expected: int
-) -> None:
-    assert percentile([float(value) for value in range(100, 0, -1)], share) == expected
 
 
 def test_ratios_are_those_of_the_medians() -> None:
@@ -99,13 +90,13 @@ def test_the_message_has_the_size_that_is_claimed() -> None:
 
 @pytest.mark.parametrize("name", PEERS)
 async def test_every_peer_moves_all_its_messages(name: str, tmp_path: Path) -> None:
-    with running(tmp_path, "none") as server:
+    with running_redis(tmp_path, persistence="none", listen="tcp") as server:
         found = await throughput(server, name, 300)
     assert min(found.enqueue_per_second, found.drain_per_second, found.end_to_end_per_second) > 0
 
 
 async def test_every_delivery_of_a_killed_worker_reaches_another(tmp_path: Path) -> None:
-    with running(tmp_path, "none") as server:
+    with running_redis(tmp_path, persistence="none", listen="tcp") as server:
         found = await recovery(server, rounds=1)
     # Not before its lease, counted from a renewal at most a third of it before the kill.
     assert found.first[0] > found.lease_seconds / 2
@@ -117,7 +108,7 @@ async def test_a_long_list_that_is_swept_over_stays_as_it_is(
 ) -> None:
     """The measurement looks after it, or it would be one of something else."""
     monkeypatch.setattr(idle, "SWEEP_SECONDS", 1.0)
-    with running(tmp_path, "none") as server:
+    with running_redis(tmp_path, persistence="none", listen="tcp") as server:
         assert (await idle.sweep(server, 12_000)).seconds >= 1.0
 
 

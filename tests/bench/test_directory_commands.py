@@ -14,15 +14,12 @@ import pytest
 from loopline.bench.arms import named, parse_arms
 from loopline.bench.checkers import Scorer
 from loopline.bench.comparison import compare_directories
-from loopline.bench.datasets import Request
-from loopline.bench.datasets.registry import load
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.output import OutputDirectory
 from loopline.bench.progress import RunProgress
-from loopline.bench.queued import argv_of
 from loopline.bench.rescoring import rescore_all
 from loopline.bench.runner import Ending, Job
-from loopline.bench.session import Asked, brief, conduct, manifest_of
+from loopline.bench.session import brief, conduct
 from tests.bench.benchmarks import connected, created, items, manifest, run
 from tests.bench.command_line import bench
 from tests.bench.local_client import LocalClient
@@ -283,23 +280,3 @@ def test_without_a_deployment_the_error_says_how_to_start_one(
     done = bench("wordproblems", "--samples", "2")
     assert done.returncode == 3
     assert "runtime up" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "file"), [("gsm8k", "test.jsonl"), ("aime24", "aime24/test.jsonl")]
-)
-def test_a_job_is_told_outright_what_this_terminal_knows(
-    name: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The data folder of the environment, for one; and the command line can be parsed again."""
-    answer = "#### 1" if name == "gsm8k" else "1"
-    path = tmp_path / file
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"question": "q", "answer": answer}) + "\n")
-    monkeypatch.setenv("LOOPLINE_DATA", str(tmp_path))
-    asked = Asked(name, parse_arms("llm"), Request(samples=5), budget_dollars=2.0)
-    argv = argv_of(asked, tmp_path / "out")
-    assert argv[argv.index("--data") + 1] == str(tmp_path)
-    assert argv[argv.index("--budget-usd") + 1] == "2.0"
-    manifest = manifest_of(asked, load(asked.benchmark, asked.request))
-    assert manifest.budget_micro_dollars == 2_000_000

@@ -30,7 +30,7 @@ from loopline.bench.grpo_faults.curve.report import last_line, markdown, render
 from loopline.bench.grpo_faults.curve.settings import CurveSettings, loop_arguments, settings_of
 from loopline.bench.grpo_faults.curve.tables import verdicts
 from loopline.bench.grpo_faults.kept import KeptAdapters
-from loopline.runtime.named_values import named_values
+from loopline.runtime.key_value_options import key_value_options
 from loopline.trainers.grpo.arms.folder import claim
 from loopline.trainers.grpo.arms.results import ArmResult, write_result
 from loopline.trainers.grpo.arms.training import Reinforced
@@ -192,8 +192,8 @@ def test_loops_play_the_game_that_the_warm_start_has_played() -> None:
                   for each in ("--difficulty", "--setting")]  # fmt: skip
         (size,) = [int(value) for name, value in options if name == "--size"]
         found = difficulty_of(
-            "plan_path", size, named_values("--difficulty", wanted[0]),
-            named_values("--setting", wanted[1]),
+            "plan_path", size, key_value_options("--difficulty", wanted[0]),
+            key_value_options("--setting", wanted[1]),
         )  # fmt: skip
         assert found == settings.game.puzzle
         assert ("--seed", "3") in options
@@ -229,7 +229,7 @@ def test_adapters_are_kept_though_the_loop_forgets_them(tmp_path: Path) -> None:
 def test_a_copy_that_was_broken_off_is_made_again(tmp_path: Path) -> None:
     kept, output = KeptAdapters(tmp_path / "kept"), tmp_path / "loop"
     published(output, 1, "one")
-    (tmp_path / "kept/.0001.part/shared").mkdir(parents=True)
+    (tmp_path / "kept/.0001.99999999.part/shared").mkdir(parents=True)
     kept.take(output)
     assert (kept.of(1) / "shared/weights").read_text() == "one"
 

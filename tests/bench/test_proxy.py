@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from loopline.bench.faults.proxy import Proxy
-from tests.redis_process import RedisProcess, running, servers
+from loopline.testing import RedisProcess, installed_servers, running_redis
 
 VALUE = "x" * 1000
 REPLY = f"$1000\r\n{VALUE}\r\n".encode()
@@ -146,8 +146,8 @@ async def test_new_connections_lead_to_the_new_server(
     old = await client()
     old.writer.write(b"CONFIG GET dir\r\n")
     here = await old.reader.read(4096)
-    binary = next(iter(servers().values()))
-    with running(binary, tmp_path_factory.mktemp("r")) as other:
+    binary = next(iter(installed_servers().values()))
+    with running_redis(tmp_path_factory.mktemp("r"), binary=binary) as other:
         proxy.lead_to(other.url)
         new = await client()
         new.writer.write(b"CONFIG GET dir\r\n")

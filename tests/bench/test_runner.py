@@ -17,8 +17,9 @@ from loopline.bench.ledger import read_ledger, total
 from loopline.bench.output import OutputDirectory
 from loopline.bench.report.computation import facts_of
 from loopline.bench.report.writer import write_reports
-from loopline.bench.runner import Ending, Runner, seed_of
+from loopline.bench.runner import Ending, Runner
 from loopline.bus import BusUnavailable, Overloaded
+from loopline.runtime.run_driver import seed_of
 from tests.bench.benchmarks import Watched, created, items, manifest, run
 from tests.bench.local_client import LocalClient
 
@@ -316,7 +317,7 @@ async def test_a_full_bus_and_an_outage_are_waited_for(
     tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Admission is asked again under the same id."""
-    monkeypatch.setattr("loopline.bench.runner.OVERLOADED_SECONDS", 0.001)
+    monkeypatch.setattr("loopline.runtime.run_driver.PAUSE_SECONDS", 0.001)
     directory = created(tmp_path, manifest(items(3), arms=("llm",), concurrency=1))
     client, watched = LocalClient(), Watched()
     client.refuse = [Overloaded("full"), BusUnavailable("Redis is away"), Overloaded("full")]
@@ -329,7 +330,7 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted(
     tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bus that is full of other work is no fault of the model."""
-    monkeypatch.setattr("loopline.bench.runner.OVERLOADED_SECONDS", 0.001)
+    monkeypatch.setattr("loopline.runtime.run_driver.PAUSE_SECONDS", 0.001)
     deadlines: dict[str, list[float]] = {}
 
     class Noting(LocalClient):
@@ -349,7 +350,7 @@ async def test_a_bus_that_stays_away_ends_the_bench_with_what_it_has(
     tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is the bus's own; the directory can be resumed."""
-    monkeypatch.setattr("loopline.bench.runner.OVERLOADED_SECONDS", 0.0001)
+    monkeypatch.setattr("loopline.runtime.run_driver.PAUSE_SECONDS", 0.0001)
     directory = created(tmp_path, manifest(items(3), arms=("llm",), concurrency=1))
     client = LocalClient()
     client.refuse = [BusUnavailable("Redis is away") for _ in range(40)]

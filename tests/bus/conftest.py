@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from loopline.bus import Bus
+from loopline.testing import RedisProcess
 from tests.bus.payloads import Note
-from tests.redis_process import RedisProcess
 
 
 @pytest.fixture(autouse=True)

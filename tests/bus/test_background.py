@@ -11,12 +11,12 @@ from loopline.bus import BackgroundEnded, Bus, BusSettings, Consumer, Inbox
 from loopline.bus.lease import LeaseKeeper
 from loopline.bus.recovery import Sweeper
 from loopline.bus.tasks import Background
+from loopline.testing import RedisProcess
 from loopline.workers.process import Worker
 from loopline.workers.settings import RoleWorkerSettings
 from tests.bus.payloads import admit, note
 from tests.bus.serving import finishing
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 
 
 async def defect(*_: object, **__: object) -> None:

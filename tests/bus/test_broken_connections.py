@@ -21,11 +21,11 @@ from loopline.bench.faults.proxy import Proxy
 from loopline.bus import Bus, Delivery, Inbox, packing, present
 from loopline.bus.packing import Node
 from loopline.runtime.client import Client
+from loopline.testing import RedisProcess, installed_servers, running_redis
 from tests.bus.payloads import Note, admit
 from tests.bus.serving import ended, finishing, serving, until
 from tests.bus.worker_process import worker_process
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess, running, servers
 from tests.workers.processes import scripted_models
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -193,11 +193,11 @@ async def _all_ready(bus: Bus, names: set[str]) -> bool:
 @contextlib.asynccontextmanager
 async def two_servers(folder: Path) -> AsyncGenerator[tuple[RedisProcess, RedisProcess]]:
     """A primary and its replica."""
-    binary = next(iter(servers().values()))
+    binary = next(iter(installed_servers().values()))
     first, second = _port_options(), _port_options()
     with (
-        running(binary, folder / "a", *first) as old,
-        running(binary, folder / "b", *second) as new,
+        running_redis(folder / "a", *first, binary=binary) as old,
+        running_redis(folder / "b", *second, binary=binary) as new,
     ):
         async with Redis.from_url(new.url) as replica:
             await replica.execute_command("REPLICAOF", "127.0.0.1", first[1])

@@ -14,11 +14,11 @@ from structlog.testing import capture_logs
 from loopline.bus import Bus, BusSettings, Delivery, WorkerPresence, present
 from loopline.bus.clock import Clock
 from loopline.bus.presence import beat
+from loopline.testing import RedisProcess, installed_servers
 from tests.bus.payloads import Note, admit
 from tests.bus.serving import ended, finishing, serving, until
 from tests.bus.worker_process import worker_process
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess, servers
 from tests.shifted_clock import ShiftedClock, shifted_clock
 
 HOURS = 7200.0
@@ -33,9 +33,9 @@ def wrong(tmp_path: Path) -> ShiftedClock:
 @pytest.fixture
 def jumping_server(wrong: ShiftedClock) -> Iterator[RedisProcess]:
     """A server whose clock is `wrong`."""
-    found = servers()
+    found = installed_servers()
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
-        process = RedisProcess(next(iter(found.values())), Path(folder))
+        process = RedisProcess(Path(folder), binary=next(iter(found.values())))
         with wrong.lying():
             process.start()
         yield process

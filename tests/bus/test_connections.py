@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import DataError
 
 from loopline.bus import Bus, packing
-from tests.redis_process import RedisProcess
+from loopline.testing import RedisProcess
 
 
 async def test_a_task_that_talks_to_redis_without_a_pause_ends_when_it_is_cancelled(

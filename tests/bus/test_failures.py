@@ -12,11 +12,11 @@ import pytest
 
 from loopline.bus import Bus, Consumer, Delivery
 from loopline.bus.keys import GROUP
+from loopline.testing import RedisProcess
 from tests.bus.payloads import Note, admit
 from tests.bus.serving import ended, finishing, letters, serving, until
 from tests.bus.worker_process import worker_process
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ import redis
 
 from loopline.bus import Bus, BusSettings, BusUnavailable, health, scripts
 from loopline.bus.keys import Keys
-from tests.redis_process import RedisProcess, running, servers
+from loopline.testing import RedisProcess, installed_servers, running_redis
 
 
 async def joins(url: str) -> None:
@@ -90,9 +90,9 @@ async def test_a_user_who_may_not_ask_for_info_can_use_the_bus(any_server: Redis
 
 
 async def test_a_node_of_a_cluster_is_known_without_info(tmp_path: Path) -> None:
-    binary = next(iter(servers().values()))
+    binary = next(iter(installed_servers().values()))
     with (
-        running(binary, tmp_path, "--cluster-enabled", "yes") as server,
+        running_redis(tmp_path, "--cluster-enabled", "yes", binary=binary) as server,
         user(server, "~*", "+@all", "-info") as url,
     ):
         assert "a node of a Redis Cluster" in await refusal(url)
@@ -102,8 +102,8 @@ async def test_a_node_of_a_cluster_is_known_without_info(tmp_path: Path) -> None
 async def test_a_server_with_a_renamed_command_is_refused_by_its_name(
     tmp_path: Path, command: str
 ) -> None:
-    binary = next(iter(servers().values()))
-    with running(binary, tmp_path, "--rename-command", command, "") as server:
+    binary = next(iter(installed_servers().values()))
+    with running_redis(tmp_path, "--rename-command", command, "", binary=binary) as server:
         said = await refusal(server.url)
     assert f"has no {command}" in said
     assert "renamed" in said
@@ -152,7 +152,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def test_a_server_whose_disk_is_full_says_so(small_disk: Path) -> None:
-    with running(next(iter(servers().values())), small_disk) as server:
+    with running_redis(small_disk, binary=next(iter(installed_servers().values()))) as server:
         with redis.Redis.from_url(server.url) as client:
             client.config_set("maxmemory", "0")
             filling = client.pipeline(transaction=False)

@@ -12,10 +12,10 @@ from loopline.bus import Bus, Delivery, Finish, Join, LeaseLost, Outgoing, StepC
 from loopline.bus.envelope import FIELD, Envelope
 from loopline.bus.keys import GROUP
 from loopline.bus.lease import Lease
+from loopline.testing import RedisProcess
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, serving
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 
 
 @given(

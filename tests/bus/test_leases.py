@@ -22,11 +22,11 @@ from loopline.bus import (
 from loopline.bus.connection import outlast
 from loopline.bus.keys import GROUP
 from loopline.bus.lease import Lease
+from loopline.testing import RedisProcess
 from tests.bus.payloads import Note, admit
 from tests.bus.serving import ended, finishing, pending, serving, until
 from tests.bus.worker_process import worker_process
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 
 
 async def hold_then_finish(delivery: Delivery, leases: float = 3.0) -> None:

@@ -25,10 +25,10 @@ from loopline.bus import (
 )
 from loopline.bus.connection import outlast
 from loopline.bus.log_consumer import Entry
+from loopline.testing import RedisProcess, installed_servers, running_redis
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, serving, until
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess, running, servers
 
 STEPS = 6
 
@@ -323,9 +323,9 @@ def test_a_password_with_an_at_sign_is_hidden_whole() -> None:
 
 
 async def test_a_node_of_a_cluster_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
-    binary = next(iter(servers().values()))
+    binary = next(iter(installed_servers().values()))
     with (
-        running(binary, tmp_path, "--cluster-enabled", "yes") as server,
+        running_redis(tmp_path, "--cluster-enabled", "yes", binary=binary) as server,
         pytest.raises(BusUnavailable, match="single server"),
     ):
         async with Bus(BusSettings(redis_url=server.url)):

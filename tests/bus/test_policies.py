@@ -10,8 +10,8 @@ import pytest
 
 from loopline.bus import Bus, Policy, PolicyError, policies
 from loopline.bus.connection import outlast
+from loopline.testing import RedisProcess
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 
 
 async def test_each_publication_is_a_version_of_its_own_and_in_use(bus: Bus) -> None:

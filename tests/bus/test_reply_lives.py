@@ -14,11 +14,11 @@ from loopline.bus import Bus, Delivery, Finish, Inbox, Outgoing, RunEnded, StepC
 from loopline.bus.envelope import FIELD, Envelope
 from loopline.bus.keys import GROUP
 from loopline.bus.lease import Lease
+from loopline.testing import RedisProcess
 from tests.bus.bus_model import Run
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, serving
 from tests.bus.test_state_machine import WHICH, BusMachine
-from tests.redis_process import RedisProcess
 
 A_MINUTE_MS = 60_000
 

@@ -9,11 +9,11 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from loopline.bus import Bus, BusUnavailable, Delivery, Reject, Retry
+from loopline.testing import RedisProcess
 from tests.bus.payloads import Note, admit
 from tests.bus.serving import ended, finishing, letters, serving, until
 from tests.bus.worker_process import worker_process
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 
 
 async def test_a_retry_comes_back_after_its_delay_with_its_attempt_counted(bus: Bus) -> None:

@@ -24,9 +24,9 @@ from loopline.bus import (
     UserCancelled,
     run_ended,
 )
+from loopline.testing import RedisProcess
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, pending, serving, until
-from tests.redis_process import RedisProcess
 
 
 async def test_a_cancel_stops_the_handler_and_drops_its_message(bus: Bus) -> None:

@@ -37,9 +37,9 @@ from loopline.bus import (
 from loopline.bus.dead_letters import bury
 from loopline.bus.envelope import FIELD
 from loopline.bus.keys import GROUP
+from loopline.testing import RedisProcess
 from tests.bus.bus_model import STREAMS, Message, Run, Token, assert_same, outgoing
 from tests.bus.driven_bus import DrivenBus
-from tests.redis_process import RedisProcess
 
 LEASE_MS = 15_000
 

@@ -12,11 +12,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from loopline.bus import Bus, LeaseLost, TokenWriter
 from loopline.bus.dead_letters import bury
+from loopline.testing import RedisProcess
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit
 from tests.bus.serving import until
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 
 TOKENS = list(range(100, 116))
 

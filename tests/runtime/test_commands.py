@@ -17,7 +17,7 @@ import redis
 
 from loopline.runtime.config import resolved_file
 from loopline.runtime.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE
-from tests.redis_process import RedisProcess
+from loopline.testing import RedisProcess
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, until, without_planners
 
 pytestmark = pytest.mark.timeout(300)

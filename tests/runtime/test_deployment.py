@@ -13,7 +13,7 @@ import pytest
 
 from loopline.runtime.errors import EXIT_UNREACHABLE
 from loopline.runtime.run_history import from_store
-from tests.redis_process import RedisProcess
+from loopline.testing import RedisProcess
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, changes, until
 
 pytestmark = pytest.mark.timeout(400)

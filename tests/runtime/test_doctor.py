@@ -18,8 +18,8 @@ from loopline.runtime.config import load
 from loopline.runtime.doctor import examine
 from loopline.runtime.errors import EXIT_FAILED
 from loopline.runtime.state import StateDirectory
+from loopline.testing import RedisProcess
 from loopline.workers.scripted_api import ScriptedServer, ServerOptions
-from tests.redis_process import RedisProcess
 from tests.runtime.conftest import Deployment, changes
 
 MODEL = "someone/some-model"

@@ -19,9 +19,8 @@ from loopline.runtime.config import Settings, resolved_file
 from loopline.runtime.errors import InputError
 from loopline.runtime.job_requests import JobRequest, require_allowed
 from loopline.runtime.state import StateDirectory
-from tests.forked import BENCH, forked
-from tests.redis_process import RedisProcess
-from tests.runtime.conftest import LIMIT, Deployment, changes, until
+from loopline.testing import RedisProcess
+from tests.runtime.conftest import Deployment, changes, until
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -31,19 +30,12 @@ SLOW = "models.llm.scripted.latency_seconds=0.5"
 
 
 def queue(deployment: Deployment, output: Path, samples: int) -> str:
-    """`bench wordproblems … --queue`; the job's id."""
-    done = forked(
-        "loopline.bench.cli",
-        BENCH,
-        (
-            *("wordproblems", "--arms", "llm", "--samples", str(samples), "--concurrency", "2"),
-            *("--output", str(output), "--queue"),
-        ),
-        env=deployment.environ,
-        timeout=LIMIT,
+    """`runtime jobs add bench wordproblems …`; the job's id."""
+    said = deployment.ok(
+        *("jobs", "add", "bench", "wordproblems", "--arms", "llm", "--samples", str(samples)),
+        *("--concurrency", "2", "--output", str(output)),
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()[1].rstrip(":")
+    return said.split()[1]
 
 
 def all_listed(deployment: Deployment) -> list[jobs.JobView]:
@@ -296,8 +288,10 @@ def test_a_request_for_another_folder_of_the_machine_is_not_carried_out(
     assert not (deployment.state.jobs / job_id).exists()
 
 
-@pytest.mark.parametrize("option", ["--unsafe-exec", "--batched-bench=/bin/sh"])
-def test_a_request_that_takes_isolation_away_or_names_a_program_is_refused(
+@pytest.mark.parametrize(
+    "option", ["--unsafe-exec", "--batched-bench=/bin/sh", "--redis-url=redis://:secret@bus/0"]
+)
+def test_a_request_that_takes_isolation_away_names_a_program_or_shows_a_password_is_refused(
     tmp_path: Path, option: str
 ) -> None:
     request = JobRequest(program="bench", argv=["code", option], cwd=str(Path.cwd()))

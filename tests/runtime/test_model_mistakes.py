@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopline.runtime.errors import EXIT_CONFIG
-from tests.redis_process import RedisProcess
+from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment
 
 pytestmark = pytest.mark.timeout(200)

@@ -12,7 +12,7 @@ from loopline.runtime import jobs
 from loopline.runtime.config import load
 from loopline.runtime.errors import EXIT_CONFIG
 from loopline.runtime.secrets import Redactor, secret_values
-from tests.redis_process import RedisProcess
+from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment
 
 PASSWORD = "s3/cr#3t?pw@+%x"

@@ -4,6 +4,7 @@ in turn."""
 from __future__ import annotations
 
 import socket
+import subprocess
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,8 @@ from loopline.bus.connection import renewal_client
 from loopline.runtime import jobs
 from loopline.runtime.config import Settings, load
 from loopline.runtime.errors import EXIT_UNREACHABLE, Unreachable
-from tests.redis_process import running, tls_server
+from loopline.runtime.redis_binary import RedisBinary
+from loopline.testing import installed_servers, running_redis
 from tests.runtime.conftest import Deployment
 
 
@@ -45,6 +47,21 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return Certificate(*(folder / f"{name}.pem" for name in names))
 
 
+def tls_server() -> RedisBinary | None:
+    """A server that was built with TLS: it ends for want of a certificate, another one for want of
+    TLS."""
+    for binary in installed_servers().values():
+        ended = subprocess.run(
+            [str(binary.path), "--port", "0", "--tls-port", "1", "--save", ""],
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+        if "tls-cert-file" in ended.stdout + ended.stderr:
+            return binary
+    return None
+
+
 @contextmanager
 def serving(own: Path, authority: Path, folder: Path) -> Generator[int]:
     """The port of a server that talks to nobody without a certificate."""
@@ -58,7 +75,7 @@ def serving(own: Path, authority: Path, folder: Path) -> Generator[int]:
         "--tls-port", str(port), "--tls-cert-file", str(own), "--tls-key-file", str(own),
         "--tls-ca-cert-file", str(authority), "--tls-auth-clients", "yes",
     ]  # fmt: skip
-    with running(binary, folder, *options):
+    with running_redis(folder, *options, binary=binary):
         yield port
 
 

@@ -16,7 +16,7 @@ from loopline.bus import Bus, BusSettings
 from loopline.bus.keys import Keys
 from loopline.runtime import redis_users
 from loopline.runtime.redis_users import KINDS, UserKind, rules, url_as, user_name
-from tests.redis_process import RedisProcess, running, servers
+from loopline.testing import RedisProcess, installed_servers, running_redis
 from tests.runtime.conftest import Deployment
 
 PREFIX = "sw.a"
@@ -60,13 +60,13 @@ def password(kind: UserKind) -> str:
     return f"of-{kind}"
 
 
-@pytest.fixture(scope="module", params=sorted(servers()))
+@pytest.fixture(scope="module", params=sorted(installed_servers()))
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RedisProcess]:
     """With a user for each kind, and something under each key."""
     folder = tmp_path_factory.mktemp("users")
-    with running(servers()[request.param], folder / "redis") as process:
+    with running_redis(folder / "redis", binary=installed_servers()[request.param]) as process:
         with redis.Redis.from_url(process.url) as admin:
             for kind in KINDS:
                 words = rules(PREFIX, kind, password(kind)).split()
@@ -154,8 +154,8 @@ def test_the_printed_list_is_one_that_a_server_loads(
     assert not any(word in done.stdout for word in told.values())
     users = tmp_path / "users.acl"
     users.write_text(done.stdout)
-    for name, binary in servers().items():
-        with running(binary, tmp_path / name, "--aclfile", str(users)) as process:
+    for name, binary in installed_servers().items():
+        with running_redis(tmp_path / name, "--aclfile", str(users), binary=binary) as process:
             for kind in KINDS:
                 url = url_as(process.url, user_name(PREFIX, kind), told[kind])
                 with redis.Redis.from_url(url) as client:

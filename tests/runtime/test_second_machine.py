@@ -18,7 +18,7 @@ from loopline.runtime.shared_configuration import (
     require_same,
     shared_configuration,
 )
-from tests.redis_process import RedisProcess
+from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment, changes, until
 
 pytestmark = pytest.mark.timeout(300)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
-from loopline.runtime.state import RunFile, StateLock, write_private
+from loopline.runtime.state import RunFile, StateLock
+from loopline.workers.atomic_files import write_atomic
 from tests.runtime.conftest import Deployment, changes
 
 
@@ -34,7 +35,7 @@ def starting(deployment: Deployment, bystander: subprocess.Popen[bytes]) -> Iter
         control="/x",
         version="1",
     )
-    write_private(deployment.state.run_file, left.model_dump_json())
+    write_atomic(deployment.state.run_file, left.model_dump_json(), private=True)
     lock = StateLock(deployment.state)
     yield deployment
     lock.release()

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from loopline.runtime.errors import EXIT_FAILED, UserError
-from loopline.runtime.state import RunFile, StateDirectory, StateLock, write_private
+from loopline.runtime.state import RunFile, StateDirectory, StateLock
+from loopline.workers.atomic_files import write_atomic
 from tests.runtime.conftest import Deployment
 
 
@@ -78,7 +79,7 @@ def test_a_killed_owner_leaves_no_lock_behind(tmp_path: Path) -> None:
 def test_a_run_file_without_a_live_owner_counts_as_nobody(tmp_path: Path) -> None:
     state = StateDirectory(tmp_path)
     state.create()
-    write_private(state.run_file, run_file(1).model_dump_json())
+    write_atomic(state.run_file, run_file(1).model_dump_json(), private=True)
     assert state.running() is None
     lock = StateLock(state)
     lock.publish(run_file(os.getpid()))
@@ -94,7 +95,7 @@ def test_a_run_file_of_a_killed_owner_counts_as_nobody_while_the_next_one_starts
 ) -> None:
     state = StateDirectory(tmp_path)
     state.create()
-    write_private(state.run_file, run_file(1).model_dump_json())
+    write_atomic(state.run_file, run_file(1).model_dump_json(), private=True)
     lock = StateLock(state)
     assert state.running() is None
     lock.release()
@@ -102,7 +103,7 @@ def test_a_run_file_of_a_killed_owner_counts_as_nobody_while_the_next_one_starts
 
 def test_files_with_secrets_are_for_their_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    write_private(path, "secret")
+    write_atomic(path, "secret", private=True)
     assert path.stat().st_mode & 0o077 == 0
     assert path.read_text() == "secret"
     assert list(tmp_path.iterdir()) == [path]

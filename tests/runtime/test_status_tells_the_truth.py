@@ -15,7 +15,7 @@ import pytest
 
 from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
 from loopline.runtime.status import Status, WorkerStatus, judge
-from tests.redis_process import RedisProcess
+from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment, until
 
 KINDS = ("planner", "slm", "tool")

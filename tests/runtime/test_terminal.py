@@ -16,7 +16,7 @@ from rich.console import Console
 from loopline.bus import Bus, BusSettings, WorkerPresence, announce, tasks
 from loopline.runtime.tables import figures, listing
 from loopline.runtime.terminal import guarded_output
-from tests.redis_process import RedisProcess
+from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment
 
 EVIL = "evil\x1b[2J\x1b]0;owned\x07\u202e"

@@ -12,7 +12,8 @@ import pytest
 from loopline.runtime.config import load
 from loopline.runtime.deployment import find
 from loopline.runtime.errors import EXIT_USAGE, ConfigError
-from loopline.runtime.state import RunFile, StateDirectory, StateLock, write_private
+from loopline.runtime.state import RunFile, StateDirectory, StateLock
+from loopline.workers.atomic_files import write_atomic
 from tests.forked import BENCH, forked
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, until
 
@@ -52,7 +53,7 @@ def running(
         version="1",
     )
     lock = StateLock(state)
-    write_private(state.resolved, settings.to_json())
+    write_atomic(state.resolved, settings.to_json(), private=True)
     lock.publish(run)
     yield run
     lock.release()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from loopline.runtime.errors import UserError
 from loopline.trainers.cli import app
 from loopline.trainers.data.datasets import write
 from loopline.trainers.data.examples import Example, Span
@@ -83,5 +84,5 @@ def test_the_command_names_an_option_that_it_does_not_take(
             *("--base", str(base), "--weights", "lora", "--template-option", word),
         ],
     )
-    assert isinstance(ended.exception, TrainingError)
+    assert isinstance(ended.exception, UserError)
     assert said in str(ended.exception)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from loopline.bus import BusSettings
+from loopline.testing import end_workers, start_worker, write_settings
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.settings import (
     GpuWorkerSettings,
@@ -46,7 +46,7 @@ def deployment(
 
 def spawn(settings: WorkerBase, folder: Path) -> Forked:
     """Start a worker; its output goes to a file in `folder`."""
-    path, log = _written(settings, folder)
+    path, log = write_settings(settings, folder)
     models = settings.models.values() if isinstance(settings, GpuWorkerSettings) else ()
     preload = TORCH_WORKERS if any(each.engine == "torch" for each in models) else WORKERS
     return Forked("loopline.workers.__main__", preload, [str(path)], stdout=log, stderr=log)
@@ -54,19 +54,8 @@ def spawn(settings: WorkerBase, folder: Path) -> Forked:
 
 def spawn_faulty(settings: WorkerBase, folder: Path, fault: str) -> subprocess.Popen[bytes]:
     """Start a worker with a fault of `tests.workers.faulty_worker`."""
-    path, log = _written(settings, folder)
-    command = [sys.executable, "-m", "tests.workers.faulty_worker", fault, str(path)]
-    with log.open("ab") as output:
-        return subprocess.Popen(command, stdout=output, stderr=output)
-
-
-def _written(settings: WorkerBase, folder: Path) -> tuple[Path, Path]:
-    """Files of a worker's settings and of its output."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{settings.name}.json"
-    body = settings.model_dump(mode="json")
-    path.write_text(settings.model_validate(body).model_dump_json())
-    return path, path.with_suffix(".log")
+    command = (sys.executable, "-m", "tests.workers.faulty_worker", fault)
+    return start_worker(settings, folder, command)
 
 
 @contextlib.asynccontextmanager
@@ -78,11 +67,4 @@ async def workers_running(
     try:
         yield processes
     finally:
-        for process in processes.values():
-            process.send_signal(signal.SIGTERM)
-        for process in processes.values():
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        end_workers(processes.values())

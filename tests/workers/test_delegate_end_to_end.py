@@ -10,8 +10,8 @@ import pytest
 
 from loopline.agents.records import Outcome
 from loopline.runtime.client import Client, ask
+from loopline.testing import RedisProcess
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.processes import deployment, workers_running
 
 

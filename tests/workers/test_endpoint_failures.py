@@ -12,11 +12,11 @@ import pytest
 from loopline.agents.records import Budget, Outcome, Trajectory
 from loopline.bus import DeadLetter, dead_letters
 from loopline.runtime.client import Client
+from loopline.testing import RedisProcess
 from loopline.workers.engines.faults import FAULT_KINDS, FaultPlan
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.scripted_api import ScriptedServer, ServerOptions
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.processes import deployment, spawn, workers_running
 
 QUESTION = "What is 12 * 7 + 5?"

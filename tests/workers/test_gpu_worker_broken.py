@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 
 from loopline.bus import Bus, Inbox
+from loopline.testing import RedisProcess
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import registry
 from loopline.workers.process import Worker
 from loopline.workers.settings import GpuWorkerSettings
 from tests.bus.serving import until
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.processes import spawn_faulty
 from tests.workers.streaming import ask_streaming
 

@@ -14,12 +14,12 @@ import pytest
 
 from loopline.agents.records import Call, UsageEntry
 from loopline.bus import Bus, BusSettings, Inbox
+from loopline.testing import RedisProcess
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import inference_stream, registry
 from loopline.workers.settings import GpuWorkerSettings
 from tests.bus.serving import pending, until
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.processes import spawn_faulty, workers_running
 from tests.workers.streaming import Reader, Streamed, ask_streaming
 

@@ -16,6 +16,7 @@ from loopline.agents.records import Budget, JsonObject, Outcome, Run, Task, Traj
 from loopline.agents.workflows import policies_for, prompt_hashes, workflows
 from loopline.runtime.client import Client
 from loopline.runtime.run_ids import new_run_id
+from loopline.testing import RedisProcess
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.protocol import AnswerEvent, Completion, GenerateRequest
 from loopline.workers.engines.scripted.engine import ScriptedEngine
@@ -23,7 +24,6 @@ from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.in_process import EnginePool, InProcess
 from loopline.workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.processes import workers_running
 
 TEAM: dict[str, str] = dict.fromkeys(("umi_planner", "umi_caller", "umi_summarizer"), "umi")

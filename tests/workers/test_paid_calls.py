@@ -13,6 +13,7 @@ from loopline.agents.records import Usage, UsageEntry
 from loopline.agents.usage import calls_once
 from loopline.bus import Bus, Delivery, RequestError
 from loopline.runtime.client import Client
+from loopline.testing import RedisProcess
 from loopline.workers.engines.faults import FaultPlan
 from loopline.workers.engines.openai.engine import OpenAIEngine
 from loopline.workers.engines.settings import ModelSettings
@@ -22,7 +23,6 @@ from loopline.workers.settings import GpuWorkerSettings
 from tests.bus.leasing import take
 from tests.bus.payloads import admit
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.engines.endpoints import replying
 from tests.workers.processes import deployment, spawn, workers_running
 from tests.workers.test_gpu import answer, request_of

@@ -23,6 +23,7 @@ from loopline.bus import (
     policies,
     present,
 )
+from loopline.testing import RedisProcess
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.torch.engine import TorchEngine
@@ -31,7 +32,6 @@ from loopline.workers.policies import PolicyFollower
 from loopline.workers.settings import GpuWorkerSettings
 from tests.bus.payloads import new_run_id
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.engines.asking import QUESTION, ask, user
 from tests.workers.engines.tiny_lora import make_tiny_lora
 from tests.workers.processes import workers_running

@@ -13,12 +13,12 @@ from pathlib import Path
 from loopline.agents.records import Call
 from loopline.bus import Bus, BusSettings, Inbox
 from loopline.bus.keys import GROUP
+from loopline.testing import RedisProcess
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import inference_stream, registry
 from loopline.workers.settings import GpuWorkerSettings
 from tests.bus.serving import pending, until
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.processes import scripted_models, workers_running
 from tests.workers.streaming import ask_streaming
 

@@ -11,12 +11,12 @@ import pytest
 
 from loopline.bus.keys import GROUP
 from loopline.runtime.client import Client
+from loopline.testing import RedisProcess
 from loopline.workers.messages import role_stream
 from loopline.workers.settings import RoleWorkerSettings
 from loopline.workers.stop_signals import send, stop_signals
 from tests.bus.serving import pending, until
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.processes import spawn
 
 TERM, HUP, INT, QUIT = signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT

@@ -10,6 +10,7 @@ from pathlib import Path
 from loopline.agents.records import Outcome, Run
 from loopline.bus import BusSettings
 from loopline.runtime.client import Client
+from loopline.testing import RedisProcess
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.settings import (
     GpuWorkerSettings,
@@ -18,7 +19,6 @@ from loopline.workers.settings import (
     WorkerBase,
 )
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.processes import spawn, workers_running
 
 ROLES = ("umi_planner", "umi_caller", "umi_summarizer")

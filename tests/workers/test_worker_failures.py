@@ -24,13 +24,13 @@ from loopline.agents.tools import tool_spec
 from loopline.bus import BusSettings, dead_letters
 from loopline.bus.tasks import end
 from loopline.runtime.client import Client
+from loopline.testing import RedisProcess
 from loopline.workers.engines.scripted.script import scripted_reply
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.process import Worker
 from loopline.workers.scripted_api import ScriptedServer, ServerOptions
 from loopline.workers.settings import GpuWorkerSettings, RoleWorkerSettings
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.processes import deployment, scripted_models, spawn, workers_running
 
 QUESTION = "What is 12 * 7 + 5?"

@@ -29,7 +29,7 @@ from loopline.trainers.data.examples import (
 from loopline.trainers.data.sources import Source
 from loopline.trainers.data.trajectories import Trajectory
 from loopline.trainers.errors import UnreadableData
-from loopline.workers.whole_files import whole_folder
+from loopline.workers.atomic_files import atomic_folder
 
 CARD = "card.json"
 VERSION = 1
@@ -143,7 +143,7 @@ def write(data_set: DataSet, folder: Path) -> None:
 
     require_free(folder)
     schema = _schema()
-    with whole_folder(folder) as part:
+    with atomic_folder(folder) as part:
         for name in SETS:
             rows = [row.model_dump() for row in data_set.sets[name]]
             table = pa.Table.from_pylist(rows, schema=schema)

@@ -22,7 +22,7 @@ from loopline.agents.environments.api_worlds.toolbench import CATEGORY, answer, 
 from loopline.agents.records import JsonObject
 from loopline.trainers.data.datasets import require_free
 from loopline.trainers.data.sources import TEST_QUERIES, first_instances
-from loopline.workers.whole_files import whole_folder
+from loopline.workers.atomic_files import atomic_folder
 
 
 def write_worlds(
@@ -39,7 +39,7 @@ def write_worlds(
     queries: list[JsonObject] = []
     offered: set[str] = set()
     solved = 0
-    with whole_folder(folder) as part:
+    with atomic_folder(folder) as part:
         answers, instructions = part / "answer" / f"{split}_answer", part / "instruction"
         tools = part / "toolenv" / "tools" / CATEGORY
         answers.mkdir(parents=True)

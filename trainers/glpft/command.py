@@ -16,7 +16,6 @@ from loopline.trainers.shown_progress import ShownProgress
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from loopline.agents.records import JsonObject
     from loopline.trainers.data.datasets import DataSet
     from loopline.trainers.glpft.report import Report
     from loopline.trainers.glpft.settings import GlpftSettings
@@ -100,6 +99,7 @@ def glpft(
     methods are baselines at the same compute. On several GPUs: `accelerate launch --multi_gpu
     --module loopline.trainers.cli glpft ...`, or with --use_fsdp --fsdp_version 2.
     """
+    from loopline.runtime.key_value_options import key_value_options
     from loopline.trainers.glpft.pipeline import Watch, claim, require_possible, train
     from loopline.trainers.glpft.publishing import publications, require_publishable
     from loopline.trainers.glpft.settings import BATCH, BATCH_MICRO, is_micro
@@ -110,13 +110,16 @@ def glpft(
     with stoppable(), joined() as processes, ExitStack() as held:
         with processes.in_turn():
             made = _data_set(data, from_store, output, restart=restart and processes.is_first)
+            template_values = key_value_options(
+                "--template-option", template_option or [], "enable_thinking=false"
+            )
             settings = _settings(
                 made, base, size,
                 method=method, weights=weights, schedules=schedules, tokens=tokens,
                 global_set=global_set,
                 batch=batch or (BATCH_MICRO if is_micro(schedules, base) else BATCH),
                 piece_tokens=piece_tokens, rate=rate, rank=rank, seed=seed, threads=threads,
-                template_options=_template_options(template_option or []),
+                template_options=template_values,
             )  # fmt: skip
             if publish:
                 require_publishable(settings)
@@ -181,16 +184,6 @@ def _settings(data: DataSet, base: str | None, size: str, **chosen: object) -> G
         named = str(first["loc"][0]).replace("template_options", "template_option")
         option = "--" + named.replace("_", "-")
         raise TrainingError(f"{option} {first['input']!r}: {first['msg']}") from error
-
-
-def _template_options(words: list[str]) -> JsonObject:
-    from loopline.runtime.errors import UserError
-    from loopline.runtime.named_values import named_values
-
-    try:
-        return named_values("--template-option", words)
-    except UserError as error:
-        raise TrainingError(str(error)) from error
 
 
 class _Shown(ShownProgress):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from loopline.trainers.glpft.copying import look_back
 from loopline.trainers.glpft.settings import Size
 from loopline.trainers.models import export_model, new_model
 from loopline.trainers.tokenizer import build_tokenizer
+from loopline.workers.atomic_files import atomic_folder
 
 TOKENIZER_ROWS = 8_000
 WORDS_WITH_BLANK = 160
@@ -57,9 +56,7 @@ def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
     """Write a model folder with weights from that seed, whole or not at all."""
     import torch
 
-    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
+    with atomic_folder(folder) as partial:
         texts = list(_texts(data))
         markup = (*UMI_MARKUP, *json_glues(texts))
         tokenizer = build_tokenizer(
@@ -68,10 +65,7 @@ def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
         torch.manual_seed(seed)
         network = new_model(size, tokenizer.get_vocab_size())
         look_back(network)
-        export_model(network, tokenizer, part, context=size.context)
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        export_model(network, tokenizer, partial, context=size.context)
 
 
 def json_glues(texts: Sequence[str]) -> list[str]:

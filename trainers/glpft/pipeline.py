@@ -15,9 +15,9 @@ What is finished is not done again; a stage's folder appears whole or not at all
 from __future__ import annotations
 
 import gc
-import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,9 +44,9 @@ from loopline.trainers.kept_records import write_record
 from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
 from loopline.trainers.network import base_folder, load_base, network_of
 from loopline.trainers.processes import Processes
+from loopline.workers.atomic_files import atomic_folder, write_atomic
 from loopline.workers.engines.local.adapter_base import weights_sha256
 from loopline.workers.engines.torch.loading import LoadedModel
-from loopline.workers.whole_files import write_whole
 
 SETTINGS = "settings.json"
 INITIAL = "initial"
@@ -121,7 +121,7 @@ def train(
         stages=tuple(facts),
     )
     if processes.is_first:
-        write_whole(output / PAGE, render(report))
+        write_atomic(output / PAGE, render(report))
         write_record(output / REPORT, report)
     return report
 
@@ -209,20 +209,12 @@ class _Pipeline:
             torch=torch.__version__,
             transformers=transformers.__version__,
         )
-        part = self.output / f".{stage.name}.{os.getpid()}.part"
-        if self.processes.is_first:
-            # Of a process that was killed while it wrote.
-            for left in self.output.glob(f".{stage.name}.*.part"):
-                shutil.rmtree(left, ignore_errors=True)
-            part.mkdir()
-        try:
-            with writing(folder):
-                network.write(part, base)
-                if self.processes.is_first:
-                    (part / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
-                    part.rename(folder)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+        # All processes take part in gathering the weights, and the first one writes them.
+        first = self.processes.is_first
+        with writing(folder), atomic_folder(folder) if first else nullcontext(folder) as partial:
+            network.write(partial, base)
+            if first:
+                (partial / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
         if self.processes.is_first:
             forget_work(training.work)
         self.processes.wait()

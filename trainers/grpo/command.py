@@ -372,16 +372,15 @@ def _given(context: typer.Context) -> list[str]:
 
 
 def _begins(named: list[str]) -> dict[str, dict[str, str]]:
+    from loopline.runtime.key_value_options import key_value_texts
     from loopline.trainers.network import base_folder
     from loopline.workers.engines.local.adapter_base import weights_sha256
 
-    found: dict[str, dict[str, str]] = {}
-    for each in named:
-        policy, equals, model = each.partition("=")
-        if not policy or not equals or not model:
-            raise TrainingError(f"--begin {each!r}: give it as POLICY=FOLDER")
-        found[policy] = {"model": model, "sha256": weights_sha256(base_folder(model))}
-    return found
+    folders = key_value_texts("--begin", named, form="POLICY=FOLDER", example="coder=out/coder")
+    return {
+        policy: {"model": model, "sha256": weights_sha256(base_folder(model))}
+        for policy, model in folders.items()
+    }
 
 
 _OPTIONS = {"limit": "completion-limit", "agents": "agent"}

@@ -58,8 +58,8 @@ from loopline.trainers.kept_records import write_record
 from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
 from loopline.trainers.network import network_of
 from loopline.trainers.processes import Processes, unshared
+from loopline.workers.atomic_files import write_atomic
 from loopline.workers.engines.torch.loading import LoadedModel
-from loopline.workers.whole_files import write_whole
 
 SETTINGS = "settings.json"
 CHECKPOINTS = "checkpoints"
@@ -234,7 +234,7 @@ class _Training:
         report = self._report(stale)
         if self.processes.is_first:
             self._write(POLICIES, report)
-            write_whole(self.output / PAGE, render(report))
+            write_atomic(self.output / PAGE, render(report))
             write_record(self.output / REPORT, report)
             forget_work(self.work)
         self.processes.wait()

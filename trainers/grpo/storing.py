@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -18,8 +17,8 @@ from loopline.trainers.checkpoints import (
 from loopline.trainers.errors import NotEnoughDisk
 from loopline.trainers.full_disks import writing
 from loopline.trainers.grpo.policies import Policies
+from loopline.workers.atomic_files import atomic_folder
 from loopline.workers.engines.local.adapter_base import FACTS
-from loopline.workers.whole_files import flush, flush_all
 
 if TYPE_CHECKING:
     import torch
@@ -79,23 +78,13 @@ def write_policies(
     """All policies as the engines read them, each in `final/<name>` with what is known of it; the
     folder appears whole or not at all. `base` is the folder that the model was loaded from. Raises
     `NotEnoughDisk`."""
-    # One process writes them; what it leaves when it is killed, it finds here the next time.
-    part = final.with_name(f".{final.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
-        with writing(final):
-            for name in policies.names:
-                policies.put_in(name)
-                folder = part / folder_name(name)
-                folder.mkdir(parents=True)
-                policies.network.write(folder, base)
-                (folder / FACTS).write_text(facts_of(name).model_dump_json(indent=1) + "\n")
-            flush_all(part)
-            shutil.rmtree(final, ignore_errors=True)
-            part.rename(final)
-            flush(final.parent)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with writing(final), atomic_folder(final, replace=True) as partial:
+        for name in policies.names:
+            policies.put_in(name)
+            folder = partial / folder_name(name)
+            folder.mkdir(parents=True)
+            policies.network.write(folder, base)
+            (folder / FACTS).write_text(facts_of(name).model_dump_json(indent=1) + "\n")
 
 
 def folder_name(policy: str) -> str:

@@ -108,14 +108,14 @@ def prompts(
     Run it again to go on after a crash or Ctrl-C: no run is paid for twice.
     """
     from loopline.agents.errors import AgentError
-    from loopline.runtime.commands.ask import parse_policies
     from loopline.runtime.config_sources import URL_VARIABLE
     from loopline.runtime.deployment import find
     from loopline.runtime.errors import UserError
+    from loopline.runtime.key_value_options import key_value_options, policy_options
     from loopline.trainers.output_lock import locked
     from loopline.trainers.prompt_search.output import claim
     from loopline.trainers.prompt_search.playing import RunLog
-    from loopline.trainers.prompt_search.preparation import Asked, options_of, prepared
+    from loopline.trainers.prompt_search.preparation import Asked, prepared
     from loopline.trainers.prompt_search.report import read_report
 
     if profile is not None and redis_url is None and URL_VARIABLE not in os.environ:
@@ -125,7 +125,7 @@ def prompts(
         )
     where = find(redis_url=redis_url, profile=profile)
     try:
-        chosen = parse_policies(policy or [], where.settings)
+        chosen = policy_options(policy or [], where.settings.models)
         made = prepared(
             Asked(
                 workflow=workflow,
@@ -134,11 +134,11 @@ def prompts(
                 dataset=dataset,
                 game=game,
                 size=size,
-                difficulty=options_of("--difficulty", difficulty or []),
-                setting=options_of("--setting", setting or []),
+                difficulty=key_value_options("--difficulty", difficulty or []),
+                setting=key_value_options("--setting", setting or []),
                 data=data,
                 tasks=tasks,
-                options=options_of("--option", option or []),
+                options=key_value_options("--option", option or [], "max_calls=4"),
                 policies=chosen,
                 limits={
                     "runs": runs,
@@ -153,6 +153,8 @@ def prompts(
             ),
             where.settings,
         )
+    except TrainingError:
+        raise
     except (AgentError, UserError) as error:
         raise TrainingError(str(error)) from error
     with locked(output):

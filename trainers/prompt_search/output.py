@@ -25,7 +25,7 @@ from loopline.trainers.prompt_search.playing import LOG
 from loopline.trainers.prompt_search.report import REPORT
 from loopline.trainers.prompt_search.search import Found
 from loopline.trainers.prompt_search.settings import SearchSettings
-from loopline.workers.whole_files import write_whole
+from loopline.workers.atomic_files import write_atomic
 
 SETTINGS = "search.json"
 CANDIDATES = "candidates"
@@ -73,7 +73,7 @@ def write_candidates(output: Path, candidates: Mapping[str, Sequence[Candidate]]
         folder.mkdir(parents=True, exist_ok=True)
         for one in each:
             if one.content is not None:
-                write_whole(folder / f"{one.label}.md", one.content)
+                write_atomic(folder / f"{one.label}.md", one.content)
 
 
 def write_found(output: Path, found: Found, extends: str) -> None:
@@ -86,8 +86,8 @@ def write_found(output: Path, found: Found, extends: str) -> None:
         (output / PROMPTS).mkdir(exist_ok=True)
         for name, candidate in found.adopted.items():
             assert candidate.content is not None
-            write_whole(output / PROMPTS / f"{name}.md", candidate.content)
-        write_whole(output / PROFILE, _profile(found.adopted, extends))
+            write_atomic(output / PROMPTS / f"{name}.md", candidate.content)
+        write_atomic(output / PROFILE, _profile(found.adopted, extends))
     write_record(output / REPORT, found.report)
 
 

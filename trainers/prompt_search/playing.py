@@ -17,27 +17,18 @@ from typing import Literal, Protocol, Self
 from pydantic import TypeAdapter, ValidationError
 
 from loopline.agents.answers import final_text
-from loopline.agents.records import Budget, JsonObject, Outcome, Record, Run, Trajectory, UsageEntry
+from loopline.agents.records import Budget, JsonObject, Outcome, Record, Run, Trajectory
 from loopline.agents.usage import calls_once
 from loopline.agents.workflows import prompt_hashes
-from loopline.bus import BusUnavailable, Overloaded, tasks
-from loopline.runtime.admission_notice import AdmissionNotice
+from loopline.bus import tasks
 from loopline.runtime.append_log import AppendLog, damaged, read_log
 from loopline.runtime.run_client import RunClient
+from loopline.runtime.run_driver import RunDriver, lapsed, seed_of
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompt_search.proposals import WRITER
 from loopline.trainers.prompt_search.questions import Question, fault
 
 LOG = "runs.jsonl"
-
-PAUSE_SECONDS = 0.2
-"""First pause after a refused admission or an outage; doubles up to `MAX_PAUSE_SECONDS`."""
-
-MAX_PAUSE_SECONDS = 5.0
-
-OUTAGE_TRIES = 12
-"""How often an unreachable bus is tried again: about a minute. The client itself outlasts shorter
-outages."""
 
 MAX_TEXT = 2_000
 """Characters of an answer or a fault that are kept."""
@@ -183,7 +174,7 @@ class Player:
         self._client = client
         self._log = log
         self._watch = watch
-        self._notice = AdmissionNotice(watch.say)
+        self._driver = RunDriver(client, watch.say)
         self._workflow = workflow
         self._options = options
         self._policies = dict(policies)
@@ -213,7 +204,7 @@ class Player:
                 workflow=self._workflow,
                 policies=self._policies,
                 options=self._options,
-                seed=_seed_of(self._seed, question.id),
+                seed=seed_of(self._seed, question.id),
                 budget=Budget(seconds=self._run_seconds),
                 tags={"train": "prompts", "question": question.id},
                 environment=task.environment,
@@ -246,7 +237,7 @@ class Player:
                 workflow="completion",
                 policies={"completion": policy},
                 options={"prompt": WRITER},
-                seed=_seed_of(self._seed, f"{prompt}/{number}"),
+                seed=seed_of(self._seed, f"{prompt}/{number}"),
                 budget=Budget(seconds=self._run_seconds),
                 tags={"train": "prompts", "proposal": prompt},
                 run_id=run_id,
@@ -285,7 +276,7 @@ class Player:
         run = make(known)
         if known is None:
             await self._log.note(Admitted(key=key, run_id=run.id))
-        ended, entries = await self._ended(run, make)
+        ended, entries = await self._driver.finish(lambda: make(run.id))
         calls = calls_once(entries)
         tokens = sum(one.usage.prompt + one.usage.completion for one in calls if one.usage)
         # A call of which nothing is known counts as what it can have cost.
@@ -293,9 +284,7 @@ class Player:
             one.unknown.micro_dollars if one.unknown else one.cost_micro_dollars or 0
             for one in calls
         )
-        # Where no worker was there either, it is ended later, when one is back.
-        over = min(ended.run.deadline, ended.ended)
-        if known and ended.outcome is Outcome.DEADLINE and over < self._began:
+        if known and lapsed(ended, self._began):
             await self._log.note(Lapsed(key=key, run_id=run.id, tokens=tokens, micro_dollars=money))
             return await self._play(key, make, judge, whole)
         wrong = await asyncio.to_thread(judge, ended)
@@ -316,33 +305,3 @@ class Player:
         )
         await self._log.note(played)
         return played
-
-    async def _ended(
-        self, run: Run, make: Callable[[str | None], Run]
-    ) -> tuple[Trajectory, list[UsageEntry]]:
-        pause, tries = PAUSE_SECONDS, 0
-        while True:
-            try:
-                # The same run may be submitted again: it is the same run to the bus.
-                await self._client.submit(run)
-                self._notice.admitted()
-                ended = await self._client.wait(run.id)
-                return ended, await self._client.usage(run.id)
-            except Overloaded as error:
-                self._notice.refused(error)
-            except BusUnavailable as error:
-                tries += 1
-                if tries == 1:
-                    self._watch.say(str(error))
-                if tries >= OUTAGE_TRIES:
-                    raise
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, MAX_PAUSE_SECONDS)
-            # Its time runs from when it was made: what it waited for admission is none of it, or a
-            # full bus would count against the prompt.
-            run = make(run.id)
-
-
-def _seed_of(seed: int, question: str) -> int:
-    """The same question, the same dice, whatever the prompts say."""
-    return int.from_bytes(hashlib.sha256(f"{seed}:{question}".encode()).digest()[:4])

@@ -340,14 +340,3 @@ def _dataset(name: str) -> Dataset:
                 f"--dataset {name!r}: there is no such data set; there are: worlds, wordproblems, "
                 "and files by --data"
             )
-
-
-def options_of(option: str, words: Sequence[str]) -> JsonObject:
-    """`NAME=VALUE`; a value is JSON (`4`, `true`) or else text. Raises `TrainingError`."""
-    from loopline.runtime.commands.ask import parse_options
-    from loopline.runtime.errors import InputError
-
-    try:
-        return parse_options(list(words))
-    except InputError as error:
-        raise TrainingError(f"{option} {error}") from error

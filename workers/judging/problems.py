@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from loopline.agents.environments.code import CodeProblem
 from loopline.agents.environments.math_team import MathProblem
 from loopline.agents.records import Record
-from loopline.workers.whole_files import write_whole
+from loopline.workers.atomic_files import write_atomic
 
 MAX_FILE_BYTES = 256 * 2**20
 _KEPT = 256
@@ -60,7 +60,7 @@ class ProblemFolder:
         path = self._file(key)
         if not path.exists() or path.read_bytes() != content:
             self.path.mkdir(parents=True, exist_ok=True)
-            write_whole(path, content)
+            write_atomic(path, content)
         return key
 
     def copy_to(self, other: ProblemFolder, keys: Iterable[str]) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from loopline.bench.bus_bench.redis_process import RedisProcess
 from loopline.bench.faults.fleet import Fleet, Slot
 from loopline.bench.faults.ground import Clocks, FarMachine, SmallDisk
 from loopline.bench.faults.lookout import Lookout
 from loopline.bench.faults.proxy import Proxy
+from loopline.testing import RedisProcess
 
 
 @dataclass

@@ -41,4 +41,4 @@ class Disk(Attack):
         await asyncio.sleep(between(FULL_SECONDS, hardness))
         await asyncio.to_thread(disk.free)
         # With `appendfsync always` it ends rather than acknowledge what is on no disk.
-        await asyncio.to_thread(server.writing)
+        await asyncio.to_thread(server.wait_for_writes)

@@ -40,6 +40,7 @@ from loopline.trainers.grpo.settings import SHARED
 from loopline.trainers.job_processes import Told
 from loopline.trainers.kept_records import find_record, write_record
 from loopline.trainers.models import WEIGHTS
+from loopline.workers.atomic_files import atomic_folder
 
 Kind = Literal["undisturbed", "attacked"]
 Tell = Callable[[Told], None]
@@ -127,14 +128,13 @@ def do_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResul
     saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`."""
     arm = warm_start_of(settings)
     found = work(arm, output, settings, tell)
-    base, part = output / "base", output / "base.part"
+    base = output / "base"
     if not base.exists():
         from safetensors.torch import load_file
 
-        shutil.rmtree(part, ignore_errors=True)
-        shutil.copytree(arm.folder(output) / MODEL, part)
-        store_float32(load_file(part / WEIGHTS), part)
-        part.rename(base)
+        with atomic_folder(base) as partial:
+            shutil.copytree(arm.folder(output) / MODEL, partial, dirs_exist_ok=True)
+            store_float32(load_file(partial / WEIGHTS), partial)
     return found
 
 

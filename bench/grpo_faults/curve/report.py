@@ -14,7 +14,7 @@ from loopline.runtime.pages.curves import Curve, Point, curves_plot
 from loopline.runtime.pages.page import figure, page, table
 from loopline.trainers.grpo.arms.folder import REPORT
 from loopline.trainers.kept_records import write_record
-from loopline.workers.whole_files import write_whole
+from loopline.workers.atomic_files import write_atomic
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def write(report: CurveReport, output: Path) -> None:
     """`report.md`, `report.html` and `report.json`."""
-    write_whole(output / "report.md", markdown(report))
-    write_whole(output / "report.html", render(report))
+    write_atomic(output / "report.md", markdown(report))
+    write_atomic(output / "report.html", render(report))
     write_record(output / REPORT, report)
 
 

@@ -23,6 +23,7 @@ from loopline.bench.grpo_faults.driver import write_profile
 from loopline.bench.grpo_faults.model import write_base
 from loopline.bus import Bus, BusSettings, Policy, policies
 from loopline.runtime.config import Settings, load
+from loopline.testing import RedisProcess
 from loopline.trainers.grpo.data import sealing_of
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.loop.book import Book, Claim
@@ -46,7 +47,6 @@ from loopline.workers.settings import (
 )
 from tests.conftest import quick_settings
 from tests.forked import Forked
-from tests.redis_process import RedisProcess
 from tests.workers.processes import spawn
 
 from .tiny_grpo import chance_at_updates

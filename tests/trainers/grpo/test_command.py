@@ -133,7 +133,7 @@ def sampled_by(run: Trajectory, **policy: str) -> Trajectory:
         (("--scheme", "dense"), "24 × candidate without the rewards of that scheme"),
         (("--alpha", "nan"), "--alpha nan: Input should be a finite number"),
         (("--base", "/nowhere/at/all"), "there is no such folder"),
-        (("--begin", "coder"), "--begin 'coder': give it as POLICY=FOLDER"),
+        (("--begin", "coder"), "--begin: 'coder' is not POLICY=FOLDER"),
         (("--begin", "coder=/nowhere/at/all"), "there is no such folder"),
         (("--from-store", "/nowhere/at/all"), "holds no recorded runs"),
         (("--workflow", "other"), "holds no run of the workflow 'other' that can be read"),

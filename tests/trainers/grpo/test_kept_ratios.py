@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from loopline.trainers.grpo.losses import Objective, Tokens
 from loopline.trainers.grpo.pipeline import Progress, Watch, claim, train
 from loopline.trainers.grpo.rows import Row
 from loopline.trainers.grpo.sequences import TokenSequence
-from loopline.workers.whole_files import flush
+from loopline.workers.atomic_files import flush
 
 from .launched import launched
 from .recorded import record
@@ -184,20 +185,21 @@ def test_a_record_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_
     folder, flushed = tmp_path / LEARNED_TOKENS, list[tuple[str, int]]()
 
     def noted(path: Path) -> None:
-        flushed.append((path.name, len(list(folder.glob("*.parquet")))))
+        if folder in (path, path.parent):
+            flushed.append((path.name, len(list(folder.glob("*.parquet")))))
         flush(path)
 
     def done(now: Progress) -> None:
         flushed.append(("step", now.step))
 
-    monkeypatch.setattr("loopline.runtime.learned_tokens.flush", noted)
+    monkeypatch.setattr("loopline.workers.atomic_files.flush", noted)
     train(
         settings_of(steps=2), data_of(store, base), load(base), tmp_path, keep_ratios=ALL,
         watch=Watch(progress=done),
     )  # fmt: skip
     assert flushed == [
-        (".00000001-0.parquet.part", 0), (LEARNED_TOKENS, 1), ("step", 1),
-        (".00000002-0.parquet.part", 1), (LEARNED_TOKENS, 2), ("step", 2),
+        (f".00000001-0.parquet.{os.getpid()}.part", 0), (LEARNED_TOKENS, 1), ("step", 1),
+        (f".00000002-0.parquet.{os.getpid()}.part", 1), (LEARNED_TOKENS, 2), ("step", 2),
     ]  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.workflows.pair import agreement_rate
 from loopline.bench.grpo_faults.model import write_base
 from loopline.bus import Bus, BusSettings, policies
+from loopline.testing import RedisProcess
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.data import GrpoData, read_data, sealing_of
 from loopline.trainers.grpo.loop.book import Book
@@ -29,7 +30,6 @@ from loopline.trainers.grpo.pipeline import train
 from loopline.trainers.network import load_base
 from loopline.trainers.store import read_trajectories
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.runtime.parsed_page import ParsedPage
 
 from .looped import (

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from loopline.bus import Bus, Policy, policies
 from loopline.runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
 from loopline.runtime.policy_changes import Changed, change
+from loopline.testing import RedisProcess
 from loopline.trainers.grpo.loop.clock import Clock, Part
 from loopline.trainers.grpo.loop.command import claim
 from loopline.trainers.grpo.loop.pruning import give_up_old
@@ -23,7 +24,6 @@ from loopline.trainers.grpo.loop.report import Seconds
 from loopline.trainers.grpo.loop.rounds import Keeping
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.storing import require_room
-from tests.redis_process import RedisProcess
 
 from .looped import (
     POLICIES,

@@ -16,8 +16,8 @@ from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import Outcome, PolicyRef, Run, Trajectory
 from loopline.bench.grpo_faults.driver import write_profile
 from loopline.bus import BusSettings, Overloaded
-from loopline.runtime.admission_notice import AdmissionNotice
 from loopline.runtime.client import Client
+from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.trainers.grpo.groups import Sealing
 from loopline.trainers.grpo.loop.book import Book, Wave
@@ -107,9 +107,9 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted() -> None:
             return True
 
     wave = plan(settings(), count=1)
-    notice = AdmissionNotice(lambda text: None)
     client = FullAtFirst(BusSettings())
-    await Rollouts(client, settings(), lambda wave, ended: None, notice, "one").begin(wave)
+    driver = RunDriver(client, lambda text: None)
+    await Rollouts(client, settings(), lambda wave, ended: None, driver, "one").begin(wave)
     refused, admitted = tried
     assert refused.id == admitted.id == wave.runs[0].id
     assert admitted.tags == {"loop": "one", "round": "1", "wave": "1"}

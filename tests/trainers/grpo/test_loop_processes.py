@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from loopline.testing import RedisProcess
 from loopline.trainers.grpo.data import read_data, sealing_of
 from loopline.trainers.grpo.loop.report import read_loop_report
 from loopline.trainers.grpo.pipeline import train
 from loopline.trainers.network import load_base
-from tests.redis_process import RedisProcess
 
 from .launched import launched_commands
 from .looped import Deployed, adapter, book_of, deployed_on, recorded
@@ -121,7 +121,7 @@ def test_an_error_of_the_first_process_and_a_stop_of_the_second_one_end_both_wit
                 assert started[1].pid is not None
                 os.kill(started[1].pid, signal.SIGINT)
             else:
-                name = f".wave-1.runs.jsonl.{started[0].pid}.partial"
+                name = f".wave-1.runs.jsonl.{started[0].pid}.part"
                 (output / "rounds/0001" / name).symlink_to("/dev/full")
                 roles.send_signal(signal.SIGCONT)
             assert codes(started) == [code, code], (tmp_path / "said.0").read_text()

@@ -14,6 +14,7 @@ from loopline.agents.environments.code import CallTest, CodeProblem, show_test
 from loopline.agents.environments.code.team import CodeInstance, CodeSetting
 from loopline.agents.workflows.pair import PairWorkflow
 from loopline.bench.grpo_faults.model import write_base
+from loopline.testing import RedisProcess
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.loop.book import Wave
 from loopline.trainers.grpo.loop.rounds import LoopWatch
@@ -22,7 +23,6 @@ from loopline.trainers.task_files import TaskFile, read_tasks
 from loopline.workers.judging.problems import ProblemFolder
 from tests.bench.command_line import bench
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.runtime.parsed_page import ParsedPage
 from tests.workers.sandbox.conftest import needs_bubblewrap
 

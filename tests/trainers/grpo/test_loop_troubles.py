@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from loopline.agents.records import Trajectory
+from loopline.testing import RedisProcess
 from loopline.trainers.errors import NotEnoughDisk, TrainingError
 from loopline.trainers.grpo.facts import PolicyFacts
 from loopline.trainers.grpo.learner import NotFinite
@@ -28,7 +29,6 @@ from loopline.trainers.grpo.storing import write_policies
 from loopline.trainers.network import load_base
 from loopline.workers.engines.local.adapter_base import FACTS
 from loopline.workers.settings import RoleWorkerSettings
-from tests.redis_process import RedisProcess
 from tests.trainers.full_disk import no_file_larger_than
 from tests.workers.processes import spawn_faulty
 
@@ -210,7 +210,7 @@ def test_a_disk_that_is_full_at_a_page_of_the_book_is_named_and_the_loop_goes_on
 
     def fill(wave: Wave, ended: int) -> None:
         folder = book_of(output).round(1)
-        partial = folder / f".{name}.{os.getpid()}.partial"
+        partial = folder / f".{name}.{os.getpid()}.part"
         if not partial.is_symlink():
             partial.symlink_to("/dev/full")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from tests.redis_process import RedisProcess
+from loopline.testing import RedisProcess
 
 from .looped import (
     POLICIES,

@@ -405,10 +405,10 @@ def test_a_restart_forgets_the_training_and_leaves_files_of_others_as_they_are(
     data, out = data_of(store, base), tmp_path / "out"
     train(settings_of(), data, load(base), out)
     (out / "run.log").write_text("mine")
-    (out / ".policies.part/shared").mkdir(parents=True)
+    (out / ".policies.99999999.part/shared").mkdir(parents=True)
     train(settings_of(seed=2), data, load(base), out, restart=True)
     assert (out / "run.log").read_text() == "mine"
-    assert not (out / ".policies.part").exists()
+    assert not (out / ".policies.99999999.part").exists()
     with pytest.raises(TrainingError, match=r"other settings: seed \(2 → 1\)"):
         train(settings_of(), data, load(base), out)
 

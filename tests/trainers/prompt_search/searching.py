@@ -21,6 +21,7 @@ from loopline.agents.environments.math_team import (
 )
 from loopline.bus import BusSettings
 from loopline.runtime.config import load
+from loopline.testing import installed_servers, running_redis
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.judging.problems import ProblemFolder
 from loopline.workers.settings import (
@@ -29,7 +30,6 @@ from loopline.workers.settings import (
     ToolWorkerSettings,
     WorkerBase,
 )
-from tests.redis_process import running, servers
 from tests.workers.processes import workers_running
 
 COMMAND = (sys.executable, "-m", "loopline.trainers.cli", "prompts")
@@ -110,8 +110,11 @@ async def serving(
 ) -> AsyncGenerator[Serving]:
     """A Redis server of its own with the workers of a team; commands read the profile for what they
     have to know of it."""
-    binary = next(iter(servers().values()))
-    with TemporaryDirectory(prefix="sw-") as place, running(binary, Path(place)) as server:
+    binary = next(iter(installed_servers().values()))
+    with (
+        TemporaryDirectory(prefix="sw-") as place,
+        running_redis(Path(place), binary=binary) as server,
+    ):
         # As the profile has them: all processes of a deployment must agree on them.
         bus = load(profile, redis_url=server.url, environ={}).bus
         environment = {

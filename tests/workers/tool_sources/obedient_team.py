@@ -19,13 +19,13 @@ from loopline.agents.records import Budget, Trajectory
 from loopline.agents.roles.umi.output import written_call, written_plan
 from loopline.bus.tasks import end
 from loopline.runtime.client import Client
+from loopline.testing import RedisProcess
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import offered_tools_on
 from loopline.workers.process import Worker
 from loopline.workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings
 from loopline.workers.tool_sources.settings import ToolSourceSettings
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.tool_sources.http_server import listening
 
 ROLES = ("umi_planner", "umi_caller", "umi_summarizer")

@@ -15,11 +15,11 @@ from loopline.agents.tools.offered import offered_tools
 from loopline.bus import Inbox
 from loopline.runtime.client import Client, run_of
 from loopline.runtime.errors import InputError
+from loopline.testing import RedisProcess
 from loopline.workers.host import BusHost
 from loopline.workers.messages import offered_tools_on
 from loopline.workers.settings import ToolWorkerSettings
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
 from tests.workers.processes import workers_running
 from tests.workers.tool_sources.joined import raw
 

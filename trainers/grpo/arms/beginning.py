@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from loopline.trainers.grpo.arms.training import NetworkSize
 from loopline.trainers.models import export_model, new_model
 from loopline.trainers.tokenizer import SPECIAL, build_tokenizer
+from loopline.workers.atomic_files import atomic_folder
 
 _BYTES = 256
 
@@ -19,22 +18,16 @@ def write_beginning(size: NetworkSize, pieces: Sequence[str], seed: int, folder:
     process wrote meanwhile is the same, and stays. `pieces` are one token each."""
     import torch
 
-    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.parent.mkdir(parents=True, exist_ok=True)
+    tokenizer = build_tokenizer((), len(SPECIAL) + _BYTES + len(pieces), pieces)
+    torch.manual_seed(seed)
+    network = new_model(size, tokenizer.get_vocab_size())
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() == 2:
+                parameter.normal_(0.0, size.spread)
     try:
-        tokenizer = build_tokenizer((), len(SPECIAL) + _BYTES + len(pieces), pieces)
-        torch.manual_seed(seed)
-        network = new_model(size, tokenizer.get_vocab_size())
-        with torch.no_grad():
-            for parameter in network.parameters():
-                if parameter.dim() == 2:
-                    parameter.normal_(0.0, size.spread)
-        export_model(network, tokenizer, part, context=size.context)
-        try:
-            part.rename(folder)
-        except OSError:
-            if not folder.exists():
-                raise
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        with atomic_folder(folder) as partial:
+            export_model(network, tokenizer, partial, context=size.context)
+    except OSError:
+        if not folder.exists():
+            raise

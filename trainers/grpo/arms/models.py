@@ -7,7 +7,6 @@ OUTPUT/seed-1/at-grpo-per-role/model/<agent>/    of one with several: models or 
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.sampling import DEVICE, Sampler
 from loopline.trainers.grpo.settings import SHARED, Begin, GrpoSettings
 from loopline.trainers.network import load_base
+from loopline.workers.atomic_files import atomic_folder
 from loopline.workers.engines.local.adapter_base import FACTS, weights_sha256
 
 MODEL = "model"
@@ -64,22 +64,15 @@ def as_written(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
 
 def write(arm: Arm, output: Path, playing: Playing) -> None:
     """All of an arm's policies as the engines read them, whole or not at all."""
-    folder = arm.folder(output)
-    part = folder / f".{MODEL}.part"
-    shutil.rmtree(part, ignore_errors=True)
-    try:
+    with atomic_folder(arm.folder(output) / MODEL, replace=True) as partial:
         for name in playing.policies.names:
-            own = _folder(part, name)
-            own.mkdir(parents=True)
+            own = _folder(partial, name)
+            own.mkdir(parents=True, exist_ok=True)
             playing.policies.put_in(name)
             playing.policies.network.write(own, playing.base)
             if playing.grpo.weights == "lora":
                 facts = PolicyFacts.of(name, playing.grpo, 0, ())
                 (own / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
-        shutil.rmtree(folder / MODEL, ignore_errors=True)
-        part.rename(folder / MODEL)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def base_of(arm: Arm, output: Path, settings: ArmSettings) -> Path:

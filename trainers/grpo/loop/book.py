@@ -27,7 +27,7 @@ from loopline.trainers.full_disks import writing
 from loopline.trainers.grpo.learnable import Worth
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.kept_records import damaged, find_record, read_record, write_record
-from loopline.workers.whole_files import write_whole
+from loopline.workers.atomic_files import write_atomic
 
 Fate = Literal[Worth, "stale", "foreign"]
 """Or, whatever it is worth, `stale`: sampled by a version too old. `foreign`: by weights that this
@@ -138,7 +138,7 @@ class Book:
         lines = "\n".join(each.model_dump_json() for each in trajectories)
         path = self._runs(wave)
         with writing(path):
-            write_whole(path, lines + "\n")
+            write_atomic(path, lines + "\n")
 
     def forget_trajectories(self, number: int) -> None:
         """Of a round that is trained; the deployment's store has them."""

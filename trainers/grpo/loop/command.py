@@ -247,7 +247,7 @@ def _settings(
 
     from loopline.agents.workflows import prompt_hashes, prompts_of
     from loopline.runtime.errors import UserError
-    from loopline.runtime.named_values import named_values
+    from loopline.runtime.key_value_options import key_value_options
     from loopline.trainers.grpo.loop.settings import WORKFLOW, LoopSettings
     from loopline.trainers.grpo.pipeline import require_known
     from loopline.trainers.grpo.publishing import served_policies
@@ -266,8 +266,8 @@ def _settings(
     }
     try:
         chosen["adaptive"] = _adaptive(options)
-        chosen["difficulty"] = named_values("--difficulty", options.difficulty or [])
-        chosen["setting"] = named_values("--setting", options.setting or [])
+        chosen["difficulty"] = key_value_options("--difficulty", options.difficulty or [])
+        chosen["setting"] = key_value_options("--setting", options.setting or [])
         bounded = grpo.model_copy(update={"staleness": grpo.staleness or 0})
         made = LoopSettings.model_validate({**chosen, "grpo": bounded, "policies": {}})
     except ValidationError as error:
@@ -279,6 +279,8 @@ def _settings(
         option = f"--{at[0].replace('_', '-')}: " if at else ""
         said = first["msg"].removeprefix("Value error, ")
         raise TrainingError(f"{option}{said}") from error
+    except TrainingError:
+        raise
     except UserError as error:
         raise TrainingError(str(error)) from error
     agents = [each for each in made.team if grpo.agents is None or each in grpo.agents]

@@ -9,16 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loopline.agents.records import Budget, Run, Trajectory
-from loopline.bus import Overloaded
-from loopline.runtime.admission_notice import AdmissionNotice
 from loopline.runtime.client import Client, RunUnknown
+from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.groups import LOOP_TAG, ROUND_TAG
 from loopline.trainers.grpo.loop.book import PlannedRun, Wave
 from loopline.trainers.grpo.loop.settings import WORKFLOW, LoopSettings
 
 LOOK_SECONDS = 0.2
-ADMISSION_PAUSE = 0.5
 GRACE_SECONDS = 60.0
 """That a deployment has to end a run whose time is over."""
 LOSSES = 3
@@ -33,7 +31,7 @@ class Rollouts:
     settings: LoopSettings
     ended: Callable[[Wave, int], None]
     """Told how many runs of a wave have ended."""
-    notice: AdmissionNotice
+    driver: RunDriver
     training: str
     """Id of the loop."""
 
@@ -78,17 +76,7 @@ class Rollouts:
         )
 
     async def _submit(self, wave: Wave, planned: PlannedRun) -> None:
-        while True:
-            # Made anew for each try: its time runs from then, and a full bus takes none of it.
-            run = self._run(wave, planned)
-            try:
-                await self.client.submit(run)
-            except Overloaded as error:
-                self.notice.refused(error)
-                await asyncio.sleep(ADMISSION_PAUSE)
-            else:
-                self.notice.admitted()
-                return
+        await self.driver.admit(lambda: self._run(wave, planned))
 
     def _run(self, wave: Wave, planned: PlannedRun) -> Run:
         task, settings = planned.task, self.settings

@@ -27,10 +27,10 @@ from typing import Any, TypeVar
 from loopline.agents.records import Outcome, Task, Trajectory
 from loopline.agents.workflows.pair import agreement_rate
 from loopline.bus import BusError, BusUnavailable, outlast
-from loopline.runtime.admission_notice import AdmissionNotice
 from loopline.runtime.client import Client
 from loopline.runtime.config import Settings
 from loopline.runtime.errors import UserError
+from loopline.runtime.run_driver import RunDriver
 from loopline.runtime.words import counted
 from loopline.trainers.checkpoints import CheckpointState, forget_work
 from loopline.trainers.curves import Curves
@@ -68,8 +68,8 @@ from loopline.trainers.interruption import deferred_interrupt
 from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
 from loopline.trainers.processes import Processes
 from loopline.trainers.publishing import Publication
+from loopline.workers.atomic_files import write_atomic
 from loopline.workers.engines.torch.loading import LoadedModel
-from loopline.workers.whole_files import write_whole
 
 PATIENCE_SECONDS = 300.0
 """That a bus may be away before the loop ends, to be gone on with."""
@@ -248,6 +248,8 @@ class Loop:
             self.clock.turn("wait")
             try:
                 return asyncio.run(self._unless_stopped(phase))
+            except TrainingError:
+                raise  # with its own exit code
             except UserError as error:
                 raise TrainingError(f"--loop: {error}") from error
             except BusUnavailable as error:
@@ -307,9 +309,9 @@ class Loop:
     async def _roll_out(self, number: int, client: Client) -> _Rolled:
         served = await self._publish(client)
         self.clock.turn("rollout")
-        notice = AdmissionNotice(self.watch.say)
+        driver = RunDriver(client, self.watch.say)
         training = self.book.training
-        rollouts = Rollouts(client, self.settings, self.watch.rolled, notice, training)
+        rollouts = Rollouts(client, self.settings, self.watch.rolled, driver, training)
         last = min(number + self.settings.ahead, self.settings.rounds)
         for ahead in range(number, last + 1):
             if not self.book.waves(ahead):
@@ -433,7 +435,7 @@ class Loop:
         output = self.book.output
         shutil.rmtree(output / POLICIES, ignore_errors=True)
         shutil.copytree(self.book.published(self.settings.rounds), output / POLICIES)
-        write_whole(output / PAGE, render(report))
+        write_atomic(output / PAGE, render(report))
         write_page(output / REPORT, report)
         forget_work(self.work)
         return report

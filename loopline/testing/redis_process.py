@@ -1,0 +1,209 @@
+"""A real Redis or Valkey server: private, disposable, killed and started again on its data."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Literal
+
+import redis
+
+from loopline.runtime.errors import UserError
+from loopline.runtime.redis_binary import RedisBinary, candidates, choose
+from loopline.workers.child_death import dies_with_parent
+
+Persistence = Literal["none", "no", "everysec", "always"]
+"""Without an append-only file, or how often it is flushed to the disk (`appendfsync`)."""
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+_PROBE_SECONDS = 0.005
+
+
+class RedisProcess:
+    """One server without a password, which dies with this process."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        binary: RedisBinary | None = None,
+        persistence: Persistence = "no",
+        listen: Literal["unix", "tcp"] = "unix",
+        also_at: str = "",
+    ) -> None:
+        """Keep its data, socket and log in `folder`, which the caller removes.
+
+        `options` are redis-server's, as on its command line. `binary` is the server program;
+        without it the one that a deployment would start. It listens on a socket file, or on a
+        loopback port that stays the same over restarts; with `tcp`, `also_at` is another address
+        of this machine that it listens on.
+
+        Raises `UserError` where no server is installed.
+        """
+        self.binary: RedisBinary = binary or choose()
+        self.folder = folder
+        self.persistence: Persistence = persistence
+        self.port: int = 0
+        """0 on a socket file."""
+        self._options = options
+        # An address is open to all who reach it: without a password only where that is allowed.
+        self._also_at = (also_at, "--protected-mode", "no") if also_at else ()
+        self._process: subprocess.Popen[bytes] | None = None
+        if listen == "tcp":
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self.port = probe.getsockname()[1]
+
+    @property
+    def socket(self) -> Path:
+        """The socket file."""
+        return self.folder / "s"
+
+    @property
+    def url(self) -> str:
+        """As `bus.redis_url` takes it."""
+        return f"redis://127.0.0.1:{self.port}/0" if self.port else f"unix://{self.socket}?db=0"
+
+    @property
+    def pid(self) -> int:
+        """Raises RuntimeError if it was not started."""
+        if self._process is None:
+            raise RuntimeError("the server is not running")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives, paused or not."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it and wait until it answers, with its data loaded. Raises `UserError` with the
+        last lines of its log if it ends or does not answer within a minute."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        log_path = self.folder / "log"
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    str(self.binary.path), *self._address(), "--dir", str(self.folder),
+                    "--save", "", *self._append_only(), *self._options,
+                ],
+                stdout=log,
+                stderr=log,
+                preexec_fn=dies_with_parent(signal.SIGKILL),
+            )  # fmt: skip
+        until = time.monotonic() + START_SECONDS
+        with self._client() as client:
+            while True:
+                try:
+                    client.ping()
+                    return
+                except redis.RedisError as error:
+                    if time.monotonic() > until or not self.running:
+                        last = log_path.read_text(errors="replace").strip().splitlines()[-3:]
+                        raise UserError(
+                            f"{self.binary} did not start at {self.url}: {' / '.join(last)}",
+                            hint=f"the whole log is {log_path}",
+                        ) from error
+                    time.sleep(_PROBE_SECONDS)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it by a signal, paused or not, and wait for its end; nothing if it does not run.
+        Raises `subprocess.TimeoutExpired` after half a minute."""
+        process = self._process
+        if process is not None:
+            process.send_signal(signal.SIGCONT)
+            process.send_signal(how)
+            process.wait(STOP_SECONDS)
+            self._process = None
+
+    def kill(self) -> None:
+        """As `kill -9` does: what the kernel has of the append-only file stays."""
+        self.stop(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """It accepts connections, and answers nothing until `resume`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """The end of `pause`."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def wait_for_writes(self) -> None:
+        """Return when it takes writes; one that has ended by itself is started again. Raises
+        `UserError` if it refuses them for a minute."""
+        until = time.monotonic() + START_SECONDS
+        with self._client() as client:
+            while True:
+                if not self.running:
+                    self.start()
+                try:
+                    client.set("testing:probe", "1", px=1000)
+                    return
+                except redis.RedisError as error:
+                    if time.monotonic() > until:
+                        raise UserError(
+                            f"{self.binary} takes no writes: {error}",
+                            hint=f"its log is {self.folder / 'log'}",
+                        ) from error
+                    time.sleep(_PROBE_SECONDS)
+
+    def configure(self, name: str, value: str) -> None:
+        """CONFIG SET."""
+        with self._client() as client:
+            client.config_set(name, value)
+
+    def flush(self) -> None:
+        """Empty it, and return when its memory was handed back."""
+        with self._client() as client:
+            client.flushall()
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far."""
+        import psutil
+
+        times = psutil.Process(self.pid).cpu_times()
+        return times.user + times.system
+
+    def _client(self) -> redis.Redis:
+        return redis.Redis.from_url(self.url)
+
+    def _address(self) -> tuple[str, ...]:
+        if self.port:
+            return ("--port", str(self.port), "--bind", "127.0.0.1", *self._also_at)
+        return ("--port", "0", "--unixsocket", str(self.socket))
+
+    def _append_only(self) -> tuple[str, ...]:
+        if self.persistence == "none":
+            return ("--appendonly", "no")
+        return ("--appendonly", "yes", "--appendfsync", self.persistence)
+
+
+@contextlib.contextmanager
+def running_redis(
+    folder: Path,
+    *options: str,
+    binary: RedisBinary | None = None,
+    persistence: Persistence = "no",
+    listen: Literal["unix", "tcp"] = "unix",
+) -> Generator[RedisProcess]:
+    """A `RedisProcess` for the length of the block, killed at its end."""
+    process = RedisProcess(folder, *options, binary=binary, persistence=persistence, listen=listen)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+def installed_servers() -> dict[str, RedisBinary]:
+    """The preferred server program of each flavour that is installed: `redis`, `valkey`."""
+    servers: dict[str, RedisBinary] = {}
+    for binary in candidates():
+        servers.setdefault(binary.flavour, binary)
+    return servers

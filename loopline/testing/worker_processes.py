@@ -1,0 +1,124 @@
+"""Real worker processes, `python -m loopline.workers`, as a deployment has them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+from collections.abc import AsyncGenerator, Collection, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from loopline.bus import Bus, present
+from loopline.runtime.errors import UserError
+from loopline.workers.child_death import dies_with_parent
+from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.settings import WorkerBase
+
+WORKER = (*OWN_PYTHON, "-m", "loopline.workers")
+"""The command of a worker, up to the file of its settings."""
+START_SECONDS = 60.0
+DRAIN_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
+
+
+class WorkerProcess(Protocol):
+    """What is needed of `subprocess.Popen`."""
+
+    def send_signal(self, number: int, /) -> None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def kill(self) -> None: ...
+
+
+def write_settings(settings: WorkerBase, folder: Path) -> tuple[Path, Path]:
+    """Write the settings of a worker to `folder/NAME.json`; the paths of that file and of its log,
+    `folder/NAME.log`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = _log(settings, folder)
+    path = log.with_name(f"{log.stem}.json")
+    # In this order: the parsed model writes secrets and paths as its parser reads them.
+    body = settings.model_validate(settings.model_dump(mode="json")).model_dump_json()
+    path.write_text(body)
+    return path, log
+
+
+def start_worker(
+    settings: WorkerBase, folder: Path, command: Sequence[str] = WORKER
+) -> subprocess.Popen[bytes]:
+    """Start a worker, which dies with this process; what it prints goes to its log in `folder`.
+
+    `command` is put before the path of its settings: another program in its place.
+    """
+    path, log = write_settings(settings, folder)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [*command, str(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=dies_with_parent(signal.SIGKILL),
+        )
+
+
+async def until_ready(
+    workers: Sequence[WorkerBase], processes: Sequence[subprocess.Popen[bytes]], folder: Path
+) -> None:
+    """Return when all workers, which join one bus, have announced there that they take work.
+
+    `processes` are theirs, started by `start_worker` in `folder`. Raises `UserError` with the last
+    line of their logs if one ends before, or one is not ready within a minute.
+    """
+    waiting = dict(zip((process.pid for process in processes), workers, strict=True))
+    if not waiting:
+        return
+    async with Bus(workers[0].bus) as bus:
+        for _ in range(int(START_SECONDS / _LOOK_SECONDS)):
+            for worker in await present(bus):
+                if worker.state == "ready":
+                    waiting.pop(worker.pid, None)
+            if not waiting:
+                return
+            if any(process.poll() is not None for process in processes):
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+    reasons = "; ".join(_last_words(_log(settings, folder)) for settings in waiting.values())
+    raise UserError(f"worker processes did not become ready: {reasons}")
+
+
+@contextlib.asynccontextmanager
+async def running_workers(
+    workers: Sequence[WorkerBase], folder: Path
+) -> AsyncGenerator[list[subprocess.Popen[bytes]]]:
+    """Workers of one bus that are ready, in the order of their settings, for the length of the
+    block; drained at its end. Raises what `until_ready` raises."""
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        processes += [start_worker(settings, folder) for settings in workers]
+        await until_ready(workers, processes, folder)
+        yield processes
+    finally:
+        await asyncio.to_thread(end_workers, processes)
+
+
+def end_workers(processes: Collection[WorkerProcess], seconds: float = DRAIN_SECONDS) -> None:
+    """SIGTERM to all, paused or not, and SIGKILL to those that have not drained after so many
+    seconds."""
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+    for process in processes:
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _log(settings: WorkerBase, folder: Path) -> Path:
+    return folder / f"{settings.name or 'worker'}.log"
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return f"{log.stem}: {lines[-1] if lines else '(printed nothing)'}"

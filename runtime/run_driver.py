@@ -1,0 +1,111 @@
+"""A run from its submission to its end, whatever the bus does meanwhile: full, or away for a while.
+
+Who drives runs notes a run's id before it submits it, and submits what it has noted again after a
+crash: the same id is the same run to the bus, so nothing that exists is paid for twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+
+from loopline.agents.records import Outcome, Run, Trajectory, UsageEntry
+from loopline.bus import BusUnavailable, Overloaded
+from loopline.runtime.admission_notice import AdmissionNotice
+from loopline.runtime.run_client import RunClient
+
+PAUSE_SECONDS = 0.2
+"""First pause after a refused admission or an outage; doubles up to `MAX_PAUSE_SECONDS`."""
+MAX_PAUSE_SECONDS = 5.0
+OUTAGE_TRIES = 12
+"""How often an unreachable bus is tried again: about a minute. The client itself outlasts shorter
+outages."""
+
+
+class Stopped(Exception):
+    """The driver was told to stop while the bus refused the run."""
+
+
+class RunDriver:
+    """Drives all runs of one command."""
+
+    def __init__(
+        self,
+        client: RunClient,
+        say: Callable[[str], None],
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`say` hears why nothing goes on: of an outage once for each run, of a full bus now and
+        then. A run that the bus refuses while `stopped()` is given up."""
+        self._client = client
+        self._say = say
+        self._stopped = stopped
+        self._notice = AdmissionNotice(say)
+
+    async def finish(
+        self, make: Callable[[], Run], admitted: Callable[[], None] = lambda: None
+    ) -> tuple[Trajectory, list[UsageEntry]]:
+        """Submit a run and wait for its end; its trajectory and what its calls used.
+
+        `make` makes the run anew for each try, by the same id: its time runs from when it is made,
+        and what it waits for admission is none of it, or a full bus would count against the model.
+        `admitted` is called each time the bus has taken it.
+
+        Raises `BusUnavailable` when the bus stays away, and `Stopped`.
+        """
+        pause, outages = PAUSE_SECONDS, 0
+        while True:
+            run = make()
+            try:
+                await self._submit(run)
+                admitted()
+                return await self._client.wait(run.id), await self._client.usage(run.id)
+            except Overloaded:
+                pass
+            except BusUnavailable as error:
+                outages += 1
+                if outages == 1:
+                    self._say(str(error))
+                if outages >= OUTAGE_TRIES:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+    async def admit(self, make: Callable[[], Run]) -> None:
+        """Submit a run, made as for `finish`, and return when the bus has taken it. Raises
+        `BusUnavailable` at once, and `Stopped`."""
+        pause = PAUSE_SECONDS
+        while True:
+            try:
+                return await self._submit(make())
+            except Overloaded:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+    async def _submit(self, run: Run) -> None:
+        """Raises `Overloaded`, `BusUnavailable`, `Stopped`."""
+        try:
+            await self._client.submit(run)
+        except Overloaded as error:
+            self._notice.refused(error)
+            if self._stopped():
+                raise Stopped from error
+            raise
+        self._notice.admitted()
+
+
+def lapsed(trajectory: Trajectory, since: float) -> bool:
+    """Whether the run's time ran out before `since` (Unix seconds), when nobody waited for it (a
+    reboot, a long pause): that says nothing of the model, so the question is to be asked again.
+
+    Where no worker was there either, the run is ended later, when one is back: its deadline counts.
+    """
+    over = min(trajectory.run.deadline, trajectory.ended)
+    return trajectory.outcome is Outcome.DEADLINE and over < since
+
+
+def seed_of(seed: int, name: str) -> int:
+    """The seed of every run on an item of that name: the same question, the same random numbers,
+    whatever is compared on it. Below 2³²."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:4])
