@@ -68,8 +68,6 @@ def publish(
         for each in chosen:
             path = str(_kept(each.folder, output).resolve())
             change_and_report(each.policy, redis_url, wait, _published(path))
-    except TrainingError:
-        raise
     except (UserError, BusUnavailable) as error:
         raise TrainingError(f"--publish: {error}") from error
 

@@ -153,8 +153,6 @@ def prompts(
             ),
             where.settings,
         )
-    except TrainingError:
-        raise
     except (AgentError, UserError) as error:
         raise TrainingError(str(error)) from error
     with locked(output):

@@ -279,8 +279,6 @@ def _settings(
         option = f"--{at[0].replace('_', '-')}: " if at else ""
         said = first["msg"].removeprefix("Value error, ")
         raise TrainingError(f"{option}{said}") from error
-    except TrainingError:
-        raise
     except UserError as error:
         raise TrainingError(str(error)) from error
     agents = [each for each in made.team if grpo.agents is None or each in grpo.agents]

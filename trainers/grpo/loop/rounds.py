@@ -248,8 +248,6 @@ class Loop:
             self.clock.turn("wait")
             try:
                 return asyncio.run(self._unless_stopped(phase))
-            except TrainingError:
-                raise  # with its own exit code
             except UserError as error:
                 raise TrainingError(f"--loop: {error}") from error
             except BusUnavailable as error:
