@@ -27,7 +27,7 @@ from loopline.bench.statistics import (
     paired_table,
 )
 from loopline.bench.teams.findings import instances_of
-from loopline.trainers.checkpoints import changed_settings
+from loopline.trainers.core.checkpoints import changed_settings
 
 SHOWN = 300
 """Characters of what differs between two items."""

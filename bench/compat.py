@@ -21,7 +21,7 @@ from loopline.bench.checkers import delegate as digits
 from loopline.bench.ledger import Sum
 from loopline.bench.output import ManifestItem
 from loopline.bench.results import Result
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
 
 _FAILED = {Outcome.ERROR, Outcome.DEADLINE, Outcome.BUDGET, Outcome.CANCELLED, Outcome.GAVE_UP}
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from loopline.bench.results import Result
-from loopline.runtime.tables import figures
+from loopline.runtime.terminal.tables import figures
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

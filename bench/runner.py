@@ -23,7 +23,7 @@ from loopline.bench.ledger import total
 from loopline.bench.output import Manifest, ManifestItem, Stored
 from loopline.bench.results import Admitted, Result, result_of, transcript_of
 from loopline.bus import tasks
-from loopline.runtime.run_client import RunClient
+from loopline.runtime.client.run_client import RunClient
 from loopline.runtime.run_driver import RunDriver, Stopped, lapsed, seed_of
 
 GRACE_SECONDS = 10.0

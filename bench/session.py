@@ -34,15 +34,15 @@ from loopline.bench.report.writer import write_reports
 from loopline.bench.runner import GRACE_SECONDS, Ending, Runner
 from loopline.bench.teams import BENCHMARKS as TEAMS
 from loopline.bench.teams import CODE, MATH
+from loopline.runtime.client.run_client import RunClient
 from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
-from loopline.runtime.run_client import RunClient
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
 from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown
 
 if TYPE_CHECKING:
-    from loopline.runtime.config import Settings
-    from loopline.runtime.deployment import Deployment
-    from loopline.runtime.state import StateDirectory
+    from loopline.runtime.client.deployment import Deployment
+    from loopline.runtime.config.settings import Settings
+    from loopline.runtime.config.state import StateDirectory
 
 PACKAGES = ("loopline", "torch", "transformers", "math-verify", "redis", "openai")
 
@@ -442,8 +442,8 @@ def _budget(dollars: float) -> int:
 def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
     """The deployment that runs here, or behind the URL. Raises `loopline.runtime.errors.UserError`
     when there is none."""
-    from loopline.runtime.config_sources import absolute_profile
-    from loopline.runtime.deployment import find
+    from loopline.runtime.client.deployment import find
+    from loopline.runtime.config.sources import absolute_profile
 
     found = find(redis_url=redis_url, profile=profile)
     if found.run and profile and found.run.profile != absolute_profile(profile):
@@ -457,7 +457,7 @@ def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
 
 def _connector(settings: Settings) -> Connect:
     def connect() -> AbstractAsyncContextManager[RunClient]:
-        from loopline.runtime.client import Client
+        from loopline.runtime.client.client import Client
 
         return Client.connect(settings.bus, settings.policies, settings.prompt_files, writes=True)
 

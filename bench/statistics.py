@@ -1,5 +1,5 @@
 """The statistics of a paired comparison: intervals and exact tests
-(`loopline.trainers.paired_statistics`), and their power, by summing over the number of
+(`loopline.trainers.core.paired_statistics`), and their power, by summing over the number of
 discordant pairs; and intervals of what was trained from several seeds and asked the same items.
 
 Every arm answers the same questions, so differences are judged on pairs: what one arm solves and
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from loopline.trainers.paired_statistics import (
+from loopline.trainers.core.paired_statistics import (
     Interval,
     PairedTable,
     bootstrap_difference,

@@ -28,7 +28,7 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from loopline.bus import health, packing
+from loopline.bus import connection_pool, health
 from loopline.bus.errors import BusUnavailable
 from loopline.bus.remedies import refused, remedy
 from loopline.bus.settings import BusSettings, tls_options
@@ -40,7 +40,7 @@ T = TypeVar("T")
 OUTAGE = (RedisError,)
 """Whatever Redis answers a worker's loop (a closed socket, LOADING, MISCONF, READONLY, OOM,
 NOREPLICAS, NOGROUP) is an outage to outlast, not a reason to die. A connection raises nothing
-else: see `loopline.bus.packing`."""
+else: see `loopline.bus.connection_pool`."""
 
 _SCRIPT_FAULT = re.compile(
     r"^(?![A-Z]+ |WRONGTYPE|The user executing).*@user_script|^WRONGTYPE", re.DOTALL
@@ -71,9 +71,9 @@ class Connections:
         self.settings = settings
         if not settings.checks_host:
             log.warning("tls without a check of the host", redis=settings.safe_url)
-        node = packing.Node()
+        node = connection_pool.Node()
         self.commands = Redis.from_pool(
-            packing.pool(
+            connection_pool.pool(
                 settings.redis_url,
                 max_connections=max_connections,
                 wait_seconds=COMMAND_TIMEOUT,
@@ -84,7 +84,7 @@ class Connections:
             )
         )
         self.blocking = Redis.from_pool(
-            packing.pool(
+            connection_pool.pool(
                 settings.redis_url,
                 max_connections=256,
                 wait_seconds=COMMAND_TIMEOUT,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from loopline.bus import CLIENT_PATIENCE, Bus, BusError, BusUnavailable
-from loopline.runtime.deployment import find
+from loopline.runtime.client.deployment import find
 from loopline.runtime.errors import InputError
 
 T = TypeVar("T")

@@ -20,8 +20,8 @@ from loopline.runtime.errors import (
     EXIT_UNREACHABLE,
     MendableError,
 )
-from loopline.runtime.terminal import guarded_output, harmless
-from loopline.workers.garbage import end_quickly
+from loopline.runtime.terminal.safe_text import guarded_output, harmless
+from loopline.workers.gc_tuning import end_quickly
 from loopline.workers.installation import missing
 
 EXIT_BROKEN_PIPE = 141

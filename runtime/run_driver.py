@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from loopline.agents.records import Outcome, Run, Trajectory, UsageEntry
 from loopline.bus import BusUnavailable, Overloaded
-from loopline.runtime.admission_notice import AdmissionNotice
-from loopline.runtime.run_client import RunClient
+from loopline.runtime.client.admission_notice import AdmissionNotice
+from loopline.runtime.client.run_client import RunClient
 
 PAUSE_SECONDS = 0.2
 """First pause after a refused admission or an outage; doubles up to `MAX_PAUSE_SECONDS`."""

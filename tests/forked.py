@@ -32,7 +32,7 @@ RUNTIME = tuple(
 )  # fmt: skip
 BENCH = (*RUNTIME, "loopline.bench.cli", "loopline.bench.session")
 QWEN2 = "transformers.models.qwen2.modeling_qwen2"
-TRAIN = ("loopline.trainers.cli", "loopline.trainers.sft", QWEN2)
+TRAIN = ("loopline.trainers.cli", "loopline.trainers.sft.training", QWEN2)
 WORKERS = tuple(
     f"loopline.workers.{name}"
     for name in (

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loopline.runtime.program import program, run
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.core.interruption import stoppable
 from loopline.trainers.data.command import data
 from loopline.trainers.data.worlds_command import worlds
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.command import glpft
 from loopline.trainers.grpo.command import grpo
-from loopline.trainers.interruption import stoppable
-from loopline.trainers.prompt_search.command import prompts
+from loopline.trainers.prompts.command import prompts
 
 if TYPE_CHECKING:
-    from loopline.trainers.skills import Skill
+    from loopline.trainers.sft.evaluation import Skill
 
 app = program("train", "Train models and measure their skill.")
 app.command()(data)
@@ -47,10 +47,10 @@ def sft(
 
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again.
     """
-    from loopline.trainers.output_lock import locked
-    from loopline.trainers.recipes import recipe
-    from loopline.trainers.sft import Progress, train
-    from loopline.trainers.skills import read_skills
+    from loopline.trainers.core.output_lock import locked
+    from loopline.trainers.sft.evaluation import read_skills
+    from loopline.trainers.sft.recipes import recipe
+    from loopline.trainers.sft.training import Progress, train
 
     chosen = recipe(model)
     changes = {"steps": steps, "seed": seed, "batch": batch}
@@ -107,8 +107,8 @@ def export(
     base: Annotated[str | None, typer.Option(help="Of an adapter: the model it is for.")] = None,
 ) -> None:
     """Write a model with its tokenizer and chat template, or an adapter, into one GGUF file."""
-    from loopline.trainers.gguf_export import export_gguf, export_gguf_adapter
-    from loopline.trainers.gguf_precision import Precision
+    from loopline.trainers.export.gguf import export_gguf, export_gguf_adapter
+    from loopline.trainers.export.precision import Precision
     from loopline.workers.engines.local.model_files import local_folder
     from loopline.workers.engines.protocol import EngineError
 
@@ -138,9 +138,9 @@ def _measure(
     known: Sequence[Skill] = (),
 ) -> None:
     """Measure what is not `known` yet, and show all of it."""
-    from loopline.trainers.card import write_card
-    from loopline.trainers.models import load_model
-    from loopline.trainers.skills import Task, add_skills, measure, splits
+    from loopline.trainers.core.models import load_model
+    from loopline.trainers.sft.card import write_card
+    from loopline.trainers.sft.evaluation import Task, add_skills, measure, splits
 
     both: tuple[tuple[Task, bool], ...] = (("delegate", True), ("delegate", False))
     of_big: tuple[tuple[Task, bool], ...] = (
@@ -180,7 +180,7 @@ def _measure(
 
 def _show(skills: Sequence[Skill]) -> None:
     """A table to read on a terminal, Markdown elsewhere."""
-    from loopline.trainers.skills import markdown, table
+    from loopline.trainers.sft.evaluation import markdown, table
 
     if sys.stdout.isatty():
         from rich.console import Console

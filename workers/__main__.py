@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from loopline.bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
 from loopline.workers.engines.protocol import EngineError
-from loopline.workers.garbage import end_quickly
+from loopline.workers.gc_tuning import end_quickly
 from loopline.workers.process import Worker
 from loopline.workers.settings import worker_settings
 

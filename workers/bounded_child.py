@@ -14,8 +14,8 @@ from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
 from loopline.bus.tasks import finish
-from loopline.workers.child_death import dies_with_parent
 from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.process_lifetime import dies_with_parent
 from loopline.workers.stop_signals import send
 
 _HANDED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH")

@@ -38,7 +38,7 @@ from loopline.bus.tasks import end
 from loopline.workers.engines import build_engine
 from loopline.workers.engines.protocol import EngineBroken, EngineError
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.garbage import collect_rarely
+from loopline.workers.gc_tuning import collect_rarely
 from loopline.workers.gpu import Pool
 from loopline.workers.messages import (
     JUDGE_STREAM,

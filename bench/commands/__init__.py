@@ -34,16 +34,16 @@ _MODULES = (
 
 
 _PACKAGES = (
-    "loopline.bench.bus_bench",
-    "loopline.bench.engine_bench",
-    "loopline.bench.faults",
-    "loopline.bench.fidelity",
-    "loopline.bench.gpu",
-    "loopline.bench.grpo_faults",
-    "loopline.bench.grpo_speed",
-    "loopline.bench.soak",
-    "loopline.bench.training_bench",
-    "loopline.bench.validity",
+    "loopline.bench.proofs.bus",
+    "loopline.bench.proofs.engine",
+    "loopline.bench.proofs.faults",
+    "loopline.bench.proofs.fidelity",
+    "loopline.bench.proofs.gpu",
+    "loopline.bench.proofs.grpo_faults",
+    "loopline.bench.proofs.grpo_speed",
+    "loopline.bench.proofs.soak",
+    "loopline.bench.proofs.training",
+    "loopline.bench.proofs.validity",
 )
 
 

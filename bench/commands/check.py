@@ -62,8 +62,8 @@ def _print_table(predictions: list[Prediction], scores: list[Score]) -> None:
 
     from loopline.bench.checkers import CHECKERS, DESCRIPTIONS
     from loopline.bench.statistics import wilson
-    from loopline.runtime.tables import figures
-    from loopline.runtime.words import counted
+    from loopline.runtime.terminal.pluralize import counted
+    from loopline.runtime.terminal.tables import figures
 
     console = Console()
     table = figures(

@@ -62,7 +62,7 @@ def compare(
 def _table(found: list[Compared]) -> Table:
     """One column per pair: a pair has more figures than a line of a terminal has room for."""
     from loopline.bench.report import figures as say
-    from loopline.runtime.tables import figures
+    from loopline.runtime.terminal.tables import figures
 
     pairs = (one.arm_a if one.arm_a == one.arm_b else f"{one.arm_a}:{one.arm_b}" for one in found)
     table = figures("", *pairs, words=("",))

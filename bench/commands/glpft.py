@@ -45,8 +45,8 @@ def glpft(
     from pydantic import ValidationError
 
     from loopline.bench.errors import UsageError
-    from loopline.bench.glpft.command import measure
-    from loopline.bench.glpft.plan import Common, plan_of
+    from loopline.bench.experiments.glpft.command import measure
+    from loopline.bench.experiments.glpft.plan import Common, plan_of
 
     try:
         common = Common(

@@ -70,8 +70,8 @@ def grpo(
     printed as it comes out. Run it again to go on after a crash or Ctrl-C; what is finished is not
     done again, and further seeds, arms and trials may be asked of the folder.
     """
-    from loopline.bench.grpo.command import measure
-    from loopline.bench.grpo.plan import plan_of
+    from loopline.bench.experiments.grpo.command import measure
+    from loopline.bench.experiments.grpo.plan import plan_of
 
     plan = plan_of(
         output,

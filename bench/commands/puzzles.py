@@ -106,7 +106,7 @@ def puzzles(
     from loopline.bench.puzzles import BENCHMARK
     from loopline.bench.session import Asked, show, start
     from loopline.bench.teams.sampling import sampling
-    from loopline.runtime.key_value_options import key_value_options
+    from loopline.runtime.config.key_value_options import key_value_options
 
     options = sampling(greedy, candidates, temperature, attempts)
     choices: JsonObject = {

@@ -28,7 +28,7 @@ def rescore(
         print(json.dumps({"changed": len(changes), "changes": changes}))
         return
     from loopline.bench.report.terminal import print_report
-    from loopline.runtime.words import counted
+    from loopline.runtime.terminal.pluralize import counted
 
     for change in changes[:40]:
         print(

@@ -35,7 +35,7 @@ def takeover(
     from importlib.util import find_spec
 
     from loopline.bench.errors import UsageError
-    from loopline.bench.takeover import MOST_OVER_LEASE, as_json_line, measure, said
+    from loopline.bench.proofs.failover import MOST_OVER_LEASE, as_json_line, measure, said
     from loopline.runtime.errors import EXIT_FAILED
     from loopline.workers.installation import how_to_install
 

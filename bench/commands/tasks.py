@@ -41,9 +41,9 @@ def tasks(
     from loopline.agents.records import JsonObject
     from loopline.bench.datasets import Request
     from loopline.bench.teams.training_tasks import load, write
-    from loopline.runtime.key_value_options import key_value_options
-    from loopline.runtime.state import StateDirectory
-    from loopline.runtime.words import counted
+    from loopline.runtime.config.key_value_options import key_value_options
+    from loopline.runtime.config.state import StateDirectory
+    from loopline.runtime.terminal.pluralize import counted
 
     choices: JsonObject = {
         "dataset": dataset,

@@ -167,7 +167,7 @@ def play(
     from loopline.bench.datasets import Request
     from loopline.bench.session import Asked, show, start
     from loopline.bench.teams.sampling import sampling
-    from loopline.runtime.key_value_options import key_value_options
+    from loopline.runtime.config.key_value_options import key_value_options
 
     options = sampling(greedy, candidates, temperature, attempts)
     choices: JsonObject = {

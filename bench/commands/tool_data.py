@@ -63,9 +63,9 @@ def _show(found: Found, first: int) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from loopline.runtime.tables import figures
-    from loopline.runtime.terminal import harmless
-    from loopline.runtime.words import counted
+    from loopline.runtime.terminal.pluralize import counted
+    from loopline.runtime.terminal.safe_text import harmless
+    from loopline.runtime.terminal.tables import figures
     from loopline.trainers.data.json_files import listed
 
     words = ("file", "reader", "skipped")

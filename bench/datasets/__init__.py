@@ -13,7 +13,7 @@ from loopline.agents.environments.code import CodeProblem
 from loopline.agents.environments.math_team import MathProblem
 from loopline.agents.records import JsonObject
 from loopline.bench.errors import UsageError
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
 from loopline.trainers.data.json_files import Skipped, listed
 
 
@@ -63,7 +63,7 @@ class Dataset:
 def left_out(skipped: Sequence[Skipped]) -> str:
     """What was not read, as the end of a data set's `source`: how many records, and of each reason
     how many and the first places. Nothing where all was read."""
-    from loopline.runtime.terminal import harmless
+    from loopline.runtime.terminal.safe_text import harmless
 
     if not skipped:
         return ""

@@ -8,7 +8,7 @@ from loopline.bench.report import links
 from loopline.bench.report.facts import ArmRuns
 from loopline.bench.results import Result
 from loopline.bench.taxonomy import CALLED, DELEGATED, ESCALATED, Class
-from loopline.runtime.pages import svg
+from loopline.runtime.terminal.pages import svg
 
 WIDTH = 520.0
 NODE = 12.0

@@ -16,8 +16,8 @@ from typing import Any
 from loopline.bench.report import sections
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.plots import arm_class
-from loopline.runtime.pages.page import page
-from loopline.runtime.terminal import CONTROL
+from loopline.runtime.terminal.pages.page import page
+from loopline.runtime.terminal.safe_text import CONTROL
 
 CHUNK = 40
 """Questions whose transcripts are packed together: a reader unpacks only what is opened."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopline.bench.report import figures as say
 from loopline.bench.report.facts import Facts
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
 
 
 def ledger_note(facts: Facts) -> str:

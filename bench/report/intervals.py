@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loopline.bench.report.plots import WIDTH
 from loopline.bench.statistics import Interval
-from loopline.runtime.pages import svg
+from loopline.runtime.terminal.pages import svg
 
 _ROW = 46.0
 _TOP = 8.0

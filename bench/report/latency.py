@@ -7,7 +7,7 @@ from typing import Any
 from loopline.bench.report.facts import ArmRuns, Facts
 from loopline.bench.report.figures import seconds
 from loopline.bench.results import Result
-from loopline.runtime.pages import svg
+from loopline.runtime.terminal.pages import svg
 
 WIDTH = 460.0
 

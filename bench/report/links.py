@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from urllib.parse import quote
 
-from loopline.runtime.terminal import harmless
+from loopline.runtime.terminal.safe_text import harmless
 
 
 def place(name: str, **query: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from loopline.bench.report import links
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.figures import count, dollars, p_value, points, share, span
-from loopline.runtime.pages import svg
+from loopline.runtime.terminal.pages import svg
 
 WIDTH = 460.0
 

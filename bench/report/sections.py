@@ -27,7 +27,7 @@ from loopline.bench.report.plots import (
 from loopline.bench.report.unfinished import left_to_do
 from loopline.bench.taxonomy import MEANINGS, Class
 from loopline.bench.teams.tables import players_section
-from loopline.runtime.pages.page import figure
+from loopline.runtime.terminal.pages.page import figure
 
 NAMES = {
     "gsm8k": "GSM8K",

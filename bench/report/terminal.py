@@ -12,7 +12,7 @@ from loopline.bench.report.options import played_with
 from loopline.bench.report.sections import compat_figure, headline, title
 from loopline.bench.report.unfinished import left_to_do
 from loopline.bench.teams import tables as players
-from loopline.runtime.tables import figures
+from loopline.runtime.terminal.tables import figures
 
 if TYPE_CHECKING:
     from rich.console import Console

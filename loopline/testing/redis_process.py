@@ -15,8 +15,8 @@ from typing import Literal
 import redis
 
 from loopline.runtime.errors import UserError
-from loopline.runtime.redis_binary import RedisBinary, candidates, choose
-from loopline.workers.child_death import dies_with_parent
+from loopline.runtime.redis.binary import RedisBinary, candidates, choose
+from loopline.workers.process_lifetime import dies_with_parent
 
 Persistence = Literal["none", "no", "everysec", "always"]
 """Without an append-only file, or how often it is flushed to the disk (`appendfsync`)."""

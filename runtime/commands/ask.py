@@ -11,9 +11,9 @@ from loopline.runtime.commands.options import AsJson, RedisUrl
 
 if TYPE_CHECKING:
     from loopline.agents.records import JsonObject, Trajectory
-    from loopline.runtime.client import Client
-    from loopline.runtime.deployment import Deployment
-    from loopline.runtime.question import SimulatedQuestion
+    from loopline.runtime.client.client import Client
+    from loopline.runtime.client.deployment import Deployment
+    from loopline.runtime.client.question import SimulatedQuestion
 
 
 CANCEL_SECONDS = 5.0
@@ -99,12 +99,12 @@ def register(app: typer.Typer) -> None:
         """
         import asyncio
 
-        from loopline.runtime.deployment import find
-        from loopline.runtime.dialogue import succeeded
+        from loopline.runtime.client.deployment import find
+        from loopline.runtime.client.question import one_question
+        from loopline.runtime.config.key_value_options import key_value_options, policy_options
+        from loopline.runtime.config.prompt_files import parse_prompt_files
         from loopline.runtime.errors import EXIT_FAILED, InputError
-        from loopline.runtime.key_value_options import key_value_options, policy_options
-        from loopline.runtime.prompt_files import parse_prompt_files
-        from loopline.runtime.question import one_question
+        from loopline.runtime.terminal.dialogue import succeeded
 
         text, simulated = one_question(question, world)
         where = find(redis_url=redis_url)
@@ -140,8 +140,8 @@ def register(app: typer.Typer) -> None:
         if as_json:
             typer.echo(trajectory.model_dump_json())
         elif quiet:
-            from loopline.runtime.dialogue import ended_how
-            from loopline.runtime.terminal import harmless
+            from loopline.runtime.terminal.dialogue import ended_how
+            from loopline.runtime.terminal.safe_text import harmless
 
             typer.echo(harmless(trajectory.answer or ""))
             if trajectory.answer is None:
@@ -189,10 +189,10 @@ async def _asked(
 
     from loopline.agents.records import Budget
     from loopline.bus import BusUnavailable, tasks
-    from loopline.runtime.client import Client
+    from loopline.runtime.client.blockers import tell_hold_ups
+    from loopline.runtime.client.client import Client
     from loopline.runtime.errors import Unreachable
-    from loopline.runtime.hold_ups import tell_hold_ups
-    from loopline.runtime.terminal import harmless
+    from loopline.runtime.terminal.safe_text import harmless
 
     def say(hold_up: str) -> None:
         print(harmless(hold_up), file=sys.stderr)
@@ -256,7 +256,7 @@ async def show_run(client: Client, run_id: str) -> Trajectory:
     from rich.console import Console
 
     from loopline.agents.records import Step
-    from loopline.runtime.dialogue import DialoguePrinter
+    from loopline.runtime.terminal.dialogue import DialoguePrinter
 
     printer = DialoguePrinter(Console(highlight=False))
     shown = 0

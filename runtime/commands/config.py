@@ -24,8 +24,8 @@ def register(app: typer.Typer) -> None:
         if keys:
             _print_keys()
             return
-        from loopline.runtime.config import load
-        from loopline.runtime.secrets import Redactor, secret_values
+        from loopline.runtime.config.secrets import Redactor, secret_values
+        from loopline.runtime.config.settings import load
 
         settings = load(profile, overrides=overrides or (), redis_url=redis_url)
         redactor = Redactor(secret_values(settings.bus.redis_url, settings.secret_variables))
@@ -60,8 +60,8 @@ def _key(name: str) -> str:
 
 
 def _print_keys() -> None:
-    from loopline.runtime.config import Settings
-    from loopline.runtime.config_sources import key_descriptions
+    from loopline.runtime.config.settings import Settings
+    from loopline.runtime.config.sources import key_descriptions
 
     for key, kind, description in key_descriptions(Settings):
         typer.echo(f"{key}  ({kind})")

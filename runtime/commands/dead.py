@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
         """List dead letters, newest first."""
         from loopline.bus import dead_letters
         from loopline.runtime.on_bus import on_bus
-        from loopline.runtime.tables import listing
+        from loopline.runtime.terminal.tables import listing
 
         async def first(bus: Bus) -> list[DeadLetter]:
             found: list[DeadLetter] = []
@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
         """Show one letter whole: reason, traceback, envelope."""
         from loopline.bus import dead_letters
         from loopline.runtime.on_bus import on_bus
-        from loopline.runtime.terminal import harmless
+        from loopline.runtime.terminal.safe_text import harmless
 
         letter = on_bus(redis_url, lambda bus: dead_letters.show(bus, letter_id))
         typer.echo(harmless(json.dumps(_as_json(letter), indent=2, ensure_ascii=False)))
@@ -100,6 +100,6 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
 
 def _beginning(reason: str) -> str:
     """Of words that may be a server's."""
-    from loopline.runtime.terminal import harmless
+    from loopline.runtime.terminal.safe_text import harmless
 
     return harmless((reason.splitlines() or [""])[0][:100])

@@ -30,11 +30,11 @@ def register(app: typer.Typer) -> None:
         Of the running deployment, as it was started; of a profile with --profile, --set or
         --redis-url, or where none runs.
         """
-        from loopline.runtime.config import DEFAULT_PROFILE, load, resolved_file
-        from loopline.runtime.doctor import examine
+        from loopline.runtime.config.secrets import Redactor, secret_values
+        from loopline.runtime.config.settings import DEFAULT_PROFILE, load, resolved_file
+        from loopline.runtime.config.state import StateDirectory
         from loopline.runtime.errors import EXIT_FAILED
-        from loopline.runtime.secrets import Redactor, secret_values
-        from loopline.runtime.state import StateDirectory
+        from loopline.runtime.observe.doctor import examine
 
         state = StateDirectory.from_environment()
         run = None if profile or overrides or redis_url else state.running()

@@ -18,9 +18,9 @@ def register(app: typer.Typer) -> None:
 
         Runs in flight stay on the bus: `runtime up` goes on with them.
         """
-        from loopline.runtime.deployment import local
-        from loopline.runtime.state import StateDirectory
-        from loopline.runtime.stopping import stop
+        from loopline.runtime.client.deployment import local
+        from loopline.runtime.config.state import StateDirectory
+        from loopline.runtime.supervise.stopping import stop
 
         state = StateDirectory.from_environment()
         stop(local(state), state, now=now)

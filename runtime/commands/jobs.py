@@ -40,11 +40,11 @@ def register(app: typer.Typer) -> None:
         import asyncio
         from pathlib import Path
 
-        from loopline.runtime.deployment import find
+        from loopline.runtime.client.deployment import find
+        from loopline.runtime.config.state import StateDirectory
         from loopline.runtime.errors import InputError
-        from loopline.runtime.job_requests import MODULES, JobRequest, require_allowed
-        from loopline.runtime.jobs import enqueue
-        from loopline.runtime.state import StateDirectory
+        from loopline.runtime.jobs.queue import enqueue
+        from loopline.runtime.jobs.requests import MODULES, JobRequest, require_allowed
 
         if program not in MODULES:
             raise InputError(f"{program!r} is no program of a job; there are: {', '.join(MODULES)}")
@@ -80,8 +80,8 @@ def register(app: typer.Typer) -> None:
         """Stop a job, or keep a queued one from starting. What it has written stays."""
         import asyncio
 
-        from loopline.runtime import jobs
-        from loopline.runtime.deployment import find
+        from loopline.runtime.client.deployment import find
+        from loopline.runtime.jobs import queue as jobs
 
         asyncio.run(jobs.cancel(find(redis_url=redis_url).settings, job_id))
         typer.echo(f"{job_id}: cancelling (`runtime jobs` says when it has ended)")
@@ -92,10 +92,10 @@ def register(app: typer.Typer) -> None:
         lines: Annotated[int, typer.Option("--lines", "-n", min=1)] = 50,
     ) -> None:
         """Print the end of a job's output."""
+        from loopline.runtime.config.state import StateDirectory
         from loopline.runtime.errors import InputError
-        from loopline.runtime.log_files import tail
-        from loopline.runtime.state import StateDirectory
-        from loopline.runtime.terminal import harmless
+        from loopline.runtime.observe.log_files import tail
+        from loopline.runtime.terminal.safe_text import harmless
 
         file = StateDirectory.from_environment().jobs / job_id / "output.log"
         if "/" in job_id or not file.is_file():
@@ -118,10 +118,10 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
     import asyncio
     import json
 
-    from loopline.runtime.deployment import find
-    from loopline.runtime.jobs import listed
-    from loopline.runtime.tables import listing, one_line
-    from loopline.runtime.terminal import harmless
+    from loopline.runtime.client.deployment import find
+    from loopline.runtime.jobs.queue import listed
+    from loopline.runtime.terminal.safe_text import harmless
+    from loopline.runtime.terminal.tables import listing, one_line
 
     found = asyncio.run(listed(find(redis_url=redis_url).settings))
     if as_json:

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
         lines: Annotated[int, typer.Option("--lines", "-n", min=0)] = 20,
     ) -> None:
         """Print the last log lines of the workers."""
-        from loopline.runtime.log_files import Follower, tail
+        from loopline.runtime.observe.log_files import Follower, tail
 
         files = _files(kind)
         prefix = len(files) > 1
@@ -40,15 +40,15 @@ def register(app: typer.Typer) -> None:
 
 
 def _print(file: Path, line: str, prefix: bool) -> None:
-    from loopline.runtime.terminal import harmless
+    from loopline.runtime.terminal.safe_text import harmless
 
     said = harmless(line)
     typer.echo(f"{file.stem:<12} {said}" if prefix else said)
 
 
 def _files(kind: str | None) -> list[Path]:
+    from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import InputError
-    from loopline.runtime.state import StateDirectory
 
     folder = StateDirectory.from_environment().logs
     every = sorted(folder.glob("*.log"))

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from loopline.runtime.shipped_profiles import profile_names
+from loopline.runtime.config.shipped_profiles import profile_names
 
 _PROFILES = f"{', '.join(profile_names())}, or the path of a .toml file."
 

@@ -39,11 +39,11 @@ def register(app: typer.Typer) -> None:
         """
         from loopline.bus import policies as on_the_bus
         from loopline.bus import present
+        from loopline.runtime.client.policy_changes import said
         from loopline.runtime.errors import EXIT_FAILED
         from loopline.runtime.on_bus import on_bus
-        from loopline.runtime.policy_changes import said
-        from loopline.runtime.tables import listing
-        from loopline.runtime.terminal import harmless
+        from loopline.runtime.terminal.safe_text import harmless
+        from loopline.runtime.terminal.tables import listing
 
         async def question(bus: Bus) -> tuple[Stored, dict[str, dict[str, str]]]:
             workers = await present(bus)
@@ -100,8 +100,8 @@ def register(app: typer.Typer) -> None:
         files are on this machine; the workers that serve it ask the same."""
         import time
 
+        from loopline.runtime.client.policy_changes import change_and_report
         from loopline.runtime.errors import InputError
-        from loopline.runtime.policy_changes import change_and_report
 
         # Of an empty name Path makes the folder that one stands in.
         if not weights or not Path(weights).exists():
@@ -118,14 +118,14 @@ def register(app: typer.Typer) -> None:
         wait: Wait = 30.0,
     ) -> None:
         """Answer new requests of a policy with this version."""
-        from loopline.runtime.policy_changes import change_and_report
+        from loopline.runtime.client.policy_changes import change_and_report
 
         change_and_report(name, redis_url, wait, lambda policy: policy.pinned(version))
 
     @policies.command("rollback")
     def rollback(name: Name, redis_url: RedisUrl = None, wait: Wait = 30.0) -> None:  # pyright: ignore[reportUnusedFunction]
         """Answer new requests of a policy with what was in use before."""
-        from loopline.runtime.policy_changes import change_and_report
+        from loopline.runtime.client.policy_changes import change_and_report
 
         change_and_report(name, redis_url, wait, lambda policy: policy.rolled_back())
 
@@ -133,7 +133,7 @@ def register(app: typer.Typer) -> None:
 def _require_base(name: str, path: str, redis_url: str | None) -> None:
     """Raises `InputError` for weights of another base, as far as this machine can tell."""
     from loopline.bus import pool_of
-    from loopline.runtime.deployment import find
+    from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import InputError
     from loopline.workers.engines.local.adapter_base import require_base_on_disk
     from loopline.workers.engines.protocol import EngineError

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
         from pydantic import ValidationError
 
         from loopline.bus.settings import BusSettings
-        from loopline.runtime.redis_users import KINDS, rules, user_name
+        from loopline.runtime.redis.users import KINDS, rules, user_name
 
         try:
             BusSettings(prefix=prefix)

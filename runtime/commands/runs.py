@@ -14,9 +14,9 @@ from loopline.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from loopline.agents.records import Trajectory
-    from loopline.runtime.client import Client
-    from loopline.runtime.deployment import Deployment
-    from loopline.runtime.run_history import KnownRun
+    from loopline.runtime.client.client import Client
+    from loopline.runtime.client.deployment import Deployment
+    from loopline.runtime.observe.run_history import KnownRun
 
 T = TypeVar("T")
 RunId = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or a part of it.")]
@@ -34,10 +34,10 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """List the newest runs on the bus."""
-        from loopline.runtime.dialogue import milliseconds
-        from loopline.runtime.run_history import lines
-        from loopline.runtime.tables import listing
-        from loopline.runtime.terminal import harmless
+        from loopline.runtime.observe.run_history import lines
+        from loopline.runtime.terminal.dialogue import milliseconds
+        from loopline.runtime.terminal.safe_text import harmless
+        from loopline.runtime.terminal.tables import listing
 
         found = _on_bus(redis_url, lambda client, _: lines(client.bus, limit, only_active=active))
         if as_json:
@@ -86,9 +86,9 @@ def register(app: typer.Typer) -> None:
         """
         from rich.console import Console
 
-        from loopline.runtime.dialogue import DialoguePrinter
-        from loopline.runtime.terminal import harmless
-        from loopline.runtime.words import counted
+        from loopline.runtime.terminal.dialogue import DialoguePrinter
+        from loopline.runtime.terminal.pluralize import counted
+        from loopline.runtime.terminal.safe_text import harmless
 
         found = _known(redis_url, run_id) if store is None else _recorded(store, run_id)
         if html is not None:
@@ -142,9 +142,9 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Start a new run that keeps this one's journal up to a turn; watch it go on."""
         from loopline.runtime.commands.ask import show_run
-        from loopline.runtime.dialogue import succeeded
+        from loopline.runtime.config.key_value_options import policy_options
         from loopline.runtime.errors import EXIT_FAILED
-        from loopline.runtime.key_value_options import policy_options
+        from loopline.runtime.terminal.dialogue import succeeded
 
         async def forked(client: Client, where: Deployment) -> Trajectory:
             found = (await _found(client, where, run_id)).trajectory()
@@ -163,7 +163,7 @@ def register(app: typer.Typer) -> None:
     @runs.command("cancel")
     def cancel(run_id: RunId, redis_url: RedisUrl = None) -> None:  # pyright: ignore[reportUnusedFunction]
         """End a run now; its workers drop what they hold of it."""
-        from loopline.runtime.run_history import resolve
+        from loopline.runtime.observe.run_history import resolve
 
         async def cancelled(client: Client, _: Deployment) -> str:
             whole = await resolve(client.bus, run_id)
@@ -177,9 +177,9 @@ def register(app: typer.Typer) -> None:
 def _known(redis_url: str | None, run_id: str) -> KnownRun:
     """A run of the deployment; where none runs, one that it left in the store of this state
     directory. Raises `InputError`, `RunUnknown`, or `Unreachable` for a run that isn't there."""
+    from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import Unreachable
-    from loopline.runtime.run_history import recorded
-    from loopline.runtime.state import StateDirectory
+    from loopline.runtime.observe.run_history import recorded
 
     try:
         return _on_bus(redis_url, lambda client, where: _found(client, where, run_id))
@@ -195,7 +195,7 @@ def _known(redis_url: str | None, run_id: str) -> KnownRun:
 
 def _recorded(store: Path, run_id: str) -> KnownRun:
     """A run of a store by its whole id. Raises `InputError`."""
-    from loopline.runtime.run_history import recorded
+    from loopline.runtime.observe.run_history import recorded
 
     found = recorded(store, run_id)
     if found is None:
@@ -205,9 +205,9 @@ def _recorded(store: Path, run_id: str) -> KnownRun:
 
 def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: list[str]) -> None:
     """Raises `InputError` for what can't be read or written."""
-    from loopline.runtime.learned_tokens import read_learned
-    from loopline.runtime.run_page.page import render
-    from loopline.runtime.run_page.tokenizers import Tokenizers, require_tokenizer
+    from loopline.runtime.observe.learned_tokens import read_learned
+    from loopline.runtime.observe.run_page.page import render
+    from loopline.runtime.observe.run_page.tokenizers import Tokenizers, require_tokenizer
     from loopline.workers.atomic_files import write_atomic
 
     if path.is_dir():
@@ -224,8 +224,8 @@ def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: 
 
 def _models() -> list[str]:
     """Models of the deployment that runs, or last ran, in this state directory."""
-    from loopline.runtime.config import resolved_file
-    from loopline.runtime.state import StateDirectory
+    from loopline.runtime.config.settings import resolved_file
+    from loopline.runtime.config.state import StateDirectory
 
     resolved = StateDirectory.from_environment().resolved
     if not resolved.exists():
@@ -234,7 +234,7 @@ def _models() -> list[str]:
 
 
 async def _found(client: Client, where: Deployment, run_id: str) -> KnownRun:
-    from loopline.runtime.run_history import find_run
+    from loopline.runtime.observe.run_history import find_run
 
     return await find_run(client.bus, run_id, where.state.store)
 
@@ -242,8 +242,8 @@ async def _found(client: Client, where: Deployment, run_id: str) -> KnownRun:
 def _on_bus(redis_url: str | None, do: Callable[[Client, Deployment], Awaitable[T]]) -> T:
     import asyncio
 
-    from loopline.runtime.client import Client
-    from loopline.runtime.deployment import find
+    from loopline.runtime.client.client import Client
+    from loopline.runtime.client.deployment import find
 
     where = find(redis_url=redis_url)
 

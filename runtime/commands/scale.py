@@ -18,8 +18,8 @@ def register(app: typer.Typer) -> None:
 
         A worker that was given up as broken is tried again.
         """
-        from loopline.runtime.control import ask_supervisor
-        from loopline.runtime.deployment import local
+        from loopline.runtime.client.deployment import local
+        from loopline.runtime.supervise.control import ask_supervisor
 
         counts = [_parsed(word) for word in wanted]
         control = local().control

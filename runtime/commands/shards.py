@@ -25,8 +25,8 @@ def register(app: typer.Typer) -> None:
 
         Workers join again by themselves; other clients are told to start again.
         """
+        from loopline.runtime.config.shards import change_shards
         from loopline.runtime.on_bus import on_bus
-        from loopline.runtime.shards import change_shards
 
         async def change(bus: Bus) -> tuple[int, int]:
             return await change_shards(

@@ -9,8 +9,8 @@ import typer
 from loopline.runtime.commands.options import AsJson, OfRunning, RedisUrl
 
 if TYPE_CHECKING:
-    from loopline.runtime.deployment import Deployment
-    from loopline.runtime.status import Status
+    from loopline.runtime.client.deployment import Deployment
+    from loopline.runtime.observe.status import Status
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
         """
         import asyncio
 
-        from loopline.runtime.deployment import find
+        from loopline.runtime.client.deployment import find
         from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
 
         found = asyncio.run(collected(find(redis_url=redis_url, profile=profile)))
@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
         elif as_json:
             typer.echo(found.model_dump_json())
         else:
-            from loopline.runtime.status_view import console, rendered
+            from loopline.runtime.observe.status_view import console, rendered
 
             console().print(rendered(found))
         if found.bus_error or found.supervisor_error:
@@ -62,7 +62,7 @@ def register(app: typer.Typer) -> None:
         import asyncio
         import contextlib
 
-        from loopline.runtime.deployment import find
+        from loopline.runtime.client.deployment import find
 
         deployment = find(redis_url=redis_url, profile=profile)
         with contextlib.suppress(KeyboardInterrupt):
@@ -86,7 +86,7 @@ def _health(status: Status, kind: str) -> None:
 async def collected(deployment: Deployment) -> Status:
     from loopline.bus import CLIENT_PATIENCE, OUTAGE, Bus, BusUnavailable
     from loopline.bus.remedies import remedy
-    from loopline.runtime.status import collect
+    from loopline.runtime.observe.status import collect
 
     try:
         async with Bus(deployment.settings.bus, patience=CLIENT_PATIENCE) as bus:
@@ -106,7 +106,7 @@ async def _live(deployment: Deployment, every: float) -> None:
 
     from rich.live import Live
 
-    from loopline.runtime.status_view import console, rendered
+    from loopline.runtime.observe.status_view import console, rendered
 
     out = console()
     if not out.is_terminal:

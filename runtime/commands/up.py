@@ -10,7 +10,7 @@ import typer
 from loopline.runtime.commands.options import Profile, RedisUrl, Set, UnsafeExec
 
 if TYPE_CHECKING:
-    from loopline.runtime.config import Settings
+    from loopline.runtime.config.settings import Settings
 
 
 def register(app: typer.Typer) -> None:
@@ -25,13 +25,13 @@ def register(app: typer.Typer) -> None:
         overrides: Set = None,
     ) -> None:
         """Start Redis (unless one is named) and the workers; Ctrl-C drains, twice abandons work."""
-        from loopline.runtime.config import DEFAULT_PROFILE, load
-        from loopline.runtime.config_sources import absolute_profile
+        from loopline.runtime.config.settings import DEFAULT_PROFILE, load
+        from loopline.runtime.config.sources import absolute_profile
 
         chosen = [*(overrides or ()), *(["sandbox.unsafe_exec=true"] if unsafe_exec else ())]
         settings = load(profile, overrides=chosen, redis_url=redis_url)
         if detach:
-            from loopline.runtime.detached import start_detached
+            from loopline.runtime.supervise.detached import start_detached
 
             start_detached(profile, chosen, redis_url, settings)
             return
@@ -42,11 +42,11 @@ def _foreground(settings: Settings, profile: str) -> None:
     import asyncio
     from functools import partial
 
-    from loopline.runtime.logging import configure
-    from loopline.runtime.presence import connect
-    from loopline.runtime.secrets import secret_values
-    from loopline.runtime.state import StateDirectory
-    from loopline.runtime.supervisor import Supervisor
+    from loopline.runtime.config.secrets import secret_values
+    from loopline.runtime.config.state import StateDirectory
+    from loopline.runtime.observe.logging import configure
+    from loopline.runtime.supervise.presence import connect
+    from loopline.runtime.supervise.supervisor import Supervisor
 
     configure(
         level=settings.logging.level,

@@ -11,7 +11,7 @@ import typer
 from loopline.runtime.commands.options import OfRunning, RedisUrl, Set
 
 if TYPE_CHECKING:
-    from loopline.runtime.state import RunFile
+    from loopline.runtime.config.state import RunFile
 
 
 def register(app: typer.Typer) -> None:
@@ -35,10 +35,10 @@ def register(app: typer.Typer) -> None:
         Without --redis-url, and when none is configured, it joins the deployment of this state
         directory with the configuration that one was started with; --set goes before it.
         """
-        from loopline.runtime.config import DEFAULT_PROFILE, resolved_file
-        from loopline.runtime.deployment import find
-        from loopline.runtime.state import StateDirectory
-        from loopline.runtime.worker_process import run_worker
+        from loopline.runtime.client.deployment import find
+        from loopline.runtime.config.settings import DEFAULT_PROFILE, resolved_file
+        from loopline.runtime.config.state import StateDirectory
+        from loopline.runtime.supervise.worker_process import run_worker
 
         state = StateDirectory.from_environment()
         if resolved is not None:

@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from loopline.bench.faults.driver import Attack, Driver, Plan
-from loopline.bench.faults.settings import FAST, Times
+from loopline.bench.proofs.faults.driver import Attack, Driver, Plan
+from loopline.bench.proofs.faults.settings import FAST, Times
 
 _MEMORY = Path("/dev/shm")
 

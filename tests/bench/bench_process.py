@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loopline.bus import BusSettings
-from loopline.runtime.config import load
+from loopline.runtime.config.settings import load
 from loopline.testing import installed_servers, running_redis
 
 COMMAND = [sys.executable, "-c", "from loopline.bench.cli import main; main()"]

@@ -16,7 +16,7 @@ from loopline.bench.ledger import read_ledger, total
 from loopline.bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
 from loopline.bench.results import Result
 from loopline.bench.runner import Ending, Job, Runner
-from loopline.runtime.run_client import RunClient
+from loopline.runtime.client.run_client import RunClient
 from tests.bench.local_client import LocalClient
 
 ARMS = ("llm", "router", "slm")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from loopline.bench.grpo.figures import GrpoReport, report_of
-from loopline.bench.grpo.plan import Plan, plan_of
-from loopline.bench.grpo.published import said
-from loopline.bench.grpo.trials import Trial
+from loopline.bench.experiments.grpo.figures import GrpoReport, report_of
+from loopline.bench.experiments.grpo.plan import Plan, plan_of
+from loopline.bench.experiments.grpo.published import said
+from loopline.bench.experiments.grpo.trials import Trial
 from loopline.trainers.grpo.arms.kinds import (
     ArmName,
 )

@@ -26,7 +26,7 @@ from loopline.agents.records import (
 from loopline.agents.tools import call_tool
 from loopline.agents.workflows import policies_for, policy_of, prompt_hashes, workflows
 from loopline.agents.workflows.routing import Handoff
-from loopline.runtime.run_ids import new_run_id
+from loopline.runtime.client.run_ids import new_run_id
 from loopline.workers.engines.protocol import Completion, GenerateRequest
 from loopline.workers.engines.scripted.engine import ScriptedEngine
 from loopline.workers.engines.settings import (

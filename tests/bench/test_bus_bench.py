@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from loopline.bench.bus_bench import idle
-from loopline.bench.bus_bench.figures import Comparison, Peer, Report
-from loopline.bench.bus_bench.idle import Cost
-from loopline.bench.bus_bench.peers import MESSAGE_BYTES, PEERS, body
-from loopline.bench.bus_bench.processes import Throughput, throughput
-from loopline.bench.bus_bench.recovery import Recovery, recovery
-from loopline.bench.bus_bench.report import as_json, show
+from loopline.bench.proofs.bus import idle
+from loopline.bench.proofs.bus.figures import Comparison, Peer, Report
+from loopline.bench.proofs.bus.idle import Cost
+from loopline.bench.proofs.bus.peers import MESSAGE_BYTES, PEERS, body
+from loopline.bench.proofs.bus.processes import Throughput, throughput
+from loopline.bench.proofs.bus.recovery import Recovery, recovery
+from loopline.bench.proofs.bus.report import as_json, show
 from loopline.testing import running_redis
 from tests.bench.command_line import bench
 

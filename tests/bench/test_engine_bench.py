@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 from loopline import workers
-from loopline.bench.engine_bench import report
-from loopline.bench.engine_bench.figures import Figures, Report
-from loopline.bench.engine_bench.transformers_peers import StaticBatch
-from loopline.bench.engine_bench.workload import Measured, Timing, asks
+from loopline.bench.proofs.engine import report
+from loopline.bench.proofs.engine.figures import Figures, Report
+from loopline.bench.proofs.engine.transformers_peers import StaticBatch
+from loopline.bench.proofs.engine.workload import Measured, Timing, asks
 from tests.bench.command_line import bench
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loopline.bench.faults.checker import check
-from loopline.bench.faults.command import Stage, figures
+from loopline.bench.proofs.faults.checker import check
+from loopline.bench.proofs.faults.command import Stage, figures
 from tests.bench.attacks import attack
 from tests.bench.command_line import bench
 

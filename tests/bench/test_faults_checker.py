@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from loopline.agents.records import Step
-from loopline.bench.faults.checker import around, check
-from loopline.bench.faults.evidence import Event, Evidence, Followed, Letter
-from loopline.bench.faults.settings import DEFAULT
+from loopline.bench.proofs.faults.checker import around, check
+from loopline.bench.proofs.faults.evidence import Event, Evidence, Followed, Letter
+from loopline.bench.proofs.faults.settings import DEFAULT
 from tests.bench.attacks import attack
 
 

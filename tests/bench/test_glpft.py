@@ -17,11 +17,11 @@ from loopline.agents.errors import RequestFailed
 from loopline.agents.records import Outcome
 from loopline.bench.append_log import AppendLog
 from loopline.bench.errors import OutputError, UsageError
-from loopline.bench.glpft.beginning import take_beginning
-from loopline.bench.glpft.cell import work
-from loopline.bench.glpft.evaluation import evaluate, served_by
-from loopline.bench.glpft.figures import ALL, figures_of
-from loopline.bench.glpft.plan import (
+from loopline.bench.experiments.glpft.beginning import take_beginning
+from loopline.bench.experiments.glpft.cell import work
+from loopline.bench.experiments.glpft.evaluation import evaluate, served_by
+from loopline.bench.experiments.glpft.figures import ALL, figures_of
+from loopline.bench.experiments.glpft.plan import (
     Cell,
     Common,
     Plan,
@@ -34,16 +34,16 @@ from loopline.bench.glpft.plan import (
     split_of,
     training_folder,
 )
-from loopline.bench.glpft.report import write
+from loopline.bench.experiments.glpft.report import write
 from loopline.bench.results import Result, Seconds
+from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.data.datasets import read
 from loopline.trainers.glpft.facts import StageFacts, read_facts
 from loopline.trainers.glpft.pipeline import CHECKPOINTS, INITIAL, Watch, claim, train
 from loopline.trainers.glpft.report import REPORT, Report
 from loopline.trainers.glpft.settings import SIZES
 from loopline.trainers.glpft.stages import COPYING, EVEN_SHARES, METHODS, Method, stages_of
-from loopline.trainers.job_processes import Told
-from loopline.trainers.job_progress import JobProgress
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.protocol import Engine
 from loopline.workers.engines.settings import ModelSettings
@@ -344,7 +344,7 @@ def test_a_cell_that_is_killed_goes_on_to_the_results_of_one_that_was_not(
     def kill(progress: JobProgress, cell: Cell, told: Told) -> None:
         if cell.method == "glpft" and told.said.startswith("backbone"):
             for child in psutil.Process().children():
-                if "loopline.bench.glpft.worker" in child.cmdline():
+                if "loopline.bench.experiments.glpft.worker" in child.cmdline():
                     child.kill()
 
     with patch.object(JobProgress, "tell", kill):

@@ -12,12 +12,12 @@ import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from loopline.bench.errors import BenchError, UsageError
-from loopline.bench.gpu import command
-from loopline.bench.gpu.command import Found, Plan, measure
-from loopline.bench.gpu.model import PUBLISHED, Written
-from loopline.bench.gpu.parity import Parity
-from loopline.bench.gpu.serving import LAST, ROLES, Answers, Swapped
-from loopline.bench.gpu.training import Trained
+from loopline.bench.proofs.gpu import command
+from loopline.bench.proofs.gpu.command import Found, Plan, measure
+from loopline.bench.proofs.gpu.model import PUBLISHED, Written
+from loopline.bench.proofs.gpu.parity import Parity
+from loopline.bench.proofs.gpu.serving import LAST, ROLES, Answers, Swapped
+from loopline.bench.proofs.gpu.training import Trained
 from loopline.trainers.grpo.report import PolicyStep
 from loopline.workers.engines.protocol import Completion
 

@@ -10,10 +10,10 @@ import pytest
 
 from loopline.agents.environments import puzzle_splits
 from loopline.bench.errors import BenchError
-from loopline.bench.grpo.command import measure
-from loopline.bench.grpo.figures import GrpoReport
-from loopline.bench.grpo.plan import Plan, Way
-from loopline.bench.grpo.trials import chosen_of
+from loopline.bench.experiments.grpo.command import measure
+from loopline.bench.experiments.grpo.figures import GrpoReport
+from loopline.bench.experiments.grpo.plan import Plan, Way
+from loopline.bench.experiments.grpo.trials import chosen_of
 from loopline.trainers.errors import UnreadableModel
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,

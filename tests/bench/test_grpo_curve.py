@@ -13,8 +13,13 @@ from safetensors.torch import load_file
 
 from loopline.agents.environments.puzzles import difficulty_of
 from loopline.bench.errors import BenchError
-from loopline.bench.grpo_faults.curve.findings import CurveReport, Held, held_against, report_of
-from loopline.bench.grpo_faults.curve.loops import (
+from loopline.bench.experiments.grpo_curve.findings import (
+    CurveReport,
+    Held,
+    held_against,
+    report_of,
+)
+from loopline.bench.experiments.grpo_curve.loops import (
     HISTORY,
     CurveLoop,
     Look,
@@ -26,11 +31,18 @@ from loopline.bench.grpo_faults.curve.loops import (
     read_result,
     warm_start_of,
 )
-from loopline.bench.grpo_faults.curve.report import last_line, markdown, render
-from loopline.bench.grpo_faults.curve.settings import CurveSettings, loop_arguments, settings_of
-from loopline.bench.grpo_faults.curve.tables import verdicts
-from loopline.bench.grpo_faults.kept import KeptAdapters
-from loopline.runtime.key_value_options import key_value_options
+from loopline.bench.experiments.grpo_curve.report import last_line, markdown, render
+from loopline.bench.experiments.grpo_curve.settings import (
+    CurveSettings,
+    loop_arguments,
+    settings_of,
+)
+from loopline.bench.experiments.grpo_curve.tables import verdicts
+from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
+from loopline.runtime.config.key_value_options import key_value_options
+from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.models import WEIGHTS
+from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.folder import claim
 from loopline.trainers.grpo.arms.results import ArmResult, write_result
 from loopline.trainers.grpo.arms.training import Reinforced
@@ -38,9 +50,6 @@ from loopline.trainers.grpo.facts import PolicyFacts
 from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.settings import SHARED, GrpoSettings
 from loopline.trainers.grpo.storing import write_policies
-from loopline.trainers.job_processes import Told
-from loopline.trainers.models import WEIGHTS
-from loopline.trainers.network import load_base
 from loopline.workers.engines.local.adapter_base import weights_sha256
 from tests.runtime.parsed_page import ParsedPage
 from tests.trainers.grpo.tiny_puzzles import LEARNING

@@ -15,7 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from loopline.bench.errors import UsageError
-from loopline.bench.grpo_faults.checker import (
+from loopline.bench.experiments.grpo_curve.looks import Measurement
+from loopline.bench.experiments.grpo_curve.settings import CurveSettings
+from loopline.bench.proofs.grpo_faults.checker import (
     check,
     of_one_version,
     played_as_planned,
@@ -24,9 +26,7 @@ from loopline.bench.grpo_faults.checker import (
     sealed_once,
     trained_as_recorded,
 )
-from loopline.bench.grpo_faults.curve.looks import Measurement
-from loopline.bench.grpo_faults.curve.settings import CurveSettings
-from loopline.bench.grpo_faults.driver import (
+from loopline.bench.proofs.grpo_faults.driver import (
     ONLY_KILLS,
     LoopAttack,
     LoopDriver,
@@ -34,10 +34,10 @@ from loopline.bench.grpo_faults.driver import (
     LoopWork,
     work_of,
 )
-from loopline.bench.grpo_faults.kept import KeptAdapters
+from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
+from loopline.trainers.core.network import ADAPTER
 from loopline.trainers.grpo.arms.training import Reinforced
 from loopline.trainers.grpo.loop.book import GroupRecord
-from loopline.trainers.network import ADAPTER
 from tests.bench.command_line import bench
 from tests.trainers.grpo.tiny_puzzles import GAME
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from loopline.bench.errors import UsageError
-from loopline.bench.grpo.figures import report_of
-from loopline.bench.grpo.plan import COMPARED, with_needed
-from loopline.bench.grpo.report import markdown
+from loopline.bench.experiments.grpo.figures import report_of
+from loopline.bench.experiments.grpo.plan import COMPARED, with_needed
+from loopline.bench.experiments.grpo.report import markdown
 from loopline.trainers.grpo.arms.games.known import GAMES
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,

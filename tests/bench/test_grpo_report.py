@@ -10,12 +10,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from loopline.bench.grpo.figures import CLAIMS, ROWS, GrpoReport, at_equal_tokens, report_of
-from loopline.bench.grpo.page import render
-from loopline.bench.grpo.published import said
-from loopline.bench.grpo.report import last_line, markdown, show, write
-from loopline.bench.grpo.tables import tables
-from loopline.bench.grpo.trials import Trial, chosen_of, lower, trial_of
+from loopline.bench.experiments.grpo.figures import (
+    CLAIMS,
+    ROWS,
+    GrpoReport,
+    at_equal_tokens,
+    report_of,
+)
+from loopline.bench.experiments.grpo.page import render
+from loopline.bench.experiments.grpo.published import said
+from loopline.bench.experiments.grpo.report import last_line, markdown, show, write
+from loopline.bench.experiments.grpo.tables import tables
+from loopline.bench.experiments.grpo.trials import Trial, chosen_of, lower, trial_of
 from loopline.bench.statistics import pigeonhole_bootstrap, wilson
 from loopline.trainers.grpo.arms.games.known import GAMES
 from loopline.trainers.grpo.arms.kinds import (

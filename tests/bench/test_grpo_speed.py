@@ -15,11 +15,10 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from loopline.bench.alone import alone_in_a_process
 from loopline.bench.cli import app
 from loopline.bench.errors import UsageError
-from loopline.bench.grpo_speed import command, ours, rollouts
-from loopline.bench.grpo_speed.command import (
+from loopline.bench.proofs.grpo_speed import command, ours, rollouts
+from loopline.bench.proofs.grpo_speed.command import (
     BUS,
     IN_PROCESS,
     PLAIN,
@@ -29,10 +28,11 @@ from loopline.bench.grpo_speed.command import (
     found_in,
     measure,
 )
-from loopline.bench.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
-from loopline.bench.grpo_speed.trl_peer import padded_samples
-from loopline.bench.grpo_speed.workload import StepWork
-from loopline.trainers.models import export_model, load_tokenizer, new_model
+from loopline.bench.proofs.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
+from loopline.bench.proofs.grpo_speed.trl_peer import padded_samples
+from loopline.bench.proofs.grpo_speed.workload import StepWork
+from loopline.bench.proofs.isolated_process import alone_in_a_process
+from loopline.trainers.core.models import export_model, load_tokenizer, new_model
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from loopline.bench.arms import parse_arms
 from loopline.bench.errors import UsageError
 from loopline.bench.output import Manifest, OutputDirectory
 from loopline.bench.session import resume, with_deployment
-from loopline.runtime import config
+from loopline.runtime.config import settings as config
 from tests.bench.benchmarks import items, manifest
 
 OWN = "---\nname: solo\nversion: 2\n---\nAnswer in one word.\n"

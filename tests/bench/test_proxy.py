@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from loopline.bench.faults.proxy import Proxy
+from loopline.bench.proofs.faults.proxy import Proxy
 from loopline.testing import RedisProcess, installed_servers, running_redis
 
 VALUE = "x" * 1000

@@ -30,7 +30,7 @@ from loopline.bench.report.sections import compat_figure
 from loopline.bench.report.terminal import print_report
 from loopline.bench.report.unfinished import left_to_do
 from loopline.bench.report.writer import write_reports
-from loopline.runtime.pages.svg import Scale
+from loopline.runtime.terminal.pages.svg import Scale
 from tests.bench.benchmarks import created, items, manifest, run
 from tests.bench.local_client import LocalClient
 

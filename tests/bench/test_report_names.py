@@ -19,7 +19,7 @@ from loopline.bench.report.computation import compute
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.latency import stacked_latency, waterfall
 from loopline.bench.report.plots import WIDTH, accuracy_against_cost
-from loopline.runtime.pages.svg import margin_for, name, width_of
+from loopline.runtime.terminal.pages.svg import margin_for, name, width_of
 from tests.bench.benchmarks import created, items, manifest, run
 from tests.bench.local_client import LocalClient
 

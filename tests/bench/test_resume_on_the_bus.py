@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loopline.bench.ledger import read_ledger, total
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from tests.bench.bench_process import COMMAND, deployable
 from tests.bench.benchmarks import items
 from tests.workers.processes import deployment, workers_running

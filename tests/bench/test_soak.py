@@ -12,11 +12,18 @@ from typing import Any
 import pytest
 
 from loopline.agents.records import SamplingParams, Usage
-from loopline.bench.soak import laws
-from loopline.bench.soak.laws import AT_REST, GRACE, SAME, Seen, Sums
-from loopline.bench.soak.memory import FEWEST_REQUESTS, growth
-from loopline.bench.soak.weights import SETS, prepare
-from loopline.bench.soak.workload import IMPOSSIBLE, SCHEMA, Planned, Room, operations, planned
+from loopline.bench.proofs.soak import laws
+from loopline.bench.proofs.soak.laws import AT_REST, GRACE, SAME, Seen, Sums
+from loopline.bench.proofs.soak.memory import FEWEST_REQUESTS, growth
+from loopline.bench.proofs.soak.weights import SETS, prepare
+from loopline.bench.proofs.soak.workload import (
+    IMPOSSIBLE,
+    SCHEMA,
+    Planned,
+    Room,
+    operations,
+    planned,
+)
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.local.model_files import local_folder
 from loopline.workers.engines.protocol import Completion, Delta, EngineTotals

@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from loopline.bench.errors import BenchError, OutputError, UsageError
-from loopline.bench.staleness.cell import work
-from loopline.bench.staleness.command import claim, do_cells, parse_ages, parse_corrections
-from loopline.bench.staleness.findings import Findings, findings_of, table_of
-from loopline.bench.staleness.plan import (
+from loopline.bench.experiments.staleness.cell import work
+from loopline.bench.experiments.staleness.command import (
+    claim,
+    do_cells,
+    parse_ages,
+    parse_corrections,
+)
+from loopline.bench.experiments.staleness.findings import Findings, findings_of, table_of
+from loopline.bench.experiments.staleness.plan import (
     RESULT,
     SETTINGS,
     Cell,
@@ -25,9 +30,9 @@ from loopline.bench.staleness.plan import (
     schedule,
 )
 from loopline.bench.statistics import Interval, bootstrap_difference, wilson
+from loopline.trainers.core.job_processes import Told
 from loopline.trainers.grpo.arms.kinds import WARM_START
 from loopline.trainers.grpo.arms.results import ArmResult
-from loopline.trainers.job_processes import Told
 from tests.trainers.grpo.tiny_puzzles import LEARNING, TINY
 
 pytestmark = pytest.mark.slow

@@ -35,7 +35,7 @@ from loopline.bench.session import needed_pools, with_deployment
 from loopline.bench.taxonomy import Class
 from loopline.bench.teams.problem_judge import class_of, problem_judge
 from loopline.bench.teams.sampling import sampling
-from loopline.runtime import config
+from loopline.runtime.config import settings as config
 from loopline.workers.judging.problems import ProblemFolder, key_of
 from tests.agents.conversations import a_run
 from tests.agents.test_pair import ManyHost

@@ -20,7 +20,7 @@ from loopline.agents.environments.code import CodeProblem, ProgramTest
 from loopline.agents.environments.code.team import CodeInstance, CodeSetting
 from loopline.agents.records import Outcome
 from loopline.bus import BusSettings
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.judging.problems import ProblemFolder
 from loopline.workers.sandbox import SandboxSettings

@@ -32,7 +32,7 @@ from loopline.bench.tools.bfcl import BfclJudge
 from loopline.bench.tools.classes import class_of
 from loopline.bench.tools.steps import StepsJudge, reference_of
 from loopline.bench.tools.worlds import WorldsJudge
-from loopline.runtime import config
+from loopline.runtime.config import settings as config
 from tests.agents.conversations import ScriptedHost, a_run, says
 from tests.bench.test_tool_datasets import API, APIBENCH, QUESTION, write
 from tests.bench.tool_client import manifest, measured, oracle_client

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from loopline.bench.errors import UsageError
-from loopline.bench.training_bench import command
-from loopline.bench.training_bench.command import Plan, measure
-from loopline.bench.training_bench.figures import OURS, Report
-from loopline.bench.training_bench.workload import Measured, Prepared
+from loopline.bench.proofs.training import command
+from loopline.bench.proofs.training.command import Plan, measure
+from loopline.bench.proofs.training.figures import OURS, Report
+from loopline.bench.proofs.training.workload import Measured, Prepared
 
 pytestmark = pytest.mark.slow
 

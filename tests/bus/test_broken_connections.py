@@ -16,11 +16,11 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
-from loopline.bench.faults.fleet import delegates
-from loopline.bench.faults.proxy import Proxy
-from loopline.bus import Bus, Delivery, Inbox, packing, present
-from loopline.bus.packing import Node
-from loopline.runtime.client import Client
+from loopline.bench.proofs.faults.fleet import delegates
+from loopline.bench.proofs.faults.proxy import Proxy
+from loopline.bus import Bus, Delivery, Inbox, connection_pool, present
+from loopline.bus.connection_pool import Node
+from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess, installed_servers, running_redis
 from tests.bus.payloads import Note, admit
 from tests.bus.serving import ended, finishing, serving, until
@@ -40,7 +40,7 @@ def loop_factory(request: pytest.FixtureRequest) -> Callable[[], asyncio.Abstrac
 @contextlib.asynccontextmanager
 async def client_of(url: str, *, connections: int = 1) -> AsyncGenerator[Redis]:
     client = Redis.from_pool(
-        packing.pool(url, max_connections=connections, wait_seconds=5, socket_timeout=5)
+        connection_pool.pool(url, max_connections=connections, wait_seconds=5, socket_timeout=5)
     )
     try:
         yield client
@@ -66,7 +66,7 @@ def test_a_pooled_connection_that_was_reset_is_opened_anew(
 
 
 def _clean(connection: object) -> bool:
-    assert isinstance(connection, packing._OwnConnection)  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(connection, connection_pool._OwnConnection)  # pyright: ignore[reportPrivateUsage]
     return connection.clean
 
 
@@ -313,4 +313,4 @@ def test_only_connections_of_the_present_generation_count() -> None:
     ],
 )
 def test_which_answers_say_that_another_server_is_meant(text: str, elsewhere: bool) -> None:
-    assert packing.leads_elsewhere(ResponseError(text)) is elsewhere
+    assert connection_pool.leads_elsewhere(ResponseError(text)) is elsewhere

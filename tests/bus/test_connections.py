@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import DataError
 
-from loopline.bus import Bus, packing
+from loopline.bus import Bus, connection_pool
 from loopline.testing import RedisProcess
 
 
@@ -37,7 +37,9 @@ async def test_a_task_that_talks_to_redis_without_a_pause_ends_when_it_is_cancel
 
 async def test_more_callers_than_connections_are_all_served(shared_server: RedisProcess) -> None:
     client = Redis.from_pool(
-        packing.pool(shared_server.url, max_connections=2, wait_seconds=30, socket_timeout=10)
+        connection_pool.pool(
+            shared_server.url, max_connections=2, wait_seconds=30, socket_timeout=10
+        )
     )
     served = [0] * 8
 
@@ -56,7 +58,9 @@ async def test_a_caller_that_finds_no_free_connection_in_time_is_told_so(
     shared_server: RedisProcess,
 ) -> None:
     client = Redis.from_pool(
-        packing.pool(shared_server.url, max_connections=1, wait_seconds=0.05, socket_timeout=10)
+        connection_pool.pool(
+            shared_server.url, max_connections=1, wait_seconds=0.05, socket_timeout=10
+        )
     )
     async with client.client() as holder:
         await holder.get("nothing")
@@ -70,7 +74,9 @@ async def test_a_connection_that_the_server_closed_is_opened_anew(
     shared_server: RedisProcess,
 ) -> None:
     client = Redis.from_pool(
-        packing.pool(shared_server.url, max_connections=1, wait_seconds=1, socket_timeout=10)
+        connection_pool.pool(
+            shared_server.url, max_connections=1, wait_seconds=1, socket_timeout=10
+        )
     )
     number = await client.client_id()
     async with Redis.from_url(shared_server.url) as other:

@@ -6,7 +6,7 @@ import pydantic
 import pytest
 from redis.asyncio.connection import SSLConnection, parse_url
 
-from loopline.bus import BusSettings, packing
+from loopline.bus import BusSettings, connection_pool
 from loopline.bus.settings import OPTIONS
 
 WRONG = [
@@ -132,7 +132,7 @@ def test_a_certificate_is_checked_for_its_host_unless_the_url_says_no(
     url: str, checked: bool
 ) -> None:
     assert BusSettings(redis_url=url).checks_host is checked
-    connection = packing.pool(url, max_connections=1, wait_seconds=1).make_connection()
+    connection = connection_pool.pool(url, max_connections=1, wait_seconds=1).make_connection()
     assert isinstance(connection, SSLConnection)
     assert connection.ssl_context.check_hostname is checked
 
@@ -148,5 +148,5 @@ def test_a_connection_takes_every_option_that_a_url_may_have() -> None:
     values = {"db": "1", "socket_keepalive": "yes", "ssl_check_hostname": "yes"}
     for scheme, options in OPTIONS.items():
         query = "&".join(f"{name}={values.get(name, 'none')}" for name in sorted(options))
-        pool = packing.pool(f"{scheme}://host/0?{query}", max_connections=1, wait_seconds=1)
+        pool = connection_pool.pool(f"{scheme}://host/0?{query}", max_connections=1, wait_seconds=1)
         assert pool.make_connection()

@@ -17,10 +17,10 @@ from typing import Any
 import psutil
 import pytest
 
-from loopline.runtime import deployment as deployment_of
+from loopline.runtime.client import deployment as deployment_of
 from loopline.runtime.commands.status import collected
-from loopline.runtime.config import resolved_file
-from loopline.runtime.state import StateDirectory
+from loopline.runtime.config.settings import resolved_file
+from loopline.runtime.config.state import StateDirectory
 from tests.forked import RUNTIME, forked
 
 LIMIT = 120.0

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from loopline.runtime.config import resolved_file
+from loopline.runtime.config.settings import resolved_file
 from loopline.runtime.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE
 from loopline.testing import RedisProcess
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, until, without_planners
@@ -218,7 +218,7 @@ def test_a_run_that_nobody_knows_is_one_clear_error(shared: Deployment, unknown:
 
 
 def test_an_old_run_is_found_in_the_store(shared: Deployment, run_id: str) -> None:
-    from loopline.runtime.run_history import from_store
+    from loopline.runtime.observe.run_history import from_store
 
     found = until(lambda: from_store(shared.state.store, run_id), "recorded trajectory")
     assert found.answer == "29"

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from loopline.runtime import config
 from loopline.runtime.cli import app
-from loopline.runtime.config_sources import key_paths
+from loopline.runtime.config import settings as config
+from loopline.runtime.config.shipped_profiles import profile_names
+from loopline.runtime.config.sources import key_paths
 from loopline.runtime.errors import ConfigError
-from loopline.runtime.shipped_profiles import profile_names
 
 BARE: dict[str, str] = {}
 
@@ -236,14 +236,14 @@ def test_without_a_redis_url_the_runtime_starts_a_server_of_its_own() -> None:
 
 
 def test_every_key_is_documented() -> None:
-    from loopline.runtime.config_sources import key_descriptions
+    from loopline.runtime.config.sources import key_descriptions
 
     bare = [key for key, _, text in key_descriptions(config.Settings) if not text]
     assert not [key for key in bare if not key.startswith("bus.")]
 
 
 def test_a_keys_type_is_written_as_a_reader_writes_it() -> None:
-    from loopline.runtime.config_sources import key_descriptions
+    from loopline.runtime.config.sources import key_descriptions
 
     types = {key: kind for key, kind, _ in key_descriptions(config.Settings)}
     assert types["tools.<name>.headers_env"] == "dict[str, str]"

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from loopline.runtime.control import ControlServer, ask_supervisor
 from loopline.runtime.errors import Unreachable
+from loopline.runtime.supervise.control import ControlServer, ask_supervisor
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from loopline.runtime import config, demo
+from loopline.runtime import demo
 from loopline.runtime.cli import app
+from loopline.runtime.config import settings as config
 from loopline.runtime.errors import EXIT_CONFIG
 from tests.runtime.conftest import LIMIT, Deployment, until
 

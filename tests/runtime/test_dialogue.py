@@ -10,8 +10,8 @@ from pydantic import JsonValue
 from rich.console import Console
 
 from loopline.agents.records import Candidate, Decision, Step, StepTimings
-from loopline.runtime.dialogue import DialoguePrinter
-from loopline.runtime.terminal import harmless
+from loopline.runtime.terminal.dialogue import DialoguePrinter
+from loopline.runtime.terminal.safe_text import harmless
 from tests.agents.conversations import says
 
 

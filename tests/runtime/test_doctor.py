@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from loopline.runtime.config import load
-from loopline.runtime.doctor import examine
+from loopline.runtime.config.settings import load
+from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import EXIT_FAILED
-from loopline.runtime.state import StateDirectory
+from loopline.runtime.observe.doctor import examine
 from loopline.testing import RedisProcess
 from loopline.workers.scripted_api import ScriptedServer, ServerOptions
 from tests.runtime.conftest import Deployment, changes

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from loopline.runtime.config import load
-from loopline.runtime.doctor import examine
-from loopline.runtime.findings import Finding
-from loopline.runtime.state import StateDirectory
+from loopline.runtime.config.settings import load
+from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.observe.check_results import Finding
+from loopline.runtime.observe.doctor import examine
 from tests.workers.sandbox.conftest import needs_bubblewrap
 
 

@@ -13,11 +13,11 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs make install")
 
-from loopline.runtime import doctor_tools
-from loopline.runtime.config import Settings
-from loopline.runtime.doctor_tools import tool_findings
+from loopline.runtime.config.settings import Settings
 from loopline.runtime.errors import EXIT_FAILED
-from loopline.runtime.findings import Finding
+from loopline.runtime.observe import doctor_tools
+from loopline.runtime.observe.check_results import Finding
+from loopline.runtime.observe.doctor_tools import tool_findings
 from tests.runtime.conftest import Deployment
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.town_api import document

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from loopline.runtime.config import load
-from loopline.runtime.state import StateDirectory
-from loopline.runtime.supervisor import Supervisor
-from loopline.runtime.worker_slot import Launch, WorkerSlot
+from loopline.runtime.config.settings import load
+from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.supervise.supervisor import Supervisor
+from loopline.runtime.supervise.worker_slot import Launch, WorkerSlot
 
 
 async def never(_: object) -> Any:

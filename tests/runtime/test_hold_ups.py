@@ -12,11 +12,11 @@ from pydantic import JsonValue
 from loopline.agents.records import Run, Task
 from loopline.bus import Bus, WorkerPresence
 from loopline.bus.presence import beat
-from loopline.runtime import config
-from loopline.runtime.deployment import Deployment as Found
+from loopline.runtime.client.blockers import hold_ups
+from loopline.runtime.client.deployment import Deployment as Found
+from loopline.runtime.config import settings as config
+from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import EXIT_FAILED
-from loopline.runtime.hold_ups import hold_ups
-from loopline.runtime.state import StateDirectory
 from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
 from tests.agents.conversations import a_run
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, changes

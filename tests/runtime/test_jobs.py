@@ -14,11 +14,11 @@ import pytest
 import redis
 
 from loopline.bus.connection import OUTAGE
-from loopline.runtime import jobs
-from loopline.runtime.config import Settings, resolved_file
+from loopline.runtime.config.settings import Settings, resolved_file
+from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import InputError
-from loopline.runtime.job_requests import JobRequest, require_allowed
-from loopline.runtime.state import StateDirectory
+from loopline.runtime.jobs import queue as jobs
+from loopline.runtime.jobs.requests import JobRequest, require_allowed
 from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment, changes, until
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from loopline.runtime.config.key_value_options import (
+    key_value_options,
+    key_value_texts,
+    policy_options,
+)
 from loopline.runtime.errors import InputError
-from loopline.runtime.key_value_options import key_value_options, key_value_texts, policy_options
 
 
 def test_values_of_options_are_json_or_text() -> None:

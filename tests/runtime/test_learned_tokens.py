@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from loopline.runtime.errors import InputError
-from loopline.runtime.learned_tokens import (
+from loopline.runtime.observe.learned_tokens import (
     LEARNED_TOKENS,
     LearnedSequence,
     read_learned,

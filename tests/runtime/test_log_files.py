@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.runtime.log_files import (
+from loopline.runtime.observe.log_files import (
     MAX_LINE_BYTES,
     START_BYTES,
     Follower,

@@ -12,8 +12,8 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.runtime.logging import configure
-from loopline.runtime.secrets import HIDDEN, Redactor, is_secret_name, secret_values
+from loopline.runtime.config.secrets import HIDDEN, Redactor, is_secret_name, secret_values
+from loopline.runtime.observe.logging import configure
 
 SECRET = "hunter2-and-more"
 URL = f"redis://:{SECRET}@host:6379/0"

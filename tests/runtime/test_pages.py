@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.runtime.pages.curves import GREATEST, MOST_POINTS, Curve, Point, curves_plot, number
-from loopline.runtime.pages.page import figure, page, table
+from loopline.runtime.terminal.pages.curves import (
+    GREATEST,
+    MOST_POINTS,
+    Curve,
+    Point,
+    curves_plot,
+    number,
+)
+from loopline.runtime.terminal.pages.page import figure, page, table
 from tests.runtime.parsed_page import ParsedPage
 
 EVIL = "</title></script><script>alert(1)</script><img src=x onerror=alert(2)>"

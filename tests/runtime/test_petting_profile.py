@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 from loopline.agents.workflows import workflows
 from loopline.bench.arms import TEAM_ARMS
 from loopline.bench.session import needed_pools
-from loopline.runtime import config
 from loopline.runtime.cli import app
-from loopline.runtime.config import Settings
-from loopline.runtime.status import stream_names
+from loopline.runtime.config import settings as config
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.observe.status import stream_names
 from loopline.workers.messages import JUDGE_STREAM
 
 
@@ -59,7 +59,7 @@ def test_programs_run_without_bubblewrap_only_where_up_is_told_so(
     def start(profile: str, overrides: list[str], redis_url: None, settings: Settings) -> None:
         started.append((overrides, settings))
 
-    monkeypatch.setattr("loopline.runtime.detached.start_detached", start)
+    monkeypatch.setattr("loopline.runtime.supervise.detached.start_detached", start)
     for flags in ((), ("--unsafe-exec",)):
         done = CliRunner().invoke(app, ["up", "--profile", "petting", "--detach", *flags])
         assert done.exit_code == 0, done.output

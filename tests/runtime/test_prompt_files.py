@@ -9,10 +9,10 @@ import pytest
 
 from loopline.agents.prompts import load_prompt
 from loopline.bus import BusSettings
-from loopline.runtime import config
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
+from loopline.runtime.config import settings as config
+from loopline.runtime.config.prompt_files import parse_prompt_files
 from loopline.runtime.errors import ConfigError, InputError
-from loopline.runtime.prompt_files import parse_prompt_files
 from tests.runtime.conftest import Deployment
 
 TERSE = "---\nname: solo\nversion: 7\n---\nAnswer in one word.\n"

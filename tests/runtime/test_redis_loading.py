@@ -12,10 +12,10 @@ import psutil
 import pytest
 import redis
 
-from loopline.runtime import redis_binary
-from loopline.runtime.config import RedisServerSettings
-from loopline.runtime.redis_server import RedisServer
-from loopline.runtime.state import StateDirectory
+from loopline.runtime.config.settings import RedisServerSettings
+from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.redis import binary as redis_binary
+from loopline.runtime.redis.server import RedisServer
 from tests.runtime.conftest import LIMIT, Deployment, until
 
 KEYS = 4_096

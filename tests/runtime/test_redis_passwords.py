@@ -8,10 +8,10 @@ from urllib.parse import quote
 import pytest
 import redis
 
-from loopline.runtime import jobs
-from loopline.runtime.config import load
+from loopline.runtime.config.secrets import Redactor, secret_values
+from loopline.runtime.config.settings import load
 from loopline.runtime.errors import EXIT_CONFIG
-from loopline.runtime.secrets import Redactor, secret_values
+from loopline.runtime.jobs import queue as jobs
 from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment
 

@@ -16,10 +16,10 @@ import trustme
 
 from loopline.bus import Bus, BusUnavailable
 from loopline.bus.connection import renewal_client
-from loopline.runtime import jobs
-from loopline.runtime.config import Settings, load
+from loopline.runtime.config.settings import Settings, load
 from loopline.runtime.errors import EXIT_UNREACHABLE, Unreachable
-from loopline.runtime.redis_binary import RedisBinary
+from loopline.runtime.jobs import queue as jobs
+from loopline.runtime.redis.binary import RedisBinary
 from loopline.testing import installed_servers, running_redis
 from tests.runtime.conftest import Deployment
 

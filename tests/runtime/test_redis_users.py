@@ -14,8 +14,8 @@ from redis.exceptions import NoPermissionError
 
 from loopline.bus import Bus, BusSettings
 from loopline.bus.keys import Keys
-from loopline.runtime import redis_users
-from loopline.runtime.redis_users import KINDS, UserKind, rules, url_as, user_name
+from loopline.runtime.redis import users as redis_users
+from loopline.runtime.redis.users import KINDS, UserKind, rules, url_as, user_name
 from loopline.testing import RedisProcess, installed_servers, running_redis
 from tests.runtime.conftest import Deployment
 

@@ -7,8 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.runtime.config import SupervisorSettings
-from loopline.runtime.restarts import RestartPolicy
+from loopline.runtime.config.settings import SupervisorSettings
+from loopline.runtime.supervise.restarts import RestartPolicy
 
 
 def policy(**changes: float) -> RestartPolicy:

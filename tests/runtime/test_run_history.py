@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loopline.bus import Bus
-from loopline.runtime.run_history import resolve, run_ids
+from loopline.runtime.observe.run_history import resolve, run_ids
 from tests.bus.payloads import admit
 
 

@@ -9,19 +9,19 @@ import pytest
 
 from loopline.agents.records import Call, Candidate, Outcome, Run, Step, StepTimings, Trajectory
 from loopline.agents.workflows import workflows
-from loopline.runtime.learned_tokens import LearnedSequence
-from loopline.runtime.run_history import KnownRun
-from loopline.runtime.run_page.bounds import (
+from loopline.runtime.observe.learned_tokens import LearnedSequence
+from loopline.runtime.observe.run_history import KnownRun
+from loopline.runtime.observe.run_page.bounds import (
     CALL_TOKENS,
     MOST_CHARS,
     MOST_STEPS,
     PAGE_CANDIDATES,
     PAGE_TOKENS,
 )
-from loopline.runtime.run_page.overview import MOST_NODES, MOST_ROWS
-from loopline.runtime.run_page.page import render
-from loopline.runtime.run_page.tokenizers import Tokenizers
-from loopline.runtime.run_page.tokens import ratio_class
+from loopline.runtime.observe.run_page.overview import MOST_NODES, MOST_ROWS
+from loopline.runtime.observe.run_page.page import render
+from loopline.runtime.observe.run_page.tokenizers import Tokenizers
+from loopline.runtime.observe.run_page.tokens import ratio_class
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 from loopline.workers.engines.text.chat_prompt import TextCodec
 from loopline.workers.engines.text.tokenizer_codec import make_codec

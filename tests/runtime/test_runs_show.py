@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from loopline.runtime.cli import app
 from loopline.runtime.errors import InputError, UserError
-from loopline.runtime.learned_tokens import LEARNED_TOKENS, write_learned
+from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS, write_learned
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 from tests.runtime.parsed_page import ParsedPage
 from tests.runtime.test_learned_tokens import a_sequence

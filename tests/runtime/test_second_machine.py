@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from loopline.runtime.config import load, load_as_there
-from loopline.runtime.errors import EXIT_CONFIG, UserError
-from loopline.runtime.shared_configuration import (
+from loopline.runtime.config.settings import load, load_as_there
+from loopline.runtime.config.shared import (
     differences,
     require_passwords,
     require_same,
     shared_configuration,
 )
+from loopline.runtime.errors import EXIT_CONFIG, UserError
 from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment, changes, until
 

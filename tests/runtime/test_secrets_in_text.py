@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from loopline.runtime.secrets import Redactor
+from loopline.runtime.config.secrets import Redactor
 
 HIDDEN = {
     "train --token=hunter2abc x": "train --token=*** x",

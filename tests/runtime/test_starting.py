@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from loopline.runtime.config.state import RunFile, StateLock
 from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
-from loopline.runtime.state import RunFile, StateLock
 from loopline.workers.atomic_files import write_atomic
 from tests.runtime.conftest import Deployment, changes
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from loopline.runtime.config.state import RunFile, StateDirectory, StateLock
 from loopline.runtime.errors import EXIT_FAILED, UserError
-from loopline.runtime.state import RunFile, StateDirectory, StateLock
 from loopline.workers.atomic_files import write_atomic
 from tests.runtime.conftest import Deployment
 
@@ -51,7 +51,7 @@ def test_who_only_looks_is_not_taken_for_an_owner(tmp_path: Path) -> None:
 def test_who_stands_still_while_it_looks_is_not_waited_for_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loopline.runtime.state.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("loopline.runtime.config.state.LOOK_SECONDS", 0.05)
     state = StateDirectory(tmp_path)
     state.create()
     state.lock_file.touch()
@@ -67,7 +67,7 @@ def test_a_killed_owner_leaves_no_lock_behind(tmp_path: Path) -> None:
     state.create()
     program = (
         "import os, pathlib, signal, sys\n"
-        "from loopline.runtime.state import StateDirectory, StateLock\n"
+        "from loopline.runtime.config.state import StateDirectory, StateLock\n"
         "lock = StateLock(StateDirectory(pathlib.Path(sys.argv[1])))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
-from loopline.runtime.status import Status, WorkerStatus, judge
+from loopline.runtime.observe.status import Status, WorkerStatus, judge
 from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment, until
 

@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
-from loopline.runtime.status import Status, WorkerStatus
-from loopline.runtime.status_view import rendered
+from loopline.runtime.observe.status import Status, WorkerStatus
+from loopline.runtime.observe.status_view import rendered
 
 
 def test_words_of_workers_are_shown_as_they_are_and_nothing_obeys_them() -> None:

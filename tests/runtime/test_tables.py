@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from loopline.runtime.tables import figures
+from loopline.runtime.terminal.tables import figures
 
 Cells = list[list[str]]
 CELL = st.text(alphabet="0123456789.,%−", min_size=1, max_size=24)

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from loopline.bus import Bus, BusSettings, WorkerPresence, announce, tasks
-from loopline.runtime.tables import figures, listing
-from loopline.runtime.terminal import guarded_output
+from loopline.runtime.terminal.safe_text import guarded_output
+from loopline.runtime.terminal.tables import figures, listing
 from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment
 

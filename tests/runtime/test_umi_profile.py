@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from loopline.agents.workflows import workflows
-from loopline.runtime import config
+from loopline.runtime.config import settings as config
 from tests.runtime.conftest import Deployment
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from loopline.runtime.config import load
-from loopline.runtime.deployment import find
+from loopline.runtime.client.deployment import find
+from loopline.runtime.config.settings import load
+from loopline.runtime.config.state import RunFile, StateDirectory, StateLock
 from loopline.runtime.errors import EXIT_USAGE, ConfigError
-from loopline.runtime.state import RunFile, StateDirectory, StateLock
 from loopline.workers.atomic_files import write_atomic
 from tests.forked import BENCH, forked
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, until

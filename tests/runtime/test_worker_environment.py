@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from loopline.runtime.config import Settings
-from loopline.runtime.worker_environment import worker_environment
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.supervise.worker_environment import worker_environment
 from loopline.workers.own_python import OWN_PYTHON
 from tests.runtime.conftest import LIMIT, Deployment, changes
 

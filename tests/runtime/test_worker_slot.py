@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from loopline.runtime.config import SupervisorSettings
+from loopline.runtime.config.settings import SupervisorSettings
 from loopline.runtime.errors import EXIT_CONFIG
-from loopline.runtime.worker_slot import Launch, WorkerSlot
+from loopline.runtime.supervise.worker_slot import Launch, WorkerSlot
 
 
 async def test_a_worker_that_cannot_be_started_is_tried_again_and_then_given_up_visibly(
@@ -89,7 +89,9 @@ async def test_a_worker_that_is_given_up_is_logged_with_what_it_died_of(
 async def test_a_worker_that_does_not_drain_in_time_may_give_its_work_back_before_it_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gives_back: bool
 ) -> None:
-    monkeypatch.setattr("loopline.runtime.worker_slot.ABANDON_SECONDS", 20.0 if gives_back else 0.1)
+    monkeypatch.setattr(
+        "loopline.runtime.supervise.worker_slot.ABANDON_SECONDS", 20.0 if gives_back else 0.1
+    )
     program = (
         "import os, signal, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

@@ -80,9 +80,9 @@ def _train(
     checkpoint_every: int,
     held_at: int | None,
 ) -> None:
+    from loopline.trainers.core.processes import joined
     from loopline.trainers.errors import TrainingError
     from loopline.trainers.glpft.pipeline import Watch, train
-    from loopline.trainers.processes import joined
 
     from .tiny_glpft import DATA
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from loopline.trainers import cli, sft
+from loopline.trainers import cli
+from loopline.trainers.sft import training as sft
 
 DIALOGUES = 400
 

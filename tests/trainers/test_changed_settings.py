@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopline.trainers.checkpoints import changed_settings
+from loopline.trainers.core.checkpoints import changed_settings
 
 
 def test_settings_that_changed_are_named_with_both_values_and_where_they_stand() -> None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from loopline.trainers.checkpoints import (
+from loopline.trainers.core.checkpoints import (
     CheckpointState,
     forget_work,
     load_checkpoint,
@@ -75,7 +75,7 @@ def test_a_kill_before_or_within_the_removal_of_the_one_of_the_same_step_costs_n
             raise Killed
         plain(path, ignore_errors=ignore_errors)
 
-    monkeypatch.setattr("loopline.trainers.checkpoints.shutil.rmtree", remove)
+    monkeypatch.setattr("loopline.trainers.core.checkpoints.shutil.rmtree", remove)
     with pytest.raises(Killed):
         saved(tmp_path, 10, 2.0)
     monkeypatch.undo()
@@ -96,7 +96,7 @@ def test_one_that_lies_there_already_is_not_asked_room_for_again(
         taken = sum(each.stat().st_size for each in tmp_path.rglob("*") if each.is_file())
         return SimpleNamespace(free=2 * size + beside + reserve - taken)
 
-    monkeypatch.setattr("loopline.trainers.checkpoints.shutil.disk_usage", usage)
+    monkeypatch.setattr("loopline.trainers.core.checkpoints.shutil.disk_usage", usage)
     require_room_for_two(tmp_path, size, beside)
     weights = torch.zeros(size // 4 - 1_000)
     save_checkpoint(tmp_path, CheckpointState(step=10), {"weights": weights})

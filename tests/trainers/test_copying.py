@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from loopline.trainers.core.network import load_base
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.copying import LOOKS_BACK, copying_rows
 from loopline.trainers.glpft.from_scratch import GLUES, json_glues, write_new_model
 from loopline.trainers.glpft.stages import COPYING, ROLES, Stage
-from loopline.trainers.network import load_base
 from loopline.workers.engines.torch.loading import LoadedModel
 
 from .tiny_glpft import DATA, SETTINGS, SIZE

@@ -10,11 +10,11 @@ import pytest
 
 from loopline.agents.answers import last_boxed
 from loopline.agents.environments.word_problems import Split, generate
-from loopline.trainers.dialogues import PLANNER_TOOLS, Dialogue, dialogue, dialogues, render
-from loopline.trainers.noise import EMPTY, SMALL, roughen
-from loopline.trainers.recipes import RECIPES
-from loopline.trainers.sft import learn_tokenizer
-from loopline.trainers.tokenizer import save_tokenizer
+from loopline.trainers.core.tokenizer import save_tokenizer
+from loopline.trainers.sft.dialogues import PLANNER_TOOLS, Dialogue, dialogue, dialogues, render
+from loopline.trainers.sft.recipes import RECIPES
+from loopline.trainers.sft.text_augmentation import EMPTY, SMALL, roughen
+from loopline.trainers.sft.training import learn_tokenizer
 from loopline.workers.engines.text.tool_markup import parse_tool_calls
 
 from .tiny import TINY

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from loopline.trainers import sft
 from loopline.trainers.glpft import pipeline as glpft
 from loopline.trainers.grpo import pipeline as grpo
+from loopline.trainers.sft import training as sft
 
 from .grpo.recorded import record
 from .grpo.tiny_grpo import data_in, load, rollouts, settings_of, write_base
@@ -43,7 +43,7 @@ def of_grpo(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("train", "place"),
     [
-        (of_sft, "loopline.trainers.sft.remove_checkpoints"),
+        (of_sft, "loopline.trainers.sft.training.remove_checkpoints"),
         (of_glpft, "loopline.trainers.glpft.pipeline.forget_work"),
         (of_grpo, "loopline.trainers.grpo.pipeline.forget_work"),
     ],
@@ -54,7 +54,7 @@ def test_its_last_checkpoint_goes_when_it_is_found_finished(
     def die(folder: Path) -> None:
         raise Killed
 
-    monkeypatch.setattr("loopline.trainers.sft.TOKENIZER_DIALOGUES", 400)
+    monkeypatch.setattr("loopline.trainers.sft.training.TOKENIZER_DIALOGUES", 400)
     with monkeypatch.context() as at_the_end:
         at_the_end.setattr(place, die)
         with pytest.raises(Killed):

@@ -24,10 +24,11 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from loopline.trainers import cli, gguf_tokenizer
+from loopline.trainers import cli
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.gguf_export import export_gguf
-from loopline.trainers.gguf_precision import Precision
+from loopline.trainers.export import gguf_tokenizer
+from loopline.trainers.export.gguf import export_gguf
+from loopline.trainers.export.precision import Precision
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 from loopline.workers.engines.settings import ModelSettings

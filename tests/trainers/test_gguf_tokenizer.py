@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.gguf_scores import scores_of_merges
-from loopline.trainers.gguf_tokenizer import add_tokenizer
+from loopline.trainers.export.bpe_scores import scores_of_merges
+from loopline.trainers.export.gguf_tokenizer import add_tokenizer
 from tests.workers.engines.tiny_sentencepiece import (
     all_merges,
     chat_tokenizer,

@@ -18,7 +18,8 @@ from safetensors.torch import load_file
 
 from loopline.agents.records import Message
 from loopline.agents.roles.umi.settings import UmiOptions
-from loopline.trainers.checkpoints import load_checkpoint
+from loopline.trainers.core.checkpoints import load_checkpoint
+from loopline.trainers.core.network import Network, load_base, network_of
 from loopline.trainers.data.datasets import build, write
 from loopline.trainers.data.examples import SETS
 from loopline.trainers.data.sources import from_worlds
@@ -37,7 +38,6 @@ from loopline.trainers.glpft.stages import (
     is_in_part,
     stages_of,
 )
-from loopline.trainers.network import Network, load_base, network_of
 from loopline.workers.engines.text.chat_prompt import build_prompt
 from loopline.workers.engines.torch.lora import LoraLayers
 

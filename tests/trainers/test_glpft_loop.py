@@ -17,7 +17,7 @@ import pytest
 
 from loopline.agents.records import Outcome, Trajectory
 from loopline.agents.roles.umi.transcript import calls_of
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from loopline.trainers.glpft.from_scratch import write_new_model
 from tests.runtime.conftest import Deployment, until
 from tests.runtime.conftest import deployment as deployment

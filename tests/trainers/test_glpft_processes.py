@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
+from loopline.trainers.core.processes import joined
 from loopline.trainers.glpft.batches import batch_of, share_of
 from loopline.trainers.glpft.facts import StageFacts, read_facts
 from loopline.trainers.glpft.pipeline import train
 from loopline.trainers.glpft.rows import TokenRow
 from loopline.trainers.glpft.settings import GlpftSettings
-from loopline.trainers.processes import joined
 
 from .launched import launched
 from .tiny_glpft import DATA, changed

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from loopline.trainers.core.publishing import publish
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.pipeline import claim, train
 from loopline.trainers.glpft.publishing import publications, require_publishable
 from loopline.trainers.glpft.report import Report
 from loopline.trainers.glpft.stages import ROLES
-from loopline.trainers.publishing import publish
 from tests.runtime.conftest import Deployment
 from tests.runtime.conftest import deployment as deployment
 

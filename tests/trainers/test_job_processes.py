@@ -13,8 +13,8 @@ import psutil
 import pytest
 from pydantic import BaseModel
 
+from loopline.trainers.core.job_processes import Told, do_jobs
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.job_processes import Told, do_jobs
 
 WORKER = """#!/bin/sh
 say() { echo '{"event":"'$1'","said":"'"$2"'"}'; }
@@ -37,7 +37,7 @@ def _worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright
     script = tmp_path / "worker"
     script.write_text(WORKER)
     script.chmod(0o755)
-    monkeypatch.setattr("loopline.trainers.job_processes.OWN_PYTHON", (str(script),))
+    monkeypatch.setattr("loopline.trainers.core.job_processes.OWN_PYTHON", (str(script),))
 
 
 class Named(BaseModel, frozen=True):

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from loopline.trainers.checkpoints import require_unused
 from loopline.trainers.cli import app
+from loopline.trainers.core.checkpoints import require_unused
+from loopline.trainers.core.output_lock import locked
 from loopline.trainers.data.datasets import write
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.output_lock import locked
 from tests.trainers.tiny_glpft import DATA
 
 HOLDER = (
-    "import sys\nfrom pathlib import Path\nfrom loopline.trainers.output_lock import locked\n"
+    "import sys\nfrom pathlib import Path\nfrom loopline.trainers.core.output_lock import locked\n"
     "with locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"
 )
 
@@ -26,7 +26,7 @@ TAKER = """
 import os, sys
 from pathlib import Path
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.output_lock import locked
+from loopline.trainers.core.output_lock import locked
 taken = 0
 while taken < 200:
     try:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from loopline.trainers.network import load_base, network_of
+from loopline.trainers.core.network import load_base, network_of
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 from loopline.workers.engines.settings import ModelSettings

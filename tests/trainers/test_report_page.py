@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopline.trainers.core.report_page import share
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.page import render
 from loopline.trainers.grpo.pipeline import train
 from loopline.trainers.grpo.report import PolicyStep, Report, StepFacts, summaries
-from loopline.trainers.report_page import share
 from tests.runtime.parsed_page import ParsedPage
 
 from .grpo.recorded import record

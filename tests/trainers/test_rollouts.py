@@ -9,11 +9,10 @@ import pytest
 import torch
 from rich.console import Console
 
+from loopline.trainers.core.models import Model, load_model
 from loopline.trainers.errors import UnreadableModel
-from loopline.trainers.models import Model, load_model
-from loopline.trainers.rollouts import Conversation, accepted, attempt, complete
-from loopline.trainers.sft import train
-from loopline.trainers.skills import (
+from loopline.trainers.sft.batched_dialogues import Conversation, accepted, attempt, complete
+from loopline.trainers.sft.evaluation import (
     Skill,
     Task,
     add_skills,
@@ -22,6 +21,7 @@ from loopline.trainers.skills import (
     splits,
     table,
 )
+from loopline.trainers.sft.training import train
 
 from .tiny import TINY
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from loopline.trainers.card import FACTS, read_facts, write_facts
-from loopline.trainers.checkpoints import TrainingState, load_checkpoint, require_disk
+from loopline.trainers.core.checkpoints import TrainingState, load_checkpoint, require_disk
+from loopline.trainers.core.models import WEIGHTS, export_model, load_model
 from loopline.trainers.errors import (
     CorruptCheckpoint,
     NotEnoughDisk,
@@ -24,10 +24,10 @@ from loopline.trainers.errors import (
     UnknownModel,
     UnreadableModel,
 )
-from loopline.trainers.models import WEIGHTS, export_model, load_model
-from loopline.trainers.recipes import recipe
-from loopline.trainers.sft import Progress, train
-from loopline.trainers.skills import Skill, Task, add_skills, read_skills, splits
+from loopline.trainers.sft.card import FACTS, read_facts, write_facts
+from loopline.trainers.sft.evaluation import Skill, Task, add_skills, read_skills, splits
+from loopline.trainers.sft.recipes import recipe
+from loopline.trainers.sft.training import Progress, train
 from tests.forked import TRAIN, Forked, forked
 
 from .full_disk import no_file_larger_than
@@ -43,7 +43,7 @@ STOPPED = "stopped; go on with the same command, without --restart\n"
 @pytest.fixture(autouse=True)
 def few_dialogues(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each training still learns a tokenizer of its own: that is part of `bit for bit`."""
-    monkeypatch.setattr("loopline.trainers.sft.TOKENIZER_DIALOGUES", DIALOGUES)
+    monkeypatch.setattr("loopline.trainers.sft.training.TOKENIZER_DIALOGUES", DIALOGUES)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -228,9 +228,9 @@ def test_a_disk_that_is_full_at_the_end_costs_no_step(
             write_facts(*given)
 
     if cut_short == "model":
-        monkeypatch.setattr("loopline.trainers.sft.export_model", model)
+        monkeypatch.setattr("loopline.trainers.sft.training.export_model", model)
     else:
-        monkeypatch.setattr("loopline.trainers.sft.write_facts", facts)
+        monkeypatch.setattr("loopline.trainers.sft.training.write_facts", facts)
     with pytest.raises(NotEnoughDisk, match=r"can't be written \(.*go on with the same command"):
         train(TINY, tmp_path)
     monkeypatch.undo()

@@ -9,11 +9,11 @@ import pytest
 from safetensors import safe_open
 
 from loopline import workers
-from loopline.trainers.card import CARD, read_facts
-from loopline.trainers.models import WEIGHTS, Model, load_model
-from loopline.trainers.recipes import RECIPES
-from loopline.trainers.rollouts import attempt
-from loopline.trainers.skills import SEED, Task, measure, read_skills
+from loopline.trainers.core.models import WEIGHTS, Model, load_model
+from loopline.trainers.sft.batched_dialogues import attempt
+from loopline.trainers.sft.card import CARD, read_facts
+from loopline.trainers.sft.evaluation import SEED, Task, measure, read_skills
+from loopline.trainers.sft.recipes import RECIPES
 
 pytestmark = pytest.mark.slow
 

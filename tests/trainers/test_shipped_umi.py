@@ -15,9 +15,9 @@ from loopline.agents.records import Outcome, Run, Trajectory
 from loopline.agents.roles.umi.transcript import calls_of
 from loopline.agents.workflows import prompt_hashes, workflows
 from loopline.bench.tools.worlds import names_unoffered
-from loopline.runtime import config
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.config import settings as config
 from loopline.runtime.demo import WORLD
-from loopline.runtime.run_ids import new_run_id
 from loopline.trainers.glpft.facts import read_facts
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.local.adapter_base import weights_sha256

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from loopline.trainers.shown_progress import ShownProgress
+from loopline.trainers.core.training_progress import ShownProgress
 
 
 class Terminal(io.StringIO):

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from loopline.trainers.store import CHANGED, OTHER_VERSION, read_trajectories
+from loopline.trainers.data.store import CHANGED, OTHER_VERSION, read_trajectories
 
 from .grpo.recorded import a_run, record
 

@@ -9,13 +9,13 @@ from typer.testing import CliRunner
 
 from loopline.runtime.errors import UserError
 from loopline.trainers.cli import app
+from loopline.trainers.core.network import load_base
+from loopline.trainers.core.publishing import Publication, require_base
 from loopline.trainers.data.datasets import write
 from loopline.trainers.data.examples import Example, Span
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.trainers.glpft.rows import token_row
 from loopline.trainers.grpo.in_process import Prompter
-from loopline.trainers.network import load_base
-from loopline.trainers.publishing import Publication, require_base
 from loopline.workers.engines.local.adapter_base import weights_sha256
 from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.tiny_model import NO_THOUGHT, THINKING_TEMPLATE

@@ -25,14 +25,14 @@ from typer.testing import CliRunner
 from loopline.agents.records import ToolSpec
 from loopline.agents.roles.umi.output import Action
 from loopline.agents.roles.umi.settings import UmiOptions
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from loopline.trainers.cli import app
+from loopline.trainers.core.network import load_base, network_of
 from loopline.trainers.data.datasets import build, write
 from loopline.trainers.data.sources import Source
 from loopline.trainers.data.trajectories import Step, Trajectory
 from loopline.trainers.glpft.facts import StageFacts, read_facts
 from loopline.trainers.glpft.stages import ROLES
-from loopline.trainers.network import load_base, network_of
 from loopline.workers.engines.torch.lora import LoraLayers
 from tests.runtime.conftest import Deployment
 from tests.runtime.conftest import deployment as deployment

@@ -8,10 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.trainers.batches import LENGTH_STEP, batches, encode_all
-from loopline.trainers.dialogues import dialogues, render
-from loopline.trainers.sft import learn_tokenizer
-from loopline.trainers.tokenizer import END, save_tokenizer, token_id
+from loopline.trainers.core.batches import LENGTH_STEP, batches, encode_all
+from loopline.trainers.core.tokenizer import END, save_tokenizer, token_id
+from loopline.trainers.sft.dialogues import dialogues, render
+from loopline.trainers.sft.training import learn_tokenizer
 
 from .tiny import TINY
 

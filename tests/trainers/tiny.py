@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopline.trainers.recipes import Recipe
+from loopline.trainers.sft.recipes import Recipe
 
 TINY = Recipe(
     name="tiny",

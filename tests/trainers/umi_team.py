@@ -15,8 +15,8 @@ from loopline.agents.environments.api_worlds import Instance, instances
 from loopline.agents.records import PolicyRef, Trajectory
 from loopline.agents.roles.umi.settings import UmiOptions
 from loopline.bus import BusSettings
-from loopline.runtime.client import Client
-from loopline.runtime.config import resolved_file
+from loopline.runtime.client.client import Client
+from loopline.runtime.config.settings import resolved_file
 from tests.runtime.conftest import Deployment
 
 SEED, COUNT = 5, 12

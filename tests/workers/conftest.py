@@ -34,8 +34,8 @@ def pickle_model(tiny_model: Path, tmp_path: Path) -> Path:
 def tiny_gguf(tiny_model: Path) -> Path:
     """The tiny model for llama.cpp, in float32."""
     pytest.importorskip("llama_cpp", reason="needs make gguf")
-    from loopline.trainers.gguf_export import export_gguf
-    from loopline.trainers.gguf_precision import Precision
+    from loopline.trainers.export.gguf import export_gguf
+    from loopline.trainers.export.precision import Precision
 
     export_gguf(tiny_model, tiny_model.parent / "tiny.gguf", Precision.F32)
     return tiny_model.parent / "tiny.gguf"
@@ -52,7 +52,7 @@ def tiny_loras(tiny_model: Path) -> list[Path]:
 @pytest.fixture(scope="session")
 def tiny_gguf_loras(tiny_model: Path, tiny_loras: list[Path]) -> list[Path]:
     """The same for llama.cpp."""
-    from loopline.trainers.gguf_export import export_gguf_adapter
+    from loopline.trainers.export.gguf import export_gguf_adapter
 
     for folder in tiny_loras:
         export_gguf_adapter(folder, tiny_model, folder / "adapter.gguf")

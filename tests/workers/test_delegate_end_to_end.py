@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from loopline.agents.records import Outcome
-from loopline.runtime.client import Client, ask
+from loopline.runtime.client.client import Client, ask
 from loopline.testing import RedisProcess
 from tests.conftest import quick_settings
 from tests.workers.processes import deployment, workers_running

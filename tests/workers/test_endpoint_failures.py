@@ -11,7 +11,7 @@ import pytest
 
 from loopline.agents.records import Budget, Outcome, Trajectory
 from loopline.bus import DeadLetter, dead_letters
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess
 from loopline.workers.engines.faults import FAULT_KINDS, FaultPlan
 from loopline.workers.engines.settings import ModelSettings

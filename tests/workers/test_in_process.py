@@ -14,8 +14,8 @@ import pytest
 from loopline.agents.errors import InvalidOptions, RequestFailed, UnknownName
 from loopline.agents.records import Budget, JsonObject, Outcome, Run, Task, Trajectory, Usage
 from loopline.agents.workflows import policies_for, prompt_hashes, workflows
-from loopline.runtime.client import Client
-from loopline.runtime.run_ids import new_run_id
+from loopline.runtime.client.client import Client
+from loopline.runtime.client.run_ids import new_run_id
 from loopline.testing import RedisProcess
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.protocol import AnswerEvent, Completion, GenerateRequest

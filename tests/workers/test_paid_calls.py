@@ -12,7 +12,7 @@ import pytest
 from loopline.agents.records import Usage, UsageEntry
 from loopline.agents.usage import calls_once
 from loopline.bus import Bus, Delivery, RequestError
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess
 from loopline.workers.engines.faults import FaultPlan
 from loopline.workers.engines.openai.engine import OpenAIEngine

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopline.bus.keys import GROUP
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess
 from loopline.workers.messages import role_stream
 from loopline.workers.settings import RoleWorkerSettings

@@ -8,7 +8,7 @@ import pytest
 
 from loopline.agents.records import Budget, JsonObject
 from loopline.bus import Bus, BusSettings, Consumer, Inbox
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from loopline.workers.host import BusHost
 from loopline.workers.messages import TOOL_STREAM, registry
 from loopline.workers.tool import tool_handler

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loopline.agents.records import Outcome, Run
 from loopline.bus import BusSettings
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.settings import (

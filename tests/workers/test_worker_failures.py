@@ -23,7 +23,7 @@ from loopline.agents.records import Budget, JsonObject, Message, Outcome, Run
 from loopline.agents.tools import tool_spec
 from loopline.bus import BusSettings, dead_letters
 from loopline.bus.tasks import end
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess
 from loopline.workers.engines.scripted.script import scripted_reply
 from loopline.workers.engines.settings import ModelSettings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
 from loopline.trainers.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ def _rows(made: DataSet) -> int:
 def _show_card(made: DataSet) -> None:
     from rich.console import Console
 
-    from loopline.runtime.tables import figures
-    from loopline.runtime.terminal import harmless
+    from loopline.runtime.terminal.safe_text import harmless
+    from loopline.runtime.terminal.tables import figures
     from loopline.trainers.data.examples import SETS
 
     for source in made.card.sources:
@@ -159,7 +159,7 @@ def _show_card(made: DataSet) -> None:
 
 
 def _show_samples(made: DataSet) -> None:
-    from loopline.runtime.terminal import harmless
+    from loopline.runtime.terminal.safe_text import harmless
     from loopline.trainers.data.examples import SETS
 
     for name in SETS:

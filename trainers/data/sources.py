@@ -29,9 +29,9 @@ from loopline.trainers.data import toolbench
 from loopline.trainers.data.held_out import NOT_REBUILT, require_training
 from loopline.trainers.data.json_files import Reading, Skipped, document, parse
 from loopline.trainers.data.json_files import Unreadable as UnreadableJson
+from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.data.trajectories import Step, Trajectory, require_writable
 from loopline.trainers.errors import UnreadableData
-from loopline.trainers.store import read_trajectories
 
 TEST_QUERY = "a test query"
 TRAINING_QUERY = "no test query"

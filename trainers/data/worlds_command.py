@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
 from loopline.trainers.data.command import progress_bar
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loopline.trainers.core.interruption import stoppable
+from loopline.trainers.core.training_progress import ShownProgress
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.interruption import stoppable
-from loopline.trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -99,13 +99,13 @@ def glpft(
     methods are baselines at the same compute. On several GPUs: `accelerate launch --multi_gpu
     --module loopline.trainers.cli glpft ...`, or with --use_fsdp --fsdp_version 2.
     """
-    from loopline.runtime.key_value_options import key_value_options
+    from loopline.runtime.config.key_value_options import key_value_options
+    from loopline.trainers.core.output_lock import locked
+    from loopline.trainers.core.processes import joined
+    from loopline.trainers.core.publishing import publish as publish_all
     from loopline.trainers.glpft.pipeline import Watch, claim, require_possible, train
     from loopline.trainers.glpft.publishing import publications, require_publishable
     from loopline.trainers.glpft.settings import BATCH, BATCH_MICRO, is_micro
-    from loopline.trainers.output_lock import locked
-    from loopline.trainers.processes import joined
-    from loopline.trainers.publishing import publish as publish_all
 
     with stoppable(), joined() as processes, ExitStack() as held:
         with processes.in_turn():
@@ -169,9 +169,9 @@ def _data_set(
 def _settings(data: DataSet, base: str | None, size: str, **chosen: object) -> GlpftSettings:
     from pydantic import ValidationError
 
+    from loopline.trainers.core.network import base_folder
     from loopline.trainers.glpft.settings import GlpftSettings
     from loopline.trainers.glpft.settings import size as size_of
-    from loopline.trainers.network import base_folder
     from loopline.workers.engines.local.adapter_base import weights_sha256
 
     begins = {"size": size_of(size)} if base is None else {
@@ -207,7 +207,7 @@ class _Shown(ShownProgress):
 
 def table(report: Report) -> Table:
     """A line for each stage."""
-    from loopline.runtime.tables import figures
+    from loopline.runtime.terminal.tables import figures
 
     made = figures(
         "stage", "weights", "rows", "steps", "tokens", "padding", "loss,\nkept-out",

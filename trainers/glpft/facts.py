@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from loopline.agents.records import Record
+from loopline.trainers.core.json_records import find_record
 from loopline.trainers.glpft.settings import GlpftSettings
-from loopline.trainers.kept_records import find_record
 from loopline.workers.engines.local.adapter_base import FACTS
 
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from loopline.trainers.core.models import export_model, new_model
+from loopline.trainers.core.tokenizer import build_tokenizer
 from loopline.trainers.data.datasets import DataSet
 from loopline.trainers.data.examples import SETS
 from loopline.trainers.glpft.copying import look_back
 from loopline.trainers.glpft.settings import Size
-from loopline.trainers.models import export_model, new_model
-from loopline.trainers.tokenizer import build_tokenizer
 from loopline.workers.atomic_files import atomic_folder
 
 TOKENIZER_ROWS = 8_000

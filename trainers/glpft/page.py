@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.core.report_page import Plot, over_steps, share, training_page
 from loopline.trainers.glpft.facts import StageFacts
 from loopline.trainers.glpft.report import Report
 from loopline.trainers.glpft.stage_training import REPORT_EVERY
-from loopline.trainers.report_page import Plot, over_steps, share, training_page
 from loopline.workers.engines.local.model_files import model_name
 
 PAGE = "report.html"

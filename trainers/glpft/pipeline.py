@@ -22,15 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopline.agents.environments.api_worlds import Split
-from loopline.trainers.checkpoints import (
+from loopline.trainers.core.checkpoints import (
     claimed_settings,
     forget_work,
     require_same_recipe,
     require_unused,
 )
+from loopline.trainers.core.disk_errors import writing
+from loopline.trainers.core.json_records import write_record
+from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
+from loopline.trainers.core.network import base_folder, load_base, network_of
+from loopline.trainers.core.processes import Processes
 from loopline.trainers.data.datasets import DataSet, write
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.full_disks import writing
 from loopline.trainers.glpft.copying import copying_rows
 from loopline.trainers.glpft.facts import FACTS, StageFacts, read_facts
 from loopline.trainers.glpft.from_scratch import write_new_model
@@ -40,10 +44,6 @@ from loopline.trainers.glpft.rows import StageRows, rows_of
 from loopline.trainers.glpft.settings import COPYING_SHARE, COPYING_TOKENS, GlpftSettings
 from loopline.trainers.glpft.stage_training import StageProgress, StageTraining
 from loopline.trainers.glpft.stages import BACKBONE, COPYING, EVEN_SHARES, ROLES, Stage, stages_of
-from loopline.trainers.kept_records import write_record
-from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
-from loopline.trainers.network import base_folder, load_base, network_of
-from loopline.trainers.processes import Processes
 from loopline.workers.atomic_files import atomic_folder, write_atomic
 from loopline.workers.engines.local.adapter_base import weights_sha256
 from loopline.workers.engines.torch.loading import LoadedModel

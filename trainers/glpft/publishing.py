@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from loopline.trainers.core.publishing import Publication
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.report import Report
 from loopline.trainers.glpft.settings import GlpftSettings
 from loopline.trainers.glpft.stages import ROLES
-from loopline.trainers.publishing import Publication
 
 
 def require_publishable(settings: GlpftSettings) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from loopline.agents.roles.umi.settings import UmiOptions, options_of
 from loopline.trainers.data.datasets import FORMING_OPTIONS, DataSet, build
 from loopline.trainers.data.sources import of_recorded
+from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.errors import UnreadableData
-from loopline.trainers.store import read_trajectories
 
 
 def data_of_runs(store: Path) -> DataSet:

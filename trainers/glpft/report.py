@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from loopline.agents.records import Record
+from loopline.trainers.core.json_records import find_record
 from loopline.trainers.glpft.facts import StageFacts
 from loopline.trainers.glpft.settings import GlpftSettings
-from loopline.trainers.kept_records import find_record
 
 REPORT = "report.json"
 

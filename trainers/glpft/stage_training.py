@@ -11,23 +11,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopline.trainers.checkpoints import (
+from loopline.trainers.core.checkpoints import (
     Checkpoint,
     CheckpointState,
     load_checkpoint,
     require_room_for_two,
     save_checkpoint,
 )
-from loopline.trainers.curves import Curves
+from loopline.trainers.core.curves import Curves
+from loopline.trainers.core.interruption import deferred_interrupt
+from loopline.trainers.core.network import Network
+from loopline.trainers.core.optimizer_state import restore, tensors_of
+from loopline.trainers.core.optimizers import muon_and_adamw
+from loopline.trainers.core.processes import Processes, spread
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.batches import Batch, batch_of, batches, share_of
 from loopline.trainers.glpft.rows import StageRows
 from loopline.trainers.glpft.settings import GlpftSettings, Schedule
-from loopline.trainers.interruption import deferred_interrupt
-from loopline.trainers.network import Network
-from loopline.trainers.optimizer_state import restore, tensors_of
-from loopline.trainers.optimizers import muon_and_adamw
-from loopline.trainers.processes import Processes, spread
 
 if TYPE_CHECKING:
     import torch

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.core.interruption import stoppable
+from loopline.trainers.core.training_progress import ShownProgress
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.loop import options as of_loop
-from loopline.trainers.interruption import stoppable
-from loopline.trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -183,6 +183,10 @@ def grpo(
             "--base is missing: name the model that policies begin with, or see what is learned "
             "without any by --demo"
         )
+    from loopline.trainers.core.network import base_folder, load_base
+    from loopline.trainers.core.output_lock import locked
+    from loopline.trainers.core.processes import joined
+    from loopline.trainers.core.publishing import publish as publish_all
     from loopline.trainers.grpo.data import known_runs, read_data, sealing_of
     from loopline.trainers.grpo.pipeline import (
         POLICIES,
@@ -199,10 +203,6 @@ def grpo(
         served_policies,
     )
     from loopline.trainers.grpo.settings import LEARNING_RATE, LORA_RATE
-    from loopline.trainers.network import base_folder, load_base
-    from loopline.trainers.output_lock import locked
-    from loopline.trainers.processes import joined
-    from loopline.trainers.publishing import publish as publish_all
     from loopline.workers.engines.local.adapter_base import weights_sha256
 
     folder = base_folder(base)
@@ -341,7 +341,7 @@ def _require_only(context: typer.Context, *known: str) -> None:
 
 def _require_heeded(context: typer.Context, settings: GrpoSettings, *, served: bool) -> None:
     """Raises `TrainingError` for an option that the others leave no meaning."""
-    from loopline.runtime.config_sources import URL_VARIABLE
+    from loopline.runtime.config.sources import URL_VARIABLE
 
     objective, given = settings.objective, _given(context)
     team_counts = settings.grouping != "at-grpo" or settings.reward.scheme in (None, "paper")
@@ -372,8 +372,8 @@ def _given(context: typer.Context) -> list[str]:
 
 
 def _begins(named: list[str]) -> dict[str, dict[str, str]]:
-    from loopline.runtime.key_value_options import key_value_texts
-    from loopline.trainers.network import base_folder
+    from loopline.runtime.config.key_value_options import key_value_texts
+    from loopline.trainers.core.network import base_folder
     from loopline.workers.engines.local.adapter_base import weights_sha256
 
     folders = key_value_texts("--begin", named, form="POLICY=FOLDER", example="coder=out/coder")
@@ -449,7 +449,7 @@ class _Shown(ShownProgress):
 
 def table(report: Report) -> Table:
     """A column for each policy, a line for each figure: narrow enough for 80 columns."""
-    from loopline.runtime.tables import figures
+    from loopline.runtime.terminal.tables import figures
     from loopline.trainers.grpo.page import policy_table
     from loopline.trainers.grpo.report import summaries
 

@@ -1,5 +1,5 @@
 """A record of importance ratios, token by token, for readers: see
-`loopline.runtime.learned_tokens`.
+`loopline.runtime.observe.learned_tokens`.
 
 Of each step and policy the first groups are kept that fit into a bound, always whole, so that the
 candidates which competed can be seen beside each other. A step that is taken again after a resume
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopline.runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, write_learned
+from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS, LearnedSequence, write_learned
 from loopline.trainers.errors import NotEnoughDisk
 from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.losses import Objective, Tokens, importance_weights, without_gradient

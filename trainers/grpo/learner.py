@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from loopline.trainers.core.processes import Processes
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.dealing import dealt
 from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.kept_ratios import KeptRatios
 from loopline.trainers.grpo.losses import (
@@ -31,9 +31,9 @@ from loopline.trainers.grpo.ratios import effective_sample_size, ratio_quantiles
 from loopline.trainers.grpo.report import PolicyStep, StepFacts
 from loopline.trainers.grpo.rows import Piece, Row, pieces_of, rows_of
 from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.sharding import dealt
 from loopline.trainers.grpo.staleness import counts_by_age
 from loopline.trainers.grpo.stream import StepBatch
-from loopline.trainers.processes import Processes
 
 if TYPE_CHECKING:
     import torch

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from loopline.runtime.pages.curves import Curve, Point
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pages.curves import Curve, Point
+from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.core.report_page import Plot, over_steps, share, training_page
 from loopline.trainers.grpo.learnable import TRUNCATED
 from loopline.trainers.grpo.report import PolicyStep, PolicySummary, Report, StepFacts, summaries
-from loopline.trainers.report_page import Plot, over_steps, share, training_page
 from loopline.workers.engines.local.model_files import model_name
 
 PAGE = "report.html"

@@ -25,19 +25,24 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from loopline.runtime.learned_tokens import LEARNED_TOKENS
-from loopline.trainers.checkpoints import (
+from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS
+from loopline.trainers.core.checkpoints import (
     CheckpointState,
     claimed_settings,
     forget_work,
     require_same_recipe,
     require_unused,
 )
-from loopline.trainers.curves import Curves
+from loopline.trainers.core.curves import Curves
+from loopline.trainers.core.interruption import deferred_interrupt
+from loopline.trainers.core.json_records import write_record
+from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
+from loopline.trainers.core.network import network_of
+from loopline.trainers.core.processes import Processes, unshared
 from loopline.trainers.errors import NotEnoughDisk, TrainingError
-from loopline.trainers.grpo.begins import begun_weights
 from loopline.trainers.grpo.data import RUNS, GrpoData, RecordedRuns
 from loopline.trainers.grpo.facts import PolicyFacts
+from loopline.trainers.grpo.init_from import begun_weights
 from loopline.trainers.grpo.kept_ratios import KeptRatios
 from loopline.trainers.grpo.learnable import TRUNCATED, worth
 from loopline.trainers.grpo.learner import Learner, NotFinite
@@ -53,11 +58,6 @@ from loopline.trainers.grpo.storing import (
     write_policies,
 )
 from loopline.trainers.grpo.stream import StepBatch, batches_of, step_batches
-from loopline.trainers.interruption import deferred_interrupt
-from loopline.trainers.kept_records import write_record
-from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
-from loopline.trainers.network import network_of
-from loopline.trainers.processes import Processes, unshared
 from loopline.workers.atomic_files import write_atomic
 from loopline.workers.engines.torch.loading import LoadedModel
 

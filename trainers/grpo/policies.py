@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from loopline.trainers.core.network import Network
+from loopline.trainers.core.optimizer_state import restore, tensors_of
 from loopline.trainers.grpo.settings import GrpoSettings
-from loopline.trainers.network import Network
-from loopline.trainers.optimizer_state import restore, tensors_of
 
 if TYPE_CHECKING:
     import torch

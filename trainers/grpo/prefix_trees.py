@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from loopline.trainers.core.network import Network
 from loopline.trainers.grpo.rows import LENGTH_STEP, Piece, Row
-from loopline.trainers.network import Network
 
 if TYPE_CHECKING:
     import torch

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from loopline.agents.workflows import workflows
-from loopline.runtime.config import Settings
-from loopline.runtime.deployment import find
+from loopline.runtime.client.deployment import find
+from loopline.runtime.config.settings import Settings
 from loopline.runtime.errors import UserError
+from loopline.trainers.core.publishing import Publication, require_base
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.storing import folder_name
-from loopline.trainers.publishing import Publication, require_base
 
 
 def publishing_to(redis_url: str | None, profile: str | None) -> Settings:

@@ -8,9 +8,9 @@ from pathlib import Path
 from pydantic import Field
 
 from loopline.agents.records import Record
+from loopline.trainers.core.json_records import find_record
 from loopline.trainers.grpo.ratios import QUANTILES
 from loopline.trainers.grpo.settings import GrpoSettings
-from loopline.trainers.kept_records import find_record
 
 REPORT = "report.json"
 

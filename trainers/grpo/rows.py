@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from loopline.trainers.core.network import Network
 from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.learnable import in_loss
 from loopline.trainers.grpo.sequences import TokenSequence
 from loopline.trainers.grpo.settings import GrpoSettings
-from loopline.trainers.network import Network
 
 if TYPE_CHECKING:
     import torch

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
-from loopline.trainers.checkpoints import (
+from loopline.trainers.core.checkpoints import (
     CheckpointState,
     load_checkpoint,
     require_room_for_two,
     save_checkpoint,
 )
+from loopline.trainers.core.disk_errors import writing
 from loopline.trainers.errors import NotEnoughDisk
-from loopline.trainers.full_disks import writing
 from loopline.trainers.grpo.policies import Policies
 from loopline.workers.atomic_files import atomic_folder
 from loopline.workers.engines.local.adapter_base import FACTS

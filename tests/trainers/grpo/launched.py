@@ -127,9 +127,9 @@ def _train(
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
+    from loopline.trainers.core.processes import joined
     from loopline.trainers.errors import TrainingError
     from loopline.trainers.grpo.pipeline import train
-    from loopline.trainers.processes import joined
 
     from .tiny_grpo import chance_at_updates, data_in, load
 

@@ -19,11 +19,14 @@ import torch
 from safetensors.torch import load_file
 
 from loopline.agents.records import Task
-from loopline.bench.grpo_faults.driver import write_profile
-from loopline.bench.grpo_faults.model import write_base
+from loopline.bench.proofs.grpo_faults.driver import write_profile
+from loopline.bench.proofs.grpo_faults.model import write_base
 from loopline.bus import Bus, BusSettings, Policy, policies
-from loopline.runtime.config import Settings, load
+from loopline.runtime.config.settings import Settings, load
 from loopline.testing import RedisProcess
+from loopline.trainers.core.json_records import read_record
+from loopline.trainers.core.network import base_folder, load_base
+from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.grpo.data import sealing_of
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.loop.book import Book, Claim
@@ -32,9 +35,6 @@ from loopline.trainers.grpo.loop.report import LoopReport
 from loopline.trainers.grpo.loop.rounds import Keeping, Loop, LoopWatch
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.settings import GrpoSettings
-from loopline.trainers.kept_records import read_record
-from loopline.trainers.network import base_folder, load_base
-from loopline.trainers.store import read_trajectories
 from loopline.workers.engines.local.adapter_base import weights_sha256
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.sandbox import SandboxSettings

@@ -14,6 +14,10 @@ from safetensors.torch import load_file
 
 from loopline.agents.environments.game import AGENTS, PLAN, TOOL
 from loopline.agents.environments.puzzle_splits import Split
+from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_progress import JobProgress
+from loopline.trainers.core.json_records import read_record
+from loopline.trainers.core.network import Network
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.arm import work
 from loopline.trainers.grpo.arms.folder import CLOCK, Clock, claim, timed
@@ -47,10 +51,6 @@ from loopline.trainers.grpo.in_process import Prompter
 from loopline.trainers.grpo.learner import Learner, NotFinite
 from loopline.trainers.grpo.report import PolicyStep
 from loopline.trainers.grpo.stream import StepBatch
-from loopline.trainers.job_processes import Told
-from loopline.trainers.job_progress import JobProgress
-from loopline.trainers.kept_records import read_record
-from loopline.trainers.network import Network
 from tests.trainers.full_disk import no_file_larger_than
 
 from .tiny_puzzles import LEARNING, a_model

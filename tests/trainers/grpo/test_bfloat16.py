@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from loopline.agents.records import Message, SamplingParams, Trajectory
+from loopline.trainers.core.network import load_base, network_of
 from loopline.trainers.grpo.data import GrpoData
 from loopline.trainers.grpo.groups import Group, GroupKey, Member, seal
 from loopline.trainers.grpo.learner import Learner
@@ -21,7 +22,6 @@ from loopline.trainers.grpo.rows import pieces_of, rows_of
 from loopline.trainers.grpo.sequences import TokenSequence
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.stream import step_batches
-from loopline.trainers.network import load_base, network_of
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.protocol import Completion, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings

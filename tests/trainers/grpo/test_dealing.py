@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.trainers.grpo.dealing import dealt
 from loopline.trainers.grpo.rows import Row
+from loopline.trainers.grpo.sharding import dealt
 
 from .test_prefix_trees import row
 

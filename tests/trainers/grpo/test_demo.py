@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from loopline.trainers.cli import app
+from loopline.trainers.core.job_processes import Told
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.arm import work
 from loopline.trainers.grpo.arms.beginning import write_beginning
@@ -28,7 +29,6 @@ from loopline.trainers.grpo.arms.settings import SETTINGS
 from loopline.trainers.grpo.demo.pipeline import arms_of, run
 from loopline.trainers.grpo.demo.report import Share, conclusion, last_line, report_of
 from loopline.trainers.grpo.demo.settings import ARMS, DemoSettings
-from loopline.trainers.job_processes import Told
 
 from .launched import FORKS
 from .tiny_puzzles import GAME, LEARNING, TINY

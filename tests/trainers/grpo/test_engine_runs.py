@@ -6,13 +6,13 @@ import pytest
 
 from loopline.agents.environments.word_problems import generate
 from loopline.agents.records import Task, Trajectory
+from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.groups import Sealing, seal
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.rows import Piece, pieces_of, rows_of
 from loopline.trainers.grpo.sequences import same_tokenizer
 from loopline.trainers.grpo.stream import step_batches
-from loopline.trainers.network import load_base
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.in_process import EnginePool, InProcess

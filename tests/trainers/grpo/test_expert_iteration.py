@@ -11,6 +11,8 @@ import torch
 
 from loopline.agents.environments.game import PLAN
 from loopline.agents.records import PolicyRef
+from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.network import Network
 from loopline.trainers.grpo.advantages import has_signal
 from loopline.trainers.grpo.arms.arm import work
 from loopline.trainers.grpo.arms.expert_iteration import best_answer
@@ -21,8 +23,6 @@ from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
 from loopline.trainers.grpo.learner import NotFinite
 from loopline.trainers.grpo.sequences import TokenSequence
-from loopline.trainers.job_processes import Told
-from loopline.trainers.network import Network
 
 from .tiny_puzzles import LEARNING
 

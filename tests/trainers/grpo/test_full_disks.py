@@ -34,7 +34,7 @@ def test_a_loss_that_is_no_number_is_named_with_its_samples_though_the_disk_is_f
     data = data_in(tmp_path / "store", load(base))
 
     def fill(now: Progress) -> None:
-        monkeypatch.setattr("loopline.trainers.checkpoints.shutil.disk_usage", full)
+        monkeypatch.setattr("loopline.trainers.core.checkpoints.shutil.disk_usage", full)
 
     with pytest.raises(NotFinite) as raised:
         train(settings, data, load(base), tmp_path / "out", watch=Watch(progress=fill))
@@ -58,7 +58,7 @@ def test_a_training_that_had_room_to_begin_has_room_to_go_on(
     trained = begun(settings, ["shared"], load(base)).network.trained()
     room = 2 * 12 * sum(each.numel() for _, each in trained) + 16 * 2**20 + 250_000
     monkeypatch.setattr(
-        "loopline.trainers.checkpoints.shutil.disk_usage", disk_of(room, tmp_path / "out")
+        "loopline.trainers.core.checkpoints.shutil.disk_usage", disk_of(room, tmp_path / "out")
     )
 
     def stop(step: int) -> None:

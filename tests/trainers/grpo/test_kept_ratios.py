@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from loopline.agents.records import PolicyRef
-from loopline.runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
+from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
 from loopline.trainers.errors import NotEnoughDisk
 from loopline.trainers.grpo.data import GrpoData
 from loopline.trainers.grpo.groups import Group, GroupKey, Member

@@ -18,6 +18,8 @@ from loopline.agents.environments.word_problem_team import WordProblemInstance, 
 from loopline.agents.environments.word_problem_team.numbers import with_names
 from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
 from loopline.agents.environments.word_problems import SCHEMES
+from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.arm import work
 from loopline.trainers.grpo.arms.beginning import write_beginning
 from loopline.trainers.grpo.arms.games.known import GAMES
@@ -36,8 +38,6 @@ from loopline.trainers.grpo.arms.kinds import (
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
-from loopline.trainers.job_processes import Told
-from loopline.trainers.network import load_base
 from loopline.workers.engines.text.chat_prompt import TextCodec
 
 NAMES = ("sudoku", "sokoban", "word_problems")

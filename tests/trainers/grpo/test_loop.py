@@ -17,9 +17,11 @@ from safetensors.torch import load_file
 
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.workflows.pair import agreement_rate
-from loopline.bench.grpo_faults.model import write_base
+from loopline.bench.proofs.grpo_faults.model import write_base
 from loopline.bus import Bus, BusSettings, policies
 from loopline.testing import RedisProcess
+from loopline.trainers.core.network import load_base
+from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.data import GrpoData, read_data, sealing_of
 from loopline.trainers.grpo.loop.book import Book
@@ -27,8 +29,6 @@ from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds, 
 from loopline.trainers.grpo.loop.rounds import LoopWatch
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.pipeline import train
-from loopline.trainers.network import load_base
-from loopline.trainers.store import read_trajectories
 from tests.conftest import quick_settings
 from tests.runtime.parsed_page import ParsedPage
 

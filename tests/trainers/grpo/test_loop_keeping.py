@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.bus import Bus, Policy, policies
-from loopline.runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
-from loopline.runtime.policy_changes import Changed, change
+from loopline.runtime.client.policy_changes import Changed, change
+from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
 from loopline.testing import RedisProcess
 from loopline.trainers.grpo.loop.clock import Clock, Part
 from loopline.trainers.grpo.loop.command import claim

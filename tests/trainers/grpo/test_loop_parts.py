@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from loopline.agents.environments.plan_path import PlanPathInstance
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import Outcome, PolicyRef, Run, Trajectory
-from loopline.bench.grpo_faults.driver import write_profile
+from loopline.bench.proofs.grpo_faults.driver import write_profile
 from loopline.bus import BusSettings, Overloaded
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.trainers.grpo.groups import Sealing

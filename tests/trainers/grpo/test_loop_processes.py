@@ -14,10 +14,10 @@ import pytest
 from safetensors.torch import load_file
 
 from loopline.testing import RedisProcess
+from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.data import read_data, sealing_of
 from loopline.trainers.grpo.loop.report import read_loop_report
 from loopline.trainers.grpo.pipeline import train
-from loopline.trainers.network import load_base
 
 from .launched import launched_commands
 from .looped import Deployed, adapter, book_of, deployed_on, recorded

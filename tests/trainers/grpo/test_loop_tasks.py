@@ -13,13 +13,13 @@ import pytest
 from loopline.agents.environments.code import CallTest, CodeProblem, show_test
 from loopline.agents.environments.code.team import CodeInstance, CodeSetting
 from loopline.agents.workflows.pair import PairWorkflow
-from loopline.bench.grpo_faults.model import write_base
+from loopline.bench.proofs.grpo_faults.model import write_base
 from loopline.testing import RedisProcess
+from loopline.trainers.data.task_files import TaskFile, read_tasks
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.loop.book import Wave
 from loopline.trainers.grpo.loop.rounds import LoopWatch
 from loopline.trainers.grpo.loop.settings import LoopSettings
-from loopline.trainers.task_files import TaskFile, read_tasks
 from loopline.workers.judging.problems import ProblemFolder
 from tests.bench.command_line import bench
 from tests.conftest import quick_settings

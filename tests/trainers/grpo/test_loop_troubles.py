@@ -17,6 +17,7 @@ import pytest
 
 from loopline.agents.records import Trajectory
 from loopline.testing import RedisProcess
+from loopline.trainers.core.network import load_base
 from loopline.trainers.errors import NotEnoughDisk, TrainingError
 from loopline.trainers.grpo.facts import PolicyFacts
 from loopline.trainers.grpo.learner import NotFinite
@@ -26,7 +27,6 @@ from loopline.trainers.grpo.loop.report import RoundFacts
 from loopline.trainers.grpo.loop.rounds import LoopWatch
 from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.storing import write_policies
-from loopline.trainers.network import load_base
 from loopline.workers.engines.local.adapter_base import FACTS
 from loopline.workers.settings import RoleWorkerSettings
 from tests.trainers.full_disk import no_file_larger_than
@@ -189,7 +189,7 @@ def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_loop_comes_to_the_
     settings, output = loop_settings(where.base, rounds=2), tmp_path / "out"
 
     def fill_disk(facts: RoundFacts, rounds: int) -> None:
-        monkeypatch.setattr("loopline.trainers.checkpoints.shutil.disk_usage", full)
+        monkeypatch.setattr("loopline.trainers.core.checkpoints.shutil.disk_usage", full)
 
     watch = LoopWatch(round=fill_disk)
     with pytest.raises(NotEnoughDisk, match=r"checkpoint of step 2 was not written.*free some"):

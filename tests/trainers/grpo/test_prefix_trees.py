@@ -10,6 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopline.trainers.core.network import load_base
+from loopline.trainers.core.processes import Processes
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.learner import Learner
@@ -19,8 +21,6 @@ from loopline.trainers.grpo.report import PolicyStep
 from loopline.trainers.grpo.rows import Row
 from loopline.trainers.grpo.sequences import TokenSequence
 from loopline.trainers.grpo.stream import StepBatch
-from loopline.trainers.network import load_base
-from loopline.trainers.processes import Processes
 from loopline.workers.engines.torch.loading import LoadedModel
 
 from .tiny_grpo import settings_of

@@ -19,10 +19,10 @@ from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.puzzles import Game, difficulty_of, drawn_puzzles
 from loopline.agents.errors import InvalidOptions
 from loopline.agents.records import Task
+from loopline.trainers.data.task_files import read_tasks
 from loopline.trainers.errors import UnreadableData
 from loopline.trainers.grpo.loop.planning import places_in_file, planned_wave
 from loopline.trainers.grpo.loop.settings import LoopSettings
-from loopline.trainers.task_files import read_tasks
 
 from .test_command import command
 from .tiny_grpo import settings_of, write_base

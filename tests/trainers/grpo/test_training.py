@@ -323,7 +323,7 @@ def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_training_goes_on_f
 
     def fill(step: int) -> None:
         if step == 2:
-            monkeypatch.setattr("loopline.trainers.checkpoints.shutil.disk_usage", full)
+            monkeypatch.setattr("loopline.trainers.core.checkpoints.shutil.disk_usage", full)
 
     with pytest.raises(NotEnoughDisk, match=r"the checkpoint of step 3 was not written.*free some"):
         train(

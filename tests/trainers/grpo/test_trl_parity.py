@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from loopline.agents.records import PolicyRef
+from loopline.trainers.core.models import load_tokenizer, new_model, save_tokenizer
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.losses import Objective, Tokens, divergences, policy_losses
@@ -21,7 +22,6 @@ from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.rows import LENGTH_STEP
 from loopline.trainers.grpo.sequences import TokenSequence
 from loopline.trainers.grpo.stream import StepBatch
-from loopline.trainers.models import load_tokenizer, new_model, save_tokenizer
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 
 from .tiny_grpo import load, settings_of, write_base

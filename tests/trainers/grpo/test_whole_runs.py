@@ -13,6 +13,7 @@ from loopline.agents.environments.game import AGENTS, Agent
 from loopline.agents.environments.plan_path import stream
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import PolicyRef, Trajectory
+from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.arm import work
 from loopline.trainers.grpo.arms.games.plan_path import opened
 from loopline.trainers.grpo.arms.kinds import WARM_START
@@ -22,7 +23,6 @@ from loopline.trainers.grpo.groups import Group, Sealing, seal
 from loopline.trainers.grpo.in_process import Prompter, Rules, Table
 from loopline.trainers.grpo.sampling import Completion, Sampler
 from loopline.trainers.grpo.whole_runs import roll_out_runs
-from loopline.trainers.network import load_base
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.torch.loading import LoadedModel

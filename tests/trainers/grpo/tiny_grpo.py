@@ -15,12 +15,12 @@ from safetensors.torch import save_file
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from loopline.agents.records import Candidate, Trajectory
+from loopline.trainers.core.models import WEIGHTS, export_model, load_tokenizer, new_model
+from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.data import GrpoData, read_data
 from loopline.trainers.grpo.groups import Sealing
 from loopline.trainers.grpo.sequences import same_tokenizer
 from loopline.trainers.grpo.settings import GrpoSettings
-from loopline.trainers.models import WEIGHTS, export_model, load_tokenizer, new_model
-from loopline.trainers.network import load_base
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 from loopline.workers.engines.torch.loading import LoadedModel
 

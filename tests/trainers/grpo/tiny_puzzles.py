@@ -8,6 +8,7 @@ from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path import Difficulty, PlanPathSetting
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import PolicyRef
+from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.beginning import write_beginning
 from loopline.trainers.grpo.arms.games.plan_path import LearnedPlanPath
 from loopline.trainers.grpo.arms.games.protocol import LearnedGame
@@ -15,7 +16,6 @@ from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Superv
 from loopline.trainers.grpo.demo.settings import DemoSettings
 from loopline.trainers.grpo.in_process import Played, Prompter, Rules, roll_out
 from loopline.trainers.grpo.sampling import Sampler
-from loopline.trainers.network import load_base
 from loopline.workers.engines.torch.loading import LoadedModel
 
 PUZZLE = Difficulty(

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from loopline.agents.prompts import load_prompt, replacement
 from loopline.agents.records import Task
-from loopline.trainers.prompt_search.candidates import Candidate, in_force
-from loopline.trainers.prompt_search.playing import Played, Player, RunLog
-from loopline.trainers.prompt_search.questions import Question, Questions
-from loopline.trainers.prompt_search.search import Found, Search
-from loopline.trainers.prompt_search.settings import CandidateFile, SearchSettings
+from loopline.trainers.prompts.candidates import Candidate, in_force
+from loopline.trainers.prompts.playing import Played, Player, RunLog
+from loopline.trainers.prompts.questions import Question, Questions
+from loopline.trainers.prompts.search import Found, Search
+from loopline.trainers.prompts.settings import CandidateFile, SearchSettings
 from loopline.workers.engines.settings import ModelSettings
 from tests.bench.local_client import LocalClient
 

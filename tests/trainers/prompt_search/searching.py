@@ -20,7 +20,7 @@ from loopline.agents.environments.math_team import (
     MathSetting,
 )
 from loopline.bus import BusSettings
-from loopline.runtime.config import load
+from loopline.runtime.config.settings import load
 from loopline.testing import installed_servers, running_redis
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.judging.problems import ProblemFolder

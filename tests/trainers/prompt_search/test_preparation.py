@@ -8,13 +8,13 @@ import pytest
 
 from loopline.agents.errors import InvalidPrompt
 from loopline.agents.prompts import load_prompt
-from loopline.runtime import config
+from loopline.runtime.config import settings as config
+from loopline.trainers.core.output_lock import locked
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.output_lock import locked
-from loopline.trainers.prompt_search.candidates import in_force, read_variants
-from loopline.trainers.prompt_search.output import claim
-from loopline.trainers.prompt_search.preparation import Asked, Prepared, prepared
-from loopline.trainers.prompt_search.proposals import Failure, Tried, read_proposal, request
+from loopline.trainers.prompts.candidates import in_force, read_variants
+from loopline.trainers.prompts.output import claim
+from loopline.trainers.prompts.preparation import Asked, Prepared, prepared
+from loopline.trainers.prompts.proposals import Failure, Tried, read_proposal, request
 from tests.trainers.prompt_search.local_search import SOLO
 from tests.trainers.prompt_search.searching import prompt_file, sums
 

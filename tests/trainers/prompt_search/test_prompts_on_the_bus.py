@@ -12,8 +12,8 @@ from typing import Any
 
 from loopline.agents.prompts import load_prompt
 from loopline.bus import BusSettings
-from loopline.runtime import config
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
+from loopline.runtime.config import settings as config
 from loopline.workers.settings import WorkerBase
 from tests.trainers.prompt_search.searching import (
     SEED,

@@ -16,9 +16,9 @@ from loopline.agents.local import run_locally
 from loopline.agents.records import Decision, Outcome, Run, Step, StepTimings, Trajectory
 from loopline.agents.workflows import policies_for
 from loopline.trainers.errors import TrainingError, UnreadableData
-from loopline.trainers.prompt_search.halving import kept, ranked, rounds
-from loopline.trainers.prompt_search.questions import Question, fault, from_file, generated, puzzles
-from loopline.trainers.prompt_search.report import compared
+from loopline.trainers.prompts.halving import kept, ranked, rounds
+from loopline.trainers.prompts.questions import Question, fault, from_file, generated, puzzles
+from loopline.trainers.prompts.report import compared
 from tests.agents.conversations import RUN_ID, ScriptedHost, a_run, says
 
 

@@ -79,7 +79,7 @@ async def test_torch_refuses_an_adapter_of_another_base_and_the_one_before_serve
 async def test_llama_cpp_refuses_an_adapter_of_another_base_and_the_one_before_serves(
     llama_engine: Engine, tiny_model: Path, other_model: Path, tmp_path: Path
 ) -> None:
-    from loopline.trainers.gguf_export import export_gguf_adapter
+    from loopline.trainers.export.gguf import export_gguf_adapter
 
     folders = (tmp_path / "own", tmp_path / "foreign")
     for seed, (folder, base) in enumerate(zip(folders, (tiny_model, other_model), strict=True)):
@@ -90,7 +90,7 @@ async def test_llama_cpp_refuses_an_adapter_of_another_base_and_the_one_before_s
 async def test_an_adapter_that_says_nothing_of_its_base_is_loaded_as_it_is(
     llama_engine: Engine, other_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from loopline.trainers import gguf_export
+    from loopline.trainers.export import gguf as gguf_export
 
     monkeypatch.setattr(gguf_export, "BASE_KEY", "somebody.else")
     folder = make_tiny_lora(other_model, tmp_path / "lora", 1)
@@ -143,7 +143,7 @@ async def test_facts_of_an_adapter_that_cannot_be_read_are_named(
 def test_an_adapter_is_not_exported_for_another_base_than_its_own(
     tiny_model: Path, other_model: Path, tmp_path: Path
 ) -> None:
-    from loopline.trainers.gguf_export import export_gguf_adapter
+    from loopline.trainers.export.gguf import export_gguf_adapter
 
     folder = trained_on(other_model, tmp_path / "lora")
     with pytest.raises(TrainingError, match=ANOTHER):
@@ -155,7 +155,7 @@ def test_an_adapter_is_not_exported_for_another_base_than_its_own(
 def test_it_can_be_said_without_an_engine_where_the_models_files_are(
     tiny_model: Path, tiny_gguf: Path, other_model: Path, tmp_path: Path, engine: str
 ) -> None:
-    from loopline.trainers.gguf_export import export_gguf_adapter
+    from loopline.trainers.export.gguf import export_gguf_adapter
 
     model = {"torch": tiny_model, "llama_cpp": tiny_gguf}[engine]
     settings = ModelSettings(engine=engine, model=str(model))

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from loopline.bench.fidelity import torch_side
-from loopline.bench.fidelity.command import BAR, quantiles
-from loopline.bench.fidelity.reference import Reference, random_adapter
-from loopline.bench.fidelity.workload import answers, requests
+from loopline.bench.proofs.fidelity import torch_side
+from loopline.bench.proofs.fidelity.command import BAR, quantiles
+from loopline.bench.proofs.fidelity.reference import Reference, random_adapter
+from loopline.bench.proofs.fidelity.workload import answers, requests
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.local.model_files import local_folder
 from loopline.workers.engines.settings import ModelSettings
@@ -78,8 +78,8 @@ async def test_llama_cpp_in_f32_writes_what_torch_writes(
     reference: Reference, tmp_path: Path
 ) -> None:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
-    from loopline.bench.fidelity import llama_side
-    from loopline.trainers.gguf_precision import Precision
+    from loopline.bench.proofs.fidelity import llama_side
+    from loopline.trainers.export.precision import Precision
 
     engine = build_engine(ModelSettings(engine="torch", model="micro:llm"))
     await engine.start()

@@ -83,8 +83,8 @@ async def cancelled_in_a_stream(engine: OpenAIEngine) -> None:
 @pytest.fixture(scope="session")
 def llama_cpp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     require("llama_cpp", "starlette_context", remedy="make .venv/.servers")
-    from loopline.trainers.gguf_export import export_gguf
-    from loopline.trainers.gguf_precision import Precision
+    from loopline.trainers.export.gguf import export_gguf
+    from loopline.trainers.export.precision import Precision
 
     folder = tmp_path_factory.mktemp("llama-cpp-server")
     export_gguf(MICRO, folder / "slm.gguf", Precision.F16)

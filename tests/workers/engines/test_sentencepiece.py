@@ -142,8 +142,8 @@ Started = Callable[[str], Engine]
 
 def gguf_of(folder: Path) -> Path:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
-    from loopline.trainers.gguf_export import export_gguf
-    from loopline.trainers.gguf_precision import Precision
+    from loopline.trainers.export.gguf import export_gguf
+    from loopline.trainers.export.precision import Precision
 
     file = folder.parent / f"{folder.name}.gguf"
     if not file.exists():

@@ -66,8 +66,8 @@ async def test_an_engine_answers_behind_an_empty_thought_where_thinking_is_off(
 
 def test_a_gguf_renders_by_the_same_options(thinking_model: Path, tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
-    from loopline.trainers.gguf_export import export_gguf
-    from loopline.trainers.gguf_precision import Precision
+    from loopline.trainers.export.gguf import export_gguf
+    from loopline.trainers.export.precision import Precision
     from loopline.workers.engines.llama_cpp.loading import load_gguf
 
     file = tmp_path / "thinking.gguf"

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from loopline.agents.records import Budget, Trajectory
 from loopline.agents.roles.umi.output import written_call, written_plan
 from loopline.bus.tasks import end
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import offered_tools_on

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from loopline.runtime.config import load
+from loopline.runtime.config.secrets import HIDDEN, Redactor, secret_values
+from loopline.runtime.config.settings import load
 from loopline.runtime.errors import ConfigError
-from loopline.runtime.secrets import HIDDEN, Redactor, secret_values
 
 PROFILE = """
 [tools.github]

@@ -16,7 +16,7 @@ pytest.importorskip("mcp", reason="needs make install")
 
 from loopline.agents.records import Outcome
 from loopline.agents.roles.umi.transcript import observation_of
-from loopline.runtime.client import Client
+from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import TOWN_COMMAND, raw, source

@@ -16,13 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.trainers.checkpoints import (
+from loopline.trainers.core.checkpoints import (
     CheckpointState,
     forget_work,
     load_checkpoint,
     save_checkpoint,
 )
-from loopline.trainers.curves import Curves
+from loopline.trainers.core.curves import Curves
+from loopline.trainers.core.interruption import deferred_interrupt
+from loopline.trainers.core.job_processes import Told
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.trainers.grpo.arms.measured import measure, played
 from loopline.trainers.grpo.arms.models import as_written, at_beginning, write
@@ -32,8 +34,6 @@ from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.steps import Steps
 from loopline.trainers.grpo.arms.supervised import SupervisedSteps
 from loopline.trainers.grpo.learner import NotFinite
-from loopline.trainers.interruption import deferred_interrupt
-from loopline.trainers.job_processes import Told
 
 _WORK = "checkpoints"
 PARTS = 1_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from loopline.trainers.core.models import export_model, new_model
+from loopline.trainers.core.tokenizer import SPECIAL, build_tokenizer
 from loopline.trainers.grpo.arms.training import NetworkSize
-from loopline.trainers.models import export_model, new_model
-from loopline.trainers.tokenizer import SPECIAL, build_tokenizer
 from loopline.workers.atomic_files import atomic_folder
 
 _BYTES = 256

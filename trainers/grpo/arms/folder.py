@@ -22,18 +22,18 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from loopline.agents.records import Record
-from loopline.trainers.checkpoints import (
+from loopline.trainers.core.checkpoints import (
     claimed_settings,
     require_disk,
     require_same_recipe,
     require_unused,
 )
+from loopline.trainers.core.job_processes import Told, do_jobs
+from loopline.trainers.core.json_records import find_record, write_record
+from loopline.trainers.core.output_lock import make_folder
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.results import Arm, ArmResult, read_result
 from loopline.trainers.grpo.arms.settings import SETTINGS, ArmSettings
-from loopline.trainers.job_processes import Told, do_jobs
-from loopline.trainers.kept_records import find_record, write_record
-from loopline.trainers.output_lock import make_folder
 
 CLOCK = "clock.json"
 REPORT = "report.json"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopline.agents.environments.game import AGENTS
+from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.beginning import write_beginning
 from loopline.trainers.grpo.arms.reinforced import grpo_settings
 from loopline.trainers.grpo.arms.results import Arm
@@ -21,7 +22,6 @@ from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.sampling import DEVICE, Sampler
 from loopline.trainers.grpo.settings import SHARED, Begin, GrpoSettings
-from loopline.trainers.network import load_base
 from loopline.workers.atomic_files import atomic_folder
 from loopline.workers.engines.local.adapter_base import FACTS, weights_sha256
 

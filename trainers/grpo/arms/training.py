@@ -11,7 +11,7 @@ from loopline.agents.environments.game import Scheme
 
 
 class NetworkSize(BaseModel):
-    """Of the model that begins with random weights. See `loopline.trainers.models.Shape`."""
+    """Of the model that begins with random weights. See `loopline.trainers.core.models.Shape`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

@@ -1,6 +1,6 @@
 """`python -m loopline.trainers.grpo.arms.worker OUTPUT`: a process that does one arm, on one core.
 
-See `loopline.trainers.job_processes`.
+See `loopline.trainers.core.job_processes`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from loopline.trainers.core.job_processes import Told, serve_jobs
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.settings import SETTINGS, ArmSettings
-from loopline.trainers.job_processes import Told, serve_jobs
 
 _SECONDS = 0.5
 """Between two lines about an arm in training, at least."""
@@ -21,9 +21,9 @@ def _work(output: Path, job: str, tell: Callable[[Told], None]) -> None:
     import torch
 
     from loopline.agents.errors import AgentError
+    from loopline.trainers.core.memory import keep_freed_memory
     from loopline.trainers.grpo.arms.arm import work
     from loopline.trainers.grpo.arms.results import Arm
-    from loopline.trainers.memory import keep_freed_memory
     from loopline.workers.engines.protocol import EngineError
 
     keep_freed_memory()

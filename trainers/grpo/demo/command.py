@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from loopline.trainers.interruption import stoppable
+from loopline.trainers.core.interruption import stoppable
 
 JOBS = 2
 """Arms at a time: the demonstration is made for two cores."""
@@ -18,6 +18,8 @@ def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
     """Run the demonstration, or what is left of it, and print what was found."""
     from rich.console import Console
 
+    from loopline.trainers.core.job_progress import JobProgress
+    from loopline.trainers.core.output_lock import locked
     from loopline.trainers.grpo.demo.pipeline import run
     from loopline.trainers.grpo.demo.report import (
         behaviour,
@@ -27,8 +29,6 @@ def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
         last_line,
     )
     from loopline.trainers.grpo.demo.settings import DemoSettings
-    from loopline.trainers.job_progress import JobProgress
-    from loopline.trainers.output_lock import locked
 
     with stoppable(), locked(output), JobProgress("arms") as progress:
         report = run(DemoSettings(), output, jobs=JOBS, restart=restart, watcher=progress.watch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.grpo.arms.folder import (
     REPORT,
     Watcher,
@@ -16,7 +17,6 @@ from loopline.trainers.grpo.arms.folder import (
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.demo.report import DemoReport, Share, report_of
 from loopline.trainers.grpo.demo.settings import ARMS, DemoSettings
-from loopline.trainers.kept_records import find_record, write_record
 
 
 def run(

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 from loopline.agents.records import Record
-from loopline.runtime.tables import figures
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.tables import figures
+from loopline.trainers.core.paired_statistics import wilson
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
 from loopline.trainers.grpo.arms.results import ArmResult
 from loopline.trainers.grpo.demo.settings import ARMS, DemoSettings
-from loopline.trainers.paired_statistics import wilson
 
 if TYPE_CHECKING:
     from rich.table import Table

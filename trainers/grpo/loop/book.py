@@ -23,10 +23,10 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from loopline.agents.records import Record, Task, Trajectory
-from loopline.trainers.full_disks import writing
+from loopline.trainers.core.disk_errors import writing
+from loopline.trainers.core.json_records import damaged, find_record, read_record, write_record
 from loopline.trainers.grpo.learnable import Worth
 from loopline.trainers.grpo.loop.settings import LoopSettings
-from loopline.trainers.kept_records import damaged, find_record, read_record, write_record
 from loopline.workers.atomic_files import write_atomic
 
 Fate = Literal[Worth, "stale", "foreign"]

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.core.interruption import stoppable
+from loopline.trainers.core.training_progress import ShownProgress
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.loop.options import LoopOptions, Target
-from loopline.trainers.interruption import stoppable
-from loopline.trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from loopline.runtime.config import Settings
+    from loopline.runtime.config.settings import Settings
+    from loopline.trainers.data.task_files import TaskFile
     from loopline.trainers.grpo.loop.book import Book, Wave
     from loopline.trainers.grpo.loop.line import Line
     from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts
     from loopline.trainers.grpo.loop.rounds import Keeping
     from loopline.trainers.grpo.loop.settings import LoopSettings
     from loopline.trainers.grpo.settings import GrpoSettings
-    from loopline.trainers.task_files import TaskFile
     from loopline.workers.engines.settings import ModelSettings
 
 TOKEN_BYTES = 56
@@ -65,10 +65,10 @@ def loop(
     """Run the loop in `output`, or go on with it, in all processes that a launcher has started.
     `given` are the options on the command line. Raises `TrainingError`s, and `typer.Exit` with 130
     for Ctrl-C."""
+    from loopline.trainers.core.processes import joined
     from loopline.trainers.grpo.loop.following import follow
     from loopline.trainers.grpo.loop.line import Line
     from loopline.trainers.grpo.pipeline import require_whole
-    from loopline.trainers.processes import joined
 
     for name, why in _MEANINGLESS.items():
         if name in given:
@@ -99,17 +99,17 @@ def _lead(
     restart: bool,
 ) -> LoopReport:
     """As the first process, or the only one."""
-    from loopline.runtime.deployment import find
+    from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import UserError
-    from loopline.trainers.checkpoints import forget_work
+    from loopline.trainers.core.checkpoints import forget_work
+    from loopline.trainers.core.network import base_folder, load_base
+    from loopline.trainers.core.output_lock import locked
     from loopline.trainers.grpo.data import sealing_of
     from loopline.trainers.grpo.loop.line import Start
     from loopline.trainers.grpo.loop.report import read_loop_report
     from loopline.trainers.grpo.loop.rounds import Loop, LoopWatch
     from loopline.trainers.grpo.pipeline import CHECKPOINTS
     from loopline.trainers.grpo.publishing import require_publishable
-    from loopline.trainers.network import base_folder, load_base
-    from loopline.trainers.output_lock import locked
 
     file = _tasks(options)
     try:
@@ -192,13 +192,13 @@ def said_of_size(settings: LoopSettings, limit: int) -> tuple[str, ...]:
 
 def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
     """Make the folder this loop's own. Raises `TrainingError` if it is another training's."""
-    from loopline.runtime.learned_tokens import LEARNED_TOKENS
-    from loopline.trainers.checkpoints import require_same_recipe, require_unused
+    from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS
+    from loopline.trainers.core.checkpoints import require_same_recipe, require_unused
+    from loopline.trainers.core.json_records import read_record
     from loopline.trainers.grpo.loop.book import Book, Claim, write_page
     from loopline.trainers.grpo.page import PAGE
     from loopline.trainers.grpo.pipeline import CHECKPOINTS, POLICIES
     from loopline.trainers.grpo.report import REPORT
-    from loopline.trainers.kept_records import read_record
 
     path = output / "loop.json"
     if path.exists() and not restart:
@@ -222,7 +222,7 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
 def _tasks(options: LoopOptions) -> TaskFile | None:
     """The file, where one is played. Raises `TrainingError` for options that it leaves no
     meaning."""
-    from loopline.trainers.task_files import read_tasks
+    from loopline.trainers.data.task_files import read_tasks
 
     if options.tasks is None:
         return None
@@ -246,8 +246,8 @@ def _settings(
     from pydantic import ValidationError
 
     from loopline.agents.workflows import prompt_hashes, prompts_of
+    from loopline.runtime.config.key_value_options import key_value_options
     from loopline.runtime.errors import UserError
-    from loopline.runtime.key_value_options import key_value_options
     from loopline.trainers.grpo.loop.settings import WORKFLOW, LoopSettings
     from loopline.trainers.grpo.pipeline import require_known
     from loopline.trainers.grpo.publishing import served_policies
@@ -347,7 +347,7 @@ def round_line(facts: RoundFacts, rounds: int) -> str:
 
 def table(report: LoopReport) -> Table:
     """A line for each round, narrow enough for 80 columns."""
-    from loopline.runtime.tables import figures
+    from loopline.runtime.terminal.tables import figures
 
     noun = f"{report.settings.noun}s"
     made = figures(

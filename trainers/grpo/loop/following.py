@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loopline.trainers.checkpoints import require_same_recipe
+from loopline.trainers.core.checkpoints import require_same_recipe
+from loopline.trainers.core.interruption import Interruption, deferred_interrupt
+from loopline.trainers.core.json_records import find_record
+from loopline.trainers.core.network import load_base
+from loopline.trainers.core.processes import unshared
 from loopline.trainers.grpo.kept_ratios import KeptRatios
 from loopline.trainers.grpo.loop.book import Claim
 from loopline.trainers.grpo.loop.line import End, EndedWithFirst, Line, Start, Step, Word
@@ -13,10 +17,6 @@ from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.pipeline import CHECKPOINTS
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.storing import restore
-from loopline.trainers.interruption import Interruption, deferred_interrupt
-from loopline.trainers.kept_records import find_record
-from loopline.trainers.network import load_base
-from loopline.trainers.processes import unshared
 
 
 def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: Line) -> None:

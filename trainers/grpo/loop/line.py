@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, TypeAdapter
 
+from loopline.trainers.core.processes import SILENCE, Processes
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.stream import StepBatch
-from loopline.trainers.processes import SILENCE, Processes
 
 if TYPE_CHECKING:
-    from loopline.trainers.interruption import Interruption
+    from loopline.trainers.core.interruption import Interruption
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.core.report_page import Plot, over_steps, share, training_page
 from loopline.trainers.grpo.learnable import TRUNCATED
 from loopline.trainers.grpo.loop.report import LoopReport
 from loopline.trainers.grpo.page import left_out_table, policy_table, step_plots
 from loopline.trainers.grpo.report import summaries
-from loopline.trainers.report_page import Plot, over_steps, share, training_page
 from loopline.workers.engines.local.model_files import model_name
 
 

@@ -12,11 +12,11 @@ from random import Random
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.puzzles import drawn_puzzles
 from loopline.agents.records import Task
-from loopline.runtime.run_ids import new_run_id
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.trainers.data.task_files import TeamTasks
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.loop.book import PlannedRun, Wave
 from loopline.trainers.grpo.loop.settings import LoopSettings
-from loopline.trainers.task_files import TeamTasks
 
 
 class TooFewPuzzles(TrainingError):

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loopline.agents.records import Record
+from loopline.trainers.core.json_records import find_record
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.report import REPORT, StepFacts, summaries
-from loopline.trainers.kept_records import find_record
 
 
 class Seconds(Record):

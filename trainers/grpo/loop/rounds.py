@@ -27,15 +27,19 @@ from typing import Any, TypeVar
 from loopline.agents.records import Outcome, Task, Trajectory
 from loopline.agents.workflows.pair import agreement_rate
 from loopline.bus import BusError, BusUnavailable, outlast
-from loopline.runtime.client import Client
-from loopline.runtime.config import Settings
+from loopline.runtime.client.client import Client
+from loopline.runtime.config.settings import Settings
 from loopline.runtime.errors import UserError
 from loopline.runtime.run_driver import RunDriver
-from loopline.runtime.words import counted
-from loopline.trainers.checkpoints import CheckpointState, forget_work
-from loopline.trainers.curves import Curves
+from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.core.checkpoints import CheckpointState, forget_work
+from loopline.trainers.core.curves import Curves
+from loopline.trainers.core.disk_errors import writing
+from loopline.trainers.core.interruption import deferred_interrupt
+from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
+from loopline.trainers.core.processes import Processes
+from loopline.trainers.core.publishing import Publication
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.full_disks import writing
 from loopline.trainers.grpo.facts import PolicyFacts
 from loopline.trainers.grpo.groups import Sealing
 from loopline.trainers.grpo.kept_ratios import KeptRatios
@@ -64,10 +68,6 @@ from loopline.trainers.grpo.storing import (
     write_policies,
 )
 from loopline.trainers.grpo.usable_runs import BROKEN_OFF
-from loopline.trainers.interruption import deferred_interrupt
-from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
-from loopline.trainers.processes import Processes
-from loopline.trainers.publishing import Publication
 from loopline.workers.atomic_files import write_atomic
 from loopline.workers.engines.torch.loading import LoadedModel
 

@@ -11,9 +11,9 @@ from loopline.agents.errors import InvalidOptions
 from loopline.agents.records import JsonObject
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.workflows import workflows
-from loopline.runtime.words import counted
+from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.data.task_files import JUDGED, TeamTasks
 from loopline.trainers.grpo.settings import GrpoSettings
-from loopline.trainers.task_files import JUDGED, TeamTasks
 
 WORKFLOW = "pair"
 

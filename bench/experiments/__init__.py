@@ -1,0 +1,1 @@
+"""Grids of trainings that answer a question about methods, with claims over seeds."""

@@ -1,0 +1,97 @@
+"""The work of one cell: train its models, then let them play."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from loopline.bench.datasets import Item
+from loopline.bench.experiments.glpft.beginning import take_beginning
+from loopline.bench.experiments.glpft.evaluation import engines, evaluate
+from loopline.bench.experiments.glpft.plan import Cell, training_folder
+from loopline.trainers.data.datasets import DataSet
+from loopline.trainers.glpft.pipeline import Watch, claim, train
+from loopline.trainers.glpft.settings import BATCH_MICRO, GlpftSettings
+from loopline.trainers.glpft.stage_training import StageProgress
+from loopline.trainers.glpft.stages import EVEN_SHARES, stages_of
+
+CHECKPOINT_EVERY = 200
+"""Steps."""
+
+Phase = Literal["training", "playing"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How far a cell is: tokens of its training, or runs."""
+
+    phase: Phase
+    done: int
+    total: int
+    said: str = ""
+
+
+def settings_of(cell: Cell, data: DataSet) -> GlpftSettings:
+    """Everything but size, method, compute and seed is as `train glpft` has it."""
+    return GlpftSettings(
+        method=cell.method,
+        weights="full",
+        data_sha256=data.card.sha256,
+        size=cell.plan.size,
+        tokens=cell.plan.tokens,
+        batch=BATCH_MICRO,
+        seed=cell.seed,
+    )
+
+
+def work(
+    cell: Cell,
+    folder: Path,
+    data: DataSet,
+    items: Sequence[Item],
+    tell: Callable[[Done], None],
+    beside: Sequence[Path] = (),
+) -> None:
+    """Do what is not done; what all methods begin with is taken from the folders `beside`, where
+    one has it. Raises `TrainingError`s and `BenchError`s; Ctrl-C ends a training step, or the runs
+    in work, and raises KeyboardInterrupt."""
+    folder.mkdir(parents=True, exist_ok=True)
+    training, tokens = training_folder(folder), cell.plan.tokens
+    before, begins = 0.0, dict[str, float]()
+    settings = settings_of(cell, data)
+    for stage in stages_of(cell.method, EVEN_SHARES, copying=settings.copying(tokens)):
+        begins[stage.name] = before
+        before += stage.share
+
+    def trained(now: StageProgress) -> None:
+        at = round(begins[now.stage] * tokens) + now.tokens
+        said = f"{now.stage}  loss {now.loss:.3f}  {now.tokens_per_second:,.0f} tokens/s"
+        tell(Done("training", min(at, tokens), tokens, said))
+
+    tell(Done("training", 0, tokens))
+    claim(settings, data, training)
+    take_beginning(settings, training, map(training_folder, beside))
+    train(
+        settings,
+        data,
+        training,
+        checkpoint_every=CHECKPOINT_EVERY,
+        watch=Watch(progress=trained),
+    )
+    asyncio.run(_play(cell, folder, items, tell))
+
+
+async def _play(
+    cell: Cell, folder: Path, items: Sequence[Item], tell: Callable[[Done], None]
+) -> None:
+    async with engines(cell.method, training_folder(folder)) as pools:
+        await evaluate(
+            cell.method,
+            pools,
+            items,
+            folder,
+            lambda played: tell(Done("playing", played, len(items))),
+        )

@@ -1,0 +1,131 @@
+"""Lets a cell's finished models play the held-out instructions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+from loopline.agents.records import Outcome, Run, Task, Trajectory
+from loopline.agents.workflows import policies_for, prompt_hashes, workflows
+from loopline.bench.append_log import AppendLog
+from loopline.bench.datasets import Item
+from loopline.bench.errors import BenchError
+from loopline.bench.experiments.glpft.plan import OPTIONS, read_results, results_path
+from loopline.bench.output import ManifestItem
+from loopline.bench.results import Result, result_of
+from loopline.bench.tools.worlds import WorldsJudge
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.trainers.glpft.stages import ROLES, Method
+from loopline.workers.completions import usage_entry
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.in_process import EnginePool, InProcess
+
+TOGETHER = 64
+"""Runs in work at once."""
+SECONDS = 86_400.0
+"""A run's deadline: what cuts a run short here is its limit of calls, never the machine's pace."""
+OVERFLOW = "context_overflow"
+
+
+def served_by(method: Method) -> tuple[str, dict[str, str]]:
+    """The workflow that a method's models are played in, and role → trained stage."""
+    if method == "single":
+        return "umi_single", {"umi_single": "single"}
+    return "umi", {f"umi_{role}": "multitask" if method == "multitask" else role for role in ROLES}
+
+
+@asynccontextmanager
+async def engines(method: Method, training: Path) -> AsyncGenerator[dict[str, EnginePool]]:
+    """An engine for each model of a finished training, by the name of its stage; greedy."""
+    pools: dict[str, EnginePool] = {}
+    try:
+        for stage in sorted(set(served_by(method)[1].values())):
+            settings = ModelSettings(
+                engine="torch", model=str(training / stage), max_concurrency=TOGETHER
+            )
+            pools[stage] = EnginePool(settings, build_engine(settings))
+            await pools[stage].engine.start()
+        yield pools
+    finally:
+        for pool in pools.values():
+            await pool.engine.close()
+
+
+async def evaluate(
+    method: Method,
+    pools: Mapping[str, EnginePool],
+    items: Sequence[Item],
+    folder: Path,
+    on_result: Callable[[int], None],
+) -> None:
+    """Play every item that has no result yet; each result is written as its run ends. `on_result`
+    is told how many there are. Raises `BenchError` for a run that an engine's failure has ended,
+    and what `InProcess.play` raises."""
+    results = read_results(folder)
+    left = [item for item in items if item.id not in results]
+    by_run: dict[str, Item] = {}
+    judge, done = WorldsJudge(), len(items) - len(left)
+    on_result(done)
+    played = InProcess(pools).play_all(_runs(left, method, by_run), together=TOGETHER)
+    with AppendLog(results_path(folder), go_on="the same command") as log:
+        async with aclosing(played):
+            async for trajectory in played:
+                item = by_run.pop(trajectory.run.id)
+                log.append(_judged(trajectory, item, method, judge).model_dump(mode="json"))
+                done += 1
+                on_result(done)
+        log.sync()
+
+
+def _runs(items: Sequence[Item], method: Method, by_run: dict[str, Item]) -> Iterator[Run]:
+    """A run for each item, made when there is a place for it; `by_run` is told."""
+    workflow, policies = served_by(method)
+    options = workflows.get(workflow).check_options(OPTIONS)
+    prompts = prompt_hashes(workflow)
+    for item in items:
+        asked = ManifestItem(id=item.id, question=item.question, gold=item.gold, about=item.about)
+        assert asked.task is not None
+        environment, instance = asked.task
+        now = time.time()
+        run = Run(
+            id=new_run_id(now),
+            task=Task(environment=environment, instance=instance, prompt=item.question),
+            workflow=workflow,
+            options=options,
+            policies=policies_for(workflow, policies),
+            prompts=prompts,
+            created=now,
+            deadline=now + SECONDS,
+        )
+        by_run[run.id] = item
+        yield run
+
+
+def _judged(trajectory: Trajectory, item: Item, method: Method, judge: WorldsJudge) -> Result:
+    _require_played(trajectory)
+    entries = [
+        usage_entry(trajectory.run.id, step.agent, step.turn, step.branch, call)
+        for step in trajectory.steps
+        for call in step.calls
+    ]
+    return result_of(
+        trajectory,
+        entries,
+        arm=method,
+        item=item.id,
+        judgement=judge.judge(trajectory, item),
+        reference_values=(),
+    )
+
+
+def _require_played(trajectory: Trajectory) -> None:
+    """Raises `BenchError` for a run that an engine's failure has ended. A prompt that has outgrown
+    the model is the model's own failure, and a result."""
+    if trajectory.outcome not in (Outcome.ERROR, Outcome.DEADLINE):
+        return
+    failure = trajectory.steps[-1].decision.data.get("failure") if trajectory.steps else None
+    if failure != OVERFLOW:
+        raise BenchError(f"a run ended as {trajectory.outcome}: {trajectory.reason}")

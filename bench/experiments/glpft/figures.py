@@ -1,0 +1,281 @@
+"""The figures of the table, from the results of all cells.
+
+A method's share of solved instructions is the mean over its seeds. Its interval is a bootstrap over
+instructions, in which all seeds' results of an instruction are drawn together (where all came out
+alike, Wilson's over instructions): it says how far another draw of instructions may be from this
+one. How far another seed may be is said by the least
+and the greatest of the seeds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pydantic import ValidationError
+
+from loopline.bench.errors import OutputError
+from loopline.bench.experiments.glpft.evaluation import served_by
+from loopline.bench.experiments.glpft.plan import (
+    APART,
+    HELD_OUT,
+    Cell,
+    Plan,
+    read_results,
+    split_of,
+    training_folder,
+)
+from loopline.bench.results import Result
+from loopline.bench.statistics import Interval, bootstrap_difference, mean_share
+from loopline.bench.tools.baselines import best_of, name_of, solved_by_players
+from loopline.bench.tools.classes import class_of
+from loopline.bench.tools.worlds import instance_of
+from loopline.trainers.glpft.facts import StageFacts
+from loopline.trainers.glpft.report import REPORT, Report
+
+ALL = "held_out"
+"""The three held-out splits together."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Shares of one method on one group of instructions."""
+
+    instructions: int
+    mean: Interval
+    seeds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class MethodFigures:
+    """One method at one size, over all its seeds."""
+
+    method: str
+    models: int
+    """That play."""
+    parameters: int
+    """Of each model."""
+    tokens: tuple[int, ...]
+    """That went through the models in training, padding included, by seed."""
+    training_seconds: tuple[float, ...]
+    seeds: tuple[int, ...]
+    solved: dict[str, Solved]
+    """By split, and of the three held-out ones together."""
+    hallucination: Interval
+    """Share of runs that name a tool which is not on offer."""
+    calls: float
+    """Calls of tools in a run."""
+    unseen_apis_hallucination: Interval | None
+    classes: dict[str, int]
+    """Runs of the three held-out splits that did not solve, by the class of what went wrong."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One method less another, instruction by instruction."""
+
+    first: str
+    second: str
+    solved: dict[str, Interval]
+
+
+@dataclass(frozen=True)
+class SizeFigures:
+    """The table of one size."""
+
+    size: str
+    budget: int
+    """Tokens of each cell."""
+    methods: tuple[MethodFigures, ...]
+    differences: tuple[Difference, ...]
+    baselines: dict[str, dict[str, float]]
+    """Player that never reads its instruction → share by split, and of the three held-out ones
+    together: the best that is given the oracle's calls, and the best of the others."""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def figures_of(plan: Plan) -> tuple[SizeFigures, ...]:
+    """Of all cells, which are finished."""
+    baselines = _baselines(plan)
+    return tuple(_size(plan, size, baselines) for size in plan.sizes)
+
+
+@dataclass(frozen=True)
+class _Played:
+    """One method's results: seed → item → result."""
+
+    facts: MethodFigures
+    by_seed: tuple[dict[str, Result], ...]
+
+
+def _baselines(plan: Plan) -> dict[str, dict[str, float]]:
+    asked = {item.id: instance_of(item) for item in plan.items}
+    groups = _groups(plan)
+    solved = {
+        name: solved_by_players(asked[item] for item in items) for name, items in groups.items()
+    }
+    best = [best_of(solved[ALL], given=given) for given in (True, False)]
+    return {
+        name_of(player): {name: solved[name][player] / len(items) for name, items in groups.items()}
+        for player in best
+    }
+
+
+def _size(plan: Plan, size: str, baselines: dict[str, dict[str, float]]) -> SizeFigures:
+    groups = _groups(plan)
+    _require_alike(plan, size)
+    played = {
+        method: _played(
+            plan,
+            [each for each in plan.cells if (each.size, each.method) == (size, method)],
+            groups,
+        )
+        for method in plan.methods
+    }
+    differences: list[Difference] = []
+    if "glpft" in played:
+        differences = [
+            _difference(plan, groups, played["glpft"], other)
+            for name, other in played.items()
+            if name != "glpft"
+        ]
+    return SizeFigures(
+        size=size,
+        budget=plan.sizes[size].tokens,
+        methods=tuple(each.facts for each in played.values()),
+        differences=tuple(differences),
+        baselines=baselines,
+    )
+
+
+def _groups(plan: Plan) -> dict[str, list[str]]:
+    """Group → its items: the three splits together, each of them, and unseen APIs."""
+    groups: dict[str, list[str]] = {name: [] for name in (ALL, *HELD_OUT, APART)}
+    for item in plan.items:
+        split = split_of(item)
+        groups[split].append(item.id)
+        if split != APART:
+            groups[ALL].append(item.id)
+    return {name: items for name, items in groups.items() if items}
+
+
+def _played(plan: Plan, cells: Sequence[Cell], groups: dict[str, list[str]]) -> _Played:
+    by_seed = tuple(read_results(cell.folder(plan.output)) for cell in cells)
+    reports = [_report(cell.folder(plan.output)) for cell in cells]
+    playing = _playing(cells[0], reports[0])
+    apart = groups.get(APART)
+    facts = MethodFigures(
+        method=cells[0].method,
+        models=len(playing),
+        parameters=playing[0].parameters,
+        tokens=tuple(report.tokens for report in reports),
+        training_seconds=tuple(report.seconds for report in reports),
+        seeds=tuple(cell.seed for cell in cells),
+        solved={
+            name: Solved(
+                instructions=len(items),
+                mean=_mean(by_seed, items, _solved, plan.common.question_seed),
+                seeds=tuple(fmean(_solved(one[item]) for item in items) for one in by_seed),
+            )
+            for name, items in groups.items()
+        },
+        hallucination=_mean(by_seed, groups[ALL], _invented, plan.common.question_seed),
+        calls=fmean(one[item].measures["calls"] for one in by_seed for item in groups[ALL]),
+        unseen_apis_hallucination=(
+            _mean(by_seed, apart, _invented, plan.common.question_seed) if apart else None
+        ),
+        classes=_classes(by_seed, groups[ALL]),
+    )
+    return _Played(facts, by_seed)
+
+
+def _report(folder: Path) -> Report:
+    path = training_folder(folder) / REPORT
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        why = str(error).splitlines()[0]
+        raise OutputError(
+            f"{path} cannot be read ({why}); remove {folder}, and the same command does the cell "
+            "anew"
+        ) from error
+
+
+def _require_alike(plan: Plan, size: str) -> None:
+    """Raises `OutputError` for cells that were trained in different ways: a release of this
+    program may have other defaults than the one that began the folder."""
+    found: dict[str, str] = {}
+    for cell in plan.cells:
+        if cell.size == size:
+            settings = _report(cell.folder(plan.output)).settings
+            found[settings.model_dump_json(exclude={"method", "seed"})] = cell.name
+    if len(found) > 1:
+        raise OutputError(
+            f"{' and '.join(found.values())} were trained with different settings (see "
+            f"training/settings.json of each), so they do not compare; remove the older cells of "
+            f"{plan.output}, and the same command does them anew"
+        )
+
+
+def _playing(cell: Cell, report: Report) -> list[StageFacts]:
+    """The models that play: of the other stages' models they only begin."""
+    served = served_by(cell.method)[1].values()
+    return [stage for stage in report.stages if stage.stage in served]
+
+
+def _difference(
+    plan: Plan, groups: dict[str, list[str]], first: _Played, second: _Played
+) -> Difference:
+    return Difference(
+        first=first.facts.method,
+        second=second.facts.method,
+        solved={
+            name: bootstrap_difference(
+                _by_item(first.by_seed, items, _solved),
+                _by_item(second.by_seed, items, _solved),
+                seed=plan.common.question_seed,
+            )
+            for name, items in groups.items()
+        },
+    )
+
+
+def _mean(
+    by_seed: Sequence[dict[str, Result]],
+    items: Sequence[str],
+    value: Callable[[Result], float],
+    seed: int,
+) -> Interval:
+    """Of a share, with its interval over instructions."""
+    return mean_share(_by_item(by_seed, items, value), seed=seed)
+
+
+def _by_item(
+    by_seed: Sequence[dict[str, Result]], items: Sequence[str], value: Callable[[Result], float]
+) -> list[float]:
+    """Each item's mean over the seeds."""
+    return [fmean(value(one[item]) for one in by_seed) for item in items]
+
+
+def _solved(result: Result) -> float:
+    return float(result.right)
+
+
+def _invented(result: Result) -> float:
+    return result.measures["hallucination"]
+
+
+def _classes(by_seed: Sequence[dict[str, Result]], items: Sequence[str]) -> dict[str, int]:
+    counts = Counter(
+        str(class_of(one[item].outcome, one[item].right, one[item].signals))
+        for one in by_seed
+        for item in items
+        if not one[item].right
+    )
+    return dict(counts.most_common())

@@ -1,0 +1,156 @@
+"""What the report says of each size, as words and as tables of text."""
+
+from __future__ import annotations
+
+from loopline.bench.experiments.glpft.figures import ALL, MethodFigures, SizeFigures
+from loopline.bench.experiments.glpft.plan import APART, HELD_OUT, Plan
+from loopline.bench.report import figures as say
+from loopline.bench.statistics import Interval
+
+TITLE = "GLPFT against its baselines"
+SHORT = {
+    ALL: "all three",
+    "unseen_worlds": "worlds",
+    "unseen_wordings": "wordings",
+    "unseen_combinations": "combinations",
+    APART: "unseen APIs",
+}
+PUBLISHED = (
+    "Published, at 7B on ToolBench (Small LLMs Are Weak Tool Learners, Plan ACC / Act EM / "
+    "hallucination, in domain): single 81.9 / 53.3 / 2.32, multi one-stage 87.5 / 45.1 / 7.71, "
+    "single multi-task 85.1 / 51.8 / 2.96, GLPFT 88.9 / 58.9 / 0.57. Other sizes, data and "
+    "measures: context, not a comparison."
+)
+
+Table = tuple[list[str], list[list[str]]]
+"""Heading and rows."""
+
+
+def about(plan: Plan) -> str:
+    """What was done."""
+    common = plan.common
+    apart = common.unseen_apis
+    further = f", and {apart:,} apart that need unseen APIs" if apart else ""
+    return (
+        f"Trained from random weights on {common.instructions:,} instructions of the API simulator "
+        f"(seed {common.data_seed}); played greedily on {common.samples:,} held-out ones (unseen "
+        f"worlds, wordings and combinations alike; seed {common.question_seed}){further}. Means "
+        f"over the seeds {', '.join(map(str, plan.seeds))}; 95 % intervals by bootstrap over "
+        "instructions, all seeds' results of one drawn together (Wilson's over instructions where "
+        "all came out alike): how far another seed may be is said by the seeds' range alone. A "
+        "team's caller is held by a grammar to the offered tools and the types of their arguments, "
+        "as in every run of umi; a single model writes freely. By hand: who never reads an "
+        "instruction; with the oracle's calls, an upper bound, there is only an answer to give."
+    )
+
+
+def heading(size: SizeFigures) -> str:
+    """What is equal for all methods."""
+    each = size.methods[0]
+    return (
+        f"{size.size}: {each.parameters:,} parameters in each model, {size.budget:,} training "
+        "tokens for all models of a method together"
+    )
+
+
+def tables(size: SizeFigures) -> dict[str, Table]:
+    """By caption; one without rows has nothing to say."""
+    return {
+        "Solved": solved(size),
+        "Solved, by split": splits(size),
+        "GLPFT less another method, in points, instruction by instruction": differences(size),
+        "Hallucination: runs that name a tool which is not on offer": hallucination(size),
+        "Failed runs, by class": classes(size),
+    }
+
+
+def solved(size: SizeFigures) -> Table:
+    """The table of the claim; below the methods who never reads an instruction."""
+    head = ["method", "models", "parameters", "tokens", "seeds", "solved", "95 %", "seeds' range",
+            "calls"]  # fmt: skip
+    blank = ["–"] * 4
+    by_hand = [
+        [f"by hand: {player}", *blank, say.share(shares[ALL]), *blank[1:]]
+        for player, shares in size.baselines.items()
+    ]
+    return head, [*map(_solved, size.methods), *by_hand]
+
+
+def splits(size: SizeFigures) -> Table:
+    """Each split with its interval."""
+    first = size.methods[0].solved
+    names = [name for name in (*HELD_OUT, APART) if name in first]
+    return (
+        ["method", *(f"{SHORT[name]} ({first[name].instructions:,})" for name in names)],
+        [
+            *(
+                [each.method, *(_share(each.solved[name].mean) for name in names)]
+                for each in size.methods
+            ),
+            *(
+                [f"by hand: {player}", *(say.share(shares[name]) for name in names)]
+                for player, shares in size.baselines.items()
+            ),
+        ],
+    )
+
+
+def differences(size: SizeFigures) -> Table:
+    """Paired, in percentage points."""
+    names = [name for name in SHORT if name in size.methods[0].solved]
+    return (
+        ["pair", *(SHORT[name] for name in names)],
+        [
+            [f"{each.first} − {each.second}", *(_points(each.solved[name]) for name in names)]
+            for each in size.differences
+        ],
+    )
+
+
+def hallucination(size: SizeFigures) -> Table:
+    """Shares with their intervals."""
+    first = size.methods[0].solved
+    names = [name for name in (ALL, APART) if name in first]
+    return (
+        ["method", *(f"{SHORT[name]} ({first[name].instructions:,})" for name in names)],
+        [
+            [each.method, *(_share(found) for found in shares if found is not None)]
+            for each in size.methods
+            for shares in ((each.hallucination, each.unseen_apis_hallucination),)
+        ],
+    )
+
+
+def classes(size: SizeFigures) -> Table:
+    """Runs of each class of failure."""
+    names = sorted({name for each in size.methods for name in each.classes})
+    return (
+        ["class", *(each.method for each in size.methods)],
+        [
+            [name.replace("_", " "), *(f"{each.classes.get(name, 0):,}" for each in size.methods)]
+            for name in names
+        ],
+    )
+
+
+def _solved(each: MethodFigures) -> list[str]:
+    found = each.solved[ALL]
+    return [
+        each.method,
+        str(each.models),
+        f"{each.parameters:,}",
+        f"{round(sum(each.tokens) / len(each.tokens)):,}",
+        str(len(each.seeds)),
+        say.share(found.mean.estimate),
+        say.span(found.mean.low, found.mean.high),
+        say.span(min(found.seeds), max(found.seeds)),
+        f"{each.calls:.2f}",
+    ]
+
+
+def _share(found: Interval) -> str:
+    return f"{say.share(found.estimate)} ({say.span(found.low, found.high)})"
+
+
+def _points(found: Interval) -> str:
+    return f"{say.points(found.estimate)} [{say.points(found.low)}, {say.points(found.high)}]"

@@ -1,0 +1,281 @@
+"""The figures of the table, from the results of all arms.
+
+An arm's success is the mean over its seeds and puzzles. Its 95 % interval is the pigeonhole
+bootstrap's (`loopline.bench.statistics`), which draws seeds and puzzles together: it says where the
+mean of other trainings on other puzzles is expected. A difference is paired by seed and puzzle, and
+is of the seeds that both arms have. Of one seed, which shows no spread, an interval holds that
+training fixed and is over puzzles alone. Where every puzzle came out alike in every seed, drawing
+from them tells no spread: there it is as wide as Wilson's interval lets other puzzles be unlike
+these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Literal, Self
+
+from pydantic import Field
+
+from loopline.agents.records import Record
+from loopline.bench.experiments.grpo.trials import Trial
+from loopline.bench.statistics import (
+    Interval,
+    pigeonhole_bootstrap,
+    wilson,
+)
+from loopline.trainers.grpo.arms.kinds import (
+    AT_GRPO,
+    BEST_OF_K,
+    CONTINUED,
+    EXPERT_ITERATION,
+    KINDS,
+    MAS_GRPO,
+    MAS_GRPO_TOKENS,
+    PER_ROLE,
+    PER_ROLE_LORA,
+    PROPOSER,
+    SINGLE,
+    SINGLE_GRPO,
+    SWAPPED,
+    WARM_START,
+    ArmName,
+)
+from loopline.trainers.grpo.arms.results import ArmResult, Point
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.tuning import Tuning
+
+ROWS: tuple[ArmName, ...] = (
+    WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PROPOSER,
+    BEST_OF_K, SINGLE, SINGLE_GRPO, PER_ROLE, PER_ROLE_LORA, SWAPPED,
+)  # fmt: skip
+"""In the order of the table."""
+CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (
+    (CONTINUED, WARM_START), (EXPERT_ITERATION, CONTINUED), (MAS_GRPO, CONTINUED),
+    (AT_GRPO, CONTINUED), (AT_GRPO, EXPERT_ITERATION), (AT_GRPO, MAS_GRPO_TOKENS),
+    (AT_GRPO, MAS_GRPO), (AT_GRPO, PROPOSER), (AT_GRPO, BEST_OF_K), (SINGLE_GRPO, SINGLE),
+    (AT_GRPO, SINGLE_GRPO), (PER_ROLE, MAS_GRPO), (PER_ROLE, AT_GRPO), (PER_ROLE_LORA, PER_ROLE),
+    (PER_ROLE, SWAPPED),
+)  # fmt: skip
+"""First less second. Each was chosen before its result was there."""
+
+Verdict = Literal["more", "less", "no difference found"]
+"""Of other seeds and puzzles, by whether the interval holds zero."""
+
+
+class Bounds(Record):
+    """An estimate with its 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, found: Interval) -> Self:
+        return cls(estimate=found.estimate, low=found.low, high=found.high)
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.estimate, self.low, self.high)
+
+
+class CurvePoint(Record):
+    """One look at an arm in training, over all seeds."""
+
+    samples: float
+    tokens: float
+    success: float
+    low: float
+    """Of the seeds."""
+    high: float
+
+
+class ArmFigures(Record):
+    """One arm over all its seeds. Means are over seeds."""
+
+    arm: ArmName
+    tuning: Tuning
+    success: Bounds
+    by_seed: dict[int, Bounds]
+    gain: Bounds | None
+    """Over the warm start, paired; None of the warm start itself, and without one of its seeds."""
+    samples: float
+    """Completions drawn in training, or answers imitated, since its beginning."""
+    tokens: float
+    """Through the model in training since its beginning, padding included."""
+    steps: float
+    train_cpu_minutes: float
+    agreement: float | None
+    """Share of proposals that the plan agent carried out as they were; None without proposals."""
+    failures: dict[str, int]
+    """Of all seeds."""
+    said: dict[str, dict[str, int]]
+    """By agent, the most frequent answers of the first seed."""
+    curve: tuple[CurvePoint, ...]
+
+
+class Difference(Record):
+    """One arm less another, paired by seed and puzzle, of the seeds that both have."""
+
+    first: ArmName
+    second: ArmName
+    gap: Bounds
+    by_seed: dict[int, float]
+    verdict: Verdict
+
+
+class GrpoReport(Record):
+    """The whole table."""
+
+    settings: ArmSettings
+    arms: tuple[ArmFigures, ...]
+    differences: tuple[Difference, ...]
+    baselines: dict[str, Bounds]
+    """Players by hand on the same puzzles, with Wilson's interval."""
+    trials: tuple[Trial, ...] = ()
+    """By which each arm's tuning was chosen; none where it is the game's."""
+    stopped: dict[str, str] = Field(default_factory=dict)
+    """Trainings that ended early, by name, and why."""
+    published: str
+    minutes: float
+    """Of the wall clock, over all parts of an interrupted run."""
+    cpu_minutes: float
+    """Of all processes: training, looks and measurement, trials included."""
+
+
+def report_of(
+    settings: ArmSettings,
+    results: Sequence[ArmResult],
+    baselines: Mapping[str, int],
+    published: str,
+    minutes: float,
+    *,
+    cpu_minutes: float,
+    trials: tuple[Trial, ...] = (),
+    stopped: Mapping[str, str] | None = None,
+) -> GrpoReport:
+    """From the results of all arms of all seeds. Seeds stand in the settings' order."""
+    order = {seed: at for at, seed in enumerate(settings.seeds)}
+    by_arm: dict[ArmName, list[ArmResult]] = {}
+    for name in ROWS:
+        own = sorted((one for one in results if one.arm == name), key=lambda one: order[one.seed])
+        if own:
+            by_arm[name] = own
+    return GrpoReport(
+        settings=settings,
+        arms=tuple(_arm(name, own, by_arm.get(WARM_START, ())) for name, own in by_arm.items()),
+        differences=tuple(
+            _difference(pairs)
+            for first, second in CLAIMS
+            if (pairs := _pairs(by_arm.get(first, ()), by_arm.get(second, ())))
+        ),
+        baselines={
+            name: Bounds.of(wilson(solved, settings.held_out)) for name, solved in baselines.items()
+        },
+        trials=trials,
+        stopped=dict(stopped or {}),
+        published=published,
+        minutes=round(minutes, 2),
+        cpu_minutes=round(cpu_minutes, 2),
+    )
+
+
+def at_equal_tokens(arms: Sequence[ArmFigures]) -> dict[ArmName, float]:
+    """What the arms that learn from rewards solved of the validation split at the first look after
+    as many tokens as AT-GRPO had in the end, or at their last one; empty without AT-GRPO."""
+    whole = next((each.tokens for each in arms if each.arm == AT_GRPO), None)
+    if whole is None:
+        return {}
+    found: dict[ArmName, float] = {}
+    for each in arms:
+        if KINDS[each.arm].way == "reinforced":
+            later = (point.success for point in each.curve if point.tokens >= whole)
+            found[each.arm] = next(later, each.curve[-1].success)
+    return found
+
+
+def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult]) -> ArmFigures:
+    def mean(value: Callable[[ArmResult], float]) -> float:
+        return fmean(map(value, own))
+
+    failures: Counter[str] = Counter()
+    for one in own:
+        failures.update(one.failures)
+    agreement = [one.agreement for one in own if one.agreement is not None]
+    begun = _pairs(own, warm) if name != WARM_START else []
+    return ArmFigures(
+        arm=name,
+        tuning=own[0].tuning,
+        success=_bounds([_cells(one) for one in own], least=0.0),
+        by_seed={one.seed: Bounds.of(wilson(one.solved, len(one.outcomes))) for one in own},
+        gain=_gap(begun) if begun else None,
+        samples=mean(lambda one: one.samples),
+        tokens=mean(lambda one: one.tokens),
+        steps=mean(lambda one: one.steps),
+        train_cpu_minutes=mean(lambda one: one.train_cpu_seconds) / 60,
+        agreement=fmean(agreement) if agreement else None,
+        failures=dict(failures.most_common()),
+        said=own[0].said,
+        curve=_curve([one.curve for one in own]),
+    )
+
+
+def _pairs(
+    first: Sequence[ArmResult], second: Sequence[ArmResult]
+) -> list[tuple[ArmResult, ArmResult]]:
+    """Of the seeds that both have."""
+    others = {one.seed: one for one in second}
+    return [(one, others[one.seed]) for one in first if one.seed in others]
+
+
+def _difference(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Difference:
+    gap = _gap(pairs)
+    return Difference(
+        first=pairs[0][0].arm,
+        second=pairs[0][1].arm,
+        gap=gap,
+        by_seed={a.seed: a.success - b.success for a, b in pairs},
+        verdict="more" if gap.low > 0 else "less" if gap.high < 0 else "no difference found",
+    )
+
+
+def _gap(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Bounds:
+    """First less second, paired by seed and puzzle."""
+    cells = [
+        [mine - other for mine, other in zip(_cells(a), _cells(b), strict=True)] for a, b in pairs
+    ]
+    return _bounds(cells, least=-1.0)
+
+
+def _bounds(cells: Sequence[Sequence[float]], least: float) -> Bounds:
+    """Of the mean of cells, which are from `least` to 1; few seeds stretch an interval beyond."""
+    first = cells[0][0]
+    if all(each == first for row in cells for each in row):
+        unlike = wilson(0, len(cells[0])).high
+        alike = (1 - unlike) * first
+        return Bounds(estimate=first, low=alike + unlike * least, high=alike + unlike)
+    found = pigeonhole_bootstrap(cells)
+    return Bounds(estimate=found.estimate, low=max(least, found.low), high=min(1.0, found.high))
+
+
+def _cells(one: ArmResult) -> list[float]:
+    """Of each puzzle 1 if it was solved, else 0."""
+    return [float(mark == "1") for mark in one.outcomes]
+
+
+def _curve(curves: Sequence[Sequence[Point]]) -> tuple[CurvePoint, ...]:
+    """The seeds' looks side by side. A seed that ended early, or had fewer looks in its few steps,
+    stays where it was at its last one."""
+    most = max(map(len, curves), default=0)
+    whole = [[*curve, *[curve[-1]] * (most - len(curve))] for curve in curves if curve]
+    return tuple(
+        CurvePoint(
+            samples=fmean(point.samples for point in points),
+            tokens=fmean(point.tokens for point in points),
+            success=fmean(point.success for point in points),
+            low=min(point.success for point in points),
+            high=max(point.success for point in points),
+        )
+        for points in zip(*whole, strict=True)
+    )

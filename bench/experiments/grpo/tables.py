@@ -1,0 +1,306 @@
+"""What the report says, as words and as tables of text."""
+
+from __future__ import annotations
+
+from loopline.agents.environments.game import Scheme
+from loopline.bench.experiments.grpo.figures import ArmFigures, Bounds, GrpoReport, at_equal_tokens
+from loopline.bench.experiments.grpo.published import QWEN3_SMALL
+from loopline.bench.report import figures as say
+from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.core.checkpoints import changed_settings
+from loopline.trainers.grpo.arms.games.known import GAMES
+from loopline.trainers.grpo.arms.games.word_problems import LearnedWordProblems
+from loopline.trainers.grpo.arms.kinds import KINDS
+from loopline.trainers.grpo.arms.tuning import OWN
+from loopline.trainers.grpo.settings import LORA_RATE
+
+Table = tuple[list[str], list[list[str]]]
+"""Heading and rows."""
+_BUDGET = (
+    "Every arm has the settings of its game; these were chosen by trials of the warm start and "
+    "AT-GRPO on puzzles of another seed, and the other arms take {}. Arms that learn from rewards "
+    "draw as many completions as AT-GRPO in its steps, up to the end of the step; continued SFT, "
+    "and MAS + GRPO at equal tokens, go on until as many tokens went through their model, the pass "
+    "that only scores samples not counted. "
+)
+_ADVANTAGE = (
+    "Tokens differ where samples are equal: AT-GRPO reads a prompt once for its K candidates, and "
+    "of equal ones only one, where whole runs read a prompt for each answer. Of prompts of P "
+    "tokens and answers of A, D of K different, a sample of whole runs costs about "
+    "K (P + A) (1 + w) / ((P + D A) (1 + c)) times as many, w and c the shares of whole runs and "
+    "of candidates that are learned from, and so read twice. That is much where answers are short "
+    "and repeat themselves, as here; of 8 different answers of 500 tokens to a prompt of 1,000, "
+    "all learned from, it is 2.4 times."
+)
+_INTERVALS = (
+    "95 % intervals by the pigeonhole bootstrap (Owen 2007), which draws seeds and puzzles "
+    "together, both paired in differences, and stretches the seeds' effects by Student's t as "
+    "there are few: where the mean of other trainings on other puzzles is expected. Of one seed "
+    "the training is held fixed, and an interval is over puzzles alone; where every puzzle came "
+    "out alike in every seed it is as wide as Wilson's interval lets other puzzles be unlike."
+)
+_TRIED = (
+    "them but for what was tried on the first seed, in ways that stand below, and chosen by "
+    "puzzles of the validation split"
+)
+
+REWARDED: dict[Scheme, str] = {
+    "paper": "what the team earns and what the agent does, as published",
+    "dense": "the step rewards of the published code, but for what it pays for going there and "
+    "back",
+    "sparse": "1 for the answer that solves the puzzle",
+    "progress": "the share of the way to the solution that an answer makes good, by the solver; "
+    "in training alone, and not as published",
+}
+
+
+def title(report: GrpoReport) -> str:
+    """Of the page."""
+    return f"AT-GRPO and its peers on {game_of(report)}"
+
+
+def game_of(report: GrpoReport) -> str:
+    """`plan path`."""
+    return report.settings.game.name.replace("_", " ")
+
+
+def about(report: GrpoReport) -> str:
+    """What was done."""
+    chosen = report.settings
+    size, rewarded = chosen.network, chosen.reinforced
+    seeds = ", ".join(map(str, chosen.seeds))
+    return (
+        f"From random weights ({size.layers} layers, {size.hidden} wide), seeds {seeds}; measured "
+        f"by greedy play of {chosen.held_out:,} held-out puzzles with the final weights (best "
+        "of K: with the warm start, sampled, where the rules choose). K = "
+        f"{rewarded.candidates}, {rewarded.episodes} puzzles per version, {rewarded.steps} "
+        f"versions of AT-GRPO; {chosen.supervised.steps} supervised steps of "
+        f"{chosen.supervised.batch} answers before. "
+        f"{_BUDGET.format(_TRIED if report.trials else 'them as they are')}{_ADVANTAGE} "
+        f"{_changed(report)}{_scarce(report)}{_of_seeds(report)}{_INTERVALS}"
+    )
+
+
+def _of_seeds(report: GrpoReport) -> str:
+    """Over which seeds there are means."""
+    counts = {len(each.by_seed) for each in report.arms}
+    if counts == {1}:
+        return "Of one seed. "
+    most = max(counts, default=1)
+    if len(counts) <= 1:
+        return f"Means over {most} seeds. "
+    fewer = ", ".join(each.arm for each in report.arms if len(each.by_seed) < most)
+    return (
+        f"Means over {most} seeds; over the first {min(counts)} of {fewer}. A difference is of the "
+        "seeds that both arms have. "
+    )
+
+
+def _changed(report: GrpoReport) -> str:
+    """What is not as the game's own settings have it."""
+    own = GAMES[report.settings.game.name].training.model_dump()
+    changed = changed_settings(own, report.settings.model_dump(include=set(own)))
+    return f"In place of the game's own settings: {', '.join(changed)}. " if changed else ""
+
+
+def _scarce(report: GrpoReport) -> str:
+    """Where arms that imitate have less to read than those that are rewarded."""
+    game = report.settings.game
+    if not isinstance(game, LearnedWordProblems):
+        return ""
+    return (
+        f"Demonstrations are of one in {game.weak_team.wordings} of the training wordings, rewards "
+        "of all of them; every sentence of a held-out problem is said in a way that no training "
+        "problem has. "
+    )
+
+
+def ending(report: GrpoReport) -> str:
+    """What it cost."""
+    return (
+        f"{report.minutes:,.1f} minutes, {report.cpu_minutes:,.1f} CPU-minutes, "
+        f"{counted(len(report.settings.seeds), 'seed')}"
+    )
+
+
+def tables(report: GrpoReport) -> dict[str, Table]:
+    """By caption; one without rows has nothing to say."""
+    return {
+        "Solved": solved(report),
+        "One arm less another, in points, paired by seed and puzzle": differences(report),
+        "Players by hand, on the same puzzles": by_hand(report),
+        "Solved by seed": by_seed(report),
+        "Ways to tune the arms, and what these solve by them, first seed": trials(report),
+        "Ended early, and measured with the weights before": stopped(report),
+        "Compute, mean over seeds, since the arm's beginning": compute(report),
+        "What failures are made of, all seeds": failures(report),
+        "What each arm is": kinds(report),
+        "Settings": settings(report),
+        "Said most often, first seed": said(report),
+    }
+
+
+def solved(report: GrpoReport) -> Table:
+    """The table of the claim."""
+    published = QWEN3_SMALL.get(report.settings.game.name, {})
+    head = ["arm", "solved", "95 %", "seeds", "their range", "over warm start", "agreement",
+            "published, 1.7B"]  # fmt: skip
+    rows = [
+        [
+            each.arm,
+            say.share(each.success.estimate),
+            say.span(each.success.low, each.success.high),
+            _counted_seeds(len(each.by_seed)),
+            _range(each),
+            "–" if each.gain is None else _points(each.gain),
+            "–" if each.agreement is None else f"{each.agreement:.0%}",
+            f"{published[each.arm]:.1f} %" if each.arm in published else "–",
+        ]
+        for each in report.arms
+    ]
+    return head, rows
+
+
+def differences(report: GrpoReport) -> Table:
+    """Each claim, with what may be said of it."""
+    rows = [
+        [
+            f"{each.first} − {each.second}",
+            _points(each.gap),
+            _counted_seeds(len(each.by_seed)),
+            ", ".join(say.points(gap) for gap in each.by_seed.values()),
+            each.verdict,
+        ]
+        for each in report.differences
+    ]
+    return ["arms", "points [95 %]", "seeds", "by seed", "finding"], rows
+
+
+def by_hand(report: GrpoReport) -> Table:
+    """Players that have learned nothing."""
+    rows = [
+        [name, say.share(each.estimate), say.span(each.low, each.high)]
+        for name, each in report.baselines.items()
+    ]
+    return ["player", "solved", "95 %"], rows
+
+
+def by_seed(report: GrpoReport) -> Table:
+    """Each seed alone."""
+    seeds = report.settings.seeds
+    rows = [
+        [
+            each.arm,
+            *(say.share(each.by_seed[at].estimate) if at in each.by_seed else "–" for at in seeds),
+        ]
+        for each in report.arms
+    ]
+    return ["arm", *(f"seed {seed}" for seed in seeds)], rows
+
+
+def trials(report: GrpoReport) -> Table:
+    """Every trial: factors of the game's settings, of which `batch` is the puzzles per version or
+    the answers per supervised step."""
+    chosen = {each.arm: each.tuning for each in report.arms}
+    rows = [
+        [
+            each.arm,
+            str(each.tuning),
+            say.share(each.validation),
+            say.share(each.held_out),
+            "chosen" if chosen[each.arm] == each.tuning else "ended early" if each.stopped else "",
+        ]
+        for each in report.trials
+    ]
+    return ["arm", "tuning", "validation, last looks", "held out", ""], rows
+
+
+def stopped(report: GrpoReport) -> Table:
+    """Trainings whose next loss or gradient was no number."""
+    return ["training", "why"], [[name, why] for name, why in report.stopped.items()]
+
+
+def compute(report: GrpoReport) -> Table:
+    """Of the arms that train, and what they solved when they had as many tokens as AT-GRPO."""
+    equal = at_equal_tokens(report.arms)
+    rows = [
+        [
+            each.arm,
+            say.count(each.steps),
+            say.count(each.samples),
+            say.count(each.tokens),
+            f"{each.tokens / each.samples:.1f}" if each.samples else "–",
+            f"{each.train_cpu_minutes:.1f}",
+            say.share(equal[each.arm]) if each.arm in equal else "–",
+        ]
+        for each in report.arms
+        if each.steps
+    ]
+    head = ["arm", "steps", "samples", "tokens", "tokens per sample", "CPU-minutes training",
+            "validation, at AT-GRPO's tokens"]  # fmt: skip
+    return head, rows
+
+
+def failures(report: GrpoReport) -> Table:
+    """By arm."""
+    rows = [
+        [each.arm, ", ".join(f"{count:,} {kind}" for kind, count in each.failures.items()) or "–"]
+        for each in report.arms
+    ]
+    return ["arm", "failures"], rows
+
+
+def kinds(report: GrpoReport) -> Table:
+    """In words."""
+    return ["arm", "about"], [[each.arm, KINDS[each.arm].about] for each in report.arms]
+
+
+def settings(report: GrpoReport) -> Table:
+    """What the weights follow from, besides the seed."""
+    chosen = report.settings
+    size, imitated, rewarded = chosen.network, chosen.supervised, chosen.reinforced
+    whole_runs = max(1, rewarded.minibatch // chosen.game.turns)
+    weak = ", ".join(f"{name} {value:g}" for name, value in chosen.game.weak_team)
+    tuned = any(each.tuning != OWN for each in report.arms)
+    own = "; each times the arm's own factor" if tuned else ""
+    rows = [
+        ["model", f"{size.layers} layers, {size.hidden} wide, {size.feed_forward} inside, "
+         f"{size.heads} heads, {size.context} tokens"],
+        ["warm start", f"{imitated.steps:,} steps of {imitated.batch} answers, learning rate "
+         f"{imitated.learning_rate:g}"],
+        ["who is imitated", f"weak team: {weak}"],
+        ["rewards", f"{rewarded.scheme}: {REWARDED[rewarded.scheme]}"],
+        ["from rewards", f"{rewarded.steps:,} versions of AT-GRPO, {rewarded.episodes} puzzles "
+         f"each, K = {rewarded.candidates}, at most {rewarded.limit} tokens an answer; learning "
+         f"rate {rewarded.learning_rate:g}, entropy {rewarded.entropy:g}{own}"],
+        ["an update", f"{rewarded.minibatch} groups of answers; {whole_runs} of whole runs, "
+         "which have as many answers"],
+        ["adapters", f"rank {rewarded.rank}, {LORA_RATE:g} times the learning rate"],
+    ]  # fmt: skip
+    return ["", ""], rows
+
+
+def said(report: GrpoReport) -> Table:
+    """Whether success was learned by reading, or by one answer that fits everywhere."""
+    rows = [
+        [
+            f"{each.arm}, {agent.replace('_', ' ')}",
+            ", ".join(f"{text!r} {count:,}" for text, count in answers.items()),
+        ]
+        for each in report.arms
+        for agent, answers in each.said.items()
+    ]
+    return ["agent", "answers"], rows
+
+
+def _points(found: Bounds) -> str:
+    return f"{say.points(found.estimate)} [{say.points(found.low)}, {say.points(found.high)}]"
+
+
+def _counted_seeds(count: int) -> str:
+    return "1, held fixed" if count == 1 else str(count)
+
+
+def _range(each: ArmFigures) -> str:
+    shares = [found.estimate for found in each.by_seed.values()]
+    return say.span(min(shares), max(shares))

@@ -1,0 +1,81 @@
+"""`bench grpo-curve`: from the settings to the verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import structlog
+import typer
+from rich.console import Console
+
+from loopline.bench.errors import BenchError
+from loopline.bench.experiments.grpo_curve.findings import CurveReport, report_of
+from loopline.bench.experiments.grpo_curve.loops import (
+    LoopResult,
+    do_loop,
+    do_warm_start,
+    loops_of,
+    read_result,
+    warm_start_of,
+)
+from loopline.bench.experiments.grpo_curve.report import last_line, show, write
+from loopline.bench.experiments.grpo_curve.settings import CurveSettings
+from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from loopline.trainers.core.job_processes import Job, Told
+from loopline.trainers.core.job_progress import JobProgress
+from loopline.trainers.core.output_lock import locked
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.arms.folder import claim, timed
+from loopline.trainers.grpo.arms.results import read_result as read_arm
+
+
+def measure(output: Path, settings: CurveSettings, *, as_json: bool) -> None:
+    """Do what is not done, print what was found; exit with 1 unless the attacked curve is within
+    the spread, every loop rises, and no history has a violation. Raises `BenchError`; SystemExit
+    after Ctrl-C."""
+    output = output.resolve()
+    # The client outlasts every outage; saying so each time would bury the progress.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    try:
+        claim(output, settings, more_seeds=True)
+        with locked(output):
+            report = done(output, settings)
+    except TrainingError as error:
+        raise BenchError(str(error)) from error
+    except KeyboardInterrupt:
+        print("stopped; go on with the same command", file=sys.stderr)
+        raise SystemExit(EXIT_INTERRUPTED) from None
+    show(report, output, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+    if as_json:
+        typer.echo(json.dumps(last_line(report)))
+    if not report.passed:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def done(output: Path, settings: CurveSettings) -> CurveReport:
+    """Do what is left of the warm start and the loops, one after the other: each has the machine
+    for itself. Raises `BenchError`, `TrainingError`; KeyboardInterrupt after Ctrl-C."""
+    warm, loops = warm_start_of(settings), loops_of(settings)
+    left: list[Job] = [loop for loop in loops if read_result(loop, output) is None]
+    if read_arm(warm.folder(output)) is None:
+        left.append(warm)
+    with timed(output) as seconds, JobProgress("trainings") as progress:
+        progress.watch(1 + len(loops), len(left))
+
+        def finished(job: Job, solved: int) -> None:
+            if job in left:
+                said = f"{solved:,} of {settings.held_out:,} held-out puzzles solved"
+                progress.tell(job, Told(event="finished", said=said))
+
+        start = do_warm_start(settings, output, partial(progress.tell, warm))
+        finished(warm, start.solved)
+        results: list[LoopResult] = []
+        for loop in loops:
+            results.append(do_loop(loop, settings, output, partial(progress.tell, loop)))
+            finished(loop, results[-1].looks[-1].solved)
+        report = report_of(settings, results, seconds() / 60)
+    write(report, output)
+    return report

@@ -1,0 +1,209 @@
+"""The folder of the curves, and one loop of it.
+
+    OUTPUT/settings.json                 what everything follows from
+    OUTPUT/seed-1/warm-start/            see `loopline.trainers.grpo.arms.arm`
+    OUTPUT/base/                         the warm start as it is served, in float32
+    OUTPUT/loops/attacked-1/             Redis's data, the recorder's store, logs
+    OUTPUT/loops/attacked-1/loop/        of `train grpo --loop`
+    OUTPUT/loops/attacked-1/adapters/    what each round published
+    OUTPUT/loops/attacked-1/history.json what was done, and what is wrong with it
+    OUTPUT/loops/attacked-1/result.json  the same, with the curve
+    OUTPUT/clock.json                    seconds of the wall clock so far
+    OUTPUT/report.json, report.html, report.md
+
+What is finished is not done again; a loop that was stopped begins anew.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from loopline.agents.records import Record
+from loopline.bench.experiments.grpo_curve.looks import Measurement
+from loopline.bench.experiments.grpo_curve.settings import CurveSettings, loop_arguments
+from loopline.bench.proofs.faults.chaos import BLOWS
+from loopline.bench.proofs.grpo_faults.checker import check
+from loopline.bench.proofs.grpo_faults.driver import ONLY_KILLS, LoopAttack, LoopDriver, LoopWork
+from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
+from loopline.bench.proofs.grpo_faults.model import store_float32
+from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.json_records import find_record, write_record
+from loopline.trainers.core.models import WEIGHTS
+from loopline.trainers.grpo.arms.arm import work
+from loopline.trainers.grpo.arms.kinds import WARM_START
+from loopline.trainers.grpo.arms.models import MODEL
+from loopline.trainers.grpo.arms.results import Arm, ArmResult
+from loopline.trainers.grpo.loop.report import read_loop_report
+from loopline.trainers.grpo.settings import SHARED
+from loopline.workers.atomic_files import atomic_folder
+
+Kind = Literal["undisturbed", "attacked"]
+Tell = Callable[[Told], None]
+HISTORY = "history.json"
+RESULT = "result.json"
+
+
+class CurveLoop(Record):
+    """Which loop. Those of the same seed are twins: they begin with the same adapters and plan the
+    same puzzles, with the same seeds of every completion."""
+
+    kind: Kind
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}, seed {self.seed}"
+
+    def folder(self, output: Path) -> Path:
+        return output / "loops" / f"{self.kind}-{self.seed}"
+
+
+class LoopHistory(Record):
+    """What a loop did, and what was done to it."""
+
+    rounds: int
+    groups: int
+    trained_groups: int
+    runs: int
+    struck: dict[str, int]
+    """Blows by kind; `trainer` counts its deaths."""
+    died: tuple[str, ...]
+    """Workers that ended without being struck."""
+    sampled: tuple[float, ...]
+    """By round, the share of all its runs that were solved, those that broke off included; the best
+    of K candidates was executed."""
+    seconds: float
+    violations: tuple[str, ...]
+    """Of what must hold of every loop: see `loopline.bench.proofs.grpo_faults.checker`."""
+
+
+class Look(Record):
+    """What came of a round, measured."""
+
+    round: int
+    outcomes: str = Field(pattern=r"^[01]+$")
+    """Of the held-out puzzles at temperature 1, in order: `1` solved, `0` not."""
+
+    @property
+    def solved(self) -> int:
+        return self.outcomes.count("1")
+
+
+class LoopResult(Record):
+    """A finished loop and its curve."""
+
+    loop: CurveLoop
+    history: LoopHistory
+    looks: tuple[Look, ...]
+    """The first one, of round 0, is the warm start's, which all loops have in common."""
+
+
+def loops_of(settings: CurveSettings) -> list[CurveLoop]:
+    """All of them; the attacked ones come last."""
+    twins = settings.seeds[: settings.attacked]
+    return [
+        *(CurveLoop(kind="undisturbed", seed=seed) for seed in settings.seeds),
+        *(CurveLoop(kind="attacked", seed=seed) for seed in twins),
+    ]
+
+
+def read_result(loop: CurveLoop, output: Path) -> LoopResult | None:
+    """Of a finished loop; None if it is not finished. Raises `UnreadableModel`."""
+    folder = loop.folder(output)
+    return find_record(folder / RESULT, LoopResult, f"remove {folder} to run it anew")
+
+
+def warm_start_of(settings: CurveSettings) -> Arm:
+    """What all loops begin with."""
+    return Arm(kind=WARM_START, seed=settings.warm_seed)
+
+
+def do_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResult:
+    """Train the warm start, unless it is there, measure it, and write it as it is served. Ctrl-C
+    saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`."""
+    arm = warm_start_of(settings)
+    found = work(arm, output, settings, tell)
+    base = output / "base"
+    if not base.exists():
+        from safetensors.torch import load_file
+
+        with atomic_folder(base) as partial:
+            shutil.copytree(arm.folder(output) / MODEL, partial, dirs_exist_ok=True)
+            store_float32(load_file(partial / WEIGHTS), partial)
+    return found
+
+
+def do_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) -> LoopResult:
+    """Run the loop, measure what its rounds published, and write its result; a finished one is
+    read. The warm start must be there. Raises `BenchError`, `TrainingError`."""
+    found = read_result(loop, output)
+    if found is not None:
+        return found
+    folder, base = loop.folder(output), output / "base"
+    kept = KeptAdapters(folder / "adapters")
+    path = folder / HISTORY
+    history = find_record(path, LoopHistory, f"remove {folder} to run it anew")
+    if history is None:
+        history = _played(loop, settings, base, folder, kept, tell)
+        write_record(path, history)
+    measurement, looks = Measurement(base, settings), list[Look]()
+    for number in (0, *settings.looked_at_rounds):
+        look = Look(round=number, outcomes=measurement.outcomes(kept.of(number) / SHARED))
+        looks.append(look)
+        said = f"round {number}: {look.solved:,} of {settings.held_out:,} held-out puzzles"
+        tell(Told(event="playing", said=said))
+    result = LoopResult(loop=loop, history=history, looks=tuple(looks))
+    write_record(folder / RESULT, result)
+    return result
+
+
+def _played(
+    loop: CurveLoop,
+    settings: CurveSettings,
+    base: Path,
+    folder: Path,
+    kept: KeptAdapters,
+    tell: Tell,
+) -> LoopHistory:
+    """From a bus without anything on it to the end of the loop, checked."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    blows = None
+    if loop.kind == "attacked":
+        blows = ONLY_KILLS if settings.only_kills else BLOWS
+    driver = LoopDriver(
+        folder,
+        LoopWork(base, settings.rounds, settings.groups, loop_arguments(settings, loop.seed)),
+        seed=loop.seed,
+        blows=blows,
+        progress=lambda done, said: tell(
+            Told(event="training", done=done, total=settings.rounds, said=said)
+        ),
+        kept=kept,
+    )
+    found = driver.attack()
+    scratch = folder / "trained-anew"
+    scratch.mkdir()
+    return history_of(found, folder, [str(each) for each in check(found.evidence, scratch)])
+
+
+def history_of(found: LoopAttack, folder: Path, violations: list[str]) -> LoopHistory:
+    """Of a loop that has ended in `folder`."""
+    report = read_loop_report(folder / "loop")
+    fates = [group.fate for each in found.evidence.sealed for group in each.groups]
+    return LoopHistory(
+        rounds=len(found.evidence.sealed),
+        groups=len(fates),
+        trained_groups=fates.count("trained"),
+        runs=len(found.evidence.bus.accepted),
+        struck=dict(found.struck),
+        died=tuple(found.died),
+        sampled=() if report is None else tuple(each.success for each in report.rounds),
+        seconds=round(found.seconds, 1),
+        violations=tuple(violations),
+    )

@@ -1,0 +1,152 @@
+"""What the report says, as words and as tables of text."""
+
+from __future__ import annotations
+
+from loopline.bench.experiments.grpo.figures import Bounds
+from loopline.bench.experiments.grpo_curve.findings import ALPHA, CurveFigures, CurveReport, Held
+from loopline.bench.report import figures as say
+from loopline.runtime.terminal.pluralize import counted
+
+Table = tuple[list[str], list[list[str]]]
+"""Heading and rows."""
+TITLE = "The learning curve of an attacked loop"
+
+
+def about(report: CurveReport) -> str:
+    """What was done."""
+    chosen = report.settings
+    puzzle, rewarded = chosen.puzzle, chosen.reinforced
+    return (
+        f"`train grpo --loop` on Plan-Path {puzzle.rows} x {puzzle.columns}, from a warm start of "
+        f"{chosen.supervised.steps} supervised steps: {counted(rewarded.steps, 'round')} of "
+        f"{counted(rewarded.episodes, 'puzzle')}, K = {rewarded.candidates}, adapters of rank "
+        f"{rewarded.rank}; the trainer, four workers, a recorder and Redis are processes. "
+        f"{counted(len(report.undisturbed), 'undisturbed loop')}, "
+        f"{len(report.attacked)} attacked, of the same settings; loops of one seed are twins (the "
+        "same first adapters, puzzles and seeds of every completion). What each round published is "
+        f"measured by play of the same {chosen.held_out:,} held-out puzzles at temperature 1, "
+        "with the same seed."
+    )
+
+
+def rule(report: CurveReport) -> str:
+    """How the verdict was come to."""
+    seen = (
+        "no difference would have been found at the discordance that was seen"
+        if report.detectable is None
+        else f"a difference of {say.points(report.detectable).lstrip('+')} points would have been "
+        "found in four of five cases"
+    )
+    called = sum(not each.within for each in report.undisturbed)
+    return (
+        "A look is out of the spread if the loop solves fewer than every undisturbed one, or more, "
+        "and McNemar's exact test against the nearest of them, puzzle by puzzle, has p < "
+        f"{report.alpha:.4f} ({ALPHA:.0%} over the curve's looks). At one look {seen}. The same "
+        f"rule, applied to each undisturbed loop against the others, calls out {called} of "
+        f"{len(report.undisturbed)}."
+    )
+
+
+def verdicts(report: CurveReport) -> list[str]:
+    """In a sentence each."""
+    lines: list[str] = []
+    for each in report.attacked:
+        out = [
+            f"{look.place} it at round {look.round}" for look in each.held if look.place != "within"
+        ]
+        looks = counted(len(each.held), "look")
+        lines.append(
+            f"{each.loop.name}: out of the undisturbed loops' spread, {', '.join(out)}, of {looks}"
+            if out
+            else f"{each.loop.name}: within the undisturbed loops' spread at all of {looks}"
+        )
+    flat = [each for each in report.loops if not each.rises]
+    if flat:
+        lines += [
+            f"{each.loop.name} does not rise over the warm start: {_points(each.gain)} points"
+            for each in flat
+        ]
+    else:
+        least = min(report.loops, key=lambda each: each.gain.low)
+        lines.append(
+            f"every loop rises over the warm start, {least.loop.name} least: "
+            f"{_points(least.gain)} points"
+        )
+    groups = sum(each.history.groups for each in report.attacked)
+    lines.append(
+        f"{counted(report.violations, 'violation')} in the histories of "
+        f"{counted(len(report.loops), 'loop')}; {counted(groups, 'group')} sealed under attack"
+    )
+    return lines
+
+
+def tables(report: CurveReport) -> dict[str, Table]:
+    """By caption."""
+    return {
+        "Held-out puzzles solved, by round": curves(report),
+        "Attacked loops against the undisturbed ones": held(report.attacked),
+        "Each undisturbed loop against the others": held(report.undisturbed),
+        "Loops": loops(report),
+    }
+
+
+def curves(report: CurveReport) -> Table:
+    """A column for each loop."""
+    rounds = (0, *report.settings.looked_at_rounds)
+    rows = [
+        [
+            "warm start" if number == 0 else str(number),
+            *(_share(each.looks[number]) for each in report.loops),
+        ]
+        for number in rounds
+    ]
+    return ["round", *(each.loop.name for each in report.loops)], rows
+
+
+def held(loops: list[CurveFigures]) -> Table:
+    """Every look, with what the rule says."""
+    head = ["loop", "round", "solved", "least–greatest of the others", "p", "verdict"]
+    rows = [
+        [each.loop.name, str(look.round), say.share(each.looks[look.round].estimate),
+         say.span(look.least, look.greatest), _p(look), look.place]
+        for each in loops
+        for look in each.held
+    ]  # fmt: skip
+    return head, rows
+
+
+def loops(report: CurveReport) -> Table:
+    """What each did, and what was done to it."""
+    head = ["loop", "over warm start", "over its twin", "groups", "trained", "struck", "seconds",
+            "violations"]  # fmt: skip
+    rows = [
+        [
+            each.loop.name,
+            _points(each.gain),
+            "–" if each.over_twin is None else _points(each.over_twin),
+            say.count(each.history.groups),
+            say.count(each.history.trained_groups),
+            ", ".join(f"{kind} {times}" for kind, times in each.history.struck.items()) or "–",
+            say.count(each.history.seconds),
+            say.count(len(each.history.violations)),
+        ]
+        for each in report.loops
+    ]
+    return head, rows
+
+
+def ending(report: CurveReport) -> str:
+    """What it cost."""
+    return f"{report.minutes:,.1f} minutes"
+
+
+def _p(look: Held) -> str:
+    return "–" if look.p == 1.0 else say.probability(look.p)
+
+
+def _share(found: Bounds) -> str:
+    return f"{say.share(found.estimate)} ({say.span(found.low, found.high)})"
+
+
+def _points(found: Bounds) -> str:
+    return f"{say.points(found.estimate)} [{say.points(found.low)}, {say.points(found.high)}]"

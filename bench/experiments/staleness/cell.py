@@ -1,0 +1,119 @@
+"""One training on samples of the past.
+
+Who plays and who learns is `plan.schedule`. Cells differ in nothing else: the same puzzles, the
+same number of updates and of samples, each learned from once.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.bench.experiments.staleness.plan import (
+    RESULT,
+    Cell,
+    CellResult,
+    StalenessSettings,
+    read_result,
+    schedule,
+)
+from loopline.trainers.core.interruption import deferred_interrupt
+from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.json_records import write_record
+from loopline.trainers.core.network import load_base
+from loopline.trainers.grpo.arms import arm, results
+from loopline.trainers.grpo.arms.kinds import AT_GRPO, KINDS, WARM_START
+from loopline.trainers.grpo.arms.models import MODEL
+from loopline.trainers.grpo.arms.reinforced import Batch, ReinforcedSteps, grpo_settings
+from loopline.trainers.grpo.in_process import Prompter, evaluate
+from loopline.trainers.grpo.learner import NotFinite
+from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.sampling import DEVICE, Sampler
+from loopline.trainers.grpo.settings import SHARED
+from loopline.workers.engines.local.adapter_base import weights_sha256
+
+
+def work(
+    cell: Cell, output: Path, settings: StalenessSettings, tell: Callable[[Told], None]
+) -> CellResult | None:
+    """Train and measure, and write the result; None for a warm start, which has its own.
+
+    A training is minutes long and follows from its settings: one that was stopped begins anew.
+    Ctrl-C ends the update in work and raises KeyboardInterrupt.
+    """
+    if cell.age is None:
+        arm.work(results.Arm(kind=WARM_START, seed=cell.seed), output, settings.demo, tell)
+        return None
+    found = read_result(cell, output)
+    return _train(cell, cell.age, output, settings, tell) if found is None else found
+
+
+def _train(
+    cell: Cell,
+    age: int,
+    output: Path,
+    settings: StalenessSettings,
+    tell: Callable[[Told], None],
+) -> CellResult:
+    began, demo, kind = time.process_time(), settings.demo, KINDS[AT_GRPO]
+    base = Cell(seed=cell.seed).folder(output) / MODEL
+    loaded = load_base(str(base), device=DEVICE)
+    grpo = grpo_settings(demo, kind, weights_sha256(base), cell.seed, correction=cell.correction)
+    policies = begun(grpo, [SHARED], loaded)
+    prompter, sampler = Prompter(loaded), Sampler(loaded.model, loaded.end_ids, padding=0)
+    steps = ReinforcedSteps(demo, kind, cell.seed, policies, prompter, sampler)
+    waiting: deque[Batch] = deque()
+    tokens = made = 0
+    curves: list[dict[str, float]] = []
+    stopped = ""
+    with deferred_interrupt() as interruption:
+        for batches, version in schedule(settings.updates, age):
+            waiting.extend(steps.play(number, version) for number in batches)
+            try:
+                facts = steps.learn(waiting.popleft(), version)
+            except NotFinite as error:
+                # The weights are those of the update before: they are measured all the same.
+                stopped = str(error)
+                break
+            made += 1
+            tokens += facts.tokens
+            if version >= age:
+                curves.append(facts.curves)
+            tell(Told(event="training", done=made, total=settings.updates, said=facts.said))
+            if interruption.asked:
+                raise KeyboardInterrupt
+        tell(Told(event="playing", said=f"{demo.held_out:,} held-out puzzles"))
+        policies.put_in(SHARED)
+        puzzles = demo.game.tables(Split.TEST, demo.test_seed, demo.held_out)
+        played = evaluate(puzzles, prompter, sampler, demo.reinforced.limit)
+        if interruption.asked:
+            raise KeyboardInterrupt
+    result = CellResult(
+        cell=cell,
+        outcomes=played.outcomes,
+        effective_samples=_of(curves, "effective sample size"),
+        ages=_of(curves, "age"),
+        clipped=_mean(_of(curves, "clipped share")),
+        updates=made,
+        stopped=stopped,
+        tokens=tokens,
+        cpu_seconds=round(time.process_time() - began, 1),
+    )
+    folder = cell.folder(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_record(folder / RESULT, result)
+    return result
+
+
+def _of(curves: list[dict[str, float]], name: str) -> tuple[float, ...]:
+    """Of the updates that had a group with a signal."""
+    key = f"{SHARED}/{name}"
+    return tuple(each[key] for each in curves if key in each)
+
+
+def _mean(values: tuple[float, ...]) -> float:
+    return math.fsum(values) / len(values) if values else 0.0

@@ -1,0 +1,1 @@
+"""Measurements of the project itself: throughput, faults, fidelity, beside peers or limits."""

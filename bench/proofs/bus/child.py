@@ -1,0 +1,129 @@
+"""`python -m loopline.bench.proofs.bus.child JOB`: one producer or consumer of a measurement.
+
+Says `ready` on standard output when it could begin, begins at a line on standard input, and ends
+with one line of JSON: what it did, by its own clock. So imports and connections are never part
+of a measurement. Every peer gets what our own worker processes have: uvloop, and a garbage
+collector that looks rarely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import psutil
+import structlog
+import uvloop
+from pydantic import BaseModel
+
+from loopline.bench.proofs.bus.peers import producer_of, receiver_of, stamp
+from loopline.workers.gc_tuning import collect_rarely
+
+
+class Job(BaseModel):
+    """What one process is to do."""
+
+    peer: str
+    role: Literal["produce", "consume"]
+    url: str
+    messages: int
+    rate: float = 0.0
+    """Messages per second; 0 is as fast as can be."""
+    latencies: bool = False
+    """Report each message's latency."""
+
+
+class Result(BaseModel):
+    """What one process did; times are nanoseconds of `stamp`."""
+
+    began: int
+    ended: int
+    cpu_seconds: float
+    rss_bytes: int
+    latencies: list[int] = []
+    """Nanoseconds from publication to the handler's start, a message each."""
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended - self.began) / 1e9
+
+
+async def run(job: Job) -> Result:
+    """Do the job between `ready` and the end."""
+    process = psutil.Process()
+    latencies: list[int] = []
+    if job.role == "produce":
+        producer = producer_of(job.peer)
+        await producer.open(job.url)
+        cpu, began = await _go()
+        if job.rate:
+            await _send_at_rate(job, producer.send_one)
+        else:
+            await producer.send_many(job.messages)
+        ended = stamp()
+        used = _cpu() - cpu
+        await producer.close()
+    else:
+        receiver = receiver_of(job.peer)
+        await receiver.open(job.url)
+
+        def on_message(sent: int) -> None:
+            latencies.append(stamp() - sent)
+
+        cpu, began = await _go()
+        await receiver.consume(job.messages, on_message)
+        ended = stamp()
+        used = _cpu() - cpu
+        await receiver.close()
+    return Result(
+        began=began,
+        ended=ended,
+        cpu_seconds=used,
+        rss_bytes=process.memory_info().rss,
+        latencies=latencies if job.latencies else [],
+    )
+
+
+async def _go() -> tuple[float, int]:
+    print("ready", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    return _cpu(), stamp()
+
+
+def _cpu() -> float:
+    times = os.times()
+    return times.user + times.system
+
+
+async def _send_at_rate(job: Job, send_one: Callable[[], Awaitable[None]]) -> None:
+    """Open loop: each message leaves at its own time, however late the one before was."""
+    loop = asyncio.get_running_loop()
+    start = loop.time() + 0.05
+    for index in range(job.messages):
+        wait = start + index / job.rate - loop.time()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        await send_one()
+
+
+def quiet() -> None:
+    """Standard output speaks to the parent; the bus's warnings go to standard error."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def main() -> None:
+    quiet()
+    collect_rarely()
+    job = Job.model_validate_json(sys.argv[1])
+    print(uvloop.run(run(job)).model_dump_json(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""The systems that are compared, each as a producer and a consumer of the same message."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+import orjson
+
+STREAM = "bench"
+MESSAGE_BYTES = 256
+PEERS = {
+    "raw": "raw redis-py, pipelined batches: the client's limit, no promise kept",
+    "faststream": "FastStream, a handler call and an acknowledgement per message",
+    "loopline": "ours: typed envelope, lease, atomic commit, journal append, hand-off",
+}
+"""Peers in the order in which they are measured, with what they do."""
+
+OnMessage = Callable[[int], None]
+"""Called at each handler's start with the message's time stamp (`stamp`)."""
+
+
+class Producer(Protocol):
+    """Puts messages on the peer's stream."""
+
+    async def open(self, url: str) -> None: ...
+
+    async def send_many(self, count: int) -> None:
+        """As fast as the peer's interface allows."""
+        ...
+
+    async def send_one(self) -> None:
+        """One message, now, with its time stamp."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Receiver(Protocol):
+    """Handles messages of the peer's stream with a handler that does nothing."""
+
+    async def open(self, url: str) -> None:
+        """Everything up to the point where messages can be taken."""
+        ...
+
+    async def consume(self, count: int, on_message: OnMessage) -> None:
+        """Take `count` messages; return when the last one is settled."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def producer_of(peer: str) -> Producer:
+    return cast(Producer, import_module(f"loopline.bench.proofs.bus.peers.{peer}").Sender())
+
+
+def receiver_of(peer: str) -> Receiver:
+    return cast(Receiver, import_module(f"loopline.bench.proofs.bus.peers.{peer}").Handler())
+
+
+def stamp() -> int:
+    """Nanoseconds of the clock that all processes of this machine share."""
+    return time.monotonic_ns()
+
+
+_PADDING = "x" * (MESSAGE_BYTES - len(orjson.dumps({"sent": 10**18, "text": ""})))
+
+
+def fields() -> dict[str, Any]:
+    """The message: 256 bytes as JSON (a few fewer while the machine's clock is young)."""
+    return {"sent": stamp(), "text": _PADDING}
+
+
+def body() -> bytes:
+    return orjson.dumps(fields())

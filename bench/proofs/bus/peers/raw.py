@@ -1,0 +1,56 @@
+"""The client's limit: redis-py alone, everything in pipelined batches, no promise kept."""
+
+from __future__ import annotations
+
+import orjson
+from redis.asyncio import Redis
+
+from loopline.bench.proofs.bus.peers import STREAM, OnMessage, body
+
+BATCH = 500
+
+
+class Sender:
+    """XADD in pipelines."""
+
+    async def open(self, url: str) -> None:
+        self._redis = Redis.from_url(url)
+        await self._redis.ping()  # pyright: ignore[reportGeneralTypeIssues]
+
+    async def send_many(self, count: int) -> None:
+        for start in range(0, count, BATCH):
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for _ in range(min(BATCH, count - start)):
+                    pipe.xadd(STREAM, {"data": body()})
+                await pipe.execute()
+
+    async def send_one(self) -> None:
+        await self._redis.xadd(STREAM, {"data": body()})
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+
+class Handler:
+    """XREADGROUP, parse, one XACK per batch."""
+
+    async def open(self, url: str) -> None:
+        self._redis = Redis.from_url(url)
+        await self._redis.xgroup_create(STREAM, "workers", id="0", mkstream=True)
+
+    async def consume(self, count: int, on_message: OnMessage) -> None:
+        done = 0
+        while done < count:
+            found = await self._redis.xreadgroup(
+                "workers", "one", {STREAM: ">"}, count=BATCH, block=1000
+            )
+            if not found:
+                continue
+            entries = found[0][1]
+            for _, values in entries:
+                on_message(orjson.loads(values[b"data"])["sent"])
+            await self._redis.xack(STREAM, "workers", *(entry for entry, _ in entries))
+            done += len(entries)
+
+    async def close(self) -> None:
+        await self._redis.aclose()

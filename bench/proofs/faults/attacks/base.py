@@ -1,0 +1,94 @@
+"""What an attack is, and what it can reach."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from loopline.bench.proofs.faults.fleet import Fleet, Slot
+from loopline.bench.proofs.faults.ground import Clocks, FarMachine, SmallDisk
+from loopline.bench.proofs.faults.lookout import Lookout
+from loopline.bench.proofs.faults.proxy import Proxy
+from loopline.testing import RedisProcess
+
+
+@dataclass
+class Scene:
+    """Everything that attacks reach. What is None is not there, and `Attack.unable` says why."""
+
+    fleet: Fleet
+    server: RedisProcess
+    lookout: Lookout
+    lease_seconds: float
+    proxy: Proxy | None = None
+    disk: SmallDisk | None = None
+    clocks: Clocks | None = None
+    far: FarMachine | None = None
+    missing: dict[str, str] = field(default_factory=dict[str, str])
+    """Field → why it is not there."""
+    _over: asyncio.Event = field(default_factory=asyncio.Event)
+    _undoing: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    def targets(self) -> list[Slot]:
+        """Workers that are up and say so."""
+        ready = self.lookout.ready
+        return [slot for slot in self.fleet.slots if slot.name in ready and not slot.stopped]
+
+    def after(self, seconds: float, undo: Callable[[], Awaitable[None]]) -> None:
+        """Undo what was done in so many seconds, or when the attack is over."""
+
+        async def wait() -> None:
+            await timeout_of(self._over, seconds)
+            await undo()
+
+        task = asyncio.create_task(wait())
+        self._undoing.add(task)
+        task.add_done_callback(self._undoing.discard)
+
+    async def calm(self) -> None:
+        """Undo all that still lasts."""
+        self._over.set()
+        while self._undoing:
+            await asyncio.gather(*self._undoing)
+
+
+class Attack(ABC):
+    """One way to harm a deployment. Its draws come from the plan: `place` and `hardness` are
+    uniform in [0, 1)."""
+
+    name: ClassVar[str]
+    weight: ClassVar[int]
+    """How often it is chosen, beside the others."""
+    about: ClassVar[str]
+    """In a few words, for the help."""
+    needs: ClassVar[str] = ""
+    """Field of the scene without which it cannot be."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    def unable(self) -> str:
+        """Why it can't be done here; empty if it can."""
+        if self.needs and getattr(self.scene, self.needs) is None:
+            return self.scene.missing.get(self.needs, f"there is no {self.needs} here")
+        return ""
+
+    @abstractmethod
+    async def strike(self, place: float, hardness: float) -> None:
+        """Do it, and see to it that it ends (`Scene.after`)."""
+
+
+async def timeout_of(event: asyncio.Event, seconds: float) -> None:
+    """Return when the event is set, or after `seconds`."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+def between(bounds: tuple[float, float], share: float) -> float:
+    low, high = bounds
+    return low + share * (high - low)

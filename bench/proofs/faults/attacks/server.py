@@ -1,0 +1,44 @@
+"""Attacks on Redis itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+from loopline.bench.proofs.faults.attacks.base import Attack, between
+
+DOWN_SECONDS = (0.0, 1.0)
+FULL_SECONDS = (0.2, 2.0)
+
+
+class RestartRedis(Attack):
+    name, weight, about = "redis", 15, "Redis is killed with SIGKILL and started on its file"
+
+    async def strike(self, place: float, hardness: float) -> None:
+        server = self.scene.server
+        server.kill()
+        await asyncio.sleep(between(DOWN_SECONDS, hardness))
+        await asyncio.to_thread(server.start)
+
+
+class Memory(Attack):
+    name, weight, about = "memory", 8, "Redis is out of memory (maxmemory) and refuses to write"
+
+    async def strike(self, place: float, hardness: float) -> None:
+        server = self.scene.server
+        await asyncio.to_thread(server.configure, "maxmemory", "1")
+        await asyncio.sleep(between(FULL_SECONDS, hardness))
+        await asyncio.to_thread(server.configure, "maxmemory", "0")
+
+
+class Disk(Attack):
+    name, weight, about = "disk", 5, "the disk of Redis's append-only file is full"
+    needs = "disk"
+
+    async def strike(self, place: float, hardness: float) -> None:
+        disk, server = self.scene.disk, self.scene.server
+        assert disk is not None
+        await asyncio.to_thread(disk.fill)
+        await asyncio.sleep(between(FULL_SECONDS, hardness))
+        await asyncio.to_thread(disk.free)
+        # With `appendfsync always` it ends rather than acknowledge what is on no disk.
+        await asyncio.to_thread(server.wait_for_writes)

@@ -1,0 +1,69 @@
+"""The attacker. The seed fixes the plan: which attack comes how long after the one before and how
+hard; whom it meets depends on who is up at that moment."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+from loopline.bench.proofs.faults.attacks import ATTACKS, Scene
+from loopline.bench.proofs.faults.attacks.base import timeout_of
+
+BLOWS = {"kill": 50, "stop": 35, "redis": 15}
+"""What needs nothing but workers and Redis."""
+PAUSE_LEASES = (0.1, 0.6)
+"""Between two attacks, at least."""
+COMMITS = (0.0, 20.0)
+"""Between two attacks, at least: a slow machine, on which workers take long to start, must get on
+with its work too."""
+QUORUM = 0.6
+"""Share of the fleet that is at work before the next attack."""
+LOOK_SECONDS = 0.1
+
+
+class Chaos:
+    """Strikes until it is told to stop; then leaves everything running."""
+
+    def __init__(
+        self,
+        seed: int,
+        scene: Scene,
+        weights: Mapping[str, int] = BLOWS,
+        commits: tuple[float, float] = COMMITS,
+    ) -> None:
+        """`weights`: by an attack's name, how often it comes beside the others; `commits`: steps
+        between two attacks, at least."""
+        self.struck: Counter[str] = Counter()
+        self.unable: dict[str, str] = {}
+        """Attack → why it can't be done here."""
+        self._random = random.Random(seed)
+        self._scene = scene
+        self._commits = commits
+        chosen = [attack(scene) for attack in ATTACKS if weights.get(attack.name)]
+        self.unable = {attack.name: why for attack in chosen if (why := attack.unable())}
+        self._attacks = [attack for attack in chosen if attack.name not in self.unable]
+        self._weights = [weights[attack.name] for attack in self._attacks]
+
+    async def run(self, enough: asyncio.Event) -> None:
+        """Strike until `enough` is set."""
+        scene = self._scene
+        while not enough.is_set() and self._attacks:
+            # All draws are made first, so that the plan does not depend on whom an attack meets.
+            pause = self._random.uniform(*PAUSE_LEASES) * scene.lease_seconds
+            commits = scene.lookout.commits + self._random.uniform(*self._commits)
+            attack = self._random.choices(self._attacks, self._weights)[0]
+            place, hardness = self._random.random(), self._random.random()
+            await timeout_of(enough, pause)
+            while not enough.is_set() and (scene.lookout.commits < commits or not self._at_work()):
+                await timeout_of(enough, LOOK_SECONDS)
+            if not enough.is_set():
+                self.struck[attack.name] += 1
+                await attack.strike(place, hardness)
+        await scene.calm()
+        for slot in scene.fleet.slots:
+            scene.fleet.resume(slot)
+
+    def _at_work(self) -> bool:
+        return len(self._scene.targets()) >= QUORUM * len(self._scene.fleet.slots)

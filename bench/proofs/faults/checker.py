@@ -1,0 +1,302 @@
+"""The proof: what must hold of every attacked deployment, whatever was done to it.
+
+Each rule is a function from evidence to violations. None of them asks the bus: the history that
+the server wrote, the records that are left and the store must agree with each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+
+from loopline.agents.records import Call, Outcome, Run, Step, Trajectory, UsageEntry
+from loopline.agents.replay import replay
+from loopline.agents.workflows import rewarded
+from loopline.bench.proofs.faults import outside
+from loopline.bench.proofs.faults.evidence import Event, Evidence, RunRecord, fate
+from loopline.bench.proofs.faults.violation import Violation
+
+_OWN_ENDS = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
+AROUND = 40
+"""Events that are printed with a violation."""
+
+
+Rule = Callable[[Evidence], Iterator[Violation]]
+
+
+def check(evidence: Evidence) -> list[Violation]:
+    """Every violation of every rule."""
+    return [violation for rule in RULES for violation in rule(evidence)]
+
+
+def around(evidence: Evidence, violation: Violation) -> list[Event]:
+    """The history of the run that a violation is about: its own events, and the claims of the
+    deliveries that it committed. Without a run: the last events of all."""
+    if not violation.run_id:
+        return evidence.history[-AROUND:]
+    entries = {
+        event.fields["token"].rsplit("/", 1)[1]
+        for event in evidence.history
+        if event.run_id == violation.run_id and "token" in event.fields
+    }
+    return [
+        event
+        for event in evidence.history
+        if event.run_id == violation.run_id or event.fields.get("entry") in entries
+    ][:AROUND]
+
+
+def admitted_once(evidence: Evidence) -> Iterator[Violation]:
+    """What the client was told is accepted was admitted, exactly once, and is still there."""
+    admits = Counter(event.run_id for event in evidence.history if event.kind == "admit")
+    for run_id in evidence.accepted:
+        if admits[run_id] != 1:
+            yield Violation("admitted once", f"admitted {admits[run_id]} times", run_id)
+        if run_id not in evidence.runs:
+            yield Violation("admitted once", "its record is gone", run_id)
+
+
+def ended_once(evidence: Evidence) -> Iterator[Violation]:
+    """Every admitted run ended, exactly once, as its record says; and it came to an end of its
+    own: with enough attempts no fault of a process is a reason to give a question up."""
+    ends: dict[str, list[Event]] = defaultdict(list)
+    for event in evidence.history:
+        if event.kind == "end":
+            ends[event.run_id].append(event)
+    known = set(evidence.accepted) | {
+        event.run_id for event in evidence.history if event.kind == "admit"
+    }
+    for run_id in sorted(known):
+        if len(ends[run_id]) != 1:
+            yield Violation("ended once", f"ended {len(ends[run_id])} times", run_id)
+            continue
+        record = evidence.runs.get(run_id)
+        said = ends[run_id][0].fields["outcome"]
+        if record is not None and (record.state, record.outcome) != ("ended", said):
+            yield Violation(
+                "ended once",
+                f"the history says {said}, its record {record.state} {record.outcome}",
+                run_id,
+            )
+        if said not in _OWN_ENDS:
+            reason = record.reason if record is not None else "?"
+            yield Violation("ended once", f"ended as {said}: {reason}", run_id)
+    for run_id in sorted(set(ends) - known):
+        yield Violation("ended once", "ended, but was never admitted", run_id)
+
+
+def committed_once(evidence: Evidence) -> Iterator[Violation]:
+    """Commits are the journal: same steps, same order, indices without a gap, each place once,
+    and none after the end."""
+    commits: dict[str, list[Event]] = defaultdict(list)
+    over: set[str] = set()
+    for event in evidence.history:
+        if event.kind == "end":
+            over.add(event.run_id)
+            steps = int(event.fields["steps"])
+            if steps != len(commits[event.run_id]):
+                yield Violation(
+                    "committed once",
+                    f"ended with {steps} steps after {len(commits[event.run_id])} commits",
+                    event.run_id,
+                )
+        elif event.kind == "commit":
+            if event.run_id in over:
+                yield Violation(
+                    "committed once",
+                    f"step {event.fields['guard']} was committed after the end",
+                    event.run_id,
+                )
+            commits[event.run_id].append(event)
+    for run_id, record in evidence.runs.items():
+        yield from _journal_matches(run_id, record, commits[run_id])
+
+
+def _journal_matches(run_id: str, record: RunRecord, commits: list[Event]) -> Iterator[Violation]:
+    rule = "committed once"
+    indices = [int(event.fields["index"]) for event in commits]
+    if indices != list(range(1, len(commits) + 1)):
+        yield Violation(rule, f"the journal's indices are {indices}", run_id)
+    guards = [event.fields["guard"] for event in commits]
+    for guard, times in Counter(guards).items():
+        if times > 1:
+            yield Violation(rule, f"step {guard} was committed {times} times", run_id)
+    steps = [Step.model_validate_json(step) for step in record.journal]
+    written = [f"{step.turn}.{step.branch}" for step in steps]
+    if written != guards:
+        yield Violation(rule, f"the journal holds {written}, the history {guards}", run_id)
+    tokens = {event.fields["guard"]: event.fields["token"] for event in commits}
+    if tokens != record.guards:
+        yield Violation(rule, "the run's guards differ from the history's tokens", run_id)
+    for step in steps:
+        if step.run_id != run_id:
+            yield Violation(rule, f"the journal holds a step of run {step.run_id}", run_id)
+
+
+def in_order(evidence: Evidence) -> Iterator[Violation]:
+    """Each step answers a hand-over of the steps before it, and the workflow, replayed from the
+    journal, takes the same decisions to the same end."""
+
+    async def replay_all() -> list[Violation]:
+        found: list[Violation] = []
+        for run_id, record in evidence.runs.items():
+            if record.state != "ended":
+                continue
+            result = await replay(_trajectory(record))
+            found += [Violation("in order", said, run_id) for said in result.divergences]
+        return found
+
+    yield from asyncio.run(replay_all())
+
+
+def _trajectory(record: RunRecord) -> Trajectory:
+    return Trajectory(
+        run=Run.model_validate_json(record.run),
+        steps=tuple(Step.model_validate_json(step) for step in record.journal),
+        outcome=Outcome(record.outcome),
+        answer=record.answer or None,
+        reason=record.reason or None,
+        ended=record.ended,
+    )
+
+
+def owned(evidence: Evidence) -> Iterator[Violation]:
+    """No stale owner committed: the token of each commit is that of the delivery's last claim
+    before it, or a first delivery that nobody had claimed. And a delivery is claimed with a
+    count that rises, and never after its commit settled it."""
+    owner: dict[tuple[str, str], tuple[str, int]] = {}
+    settled: set[tuple[str, str]] = set()
+    for event in evidence.history:
+        if event.kind == "claim":
+            place = event.fields["stream"], event.fields["entry"]
+            count = int(event.fields["count"])
+            before = owner.get(place, ("", 1))[1]
+            if place in settled:
+                yield Violation("owned", f"{place[1]} was claimed after its commit: {event}")
+            if count <= before:
+                yield Violation("owned", f"delivery count {count} after {before}: {event}")
+            owner[place] = event.fields["consumer"], count
+        elif event.kind == "commit":
+            consumer, count, entry = event.fields["token"].rsplit("/", 2)
+            place = event.fields["stream"], entry
+            current = owner.get(place)
+            mine = current == (consumer, int(count)) if current else count == "1"
+            if not mine:
+                whose = f"{current[0]} at delivery {current[1]}" if current else "nobody yet"
+                yield Violation(
+                    "owned",
+                    f"step {event.fields['guard']} was committed by {consumer} at delivery "
+                    f"{count}, but its owner was {whose}",
+                    event.run_id,
+                )
+            if place in settled:
+                yield Violation("owned", f"delivery {entry} was committed twice", event.run_id)
+            settled.add(place)
+
+
+def ledger_adds_up(evidence: Evidence) -> Iterator[Violation]:
+    """Per run: the used entries are the calls of the journal, each once and to the token; the
+    run's counters are their sums; the store has every entry once, as used, discarded or unknown."""
+    rule = "ledger"
+    expected: Counter[str] = Counter()
+    for run_id, record in evidence.runs.items():
+        entries = [UsageEntry.model_validate_json(entry) for entry in record.usage]
+        for entry in entries:
+            expected[f"{run_id} {entry.call_id} {fate(entry)}"] += 1
+        used = Counter(entry.call_id for entry in entries if not entry.discarded)
+        calls: dict[str, Call] = {}
+        for step in record.journal:
+            for call in Step.model_validate_json(step).calls:
+                if call.id in calls:
+                    yield Violation(rule, f"call {call.id} stands in the journal twice", run_id)
+                calls[call.id] = call
+        for call_id, times in used.items():
+            if times > 1:
+                yield Violation(rule, f"call {call_id} was entered {times} times", run_id)
+        if used.keys() != calls.keys():
+            missing, extra = calls.keys() - used.keys(), used.keys() - calls.keys()
+            yield Violation(
+                rule, f"not entered: {sorted(missing)}; entered in vain: {sorted(extra)}", run_id
+            )
+            continue
+        for entry in entries:
+            call = calls.get(entry.call_id)
+            if entry.discarded or call is None:
+                continue
+            if (entry.usage, entry.cost_micro_dollars) != (call.usage, call.cost_micro_dollars):
+                yield Violation(rule, f"call {call.id}: ledger and journal differ", run_id)
+        tokens = sum(call.usage.prompt + call.usage.completion for call in calls.values())
+        cost = sum(call.cost_micro_dollars for call in calls.values())
+        if (tokens, cost) != (record.tokens, record.micro_dollars):
+            yield Violation(
+                rule,
+                f"the run was charged {record.tokens} tokens and {record.micro_dollars} "
+                f"micro-dollars, its calls are {tokens} and {cost}",
+                run_id,
+            )
+    stored = Counter(evidence.stored_calls)
+    for row in sorted((stored - expected) + (expected - stored)):
+        yield Violation(
+            rule, f"call {row}: {expected[row]} times on the bus, {stored[row]} times in the store"
+        )
+
+
+def stored_once(evidence: Evidence) -> Iterator[Violation]:
+    """The store has every ended run once, and what it has is the journal."""
+    rule = "stored once"
+    rows = Counter(stored.run_id for stored in evidence.stored)
+    for run_id, record in evidence.runs.items():
+        if rows[run_id] != (1 if record.state == "ended" else 0):
+            yield Violation(rule, f"stands {rows[run_id]} times in the store", run_id)
+    for stored in evidence.stored:
+        record = evidence.runs.get(stored.run_id)
+        if record is None:
+            yield Violation(rule, "stored, but not on the bus", stored.run_id)
+            continue
+        kept = Trajectory.model_validate_json(stored.trajectory)
+        if kept != rewarded(_trajectory(record)):
+            yield Violation(rule, "the stored trajectory is not the journal", stored.run_id)
+
+
+def nothing_left(evidence: Evidence) -> Iterator[Violation]:
+    """At rest no message, retry, run or dead letter is left, and no name of a dead consumer."""
+    rule = "nothing left"
+    for key, state in evidence.streams.items():
+        if state.length or state.pending:
+            yield Violation(
+                rule, f"{key} holds {state.length} messages, {state.pending} of them pending"
+            )
+        if state.consumers:
+            yield Violation(rule, f"{key} has consumers after all drained: {state.consumers}")
+    for key, waiting in evidence.delayed.items():
+        if waiting:
+            yield Violation(rule, f"{waiting} retries wait in {key}")
+    for run_id in evidence.active:
+        yield Violation(rule, "still counts as in flight", run_id)
+    for letter in evidence.dead_letters:
+        yield Violation(rule, f"dead letter on {letter.stream}: {letter.reason}", letter.run_id)
+    alive = tuple(f"{worker}-" for worker in evidence.live_workers)
+    for consumer in evidence.live_consumers_before_drain:
+        if not consumer.startswith(alive):
+            yield Violation(rule, f"consumer {consumer} belongs to no living worker")
+
+
+def life_bounded(evidence: Evidence) -> Iterator[Violation]:
+    """No key lives for ever, at any time."""
+    for key in evidence.endless_keys:
+        yield Violation("bounded life", f"{key} has no expiry")
+
+
+RULES: tuple[Rule, ...] = (
+    admitted_once,
+    ended_once,
+    committed_once,
+    in_order,
+    owned,
+    ledger_adds_up,
+    stored_once,
+    nothing_left,
+    life_bounded,
+    *outside.RULES,
+)

@@ -1,0 +1,185 @@
+"""One attack on processes of the bench's own, from start to evidence: admit, strike, follow, come
+to rest, drain, collect."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopline.bench.errors import UsageError
+from loopline.bench.proofs.faults.asking import Asking
+from loopline.bench.proofs.faults.attacks import WEIGHTS, Scene
+from loopline.bench.proofs.faults.chaos import Chaos
+from loopline.bench.proofs.faults.collection import WORK_STREAMS, gather
+from loopline.bench.proofs.faults.evidence import Evidence
+from loopline.bench.proofs.faults.fleet import STORE, Slot, delegates, endpoint_options, models_of
+from loopline.bench.proofs.faults.followers import Followers
+from loopline.bench.proofs.faults.ground import Clocks, FarMachine, far_machine, small_disk
+from loopline.bench.proofs.faults.lookout import Lookout
+from loopline.bench.proofs.faults.proxy import Proxy
+from loopline.bench.proofs.faults.settings import FAST, Times
+from loopline.bus import Bus
+from loopline.runtime.client.client import Client
+from loopline.testing import Persistence, RedisProcess
+from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.scripted_api import ScriptedServer
+
+COMMITS = (0.0, 60.0)
+"""Between two attacks, at least: some 200 attacks come on 2,000 runs, also where each takes a slow
+machine long to get over."""
+FOLLOW_SECONDS = 30.0
+"""For followers, after the last run has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What one attack left."""
+
+    evidence: Evidence
+    struck: Counter[str]
+    unable: dict[str, str]
+    """Attack → why it could not be done here."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to attack, and how."""
+
+    runs: int
+    seed: int
+    workers: int = 6
+    rate: float = 20.0
+    persistence: Persistence = "always"
+    times: Times = FAST
+    weights: Mapping[str, int] | None = None
+    """By attack; None is all of them, an empty one none."""
+
+
+class Driver:
+    """Runs one attack in `folder`."""
+
+    def __init__(self, folder: Path, plan: Plan, progress: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._weights = WEIGHTS if plan.weights is None else plan.weights
+        self._asking = Asking(
+            runs=plan.runs,
+            seed=plan.seed,
+            rate=plan.rate,
+            run_seconds=plan.times.run_seconds,
+            progress=progress,
+        )
+
+    async def run(self) -> Attack:
+        """Raises `BenchError` if a process can't be started or never drains."""
+        began = time.monotonic()
+        plan, asking = self._plan, self._asking
+        async with self._scene() as (scene, endpoint):
+            assert scene.proxy is not None
+            chaos = Chaos(plan.seed, scene, self._weights, COMMITS)
+            direct = plan.times.bus(scene.server.url)
+            through = plan.times.bus(scene.proxy.url)
+            async with (
+                scene.fleet.on(scene.server),
+                Bus(direct) as bus,
+                Client.connect(through) as client,
+            ):
+                followers = Followers(client.bus, plan.seed)
+                await self._under_attack(bus, client, chaos, scene, followers)
+                followed = await followers.done(FOLLOW_SECONDS)
+                consumers = await scene.lookout.at_rest(bus)
+                alive = [slot.name for slot in scene.fleet.slots]
+                await scene.fleet.drain()
+                evidence = await gather(
+                    bus,
+                    self._folder / STORE,
+                    seed=plan.seed,
+                    accepted=asking.accepted,
+                    endless=sorted(scene.lookout.endless),
+                    live_consumers=consumers,
+                    live_workers=alive,
+                )
+            evidence = evidence.model_copy(
+                update={
+                    "died": scene.lookout.died,
+                    "expected": asking.expected,
+                    "followed": followed,
+                    "billed": endpoint.served.answers_by_id(),
+                }
+            )
+        return Attack(evidence, chaos.struck, chaos.unable, time.monotonic() - began)
+
+    async def _under_attack(
+        self, bus: Bus, client: Client, chaos: Chaos, scene: Scene, followers: Followers
+    ) -> None:
+        enough = asyncio.Event()
+        striking = asyncio.create_task(chaos.run(enough))
+        try:
+            await self._asking.until_ended(bus, client, followers, lambda: scene.lookout.look(bus))
+        finally:
+            enough.set()
+            await striking
+
+    @asynccontextmanager
+    async def _scene(self) -> AsyncGenerator[tuple[Scene, ScriptedServer]]:
+        """Everything that is attacked, and what attacks need that can be had here."""
+        plan, missing = self._plan, dict[str, str]()
+        async with AsyncExitStack() as stack:
+            disk = stack.enter_context(small_disk(self._folder / "redis"))
+            if isinstance(disk, str):
+                missing["disk"], disk = disk, None
+            far = stack.enter_context(far_machine())
+            if isinstance(far, str):
+                missing["far"], far = far, None
+            server = RedisProcess(
+                self._folder / "redis",
+                persistence=plan.persistence,
+                listen="tcp",
+                also_at=far.address if far else "",
+            )
+            proxy = await stack.enter_async_context(Proxy(server.url))
+            endpoint = await stack.enter_async_context(ScriptedServer(endpoint_options(plan.seed)))
+            clocks = Clocks(self._folder, plan.workers)
+
+            def launch(slot: Slot) -> tuple[str, ...]:
+                there = far.prefix if far and _is_far(slot) else ()
+                clock = str(clocks.paths[slot.index])
+                return (*there, *OWN_PYTHON, "-m", "loopline.bench.proofs.faults.worker", clock)
+
+            fleet = delegates(
+                plan.workers,
+                lambda slot: plan.times.bus(_way(slot, server, proxy, far)),
+                models_of(plan.seed, endpoint.url),
+                self._folder,
+                launch,
+            )
+            lookout = Lookout(fleet, WORK_STREAMS)
+            lease = plan.times.bus(server.url).lease_seconds
+            yield Scene(fleet, server, lookout, lease, proxy, disk, clocks, far, missing), endpoint
+
+
+def _is_far(slot: Slot) -> bool:
+    """In the namespace, from which the endpoint can't be reached."""
+    return slot.kind != "gpu" and slot.index % 3 == 2
+
+
+def _way(slot: Slot, server: RedisProcess, proxy: Proxy, far: FarMachine | None) -> str:
+    """To Redis: over the link, through the proxy, or straight."""
+    if far and _is_far(slot):
+        return f"redis://{far.address}:{server.port}/0"
+    return server.url if slot.kind == "recorder" else proxy.url
+
+
+def require_persistence(appendfsync: str) -> Persistence:
+    """Raises `UsageError` for anything but `always` and `everysec`."""
+    if appendfsync == "always":
+        return "always"
+    if appendfsync == "everysec":
+        return "everysec"
+    raise UsageError(f"--appendfsync {appendfsync!r}: choose always or everysec")

@@ -1,0 +1,147 @@
+"""What attacks stand on: a disk that can be full, clocks that can be wrong, a machine far away.
+
+A disk and a machine of its own need root; where that is missing, the reason is returned instead.
+Only addresses, mounts and namespaces that were made here are touched, and they are gone in the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import mmap
+import os
+import secrets
+import struct
+import subprocess
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+DISK_BYTES = 1 << 30
+"""Of memory, as far as it is used: above what 2,000 runs append, rewrites included."""
+COMMAND_SECONDS = 20.0
+_TRIES = 10
+
+
+class SmallDisk:
+    """A file system in memory, on a folder. It is full when it is made as small as what it holds:
+    no memory is taken to fill it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def fill(self) -> None:
+        """Leave no room for more than what is there."""
+        for _ in range(_TRIES):  # somebody may write meanwhile
+            state = os.statvfs(self._folder)
+            used = (state.f_blocks - state.f_bfree) * state.f_frsize
+            if not self._resize(used + state.f_frsize):
+                return
+
+    def free(self) -> None:
+        """Room again."""
+        why = self._resize(DISK_BYTES)
+        if why:
+            raise OSError(why)
+
+    def _resize(self, size: int) -> str:
+        return _done("mount", "-o", f"remount,size={size}", str(self._folder))
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Generator[SmallDisk | str]:
+    """A disk on a new folder, or why there is none."""
+    folder.mkdir(parents=True)
+    why = _done("mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "bench-faults", str(folder))
+    if why:
+        yield f"a disk of its own can't be mounted: {why}"
+        return
+    try:
+        yield SmallDisk(folder)
+    finally:
+        _done("umount", "--lazy", str(folder))
+
+
+class Clocks:
+    """A clock's error for each slot of a fleet, read by `loopline.bench.proofs.faults.worker` at
+    every look."""
+
+    def __init__(self, folder: Path, slots: int) -> None:
+        self._files: list[mmap.mmap] = []
+        self.paths: list[Path] = []
+        for index in range(slots):
+            path = folder / f"clock-{index}"
+            path.write_bytes(bytes(8))
+            with path.open("r+b") as file:
+                self._files.append(mmap.mmap(file.fileno(), 8))
+            self.paths.append(path)
+
+    def set(self, slot: int, seconds: float) -> None:
+        """How far the clock of the worker in this slot is ahead."""
+        self._files[slot][:] = struct.pack("d", seconds)
+
+
+class FarMachine:
+    """A network namespace with one link to here."""
+
+    def __init__(self, name: str, link: str, address: str) -> None:
+        self.address = address
+        """This end's, where its processes reach us."""
+        self.prefix = ("ip", "netns", "exec", name)
+        """Of a command that is to run there."""
+        self._link = link
+
+    async def down(self) -> None:
+        await asyncio.to_thread(_require, "ip", "link", "set", self._link, "down")
+
+    async def up(self) -> None:
+        await asyncio.to_thread(_require, "ip", "link", "set", self._link, "up")
+
+
+@contextlib.contextmanager
+def far_machine() -> Generator[FarMachine | str]:
+    """A namespace of its own, or why there is none."""
+    mark = secrets.token_hex(3)
+    name, here, there = f"bench-{mark}", f"bf{mark}a", f"bf{mark}b"
+    # A /30 of the range for benchmarks between networks (RFC 2544), which no network routes.
+    block = secrets.randbelow(1 << 14) * 4
+    ours, theirs = (f"198.18.{block >> 8}.{(block & 255) + last}" for last in (1, 2))
+    commands: Sequence[tuple[str, ...]] = (
+        ("ip", "link", "add", here, "type", "veth", "peer", "name", there),
+        ("ip", "link", "set", there, "netns", name),
+        ("ip", "address", "add", f"{ours}/30", "dev", here),
+        ("ip", "link", "set", here, "up"),
+        ("ip", "-n", name, "address", "add", f"{theirs}/30", "dev", there),
+        ("ip", "-n", name, "link", "set", there, "up"),
+        ("ip", "-n", name, "link", "set", "lo", "up"),
+    )
+    why = _done("ip", "netns", "add", name)
+    if why:
+        yield f"a network namespace can't be made: {why}"
+        return
+    try:
+        for command in commands:
+            why = why or _done(*command)
+        yield f"a network namespace can't be linked: {why}" if why else FarMachine(name, here, ours)
+    finally:
+        _done("ip", "link", "delete", here)
+        _done("ip", "netns", "delete", name)
+
+
+def _done(*command: str) -> str:
+    """Why a command failed; empty if it did not."""
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if result.returncode == 0:
+        return ""
+    said = (result.stderr or result.stdout).strip().splitlines()
+    return f"{' '.join(command[:3])}: {said[-1] if said else f'code {result.returncode}'}"
+
+
+def _require(*command: str) -> None:
+    why = _done(*command)
+    if why:
+        raise OSError(why)

@@ -1,0 +1,74 @@
+"""Rules about what others saw of an attacked deployment: who watched the processes, who asked, who
+read along, and the endpoint that was paid."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from loopline.agents.records import Outcome, Step, UsageEntry
+from loopline.agents.usage import calls_once
+from loopline.bench.proofs.faults.evidence import Evidence
+from loopline.bench.proofs.faults.violation import Violation
+
+
+def nobody_died(evidence: Evidence) -> Iterator[Violation]:
+    """No worker ends because of what was done to others: a connection, a server, a peer."""
+    for said in evidence.died:
+        yield Violation("nobody died", f"a worker ended by itself: {said}")
+
+
+def answers_right(evidence: Evidence) -> Iterator[Violation]:
+    """Every question whose answer is known was answered with it."""
+    for run_id, expected in evidence.expected.items():
+        record = evidence.runs.get(run_id)
+        if record is not None and record.outcome == Outcome.ANSWERED and record.answer != expected:
+            yield Violation("answers right", f"{record.answer!r} instead of {expected!r}", run_id)
+
+
+def streams_whole(evidence: Evidence) -> Iterator[Violation]:
+    """Who followed a run, and came back after each loss of its place, has read each call's text
+    without a gap and without a repeat."""
+    rule = "streams whole"
+    for followed in evidence.followed:
+        for fault in followed.faults:
+            yield Violation(rule, fault, followed.run_id)
+        record = evidence.runs.get(followed.run_id)
+        if record is None:
+            continue
+        for step in record.journal:
+            for call in Step.model_validate_json(step).calls:
+                read = followed.texts.get(call.id, "")
+                if "#" not in call.id and read != call.text:
+                    yield Violation(
+                        rule, f"call {call.id}: read {read!r}, said {call.text!r}", followed.run_id
+                    )
+
+
+def endpoint_agrees(evidence: Evidence) -> Iterator[Violation]:
+    """Every call that the endpoint billed is an entry, of its usage or as unknown; and no usage was
+    entered that the endpoint did not bill."""
+    known: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    for record in evidence.runs.values():
+        entries = [UsageEntry.model_validate_json(line) for line in record.usage]
+        for entry in calls_once(entries):
+            if entry.sent_as and "#" not in entry.call_id:
+                (known if entry.unknown is None else unknown)[entry.call_id] += 1
+    for call_id in sorted({*known, *evidence.billed}):
+        billed, entered = evidence.billed.get(call_id, 0), known[call_id]
+        run_id = call_id.partition("/")[0]
+        if billed > entered + unknown[call_id]:
+            yield Violation(
+                "endpoint agrees",
+                f"call {call_id}: billed {billed} times; the ledger has {entered} entries and "
+                f"{unknown[call_id]} unknown ones",
+                run_id,
+            )
+        if entered > billed:
+            yield Violation(
+                "endpoint agrees", f"call {call_id}: {entered} entries, billed {billed}", run_id
+            )
+
+
+RULES = (nobody_died, answers_right, streams_whole, endpoint_agrees)

@@ -1,0 +1,29 @@
+"""`python -m loopline.bench.proofs.faults.worker CLOCK SETTINGS.json`: a worker with its own clock.
+
+CLOCK holds a double, by which the clock is ahead. It is read at every look at the time, so that a
+clock can jump under a worker that runs. What is measured by `time.monotonic` goes on as it is.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import sys
+import time
+from pathlib import Path
+
+
+def set_wrong(clock: Path) -> None:
+    """From now on, this process's time of day is wrong by what the file says."""
+    with clock.open("rb") as file:
+        error = mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)
+    right, right_ns, read = time.time, time.time_ns, struct.Struct("d").unpack_from
+    time.time = lambda: right() + read(error)[0]
+    time.time_ns = lambda: right_ns() + int(read(error)[0] * 1e9)
+
+
+if __name__ == "__main__":
+    set_wrong(Path(sys.argv.pop(1)))
+    from loopline.workers.__main__ import main
+
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""llama.cpp's log-probabilities beside torch's, on the same weights and the same tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from loopline.bench.proofs.fidelity.reference import Reference
+from loopline.bench.proofs.fidelity.workload import answers, requests
+from loopline.trainers.export.gguf import export_gguf
+from loopline.trainers.export.precision import Precision
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.llama_cpp.context import Feed, LlamaContext
+from loopline.workers.engines.llama_cpp.loading import load_gguf
+from loopline.workers.engines.protocol import Completion
+from loopline.workers.engines.settings import ModelSettings
+
+READ = 256
+"""Tokens per call."""
+
+
+@dataclass
+class Agreement:
+    """Over every token that follows another, in prompts and outputs."""
+
+    same: int = 0
+    """Positions with the same likeliest token."""
+    differences: list[float] = field(default_factory=list[float])
+    """|llama.cpp - torch| in nats, of the token that stands there."""
+
+    @property
+    def share(self) -> float:
+        return self.same / len(self.differences)
+
+
+def compare(
+    folder: Path,
+    scratch: Path,
+    precision: Precision,
+    reference: Reference,
+    sequences: Sequence[Sequence[int]],
+    *,
+    threads: int,
+) -> Agreement:
+    """Both read the same tokens, so that one difference leads to no other."""
+    settings = _settings(folder, scratch, precision, threads)
+    loaded = load_gguf(settings)
+    found = Agreement()
+    try:
+        context = LlamaContext(
+            loaded.model,
+            cells=max(map(len, sequences)),
+            sequences=1,
+            batch=READ,
+            threads=threads,
+            exact=settings.dtype == "float32",
+        )
+        try:
+            for ids in sequences:
+                expected = reference.logits(ids[:-1])
+                theirs = torch.cat(
+                    [
+                        torch.from_numpy(
+                            context.decode(
+                                [Feed(0, start, ids[:-1][start : start + READ], wanted)]
+                            ).copy()
+                        )
+                        for start in range(0, len(ids) - 1, READ)
+                        for wanted in [min(READ, len(ids) - 1 - start)]
+                    ]
+                )
+                context.drop(0)
+                found.same += int((expected.argmax(-1) == theirs.argmax(-1)).sum())
+                apart = _of(expected, ids) - _of(theirs, ids)
+                found.differences.extend(apart.abs().tolist())
+        finally:
+            context.close()
+    finally:
+        loaded.close()
+    return found
+
+
+async def greedy(
+    folder: Path,
+    scratch: Path,
+    torch_wrote: Sequence[Completion],
+    *,
+    prompts: int,
+    seed: int,
+    together: int,
+    threads: int,
+) -> tuple[int, int]:
+    """What the engine itself writes in f32, batched: positions where torch wrote the same, and all
+    positions up to the first difference of each answer."""
+    asked = requests(prompts, seed)
+    places = [place for place, each in enumerate(asked) if each.sampling.temperature == 0.0]
+    engine = build_engine(_settings(folder, scratch, Precision.F32, threads))
+    await engine.start()
+    try:
+        done = await answers(engine, [asked[place] for place in places], together=together)
+    finally:
+        await engine.close()
+    same = positions = 0
+    for ours, place in zip(done, places, strict=True):
+        for mine, theirs in zip(ours.output_ids, torch_wrote[place].output_ids, strict=False):
+            positions += 1
+            if mine != theirs:
+                break
+            same += 1
+    return same, positions
+
+
+def _settings(folder: Path, scratch: Path, precision: Precision, threads: int) -> ModelSettings:
+    path = scratch / f"{precision}.gguf"
+    if not path.exists():
+        export_gguf(folder, path, precision)
+    exact = precision == Precision.F32
+    return ModelSettings(
+        engine="llama_cpp", model=str(path), threads=threads,
+        dtype="float32" if exact else "auto",
+    )  # fmt: skip
+
+
+def _of(logits: torch.Tensor, ids: Sequence[int]) -> torch.Tensor:
+    """Log-probability of each of `ids[1:]`."""
+    return logits.log_softmax(-1).gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]

@@ -1,0 +1,99 @@
+"""The torch engine's log-probabilities beside those of a plain forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from loopline.bench.proofs.fidelity.reference import Reference
+from loopline.bench.proofs.fidelity.workload import answers, requests
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import Completion
+from loopline.workers.engines.settings import ModelSettings
+
+Dtype = Literal["float32", "float64"]
+
+
+@dataclass
+class Differences:
+    """|engine - reference| in nats, for each output token of one way of asking."""
+
+    greedy: list[float] = field(default_factory=list[float])
+    sampled: list[float] = field(default_factory=list[float])
+    requests: int = 0
+
+    def add(self, mine: Sequence[float], theirs: Sequence[float], *, sampled: bool) -> None:
+        """One more request."""
+        apart = [abs(a - b) for a, b in zip(mine, theirs, strict=True)]
+        (self.sampled if sampled else self.greedy).extend(apart)
+        self.requests += 1
+
+    @property
+    def all(self) -> list[float]:
+        return [*self.greedy, *self.sampled]
+
+
+async def compare(
+    folder: Path,
+    reference: Reference,
+    adapters: Sequence[Path],
+    *,
+    prompts: int,
+    seed: int,
+    together: int,
+    threads: int,
+    dtype: Dtype = "float32",
+    plain: bool = False,
+) -> tuple[dict[str, Differences], list[Completion]]:
+    """By the way of asking; and the completions of those that were alone and without adapter.
+    `plain`: the engine's log-probabilities come from a pass at a completion's end."""
+    settings = ModelSettings(
+        engine="torch", model=str(folder), dtype=dtype, device="cpu",
+        threads=threads, max_concurrency=together, plain_logprobs=plain,
+    )  # fmt: skip
+    paths = {f"adapter-{number}": path for number, path in enumerate(adapters)}
+    found: dict[str, Differences] = {}
+    alone: list[Completion] = []
+    for way, places, names in (
+        ("alone", 1, [None]),
+        ("batched", together, [None]),
+        ("adapters in one batch", together, [None, *paths]),
+    ):
+        # Started anew each time, so that nothing is in memory from the way before.
+        engine = build_engine(settings)
+        await engine.start()
+        try:
+            for name in names:
+                if name is not None:
+                    await engine.load_adapter(name, str(paths[name]), 1)
+            done = await answers(engine, requests(prompts, seed, names), together=places)
+        finally:
+            await engine.close()
+        alone = alone or done
+        for number, each in enumerate(done):
+            known = ", beginning known" if each.usage.cached else ""
+            path = None if each.adapter is None else paths[each.adapter]
+            expected = reference.logprobs(each.prompt_ids, each.output_ids, path).tolist()
+            into = found.setdefault(way + known, Differences())
+            into.add(each.logprobs, expected, sampled=number % 2 == 1)
+    return found, alone
+
+
+def rounding(
+    folder: Path, reference: Reference, done: Sequence[Completion]
+) -> tuple[Differences, Differences]:
+    """How far the plain pass and the engine are from a pass in float64, on the same tokens: in
+    float32 neither can be nearer to the other than both are to what is exact."""
+    exact = Reference(folder, torch.float64)
+    plain, engine = Differences(), Differences()
+    for number, each in enumerate(done):
+        ids = each.prompt_ids, each.output_ids
+        expected = exact.logprobs(*ids).tolist()
+        sampled = number % 2 == 1
+        plain.add(reference.logprobs(*ids).tolist(), expected, sampled=sampled)
+        engine.add(each.logprobs, expected, sampled=sampled)
+    return plain, engine

@@ -1,0 +1,152 @@
+"""The torch engine: groups that it samples for a step, adapters that change while it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopline.agents.records import Message, PolicyRef, SamplingParams
+from loopline.bench.proofs.fidelity.workload import WORDS, answers
+from loopline.bench.proofs.gpu.model import TEMPLATE_OPTIONS
+from loopline.trainers.grpo.groups import Group, GroupKey, Member
+from loopline.trainers.grpo.in_process import sequence_of
+from loopline.trainers.grpo.sampling import Completion as Sampled
+from loopline.workers.engines.protocol import Completion, Engine, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
+
+ROLES = ("tool_agent", "plan_agent")
+FIRST, LAST = 1, 2
+"""Versions of each role's adapter."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is asked; all follows from these fields."""
+
+    groups: int
+    candidates: int
+    prompt: int
+    max_tokens: int
+    seed: int
+
+    def settings(self, model: Path, threads: int) -> ModelSettings:
+        """Of a pool as it is served for training."""
+        return ModelSettings(
+            engine="torch", model=str(model), dtype="bfloat16", threads=threads,
+            max_concurrency=len(ROLES) * self.groups * self.candidates, constrain_tools=False,
+            template_options=TEMPLATE_OPTIONS,
+        )  # fmt: skip
+
+    def requests(self, name: str, *, adapters: bool) -> list[GenerateRequest]:
+        """One for each group, the roles by turns; K samples at temperature 1."""
+        dice = random.Random(f"{self.seed} {name}")
+        return [
+            GenerateRequest(
+                id=f"{name}-{number}",
+                messages=(
+                    Message(
+                        role="user", content=" ".join(dice.choices(WORDS, k=self.prompt))
+                    ),
+                ),
+                sampling=SamplingParams(
+                    temperature=1.0, n=self.candidates, max_tokens=self.max_tokens,
+                    seed=dice.randrange(2**31),
+                ),
+                adapter=ROLES[number % len(ROLES)] if adapters else None,
+            )
+            for number in range(len(ROLES) * self.groups)
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Answers:
+    """To all requests of a workload, in one batch."""
+
+    completions: tuple[tuple[Completion, ...], ...]
+    """Of each request."""
+    seconds: float
+
+    @property
+    def tokens(self) -> int:
+        """Sampled ones."""
+        return sum(len(each.output_ids) for every in self.completions for each in every)
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """New versions of adapters, loaded while requests were in work."""
+
+    seconds: float
+    """For all of them, the requests going on."""
+    in_flight: frozenset[int]
+    """Versions that requests which were in work ended with."""
+    answers: Answers
+    """Of requests that came afterwards."""
+
+    @property
+    def served(self) -> frozenset[tuple[str | None, int]]:
+        """The adapters that answered them, with their versions."""
+        every = [each for found in self.answers.completions for each in found]
+        return frozenset((each.adapter, each.adapter_version) for each in every)
+
+
+async def ask(engine: Engine, requests: Sequence[GenerateRequest]) -> Answers:
+    """All at once."""
+    began = time.perf_counter()
+    found = await asyncio.gather(*(_answer(engine, each) for each in requests))
+    return Answers(tuple(found), time.perf_counter() - began)
+
+
+async def warm(engine: Engine, work: Workload) -> None:
+    """One short request, in which memory is taken and kernels are chosen."""
+    first = work.requests("warm", adapters=False)[0]
+    sampling = first.sampling.model_copy(update={"max_tokens": min(8, work.max_tokens), "n": 1})
+    await answers(engine, [first.model_copy(update={"sampling": sampling})], together=1)
+
+
+async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapped:
+    """Serve each role by the adapter in `first`, put those of `last` in their place while requests
+    are in work, and ask again."""
+    for role in ROLES:
+        await engine.load_adapter(role, str(first / role), FIRST)
+    going = [
+        asyncio.create_task(_answer(engine, each))
+        for each in work.requests("in-flight", adapters=True)[: len(ROLES)]
+    ]
+    await asyncio.sleep(0)  # they are with the engine from here on
+    began = time.perf_counter()
+    for role in ROLES:
+        await engine.load_adapter(role, str(last / role), LAST)
+    seconds = time.perf_counter() - began
+    before = await asyncio.gather(*going)
+    after = await ask(engine, work.requests("swapped", adapters=True))
+    versions = frozenset(each.adapter_version for every in before for each in every)
+    return Swapped(seconds, versions, after)
+
+
+def groups_of(found: Answers, work: Workload) -> tuple[Group, ...]:
+    """Groups to learn from; their rewards are chance, which a step's cost does not depend on."""
+    dice = random.Random(work.seed)
+    groups: list[Group] = []
+    for number, completions in enumerate(found.completions):
+        role = ROLES[number % len(ROLES)]
+        members: list[Member] = []
+        for each in completions:
+            sampled = Sampled(each.output_ids, each.logprobs, each.finish_reason == "length")
+            sequence = sequence_of(each.prompt_ids, sampled, 1.0)
+            members.append(Member(f"{number}/{role}#{each.index}", dice.random(), (sequence,)))
+        key = GroupKey(str(number), role, 0, str(number))
+        groups.append(Group(key, PolicyRef(name=role, base="model"), tuple(members)))
+    return tuple(groups)
+
+
+async def _answer(engine: Engine, request: GenerateRequest) -> tuple[Completion, ...]:
+    return tuple([each async for each in engine.submit(request) if isinstance(each, Completion)])

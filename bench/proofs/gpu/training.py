@@ -1,0 +1,114 @@
+"""`train grpo`'s own steps: an adapter for each role on a base in bfloat16."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from loopline.bench.errors import BenchError
+from loopline.bench.proofs.gpu.model import TEMPLATE_OPTIONS
+from loopline.bench.proofs.gpu.serving import ROLES
+from loopline.trainers.grpo.groups import Group
+from loopline.trainers.grpo.report import PolicyStep
+
+LEARNING_RATE = 3e-3
+"""By which one step can be told from none in bfloat16; nothing is to be learned here."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Steps by the same groups."""
+
+    base: Path
+    first: Path
+    """Where the policies are written after the first step."""
+    last: Path
+    """And after the last one."""
+    groups: tuple[Group, ...]
+    steps: int
+    rank: int
+    piece_tokens: int
+    threads: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of it."""
+
+    base_mb: float
+    """Of the frozen weights, in memory."""
+    trained_parameters: int
+    """Of one adapter."""
+    steps: tuple[dict[str, PolicyStep], ...]
+    """By role."""
+    peak_memory_mb: float
+
+    @property
+    def seconds(self) -> float:
+        """Of a step of all roles together, on average, the first one left out."""
+        timed = self.steps[1:]
+        return sum(each.seconds for step in timed for each in step.values()) / len(timed)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """That go through the model, padding included."""
+        timed = [each for step in self.steps[1:] for each in step.values()]
+        return sum(each.tokens for each in timed) / sum(each.seconds for each in timed)
+
+
+def train(work: Training) -> Trained:
+    """Take the steps and write the policies. Raises `BenchError` where memory runs out."""
+    import torch
+
+    from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
+    from loopline.trainers.core.network import load_base
+    from loopline.trainers.grpo.facts import PolicyFacts
+    from loopline.trainers.grpo.learner import Learner
+    from loopline.trainers.grpo.pipeline import begun
+    from loopline.trainers.grpo.report import StepFacts
+    from loopline.trainers.grpo.settings import GrpoSettings
+    from loopline.trainers.grpo.storing import write_policies
+    from loopline.trainers.grpo.stream import StepBatch
+    from loopline.workers.engines.local.adapter_base import weights_sha256
+
+    keep_freed_memory()
+    torch.set_num_threads(work.threads)
+    settings = GrpoSettings.model_validate(
+        {
+            "base": str(work.base), "base_sha256": weights_sha256(work.base), "data_sha256": "",
+            "policies": "per-role", "weights": "lora", "rank": work.rank,
+            "precision": "bfloat16", "batch": len(work.groups),
+            "group_size": len(work.groups[0].members), "piece_tokens": work.piece_tokens,
+            "learning_rate": LEARNING_RATE, "truncated": "keep", "threads": work.threads,
+            "seed": work.seed,
+        }
+    )  # fmt: skip
+    loaded = load_base(str(work.base), settings.base_precision, TEMPLATE_OPTIONS)
+    policies = begun(settings, ROLES, loaded)
+    learner = Learner(policies)
+    history: list[StepFacts] = []
+    try:
+        for step in range(work.steps):
+            made = learner.step(StepBatch(step, work.groups, (), 0))
+            history.append(StepFacts(version=step, stale=0, policies=made))
+            facts_of = partial(
+                PolicyFacts.of, settings=settings, version=step + 1, steps=tuple(history)
+            )
+            for at, folder in (0, work.first), (work.steps - 1, work.last):
+                if step == at:
+                    write_policies(policies, folder, work.base, facts_of)
+    except torch.OutOfMemoryError as error:
+        raise BenchError(
+            f"a step of {work.piece_tokens:,} tokens at once does not fit beside the engine: give "
+            f"a smaller --piece-tokens, or fewer --groups ({' '.join(str(error).split())[:160]})"
+        ) from error
+    trained = policies.network.trained()
+    frozen = [each for each in loaded.model.parameters() if not each.requires_grad]
+    return Trained(
+        base_mb=round(sum(each.numel() * each.element_size() for each in frozen) / 1e6, 1),
+        trained_parameters=sum(each.numel() for _, each in trained),
+        steps=tuple(facts.policies for facts in history),
+        peak_memory_mb=peak_memory_mb(loaded.device),
+    )

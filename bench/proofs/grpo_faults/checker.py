@@ -1,0 +1,190 @@
+"""The proof: what must hold of every attacked loop, whatever was done to its workers and to it.
+
+The groups are made again from the store, which the recorder wrote and the trainer never read, and
+compared with what the trainer wrote down. What must hold of every deployment is
+`loopline.bench.proofs.faults`'.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from loopline.agents.records import PolicyRef, Trajectory
+from loopline.bench.proofs.faults.checker import Violation
+from loopline.bench.proofs.faults.checker import check as check_bus
+from loopline.bench.proofs.grpo_faults.driver import LoopEvidence
+
+Rule = Callable[[LoopEvidence], Iterator[Violation]]
+
+
+def check(evidence: LoopEvidence, scratch: Path) -> list[Violation]:
+    """Every violation of every rule; `scratch` is a folder to train in."""
+    found = check_bus(evidence.bus)
+    found += [violation for rule in RULES for violation in rule(evidence)]
+    return [*found, *trained_as_recorded(evidence, scratch)]
+
+
+def played_as_planned(evidence: LoopEvidence) -> Iterator[Violation]:
+    """Every run of the plans was recorded and sealed, in its round, once; and no other was."""
+    rule = "played as planned"
+    planned = Counter((wave.round, run.id) for wave in evidence.waves for run in wave.runs)
+    sealed = Counter((each.round, run) for each in evidence.sealed for run in each.runs)
+    for (number, run), times in (planned - sealed).items():
+        yield Violation(rule, f"planned {times} times more than sealed in round {number}", run)
+    for (number, run), times in (sealed - planned).items():
+        yield Violation(rule, f"sealed {times} times more than planned in round {number}", run)
+    stored = {each.run_id for each in evidence.bus.stored}
+    for run in sorted(stored ^ {run for _, run in planned}):
+        where = "recorded, but not planned" if run in stored else "planned, but not recorded"
+        yield Violation(rule, where, run)
+
+
+def sealed_once(evidence: LoopEvidence) -> Iterator[Violation]:
+    """Every candidate that was recorded is in one group, every group is there once, and groups are
+    whole."""
+    rule = "sealed once"
+    size = evidence.claim.settings.grpo.group_size
+    groups = Counter(group.id for each in evidence.sealed for group in each.groups)
+    for group, times in groups.items():
+        if times > 1:
+            yield Violation(rule, f"group {group[:12]} was sealed {times} times")
+    sealed = Counter(
+        origin for each in evidence.sealed for group in each.groups for origin in group.origins
+    )
+    recorded = Counter(origin for origin, _ in _candidates(evidence))
+    for origin, times in (recorded - sealed).items():
+        yield Violation(rule, f"{origin} is in {times} groups too few", origin.split("/")[0])
+    for origin, times in (sealed - recorded).items():
+        yield Violation(rule, f"{origin} is in {times} groups too many", origin.split("/")[0])
+    for each in evidence.sealed:
+        for group in each.groups:
+            if (len(group.origins), len(group.rewards)) != (size, size):
+                yield Violation(rule, f"group {group.id[:12]} has {len(group.origins)} of {size}")
+
+
+def of_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
+    """All of a group was sampled by one version, by that which its record names, and it was not
+    older than the bound in the round that learned from it."""
+    rule = "of one version"
+    sampled = dict(_candidates(evidence))
+    came_of = _rounds(evidence)
+    limit = evidence.claim.settings.grpo.staleness or 0
+    for each in evidence.sealed:
+        for group in each.groups:
+            found = {
+                (policy.adapter, policy.version)
+                for origin in group.origins
+                for policy in sampled.get(origin, ())
+            }
+            if found != {(group.policy, group.version)}:
+                yield Violation(
+                    rule,
+                    f"group {group.id[:12]} of round {each.round}, recorded as {group.policy} "
+                    f"{group.version}, was sampled by {sorted(map(str, found))}",
+                )
+            number = came_of.get((group.policy, group.version))
+            learned = group.fate in ("trained", "flat")
+            if learned and (number is None or not 0 <= each.round - 1 - number <= limit):
+                yield Violation(
+                    rule,
+                    f"round {each.round} learned from group {group.id[:12]} of {group.policy} "
+                    f"{group.version}, which came of round {number}",
+                )
+
+
+def published_once(evidence: LoopEvidence) -> Iterator[Violation]:
+    """What each round came to was published once, in order, and the last one is in use."""
+    paths = [str((folder / "shared").resolve()) for folder in evidence.folders]
+    for name, policy in evidence.published.items():
+        found = [version.path for version in policy.versions]
+        if found != paths:
+            yield Violation("published once", f"{name}: {len(found)} versions, not {len(paths)}")
+        elif policy.path_of(policy.current) != paths[-1]:
+            yield Violation("published once", f"{name}: version {policy.current} is in use")
+
+
+def rounds_once(evidence: LoopEvidence) -> Iterator[Violation]:
+    """The report has each round once, with as many groups as were sealed."""
+    from loopline.trainers.grpo.loop.report import read_loop_report
+
+    report = read_loop_report(evidence.book.output)
+    said = [] if report is None else [(each.round, each.groups) for each in report.rounds]
+    found = [(each.round, len(each.groups)) for each in evidence.sealed]
+    if said != found:
+        yield Violation("rounds once", f"the report has {said}, sealed were {found}")
+
+
+def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Violation]:
+    """A training that nobody disturbed, from the store and the records of what was learned from,
+    comes to the same weights, bit for bit."""
+    import torch
+    from safetensors.torch import load_file
+
+    from loopline.trainers.core.network import ADAPTER, load_base
+    from loopline.trainers.grpo.data import sealing_of
+    from loopline.trainers.grpo.learner import Learner
+    from loopline.trainers.grpo.loop.harvest import harvested
+    from loopline.trainers.grpo.pipeline import begun
+    from loopline.trainers.grpo.settings import SHARED
+
+    settings = evidence.claim.settings.grpo
+    torch.set_num_threads(settings.threads)
+    loaded = load_base(settings.base)
+    policies = begun(settings, (SHARED,), loaded)
+    learner, sealing = Learner(policies), sealing_of(settings, loaded)
+    first = min(evidence.served[0].versions[0].values())
+    stored = {
+        each.run_id: Trajectory.model_validate_json(each.trajectory) for each in evidence.bus.stored
+    }
+    for each in evidence.sealed:
+        harvest = harvested(
+            [stored[run] for run in each.runs if run in stored],
+            sealing,
+            _rounds(evidence),
+            first=first,
+            number=each.round,
+            settings=settings,
+        )
+        learner.step(harvest.batch(first + each.round - 1, settings.seed))
+    policies.network.write(scratch, loaded.weights.folder)
+    ours, theirs = load_file(scratch / ADAPTER), load_file(evidence.final / SHARED / ADAPTER)
+    wrong = [name for name, each in ours.items() if not torch.equal(each, theirs[name])]
+    if wrong:
+        yield Violation(
+            "trained as recorded",
+            f"{len(wrong)} of {len(ours)} tensors have other weights, such as {wrong[0]}",
+        )
+
+
+def _candidates(evidence: LoopEvidence) -> Iterator[tuple[str, tuple[PolicyRef, ...]]]:
+    """Every candidate in the store: its origin, and who sampled its completions."""
+    for each in evidence.bus.stored:
+        trajectory = Trajectory.model_validate_json(each.trajectory)
+        for step in trajectory.steps:
+            for number, candidate in enumerate(step.candidates):
+                origin = f"{each.run_id}/{step.turn}.{step.branch}/{step.agent}#{number}"
+                yield origin, tuple(call.policy for call in candidate.calls)
+
+
+def _rounds(evidence: LoopEvidence) -> dict[tuple[str, int], int]:
+    """(policy, version) → the round that it came of, as the bus knows it by its folder."""
+    rounds = {
+        str((folder / "shared").resolve()): number for number, folder in enumerate(evidence.folders)
+    }
+    return {
+        (name, version.version): rounds[version.path]
+        for name, policy in evidence.published.items()
+        for version in policy.versions
+        if version.path in rounds
+    }
+
+
+RULES: tuple[Rule, ...] = (
+    played_as_planned,
+    sealed_once,
+    of_one_version,
+    published_once,
+    rounds_once,
+)

@@ -1,0 +1,310 @@
+"""One attack on a loop, from start to evidence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+from loopline.bench.errors import BenchError, UsageError
+from loopline.bench.proofs.faults.attacks import Scene
+from loopline.bench.proofs.faults.chaos import Chaos
+from loopline.bench.proofs.faults.collection import gather
+from loopline.bench.proofs.faults.evidence import Evidence
+from loopline.bench.proofs.faults.fleet import STORE, Fleet, Slot
+from loopline.bench.proofs.faults.lookout import LOOK_SECONDS, Lookout
+from loopline.bench.proofs.faults.settings import LEASE_SECONDS, bus_settings
+from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
+from loopline.bench.proofs.grpo_faults.model import write_base
+from loopline.bench.proofs.grpo_faults.trainer import Trainer
+from loopline.bus import BusSettings, Policy
+from loopline.bus.policies import MAX_VERSIONS, policies
+from loopline.runtime.client.client import Client
+from loopline.runtime.config.settings import load
+from loopline.testing import RedisProcess
+from loopline.trainers.core.json_records import read_record
+from loopline.trainers.grpo.loop.book import Book, Claim, SealedRound, Served, Wave
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.messages import inference_stream, role_stream
+from loopline.workers.settings import (
+    GpuWorkerSettings,
+    RecorderSettings,
+    RoleWorkerSettings,
+    WorkerSettings,
+)
+
+POOL = "pair"
+SERVED = ("tool", "plan")
+ROLES = ("tool_agent", "plan_agent")
+WORK = (*(role_stream(role) for role in ROLES), inference_stream(POOL))
+FLEET = ("roles", "gpu", "roles", "gpu", "recorder")
+TURNS = 2
+GROUPS_PER_PUZZLE = 3.5
+"""Two agents, two turns; some puzzles are solved in the first."""
+K = 4
+TRAINER_COMMITS = (1.0, 120.0)
+"""Steps that are committed in one life of the trainer, at least: a slow machine, on which it takes
+long to start, must get on with its work too."""
+TRAINER_SECONDS = (0.0, 8.0)
+"""After which it is killed then: so that it is met at everything that it does."""
+SECONDS_PER_GROUP = 3.0
+"""On the slowest machine that is waited for."""
+LEAST_SECONDS = 600.0
+KEEP_SECONDS = 0.1
+"""Between two looks for adapters that were published."""
+ONLY_KILLS = {"kill": 100}
+"""Blows that leave Redis alone and stop nobody."""
+
+
+@dataclass(frozen=True)
+class LoopWork:
+    """What a loop has to do."""
+
+    base: Path
+    rounds: int
+    groups: int
+    """That it seals, about: how long it is waited for."""
+    arguments: tuple[str, ...]
+    """Of `train grpo --loop`, besides its folder, its base and its rounds."""
+
+
+@dataclass(frozen=True)
+class LoopEvidence:
+    """What an attacked loop leaves behind."""
+
+    bus: Evidence
+    waves: tuple[Wave, ...]
+    sealed: tuple[SealedRound, ...]
+    served: tuple[Served, ...]
+    """By round; the first one is the beginning."""
+    published: dict[str, Policy]
+    """As the bus has them."""
+    folders: tuple[Path, ...]
+    """Of the adapters that came of each round."""
+    book: Book
+    claim: Claim
+    store: Path
+    final: Path
+    """Folder of the finished policies."""
+
+
+@dataclass(frozen=True)
+class LoopAttack:
+    """What was done, and what it left."""
+
+    evidence: LoopEvidence
+    struck: Counter[str]
+    died: list[str]
+    """Workers that ended without being struck."""
+    seconds: float
+
+
+class _Mortal:
+    """The lives of a trainer: each ends some steps and some seconds after it began."""
+
+    def __init__(self, seed: int, trainer: Trainer, commits: Callable[[], int]) -> None:
+        self.killed = 0
+        self._trainer, self._commits = trainer, commits
+        self._random = random.Random(seed)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._until = self._commits() + self._random.uniform(*TRAINER_COMMITS)
+        self._seconds = self._random.uniform(*TRAINER_SECONDS)
+        self._dies: float | None = None
+
+    def strike(self) -> None:
+        """Kill it, and start it again, if its time has come."""
+        if self._dies is None and self._commits() >= self._until:
+            self._dies = time.monotonic() + self._seconds
+        if self._dies is not None and time.monotonic() >= self._dies and self._trainer.kill():
+            self.killed += 1
+            self._trainer.start()
+            self._begin()
+
+
+class LoopDriver:
+    """Runs one loop in `folder`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        work: LoopWork,
+        *,
+        seed: int,
+        blows: Mapping[str, int] | None,
+        progress: Callable[[int, str], None],
+        kept: KeptAdapters | None = None,
+    ) -> None:
+        """`seed` of the plan of faults; `blows` by kind with their weights, None: nobody is struck,
+        the trainer neither. What every round publishes is `kept`. `progress` is told how many
+        rounds are sealed, and the same in words."""
+        self._folder, self._work, self._seed = folder, work, seed
+        self._blows, self._progress, self._kept = blows, progress, kept
+        self._output = folder / "loop"
+        self._server = RedisProcess(folder / "redis", persistence="always", listen="tcp")
+        model = ModelSettings(
+            engine="torch", model=str(work.base), device="cpu", constrain_tools=False,
+            plain_logprobs=False, base_until_published=SERVED,
+        )  # fmt: skip
+        profile = write_profile(folder / "profile.toml", bus_settings(self._server.url), model)
+        # As the profile has them: workers and trainer must agree on them.
+        self._settings = load(str(profile), environ={}).bus
+        self._fleet = players(self._settings, folder, model)
+        self._lookout = Lookout(self._fleet, WORK)
+        arguments = (
+            str(self._output), "--loop", "--base", str(work.base), "--rounds", str(work.rounds),
+            "--wait", "5", "--json", *work.arguments,
+            # The checker asks the bus for each of them.
+            "--keep-published", str(work.rounds + 2),
+        )  # fmt: skip
+        self._trainer = Trainer(arguments, folder, profile)
+        self._limit = LEAST_SECONDS + SECONDS_PER_GROUP * work.groups
+
+    def attack(self) -> LoopAttack:
+        """Raises `BenchError` if a process can't be started, never drains, or gives up."""
+        return asyncio.run(self._attack())
+
+    async def _attack(self) -> LoopAttack:
+        began = time.monotonic()
+        scene = Scene(self._fleet, self._server, self._lookout, LEASE_SECONDS)
+        chaos = Chaos(self._seed, scene, self._blows or {})
+        async with self._fleet.on(self._server), Client.connect(self._settings) as client:
+            killed = await self._under_attack(client, chaos)
+            consumers = await self._lookout.at_rest(client.bus)
+            alive = [slot.name for slot in self._fleet.slots]
+            await self._fleet.drain()
+            evidence = await self._evidence(client, consumers, alive)
+        struck = chaos.struck + Counter(trainer=killed)
+        return LoopAttack(evidence, struck, self._lookout.died, time.monotonic() - began)
+
+    async def _under_attack(self, client: Client, chaos: Chaos) -> int:
+        """Until the loop is finished; how often its trainer was killed."""
+        enough = asyncio.Event()
+        striking = asyncio.create_task(enough.wait() if self._blows is None else chaos.run(enough))
+        keeping = asyncio.create_task(self._keep())
+        until = time.monotonic() + self._limit
+        mortal, said = _Mortal(self._seed, self._trainer, lambda: self._lookout.commits), -1
+        self._trainer.start()
+        try:
+            while not self._trainer.finished():
+                await self._lookout.look(client.bus)
+                done = len(list(self._output.glob("rounds/*/groups.json")))
+                if done != said:
+                    said = done
+                    self._progress(
+                        done,
+                        f"{done} of {self._work.rounds} rounds sealed, {self._lookout.commits} "
+                        f"steps, struck {dict(chaos.struck)}, trainer killed {mortal.killed} times",
+                    )
+                if keeping.done():
+                    keeping.result()
+                if self._blows is not None:
+                    mortal.strike()
+                if time.monotonic() > until:
+                    raise BenchError(
+                        f"{done} of {self._work.rounds} rounds in {self._limit:.0f} s; the "
+                        f"trainer's log is {self._folder / 'trainer.log'}"
+                    )
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self._trainer.kill()
+            enough.set()
+            await striking
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+        if self._kept is not None:
+            self._kept.take(self._output)
+        return mortal.killed
+
+    async def _keep(self) -> None:
+        """In a task of its own: a look at the bus may take as long as an outage, and by then what
+        was published may be superseded and gone."""
+        while self._kept is not None:
+            self._kept.take(self._output)
+            await asyncio.sleep(KEEP_SECONDS)
+
+    async def _evidence(
+        self, client: Client, consumers: list[str], alive: list[str]
+    ) -> LoopEvidence:
+        claim = read_record(self._output / "loop.json", Claim)
+        book = Book(self._output, claim.id)
+        rounds = range(1, self._work.rounds + 1)
+        waves = tuple(wave for number in rounds for wave in book.waves(number))
+        accepted = [run.id for wave in waves for run in wave.runs]
+        store = self._folder / STORE
+        return LoopEvidence(
+            bus=await gather(
+                client.bus, store, seed=self._seed, accepted=accepted,
+                endless=sorted(self._lookout.endless), live_consumers=consumers,
+                live_workers=alive, work=WORK,
+            ),
+            waves=waves,
+            sealed=tuple(book.sealed(number) for number in rounds),
+            served=tuple(book.served(number) for number in (0, *rounds)),
+            published={each.name: each for each in await policies(client.bus)},
+            folders=tuple(book.published(number) for number in (0, *rounds)),
+            book=book,
+            claim=claim,
+            store=store,
+            final=self._output / "policies",
+        )  # fmt: skip
+
+
+def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int) -> LoopWork:
+    """Rounds of small grids until about so many groups are sealed, by a base that says legal moves
+    by chance. Raises `UsageError` for more rounds than versions are kept of a policy, by which the
+    checker tells them apart."""
+    rounds = ceil(groups / (puzzles * GROUPS_PER_PUZZLE))
+    if rounds >= MAX_VERSIONS:
+        raise UsageError(
+            f"--groups {groups:,} of --puzzles {puzzles} are {rounds:,} rounds, and the bus keeps "
+            f"{MAX_VERSIONS} versions of a policy: give --puzzles "
+            f"{ceil(groups / ((MAX_VERSIONS - 1) * GROUPS_PER_PUZZLE))} or more"
+        )
+    arguments = (
+        "--weights", "lora", "--rank", "2", "--game", "plan_path", "--size", "5",
+        "--setting", f"turns={TURNS}", "--setting", "brief=true", "--no-instructions",
+        "--max-tokens", "8", "--puzzles", str(puzzles), "--batch", "4", "--group-size", str(K),
+        "--learning-rate", "1e-3", "--truncated", "keep", "--staleness", str(staleness),
+        "--seed", str(seed),
+    )  # fmt: skip
+    return LoopWork(write_base(base), rounds, groups, arguments)
+
+
+def players(bus: BusSettings, folder: Path, model: ModelSettings) -> Fleet:
+    """Workers for `pair`, whose store is in `folder`."""
+
+    def settings_of(slot: Slot) -> WorkerSettings:
+        name = slot.name
+        match slot.kind:
+            case "roles":
+                return RoleWorkerSettings(bus=bus, name=name, roles=ROLES)
+            case "gpu":
+                return GpuWorkerSettings(bus=bus, name=name, models={POOL: model})
+            case _:
+                return RecorderSettings(
+                    bus=bus, name=name, store=folder / STORE, linger_seconds=0.2
+                )
+
+    return Fleet(FLEET, folder, settings_of)
+
+
+def write_profile(path: Path, bus: BusSettings, model: ModelSettings) -> Path:
+    """The deployment as a trainer finds it: `petting`, on this bus and with this model."""
+    told = bus.model_dump(mode="json", exclude_unset=True)
+    served = model.model_dump(mode="json", exclude_unset=True)
+    lines = ['extends = "petting"', "[bus]", *_toml(told), f"[models.{POOL}]", *_toml(served)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _toml(values: dict[str, object]) -> list[str]:
+    # A TOML value of these kinds is written as in JSON.
+    return [f"{name} = {json.dumps(value)}" for name, value in values.items()]

@@ -1,0 +1,106 @@
+"""A model that says legal moves by chance, without having learned anything: random weights over an
+alphabet of single characters and whole answers. Its rewards vary from candidate to candidate, which
+is all that a loop needs to go round."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from tokenizers import Tokenizer
+
+MOVES = ("U", "D", "L", "R")
+ANSWERS = (
+    *(f"#### [{move}]" for move in MOVES),
+    *(f"#### [{move}, {move}]" for move in MOVES),
+    *(f"#### [step({move})]" for move in MOVES),
+    *(f"#### [bfs({reach})]" for reach in (2, 4, 8)),
+)
+"""Of Plan-Path's agents; a token each."""
+SHARED = 0.5
+"""Length of what all embeddings have in common; their own parts have about a fifth of it."""
+FARTHER = 2.2
+"""Times that length, of answers."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of a model that answers in milliseconds."""
+
+    hidden: int = 32
+    feed_forward: int = 64
+    layers: int = 1
+    heads: int = 2
+    context: int = 512
+
+
+def write_base(folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS) -> Path:
+    """A model folder with float32 weights from `seed`; returns it. Each of `answers` is a token."""
+    import torch
+
+    from loopline.trainers.core.models import export_model, new_model
+
+    tokenizer = _tokenizer(answers)
+    torch.manual_seed(seed)
+    model = new_model(Sizes(), tokenizer.get_vocab_size())
+    _lean(model, tokenizer, answers)
+    export_model(model, tokenizer, folder, context=Sizes.context)
+    weights = {k: v.detach() for k, v in model.state_dict().items() if k != "lm_head.weight"}
+    store_float32(weights, folder)
+    return folder
+
+
+def store_float32(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
+    """Into a model folder. Not in half precision: adapters are stored as their base is, and workers
+    are to serve the very weights that were trained."""
+    import torch
+    from safetensors.torch import save_file
+
+    from loopline.trainers.core.models import WEIGHTS
+
+    whole = {name: each.to(torch.float32).contiguous() for name, each in weights.items()}
+    save_file(whole, folder / WEIGHTS, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "dtype": "float32"}))
+
+
+def _lean(model: Any, tokenizer: Tokenizer, answers: Sequence[str]) -> None:
+    """Make answers, and the end behind them, likelier than characters: all embeddings, which are
+    also the output layer, share a direction, and theirs go farther along it."""
+    import torch
+
+    from loopline.trainers.core.tokenizer import END, token_id
+
+    embeddings = model.get_input_embeddings().weight
+    along = torch.full((Sizes.hidden,), SHARED / Sizes.hidden**0.5)
+    with torch.no_grad():
+        embeddings += along
+        for each in (*answers, END):
+            embeddings[token_id(tokenizer, each)] += (FARTHER - 1) * along
+
+
+def _tokenizer(answers: Sequence[str]) -> Tokenizer:
+    """Printable characters and whole answers: few enough that chance writes an answer often."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    from loopline.trainers.core.tokenizer import SPECIAL
+
+    blank, newline = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(each)[0][0]
+        for each in (" ", "\n")
+    )
+    printable = string.ascii_letters + string.digits + string.punctuation
+    characters = [*printable, blank, newline]
+    alphabet = {character: number for number, character in enumerate(characters)}
+    tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore[reportAttributeAccessIssue]
+    tokenizer.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
+    tokenizer.add_special_tokens([AddedToken(each, special=True) for each in SPECIAL])
+    tokenizer.add_tokens([AddedToken(each, normalized=False) for each in answers])
+    return tokenizer

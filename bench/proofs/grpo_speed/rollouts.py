@@ -1,0 +1,176 @@
+"""Rollouts of `pair` on Plan-Path: through the bus, as a deployment plays them, and in this process
+on the same engine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import zlib
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from loopline.agents.environments.plan_path import Difficulty
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.puzzles import drawn_puzzles
+from loopline.agents.records import Budget, JsonObject, Run, Task, Trajectory
+from loopline.agents.workflows import policies_for, prompt_hashes, workflows
+from loopline.bench.errors import BenchError
+from loopline.bench.report.facts import BROKEN
+from loopline.bus import BusSettings
+from loopline.runtime.client.client import Client
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.testing import running_redis, running_workers
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.in_process import EnginePool, InProcess
+from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings
+
+POOL = "pair"
+WORKFLOW = "pair"
+ROLES = ("tool_agent", "plan_agent")
+TURNS = 4
+SIZE = 10
+SECONDS = 600.0
+"""A run's deadline."""
+CONCURRENCY = 64
+"""Runs in work at once, both ways."""
+WARM_RUNS = 4
+"""Played before the measured ones, at most: memory is taken and kernels are chosen in them."""
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """What is played in a repeat."""
+
+    model: str
+    runs: int
+    candidates: int
+    max_tokens: int
+    seed: int
+
+    @property
+    def served(self) -> ModelSettings:
+        """One thread, log-probabilities as a trainer needs them."""
+        return ModelSettings(
+            engine="torch", model=self.model, device="cpu", max_tokens=self.max_tokens,
+            constrain_tools=False, plain_logprobs=True,
+            max_concurrency=CONCURRENCY * self.candidates,
+        )  # fmt: skip
+
+    def tasks(self, repeat: int) -> list[Task]:
+        """Other puzzles in every repeat."""
+        difficulty = Difficulty(rows=SIZE, columns=SIZE)
+        setting = difficulty.setting.model_copy(update={"turns": TURNS, "brief": True})
+        seed = zlib.crc32(f"{self.seed}:{repeat}".encode())
+        chosen = difficulty.model_copy(update={"setting": setting})
+        return [each.task for each in drawn_puzzles(chosen, Split.TRAIN, seed, self.runs)]
+
+    @property
+    def warm_up(self) -> Rollouts:
+        """What is played before, and not measured."""
+        return replace(self, runs=min(self.runs, WARM_RUNS))
+
+    def run(self, task: Task, number: int) -> Run:
+        """The same run both ways, but for its id."""
+        now = time.time()
+        options: JsonObject = {
+            "candidates": self.candidates, "max_tokens": self.max_tokens, "instructions": False,
+        }  # fmt: skip
+        return Run(
+            id=new_run_id(now),
+            task=task,
+            workflow=WORKFLOW,
+            options=workflows.get(WORKFLOW).check_options(options),
+            policies=policies_for(WORKFLOW, dict.fromkeys(ROLES, POOL)),
+            prompts=prompt_hashes(WORKFLOW),
+            seed=number,
+            budget=Budget(seconds=SECONDS),
+            created=now,
+            deadline=now + SECONDS,
+        )
+
+
+@dataclass(frozen=True)
+class Played:
+    """One repeat, one way."""
+
+    tokens: int
+    """Sampled."""
+    seconds: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
+
+
+async def in_process(work: Rollouts, repeats: Sequence[int]) -> list[Played]:
+    """Each repeat in this process, which has played before."""
+    engine = build_engine(work.served)
+    await engine.start()
+    try:
+        player = InProcess({POOL: EnginePool(work.served, engine)})
+        await _in_process(player, work.warm_up, -1)
+        return [await _in_process(player, work, repeat) for repeat in repeats]
+    finally:
+        await engine.close()
+
+
+async def _in_process(player: InProcess, work: Rollouts, repeat: int) -> Played:
+    runs = [work.run(task, number) for number, task in enumerate(work.tasks(repeat))]
+    began = time.perf_counter()
+    found = [each async for each in player.play_all(runs, together=CONCURRENCY)]
+    return _played(found, time.perf_counter() - began)
+
+
+async def through_the_bus(work: Rollouts, repeats: Sequence[int], folder: Path) -> list[Played]:
+    """Each repeat on processes as they are deployed; they have played before."""
+    async with _deployed(work, folder) as client:
+        await _on_the_bus(client, work.warm_up, -1)
+        return [await _on_the_bus(client, work, repeat) for repeat in repeats]
+
+
+@asynccontextmanager
+async def _deployed(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
+    # Persistent as `runtime up` has it.
+    with running_redis(folder / "redis", persistence="everysec", listen="tcp") as server:
+        # Ctrl-C while the server started is raised here: in the start of a subprocess, the next
+        # thing to be waited for, asyncio would never return from it.
+        await asyncio.sleep(0)
+        bus = BusSettings(redis_url=server.url)
+        asked = [
+            GpuWorkerSettings(bus=bus, name="gpu", models={POOL: work.served}),
+            *(
+                RoleWorkerSettings(bus=bus, name=role, roles=(role,), concurrency=CONCURRENCY)
+                for role in ROLES
+            ),
+            RecorderSettings(bus=bus, name="recorder", store=folder / "store"),
+        ]
+        async with running_workers(asked, folder / "workers"), Client.connect(bus) as client:
+            yield client
+
+
+async def _on_the_bus(client: Client, work: Rollouts, repeat: int) -> Played:
+    places = asyncio.Semaphore(CONCURRENCY)
+    runs = [work.run(task, number) for number, task in enumerate(work.tasks(repeat))]
+
+    async def played(run: Run) -> Trajectory:
+        async with places:
+            await client.submit(run)
+            return await client.wait(run.id)
+
+    began = time.perf_counter()
+    found = await asyncio.gather(*map(played, runs))
+    return _played(found, time.perf_counter() - began)
+
+
+def _played(found: Sequence[Trajectory], seconds: float) -> Played:
+    """Raises `BenchError` for a run that did not come to its end."""
+    for each in found:
+        if each.outcome in BROKEN:
+            raise BenchError(f"run {each.run.id} ended as {each.outcome}: {each.reason}")
+    tokens = sum(
+        len(call.output_ids) for each in found for step in each.steps for call in step.calls
+    )
+    return Played(tokens, seconds)

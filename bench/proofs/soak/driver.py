@@ -1,0 +1,407 @@
+"""Runs a soak: sends the requests, does what is planned to them and to the adapters, and looks at
+what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, cast
+
+from loopline.agents.records import Message, SamplingParams
+from loopline.bench.errors import BenchError, UsageError
+from loopline.bench.proofs.soak import laws, memory
+from loopline.bench.proofs.soak.laws import Seen, Sums, Violation
+from loopline.bench.proofs.soak.weights import SETS, Prepared
+from loopline.bench.proofs.soak.workload import (
+    ADAPTERS,
+    WORD,
+    Operation,
+    Planned,
+    Room,
+    operations,
+    planned,
+)
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.in_flight import Ticket
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.local.decoder import Job
+from loopline.workers.engines.local.engine import LocalEngine
+from loopline.workers.engines.local.row import Row
+from loopline.workers.engines.protocol import Completion, EngineError, EngineTotals, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
+
+PATIENCE = 120.0
+"""Seconds after which a request counts as never answered."""
+
+REPEATS = 200
+"""Answers that are compared with a quiet engine's, about."""
+
+REPEATABLE = 0.24
+"""Share of the requests that are greedy and answered, about."""
+
+LINE_SECONDS = 5.0
+"""Between two lines of progress."""
+
+TOKENS_IN_FLIGHT = {"llama_cpp": 8, "torch": 4096}
+"""Scarce, so that requests wait for memory and llama_cpp sets rows back: it has at least the cells
+of one context, torch counts the longest row for each."""
+
+SMALLEST_CONTEXT = 512
+"""The usual prompts and their answers fit into it, even if every letter is a token."""
+
+SHOWN = 100
+"""Violations that are kept with their words; all are counted."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An answer to be repeated in quiet, with the set of weights of its adapter."""
+
+    planned: Planned
+    weights: int | None
+    answers: list[Completion]
+
+
+@dataclass
+class Found:
+    """What came out."""
+
+    sums: Sums = field(default_factory=Sums)
+    rules: Counter[str] = field(default_factory=Counter[str])
+    """How often each was broken."""
+    violations: list[Violation] = field(default_factory=list[Violation])
+    """The first of them."""
+    operations: Counter[str] = field(default_factory=Counter[str])
+    samples: list[int] = field(default_factory=list[int])
+    """Resident bytes, evenly over the requests."""
+    latest: float = 0.0
+    """Seconds from a cancellation or a deadline to the end of the request, at most."""
+    totals: EngineTotals = field(default_factory=lambda: EngineTotals(0, 0, 0))
+    """The engine's own."""
+    rested: bool = False
+    """All was sent, and what was left was looked at."""
+    repeated: int = 0
+    tied: int = 0
+    difference: float = 0.0
+    """Greatest difference of a log-probability from that in quiet."""
+    seconds: float = 0.0
+    """For the requests, without the repeats."""
+
+    def add(self, violations: Iterable[Violation]) -> None:
+        for violation in violations:
+            self.rules[violation.rule] += 1
+            if len(self.violations) < SHOWN:
+                self.violations.append(violation)
+
+
+class Soak:
+    """One soak. `found` may be read at any time, also after an interruption."""
+
+    def __init__(
+        self,
+        engine: str,
+        prepared: Prepared,
+        *,
+        requests: int,
+        seed: int,
+        concurrency: int,
+        threads: int,
+        progress: Callable[[str], None],
+    ) -> None:
+        self.found = Found()
+        self._kind = engine
+        self._prepared = prepared
+        self._requests = requests
+        self._seed = seed
+        self._concurrency = concurrency
+        self._threads = threads
+        self._progress = progress
+        self._numbers = iter(range(requests))
+        self._sent = 0
+        self._serving: dict[str, int] = {}
+        """Adapter → version that new requests get."""
+        self._weights: dict[int, int] = {}
+        """Version → set of weights, of all that ever served."""
+        self._versions = count(1)
+        self._locks = {name: asyncio.Lock() for name in ADAPTERS}
+        self._operating: set[asyncio.Task[None]] = set()
+        self._kept: list[Kept] = []
+        self._objects_before = _objects()
+        self._last_line = time.monotonic()
+
+    async def run(self) -> None:
+        """Raises `BenchError` for a model that cannot be served or is too small."""
+        engine = await self._started()
+        try:
+            room = await measured(engine)
+            for place, name in enumerate(ADAPTERS):
+                await self._load(engine, name, place)
+            await self._soak(engine, room)
+            await self._at_rest(engine)
+        finally:
+            await engine.close()
+        await self._repeat()
+        self.found.rested = True
+
+    async def _started(self) -> LocalEngine[Any]:
+        settings = ModelSettings(
+            engine=self._kind,
+            model=self._prepared.model,
+            threads=self._threads,
+            dtype="float32",
+            max_concurrency=max(1, self._concurrency // 2),
+            max_tokens_in_flight=TOKENS_IN_FLIGHT[self._kind],
+        )
+        try:
+            engine = build_engine(settings)
+            await engine.start()
+        except EngineError as error:
+            raise BenchError(str(error)) from error
+        return cast(LocalEngine[Any], engine)
+
+    # The requests.
+
+    async def _soak(self, engine: LocalEngine[Any], room: Room) -> None:
+        before = engine.totals()
+        began = time.perf_counter()
+        try:
+            await asyncio.gather(*(self._place(engine, room) for _ in range(self._concurrency)))
+            await asyncio.gather(*self._operating)
+        finally:
+            self.found.seconds = time.perf_counter() - began
+            self.found.totals = _since(before, engine.totals())
+            self._line()
+
+    async def _place(self, engine: LocalEngine[Any], room: Room) -> None:
+        """Sends one request after the other."""
+        share = min(1.0, REPEATS / REPEATABLE / self._requests)
+        for index in self._numbers:
+            seen = Seen(planned(index, self._seed, room, share), room.max_context)
+            for operation in operations(index, self._seed, SETS):
+                task = asyncio.create_task(self._operate(engine, operation))
+                self._operating.add(task)
+                task.add_done_callback(self._operating.discard)
+            self._sent += 1
+            await self._ask(engine, seen)
+            self._note(seen)
+
+    async def _ask(self, engine: LocalEngine[Any], seen: Seen) -> None:
+        """Send a request, and end it early as planned."""
+        wanted = seen.planned
+        began = time.perf_counter()
+        reading = asyncio.create_task(self._read(engine, wanted.request(time.time()), seen))
+        ending = [
+            asyncio.create_task(_later(seconds, end))
+            for seconds, end in (
+                (wanted.drop_after, lambda: reading.cancel()),
+                (wanted.cancel_after, lambda: engine.cancel(wanted.id)),
+            )
+            if seconds is not None
+        ]
+        try:
+            done, _ = await asyncio.wait({reading}, timeout=PATIENCE)
+            seen.ending = seen.ending or ("dropped" if done else "unanswered")
+            waits = (wanted.drop_after, wanted.cancel_after, wanted.deadline)
+            due = min((each for each in waits if each is not None), default=float("inf"))
+            seen.late = max(0.0, time.perf_counter() - began - max(0.0, due))
+        finally:
+            for task in (reading, *ending):
+                task.cancel()
+            await asyncio.gather(reading, *ending, return_exceptions=True)
+
+    async def _read(self, engine: LocalEngine[Any], request: GenerateRequest, seen: Seen) -> None:
+        """Note what comes of a request until its end, or until it is to be closed."""
+        # The engine takes the version in the iterator's first step; nothing runs in between.
+        seen.version = self._serving.get(request.adapter or "")
+        try:
+            async with aclosing(engine.submit(request)) as events:
+                async for event in events:
+                    seen.events.append(event)
+                    if len(seen.events) == seen.planned.close_after:
+                        seen.ending = "closed"
+                        return
+            seen.ending = "done"
+        except EngineError as error:
+            seen.ending, seen.said = error.kind, str(error)
+        except asyncio.CancelledError:
+            seen.ending = seen.ending or "dropped"
+        except Exception as error:  # noqa: BLE001 - whatever an engine raises is an ending
+            seen.ending, seen.said = type(error).__name__, str(error)
+
+    def _note(self, seen: Seen) -> None:
+        found = self.found
+        found.sums.add(seen)
+        found.add(laws.check(seen))
+        found.latest = max(found.latest, seen.late)
+        if seen.planned.repeated and seen.ending == "done":
+            weights = None if seen.version is None else self._weights[seen.version]
+            self._kept.append(Kept(seen.planned, weights, seen.completions))
+        ended = found.sums.endings.total()
+        if ended % max(1, self._requests // memory.SAMPLES) == 0:
+            found.samples.append(memory.resident())
+        if time.monotonic() - self._last_line >= LINE_SECONDS:
+            self._line()
+
+    def _line(self) -> None:
+        self._last_line = time.monotonic()
+        ended = self.found.sums.endings.total()
+        self._progress(
+            f"{ended:,} of {self._requests:,} requests ended, {self._sent - ended} in flight, "
+            f"{self.found.operations['load']} versions loaded, {memory.resident() / 1e6:,.0f} MB, "
+            f"{self.found.rules.total()} violations"
+        )
+
+    # The adapters.
+
+    async def _operate(self, engine: LocalEngine[Any], operation: Operation) -> None:
+        """Do it, one after the other for each adapter."""
+        name = operation.adapter
+        async with self._locks[name]:
+            match operation.kind:
+                case "load":
+                    serving = self._serving.get(name)
+                    same = serving is not None and self._weights[serving] == operation.weights
+                    try:
+                        await self._load(engine, name, (operation.weights + same) % SETS)
+                    except EngineError as error:
+                        self.found.add([Violation("adapters", f"loading {name}: {error}")])
+                case "load damaged":
+                    await self._refused(engine, name)
+                case "unload":
+                    await self._unload(engine, name)
+            self.found.operations[operation.kind] += 1
+
+    async def _load(self, engine: LocalEngine[Any], name: str, weights: int) -> None:
+        version = next(self._versions)
+        await engine.load_adapter(name, str(self._prepared.adapters[weights]), version)
+        self._weights[version] = weights
+        self._serving[name] = version
+
+    async def _refused(self, engine: LocalEngine[Any], name: str) -> None:
+        """What is damaged is refused; the version before goes on serving."""
+        try:
+            await engine.load_adapter(name, str(self._prepared.damaged), next(self._versions))
+        except EngineError as error:
+            ending = error.kind
+        else:
+            ending = "loaded"
+        if ending != "bad_request":
+            said = f"a damaged adapter {name}: {ending}"
+            self.found.add([Violation("adapters", said)])
+
+    async def _unload(self, engine: LocalEngine[Any], name: str) -> None:
+        expected = "unloaded" if name in self._serving else "unknown_adapter"
+        try:
+            await engine.unload_adapter(name)
+            self._serving.pop(name, None)
+            ending = "unloaded"
+        except EngineError as error:
+            ending = error.kind
+        if ending != expected:
+            said = f"unloading {name}: {ending} instead of {expected}"
+            self.found.add([Violation("adapters", said)])
+
+    # The end.
+
+    async def _at_rest(self, engine: LocalEngine[Any]) -> None:
+        """Look at what is left when all requests have ended and all adapters are unloaded."""
+        found = self.found
+        for name in list(self._serving):
+            await self._unload(engine, name)
+        in_work = await engine.in_work()
+        tasks = [
+            repr(task.get_coro())
+            for task in asyncio.all_tasks()
+            if task is not asyncio.current_task()
+        ]
+        objects = _objects()
+        objects.subtract(self._objects_before)
+        found.add(laws.nothing_left(in_work, tasks, objects))
+        found.add(laws.every_request_ended(found.sums, self._sent))
+        found.add(laws.totals_add_up(found.sums, found.totals))
+        found.add(laws.memory_is_flat(found.samples, self._requests))
+
+    async def _repeat(self) -> None:
+        """Ask for some answers again, one at a time, of an engine that has never served anybody
+        else."""
+        self._progress(f"asking {len(self._kept)} requests again in quiet")
+        engine = await self._started()
+        try:
+            for weights in (None, *range(SETS)):
+                adapter = None if weights is None else f"quiet-{weights}"
+                if weights is not None and adapter is not None:
+                    await engine.load_adapter(adapter, str(self._prepared.adapters[weights]), 1)
+                for kept in self._kept:
+                    if kept.weights == weights:
+                        await self._compare(engine, kept, adapter)
+        finally:
+            await engine.close()
+
+    async def _compare(self, engine: LocalEngine[Any], kept: Kept, adapter: str | None) -> None:
+        asked = kept.planned.request(time.time()).model_copy(
+            update={"adapter": adapter, "deadline": None, "stream": False}
+        )
+
+        async def logprob(ids: Sequence[int]) -> float:
+            return (await engine.score(ids, adapter))[-1]
+
+        events = [each async for each in engine.submit(asked)]
+        quiet = {each.index: each for each in events if isinstance(each, Completion)}
+        for answer in kept.answers:
+            found = await laws.compare(answer, quiet[answer.index], logprob)
+            self.found.repeated += 1
+            self.found.tied += found.tied
+            self.found.difference = max(self.found.difference, found.difference)
+            if found.said:
+                self.found.add([Violation("as in quiet", found.said, kept.planned.id)])
+
+
+async def measured(engine: LocalEngine[Any]) -> Room:
+    """How long prompts are for this model. Raises `UsageError` if its context is too small."""
+    context = engine.capabilities.max_context
+    if context is None or context < SMALLEST_CONTEXT:
+        raise UsageError(
+            f"--model: its context of {context} tokens is too small for the prompts of the soak; "
+            f"take one of at least {SMALLEST_CONTEXT}"
+        )
+    lengths: list[int] = []
+    for words in (10, 30):
+        request = GenerateRequest(
+            id=f"measure-{words}",
+            messages=(Message(role="user", content=WORD * words),),
+            sampling=SamplingParams(max_tokens=1),
+        )
+        (done,) = [event async for event in engine.submit(request)]
+        lengths.append(len(cast(Completion, done).prompt_ids))
+    per_word = (lengths[1] - lengths[0]) // 20
+    return Room(context, lengths[0] - 10 * per_word, per_word)
+
+
+async def _later(seconds: float, end: Callable[[], object]) -> None:
+    """Call `end` then; what it returns is awaited if it can be."""
+    await asyncio.sleep(seconds)
+    result = end()
+    if asyncio.iscoroutine(result):
+        await result
+
+
+def _since(before: EngineTotals, now: EngineTotals) -> EngineTotals:
+    return EngineTotals(
+        now.calls - before.calls,
+        now.prompt_tokens - before.prompt_tokens,
+        now.completion_tokens - before.completion_tokens,
+        now.abandoned_tokens - before.abandoned_tokens,
+    )
+
+
+def _objects() -> Counter[str]:
+    """How many objects of each kind that belongs to a request there are in this process."""
+    gc.collect()
+    kinds = (Job, Row, Ticket, AdapterVersion)
+    return Counter(type(each).__name__ for each in gc.get_objects() if type(each) in kinds)

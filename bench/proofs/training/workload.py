@@ -1,0 +1,186 @@
+"""What all trainers of `bench training` are given, and the clock that all are measured by."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loopline.trainers.glpft.rows import TokenRow
+
+WARM = 2
+"""Steps before the measured ones: memory is taken and kernels are chosen in them."""
+PIECE_TOKENS = 4_096
+"""That go through the model at once: `train glpft`'s own default, and what every form of trl's is
+given too, by its batch size and its steps of gradient accumulation."""
+CLIP = 1.0
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One training; a process of its own reads everything from `folder`."""
+
+    folder: Path
+    size: str
+    batch: int
+    """Rows per step, on average."""
+    steps: int
+    """Measured ones."""
+    threads: int
+    seed: int
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "model"
+
+    def rows(self) -> list[TokenRow]:
+        """As written by `prepare`."""
+        from loopline.trainers.glpft.rows import TokenRow
+
+        read: list[list[list[int]]] = json.loads(self._rows_file.read_bytes())
+        return [TokenRow(tuple(ids), tuple(map(bool, learned))) for ids, learned in read]
+
+    @property
+    def _rows_file(self) -> Path:
+        return self.folder / "rows.json"
+
+    def write(self, rows: tuple[TokenRow, ...]) -> None:
+        """For the other processes."""
+        self._rows_file.write_text(
+            json.dumps([[row.ids, [int(own) for own in row.learned]] for row in rows])
+        )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The model and the rows that all train on."""
+
+    parameters: int
+    precision: str
+    """As `train glpft` chooses it."""
+    rows: int
+    tokens: int
+    longest: int
+    learned: int
+
+    @property
+    def mean(self) -> float:
+        return self.tokens / self.rows
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The measured steps of one training."""
+
+    steps: int
+    seconds: float
+    tokens: int
+    """Real ones: padding is not counted."""
+    padding: int
+    forwards: int
+    """Times that the model was called."""
+    peak_memory_mb: float
+    """Of the whole process."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
+
+    @property
+    def padding_share(self) -> float:
+        return self.padding / (self.tokens + self.padding)
+
+    def as_json(self) -> dict[str, object]:
+        return {**asdict(self), "tokens_per_second": round(self.tokens_per_second, 1)}
+
+
+@dataclass
+class _Mark:
+    """At the end of a step, all since the beginning."""
+
+    at: float
+    tokens: int
+    real: int
+    forwards: int
+
+
+@dataclass
+class Clock:
+    """Counts what goes through a model and notes the time whenever an optimizer has made a step:
+    the same hooks of torch for every trainer, whatever it does between its steps counts."""
+
+    marks: list[_Mark] = field(default_factory=list[_Mark])
+    tokens: int = 0
+    real: int = 0
+    forwards: int = 0
+
+    def watch(self, backbone: Any) -> None:
+        """From here on; `backbone` is the part of the model that every forward pass goes through.
+        A trainer that gives no attention mask is counted as one without padding."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        backbone.register_forward_pre_hook(self._called, with_kwargs=True)
+        register_optimizer_step_post_hook(self._stepped)
+
+    def measured(self, peak_memory_mb: float, padding: int | None = None) -> Measured:
+        """Of the steps behind the first ones; `padding` of those where no attention mask tells."""
+        begin, end = self.marks[WARM - 1], self.marks[-1]
+        tokens = end.tokens - begin.tokens
+        if padding is None:
+            padding = tokens - (end.real - begin.real)
+        return Measured(
+            steps=len(self.marks) - WARM,
+            seconds=end.at - begin.at,
+            tokens=tokens - padding,
+            padding=padding,
+            forwards=end.forwards - begin.forwards,
+            peak_memory_mb=peak_memory_mb,
+        )
+
+    def _called(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        del module
+        ids = named["input_ids"] if "input_ids" in named else arguments[0]
+        mask = named.get("attention_mask")
+        self.tokens += int(ids.numel())
+        self.real += int(ids.numel() if mask is None else mask.sum())
+        self.forwards += 1
+
+    def _stepped(self, *arguments: Any) -> None:
+        del arguments
+        self.marks.append(_Mark(time.perf_counter(), self.tokens, self.real, self.forwards))
+
+
+def prepare(workload: Workload, samples: int) -> Prepared:
+    """Write the model, with random weights, and the planner's rows of `samples` instructions.
+    Takes seconds."""
+    from loopline.agents.roles.umi.settings import UmiOptions
+    from loopline.trainers.core.network import load_base
+    from loopline.trainers.data.datasets import build
+    from loopline.trainers.data.sources import from_worlds
+    from loopline.trainers.glpft.from_scratch import write_new_model
+    from loopline.trainers.glpft.rows import rows_of
+    from loopline.trainers.glpft.settings import size
+    from loopline.trainers.glpft.stage_training import AUTOCAST_FROM
+    from loopline.trainers.glpft.stages import Stage
+
+    chosen = size(workload.size)
+    data = build(
+        [from_worlds("train", samples, workload.seed)], UmiOptions(tool_style="signatures")
+    )
+    write_new_model(data, chosen, workload.seed, workload.model)
+    planner = Stage("planner", ("planner",), 1.0)
+    loaded = load_base(str(workload.model))
+    rows = rows_of(data, planner, loaded, validation=0.0)
+    workload.write(rows.training)
+    parameters = int(loaded.model.num_parameters())
+    return Prepared(
+        parameters=parameters,
+        precision="autocast to bf16" if parameters >= AUTOCAST_FROM else "fp32",
+        rows=len(rows.training),
+        tokens=rows.tokens,
+        longest=max(len(row.ids) for row in rows.training),
+        learned=sum(sum(row.learned) for row in rows.training),
+    )

@@ -1,0 +1,115 @@
+"""The two kinds of request, and what counts as valid in each."""
+
+from __future__ import annotations
+
+import json
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from loopline.agents.prompts import load_prompt
+from loopline.agents.records import Message, SamplingParams
+from loopline.agents.tools.calculator import calculate
+from loopline.agents.tools.declaration import InvalidArguments
+from loopline.agents.tools.handover import delegate, delegate_many
+from loopline.bench.proofs.validity.figures import Counts
+from loopline.workers.engines.protocol import Completion, GenerateRequest
+
+TOOLS = {tool.name: tool for tool in (delegate, delegate_many, calculate)}
+"""The planner's."""
+
+
+class Task(Protocol):
+    """One kind of request."""
+
+    kind: str
+
+    def request(
+        self, name: str, problem: str, sampling: SamplingParams, *, constrained: bool
+    ) -> GenerateRequest: ...
+
+    def count(self, done: Completion, counts: Counts) -> None:
+        """Add what the completion wrote."""
+        ...
+
+
+class ToolCalls:
+    """A word problem with the planner's prompt and tools. Whether calls are constrained is the
+    engine's setting."""
+
+    kind = "tool calls"
+
+    def request(
+        self, name: str, problem: str, sampling: SamplingParams, *, constrained: bool
+    ) -> GenerateRequest:
+        """See `Task`."""
+        del constrained
+        return GenerateRequest(
+            id=name,
+            messages=(
+                Message(role="system", content=load_prompt("planner").text),
+                Message(role="user", content=problem),
+            ),
+            tools=tuple(tool.spec for tool in TOOLS.values()),
+            sampling=sampling,
+        )
+
+    def count(self, done: Completion, counts: Counts) -> None:
+        """See `Task`."""
+        counts.with_any += bool(done.tool_calls)
+        counts.written += len(done.tool_calls)
+        last_is_open = done.text.rfind("<tool_call>") > done.text.rfind("</tool_call>")
+        counts.cut += done.finish_reason == "length" and bool(done.tool_calls) and last_is_open
+        for call in done.tool_calls:
+            if call.arguments is None:
+                continue
+            counts.parsed += 1
+            tool = TOOLS.get(call.name)
+            try:
+                if tool is not None:
+                    tool.parse(call.arguments)
+                    counts.valid += 1
+            except InvalidArguments:
+                continue
+
+
+class Answer(BaseModel):
+    """What a JSON answer is to be. Bounded, so that a model that is lost cannot write digits for
+    ever."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    answer: int = Field(ge=0, le=999_999_999)
+
+
+class JsonAnswer:
+    """A word problem whose answer is asked for as a JSON object, in words each time; constrained,
+    the schema is in the request too."""
+
+    kind = "json answer"
+
+    def request(
+        self, name: str, problem: str, sampling: SamplingParams, *, constrained: bool
+    ) -> GenerateRequest:
+        """See `Task`."""
+        asked = (
+            f'{problem}\nAnswer with a JSON object and nothing else, for example {{"answer": 42}}.'
+        )
+        return GenerateRequest(
+            id=name,
+            messages=(Message(role="user", content=asked),),
+            json_schema=Answer.model_json_schema() if constrained else None,
+            sampling=sampling,
+        )
+
+    def count(self, done: Completion, counts: Counts) -> None:
+        """See `Task`."""
+        counts.with_any += 1
+        counts.written += 1
+        counts.cut += done.finish_reason == "length"
+        try:
+            json.loads(done.text)
+            counts.parsed += 1
+            Answer.model_validate_json(done.text)
+            counts.valid += 1
+        except (ValidationError, ValueError):
+            return

@@ -1,0 +1,1 @@
+"""Ask a deployment: admit runs, follow them, read their trajectories and what they cost."""

@@ -1,0 +1,340 @@
+"""The client of a deployment: admit runs, follow them, get their trajectories and what they cost.
+
+    async with Client.connect(settings) as client:
+        run = client.new_run("What is 17 * 23?")
+        await client.submit(run)
+        trajectory = await client.wait(run.id)
+
+One client serves any number of runs at once: they share two connections and one inbox, which is
+told when a run ends, so waiting costs Redis nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import pydantic
+
+from loopline.agents.errors import AgentError
+from loopline.agents.records import (
+    MAX_PROMPT_CHARS,
+    Budget,
+    JsonObject,
+    Outcome,
+    Run,
+    Step,
+    Task,
+    Trajectory,
+    UsageEntry,
+)
+from loopline.agents.replay import fork as forked
+from loopline.agents.tools import tools
+from loopline.agents.tools.offered import unregistered_tools, with_specs
+from loopline.agents.workflows import (
+    Handoff,
+    policies_for,
+    prompt_hashes,
+    prompts_of,
+    rewarded,
+    workflows,
+)
+from loopline.bus import CLIENT_PATIENCE, Admission, Bus, BusSettings, Inbox, Join, RunState
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.errors import InputError, UserError
+from loopline.workers.messages import offered_tools_on, registry
+from loopline.workers.routing import outgoing
+
+
+class RunUnknown(UserError):
+    """The bus has no such run: it never was admitted, or its retention is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One entry of a run's log. `id` resumes `follow` after it."""
+
+    id: str
+    kind: str
+    """`tokens`, `restart`, `step` or `ended`."""
+    fields: dict[str, str]
+
+
+@dataclass
+class Client:
+    """Connect with `Client.connect`; use as an async context manager."""
+
+    settings: BusSettings
+    policies: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Role → pool, over the workflow's own defaults."""
+    prompt_files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Prompt file → content, in place of the shipped ones."""
+    writes: bool = False
+    """To admit many runs: a server that takes no writes now (it is full, or its disk is) is refused
+    when it is joined, and not after one admission after the other has waited for room."""
+
+    def __post_init__(self) -> None:
+        self.bus = Bus(self.settings, registry(), patience=CLIENT_PATIENCE)
+        self._inbox = Inbox(self.bus)
+        self._stack = AsyncExitStack()
+
+    @classmethod
+    def connect(
+        cls,
+        settings: BusSettings,
+        policies: Mapping[str, str] | None = None,
+        prompt_files: Mapping[str, str] | None = None,
+        *,
+        writes: bool = False,
+    ) -> Client:
+        return cls(settings, dict(policies or {}), dict(prompt_files or {}), writes)
+
+    async def __aenter__(self) -> Client:
+        """Raises `BusUnavailable` naming what is wrong and what to do."""
+        await self._stack.enter_async_context(self.bus)
+        try:
+            if self.writes:
+                await self.bus.check_writable()
+            await self._stack.enter_async_context(self._inbox)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    def new_run(
+        self,
+        prompt: str,
+        *,
+        workflow: str = "delegate",
+        policies: Mapping[str, str] | None = None,
+        options: JsonObject | None = None,
+        stream: bool = False,
+        seed: int = 0,
+        budget: Budget | None = None,
+        tags: Mapping[str, str] | None = None,
+        environment: str = "question",
+        instance: JsonObject | None = None,
+        run_id: str | None = None,
+        prompt_files: Mapping[str, str] | None = None,
+    ) -> Run:
+        """A run that is ready to be submitted: options checked, prompts pinned by their hashes.
+        `prompt_files` stand in place of the shipped prompts, over those of the client.
+
+        Raises `InputError` for a question, workflow, role, option or prompt that can't be used.
+        """
+        try:
+            found = workflows.get(workflow)
+            checked = found.check_options(dict(options or {}))
+            ours = {role: pool for role, pool in self.policies.items() if role in found.roles}
+            of_deployment = {
+                file: content
+                for file, content in self.prompt_files.items()
+                if file in prompts_of(workflow)
+            }
+            files = {**of_deployment, **(prompt_files or {})}
+            budget = budget or Budget()
+            now = self.bus.clock.now()
+            return Run(
+                id=run_id or new_run_id(now),
+                task=Task(environment=environment, instance=instance or {}, prompt=prompt),
+                workflow=workflow,
+                options=checked,
+                policies=policies_for(workflow, {**ours, **(policies or {})}),
+                prompts=prompt_hashes(workflow, files),
+                prompt_files=files,
+                seed=seed,
+                budget=budget,
+                created=now,
+                deadline=now + budget.seconds,
+                stream=stream,
+                tags=dict(tags or {}),
+            )
+        except AgentError as error:
+            raise InputError(str(error)) from error
+        except pydantic.ValidationError as error:
+            raise InputError(_said_of_question(error, prompt)) from None
+
+    async def submit(self, run: Run) -> bool:
+        """Admit a run. True if it is new, False if this very run was let in before.
+
+        Raises `Overloaded` (nothing was accepted, ask again later), `MessageTooLarge`, or
+        `BusUnavailable` (it may have been accepted: submitting the same run again is safe).
+
+        A tool of an MCP server or HTTP API that the task names is looked up among those that the
+        tool workers offer now, and admitted whole. Raises `InputError` if none offers it, or for
+        a task that the workflow can't begin.
+        """
+        try:
+            run = await self._with_offered_tools(run)
+            handoffs = workflows.get(run.workflow).first(run)
+        except AgentError as error:
+            raise InputError(str(error)) from error
+        return await self._admit(run, handoffs)
+
+    async def _with_offered_tools(self, run: Run) -> Run:
+        missing = unregistered_tools(run.task)
+        if not missing:
+            return run
+        offered = await offered_tools_on(self.bus)
+        for name in missing:
+            if name not in offered:
+                near = difflib.get_close_matches(name, [*offered, *tools.names()], n=1)
+                raise InputError(
+                    f"no tool worker offers {name!r}",
+                    hint=(f"did you mean {near[0]!r}? " if near else "")
+                    + "`runtime status --json` tells of the tool sources.",
+                )
+        return run.model_copy(update={"task": with_specs(run.task, offered)})
+
+    async def fork(
+        self,
+        parent: Trajectory,
+        at_turn: int,
+        *,
+        seed: int | None = None,
+        policies: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Admit a run that keeps the parent's journal before `at_turn` and goes on from there.
+
+        Raises `InputError` if the parent never came that far or its workflow has no such role, and
+        what `submit` raises.
+        """
+        now = self.bus.clock.now()
+        try:
+            made = forked(
+                parent,
+                at_turn,
+                run_id=new_run_id(now),
+                created=now,
+                seed=seed,
+                policies=dict(policies or {}),
+                tags=dict(tags or {}),
+            )
+        except AgentError as error:
+            raise InputError(str(error)) from error
+        joins = tuple(
+            Join(join_id, join.remaining, outgoing(made.run, join.continuation))
+            for join_id, join in made.joins.items()
+        )
+        await self._admit(made.run, made.handoffs, journal=made.journal, joins=joins)
+        return made.run
+
+    async def _admit(
+        self,
+        run: Run,
+        handoffs: Sequence[Handoff],
+        *,
+        journal: Sequence[Step] = (),
+        joins: tuple[Join, ...] = (),
+    ) -> bool:
+        messages = tuple(outgoing(run, handoff) for handoff in handoffs)
+        shard = self.bus.keys.shard_of(run.id)
+        return await self.bus.admit(
+            Admission(
+                run_id=run.id,
+                run=run.model_dump_json().encode(),
+                deadline=run.deadline,
+                messages=messages,
+                tokens_limit=run.budget.tokens or 0,
+                micro_dollars_limit=run.budget.micro_dollars or 0,
+                notify=self._inbox.key(shard),
+                journal=tuple(step.model_dump_json().encode() for step in journal),
+                joins=joins,
+            )
+        )
+
+    async def wait(self, run_id: str) -> Trajectory:
+        """The trajectory, once the run has ended: at its deadline also where no worker is left.
+
+        Raises `RunUnknown`, or `BusUnavailable` where Redis is away for `CLIENT_PATIENCE`; the run
+        goes on without us then, and may be waited for again.
+        """
+        await self._inbox.wait_ended(run_id)
+        return await self.trajectory(run_id)
+
+    async def trajectory(self, run_id: str) -> Trajectory:
+        """An ended run, from the bus. Raises `RunUnknown`, or `UserError` while it is active."""
+        state = await self.bus.run_state(run_id)
+        if state.active:
+            raise UserError(f"run {run_id} has not ended yet")
+        return trajectory_of(state)
+
+    async def follow(self, run_id: str, after: str = "0-0") -> AsyncIterator[RunEvent]:
+        """A run's events from `after` on, until it has ended: no gap and no repeat, also for a
+        follower that was away. Resume with the `id` of the last event seen."""
+        async for event_id, fields in self.bus.follow(run_id, after):
+            yield RunEvent(event_id, fields["type"], fields)
+
+    async def usage(self, run_id: str) -> list[UsageEntry]:
+        """Every model call of the run that was paid for, used or discarded."""
+        return [UsageEntry.model_validate_json(line) for line in await self.bus.usage(run_id)]
+
+    async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> bool:
+        """End a run. False if it was over or unknown."""
+        return await self.bus.cancel(run_id, reason)
+
+    async def steps(self, run_id: str) -> tuple[Step, ...]:
+        """The journal so far. Raises `RunUnknown`."""
+        state = await self.bus.run_state(run_id)
+        return steps_of(state)
+
+
+def run_of(state: RunState) -> Run:
+    """Raises `RunUnknown`."""
+    if state.state == "missing":
+        raise RunUnknown(
+            f"the bus has no run {state.run_id}",
+            hint="`runtime runs ls` lists those it has; older ones are in the store.",
+        )
+    return Run.model_validate_json(state.run)
+
+
+def steps_of(state: RunState) -> tuple[Step, ...]:
+    """Raises `RunUnknown`."""
+    run_of(state)
+    return tuple(Step.model_validate_json(step) for step in state.steps)
+
+
+def trajectory_of(state: RunState) -> Trajectory:
+    """What the bus holds of an ended run, as the record that the store keeps.
+
+    Raises `RunUnknown`.
+    """
+    return rewarded(
+        Trajectory(
+            run=run_of(state),
+            steps=steps_of(state),
+            outcome=Outcome(state.outcome),
+            answer=state.answer or None,
+            reason=state.reason or None,
+            ended=state.ended,
+        )
+    )
+
+
+def _said_of_question(error: pydantic.ValidationError, prompt: str) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if where == "prompt":
+        if not prompt:
+            return "the question is empty"
+        if len(prompt) > MAX_PROMPT_CHARS:
+            return f"the question has {len(prompt):,} characters; the limit is {MAX_PROMPT_CHARS:,}"
+    return f"{where}: {first['msg']}"
+
+
+async def ask(client: Client, run: Run) -> Trajectory:
+    """Submit and wait; a caller that is cancelled meanwhile cancels the run."""
+    try:
+        await client.submit(run)
+        return await client.wait(run.id)
+    except asyncio.CancelledError:
+        await client.cancel(run.id)
+        raise

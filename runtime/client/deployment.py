@@ -1,0 +1,90 @@
+"""Which deployment a command is about: the one of this state directory, or one joined by URL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopline.runtime.config.settings import (
+    Settings,
+    chosen_profile,
+    configured_redis_url,
+    environment_names_bus,
+    load,
+    load_as_there,
+    load_beside,
+    names_profile,
+    resolved_file,
+)
+from loopline.runtime.config.shared import read_from
+from loopline.runtime.config.sources import absolute_profile
+from loopline.runtime.config.state import RunFile, StateDirectory
+from loopline.runtime.errors import Unreachable
+from loopline.runtime.observe.logging import to_stderr
+from loopline.runtime.redis.users import without_user
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Settings to reach it with; `run` is set when its supervisor runs on this machine."""
+
+    settings: Settings
+    state: StateDirectory
+    run: RunFile | None
+    profile: str
+    """That the settings are of: its name, or the whole path of its file."""
+
+
+def find(
+    *, redis_url: str | None = None, profile: str | None = None, overrides: tuple[str, ...] = ()
+) -> Deployment:
+    """The deployment that runs in this state directory, with the configuration it was started
+    with, or another profile on its bus, and the overrides over it. With a `redis_url` that is not
+    its own, given or configured (by a profile, the environment or an override), the one behind it:
+    without a profile, with what that one serves.
+
+    Raises `Unreachable` when there is neither, or it is just starting.
+    """
+    to_stderr()
+    state = StateDirectory.from_environment()
+    run = None if redis_url else state.running()
+    if run is not None:
+        other = None if profile and absolute_profile(profile) == run.profile else profile
+        configured = configured_redis_url(other, overrides)
+        if configured is None or without_user(configured) == without_user(run.redis_url):
+            settings = resolved_file(state.resolved)
+            if other or overrides or environment_names_bus():
+                settings = load_beside(settings, other, overrides=overrides)
+            if configured not in (None, run.redis_url):  # by another user, as a job is
+                settings = settings.with_redis_url(configured)
+            return Deployment(settings, state, run, absolute_profile(other or run.profile))
+    settings = load(profile, overrides=overrides, redis_url=redis_url)
+    if settings.own_redis:
+        raise _absent(state, ", or name its bus with --redis-url")
+    if not names_profile(profile) and (there := read_from(settings.bus)) is not None:
+        settings = load_as_there(there.values, overrides=overrides, redis_url=redis_url)
+        return Deployment(settings, state, None, there.profile)
+    return Deployment(settings, state, None, absolute_profile(chosen_profile(profile)))
+
+
+def local(state: StateDirectory | None = None) -> RunFile:
+    """The supervisor of this machine. Raises `Unreachable` when none runs, or it is just
+    starting."""
+    state = state or StateDirectory.from_environment()
+    run = state.running()
+    if run is None:
+        raise _absent(state)
+    return run
+
+
+def _absent(state: StateDirectory, otherwise: str = "") -> Unreachable:
+    if pid := state.holder():
+        return Unreachable(
+            f"a deployment is just starting in {state.path} (pid {pid})",
+            hint="try again in a moment; how its start goes stands in the terminal of `runtime up`,"
+            f" or with --detach in {state.supervisor_log}. `kill {pid}` gives it up.",
+        )
+    return Unreachable(
+        f"no deployment runs in {state.path}",
+        hint="start one with `runtime up --detach`; if one runs, go to the folder where it was"
+        f" started, or set LOOPLINE_STATE to its state directory{otherwise}.",
+    )

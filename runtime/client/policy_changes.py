@@ -1,0 +1,90 @@
+"""A policy is changed, and the workers that serve it say what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import typer
+
+from loopline.bus import Bus, Policy, policies, pool_of, present
+from loopline.runtime.client.deployment import find
+from loopline.runtime.errors import EXIT_FAILED, InputError
+from loopline.runtime.on_bus import on_bus
+
+LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A policy after a change."""
+
+    policy: Policy
+    states: Mapping[str, str]
+    """Worker → what it says of the version in use; `not yet` where it has said nothing in time."""
+    refusals: tuple[str, ...]
+    """What the workers say that can't load it."""
+
+    @property
+    def path(self) -> str | None:
+        """Of the version in use; None for the model itself."""
+        return self.policy.path_of(self.policy.current)
+
+
+async def change(bus: Bus, name: str, to: Callable[[Policy], Policy], wait: float) -> Changed:
+    """Replace a policy's state by what `to` makes of it, and wait, at most so many seconds, until
+    every worker that serves its pool has acted on that. Raises `PolicyError` and what `to` raises.
+    """
+    policy = await policies.change(bus, name, to)
+    changed = (policy.current, policy.published_at(policy.current))
+    states: dict[str, str] = {}
+    refusals: dict[str, str] = {}
+    end = asyncio.get_running_loop().time() + wait
+    while True:
+        serving = [
+            worker
+            for worker in await present(bus)
+            if policy.pool in worker.details.get("models", {})
+        ]
+        for worker in serving:
+            state = worker.details.get("policies", {}).get(name)
+            if state is not None and (state["seen"], state["seen_published"]) == changed:
+                states[worker.name] = said(state)
+                if state["refused"] == policy.current:
+                    refusals[worker.name] = states[worker.name]
+        done = bool(serving) and all(worker.name in states for worker in serving)
+        if done or asyncio.get_running_loop().time() > end:
+            waiting = {worker.name: "not yet" for worker in serving if worker.name not in states}
+            return Changed(policy, states | waiting, tuple(refusals.values()))
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def said(state: Mapping[str, object]) -> str:
+    """What a worker says of a policy, in words."""
+    if state["refused"] is None:
+        return f"serves version {state['version']}"
+    instead = "nothing" if state["version"] is None else state["version"]
+    return f"refuses version {state['refused']}, serves {instead}: {state['reason']}"
+
+
+def change_and_report(
+    name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]
+) -> None:
+    """Change a policy of the running deployment as `change` does, and print what became of it.
+
+    Raises `InputError` for a pool that is not there, and `typer.Exit` with code 1 if a worker
+    refused the new state.
+    """
+    pools = find(redis_url=redis_url).settings.models
+    if pool_of(name) not in pools:
+        raise InputError(f"there is no pool {pool_of(name)!r}", hint=f"pools: {', '.join(pools)}")
+    changed = on_bus(redis_url, lambda bus: change(bus, name, to, wait))
+    policy = changed.policy
+    typer.echo(f"{name}: version {policy.current} ({changed.path or 'the model itself'})")
+    for worker, words in changed.states.items():
+        typer.echo(f"  {worker}: {words}")
+    if not changed.states:
+        typer.echo(f"  no worker serves the pool {policy.pool} now; one that starts will")
+    if changed.refusals:
+        raise typer.Exit(EXIT_FAILED)

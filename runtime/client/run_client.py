@@ -1,0 +1,47 @@
+"""What benchmarks and searches need of a deployment: `loopline.runtime.client.client.Client` has
+it, and so has a test's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from loopline.agents.records import Budget, JsonObject, Run, Trajectory, UsageEntry
+
+
+class RunClient(Protocol):
+    """Admit runs, wait for them, ask what they cost."""
+
+    def new_run(
+        self,
+        prompt: str,
+        *,
+        workflow: str = "delegate",
+        policies: Mapping[str, str] | None = None,
+        options: JsonObject | None = None,
+        seed: int = 0,
+        budget: Budget | None = None,
+        tags: Mapping[str, str] | None = None,
+        environment: str = "question",
+        instance: JsonObject | None = None,
+        run_id: str | None = None,
+        prompt_files: Mapping[str, str] | None = None,
+    ) -> Run:
+        """A run that is ready to be submitted. Nothing is sent yet."""
+        ...
+
+    async def submit(self, run: Run) -> bool:
+        """Admit a run; False if this very run was admitted before. Raises `Overloaded`."""
+        ...
+
+    async def wait(self, run_id: str) -> Trajectory:
+        """The trajectory, once the run has ended, also if it ended long ago."""
+        ...
+
+    async def usage(self, run_id: str) -> list[UsageEntry]:
+        """Every model call of the run that was paid for so far."""
+        ...
+
+    async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> bool:
+        """End a run. False if it was over or unknown."""
+        ...

@@ -1,0 +1,1 @@
+"""What one deployment is: profiles, files, environment and options, resolved and typed."""

@@ -1,0 +1,63 @@
+"""Prompt files of the user's, in place of shipped prompts: of a profile (`[prompts]`), of one run
+(`runtime ask --prompt`), or tried by `train prompts`.
+
+A file is read here, and checked by `loopline.agents.prompts.replacement`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loopline.agents.errors import InvalidPrompt, UnknownName
+from loopline.agents.prompts import MAX_PROMPT_FILE_CHARS, Prompt, replacement
+from loopline.agents.roles import every_prompt
+from loopline.runtime.config.key_value_options import key_value_texts
+from loopline.runtime.errors import InputError
+
+MAX_BYTES_PER_CHAR = 4
+
+
+def prompt_content(path: Path) -> str:
+    """The text of a file. Raises `InvalidPrompt`, a ValueError, for one that is not there, is not
+    UTF-8 or is longer than any prompt may be; a huge one is not read to its end."""
+    limit = MAX_PROMPT_FILE_CHARS * MAX_BYTES_PER_CHAR
+    try:
+        with path.open("rb") as file:
+            raw = file.read(limit + 1)
+    except OSError as error:
+        raise InvalidPrompt(f"{path} cannot be read: {error.strerror or error}") from error
+    if len(raw) > limit:
+        raise InvalidPrompt(
+            f"{path} has more than {limit:,} bytes; the limit is {MAX_PROMPT_FILE_CHARS:,} "
+            "characters: shorten it"
+        )
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidPrompt(
+            f"{path} is not UTF-8 (byte {error.start} is 0x{raw[error.start]:02x}): convert it, "
+            "for example with `iconv -t UTF-8`"
+        ) from error
+
+
+def shipped_prompt(name: str) -> Prompt:
+    """Raises `UnknownName` with the nearest name."""
+    known = {prompt.name: prompt for prompt in every_prompt().values()}
+    if name not in known:
+        raise UnknownName("prompt", name, known)
+    return known[name]
+
+
+def parse_prompt_files(words: list[str]) -> dict[str, str]:
+    """`--prompt NAME=FILE` options, as `Run.prompt_files`. Raises `InputError`."""
+    files: dict[str, str] = {}
+    paths = key_value_texts("--prompt", words, form="NAME=FILE", example="solo=terse.md")
+    for name, path in paths.items():
+        try:
+            shipped = shipped_prompt(name)
+            content = prompt_content(Path(path))
+            replacement(content, name, origin=path)
+        except (InvalidPrompt, UnknownName) as error:
+            raise InputError(f"--prompt {name}={path}: {error}") from error
+        files[shipped.file] = content
+    return files

@@ -1,0 +1,355 @@
+"""Where configuration comes from, layer by layer, and where each key was written.
+
+Lowest first: the defaults in the code, the profile (and what it `extends`), the environment
+(`LOOPLINE_BUS__LEASE_SECONDS=5`), `--set bus.lease_seconds=5`. Each layer is checked for
+unknown keys on its own, *before* the layers are merged: only then can an error say which file,
+variable or option holds the typo.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource
+
+from loopline.runtime.config.shipped_profiles import PROFILE_DIR, profile_names
+from loopline.runtime.errors import ConfigError
+from loopline.workers.process_lifetime import PARENT_VARIABLE
+
+ENV_PREFIX = "LOOPLINE_"
+ENV_DELIMITER = "__"
+
+URL_VARIABLE = f"{ENV_PREFIX}BUS{ENV_DELIMITER}REDIS_URL"
+
+ENV_OUTSIDE_CONFIG = frozenset(
+    {
+        "LOOPLINE_STATE",
+        "LOOPLINE_DATA",
+        "LOOPLINE_PROFILE",
+        "LOOPLINE_REDIS_PASSWORD",
+        PARENT_VARIABLE,
+    }
+)
+"""Variables with our prefix that are no configuration keys: where state and data sets lie, which
+profile to take, what `compose.yaml` reads, and what a supervisor tells its workers."""
+
+MAX_EXTENDS = 8
+MAX_CONFIG_BYTES = 1 << 20
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One source: `origin` names it in errors (`file.toml`, `environment`, `--set`)."""
+
+    origin: str
+    data: Tree
+    names: Mapping[str, str] | None = None
+    """Dotted key → how the user spelled it, where that differs (environment variables)."""
+
+    def spelled(self, path: tuple[str, ...]) -> str:
+        dotted = ".".join(path)
+        return (self.names or {}).get(dotted, dotted)
+
+    def respelled(self, dotted: str) -> str:
+        """A valid key in the spelling of this layer."""
+        if self.names is None:
+            return dotted
+        return ENV_PREFIX + dotted.replace(".", ENV_DELIMITER).upper()
+
+
+def profile_layers(profile: str) -> list[Layer]:
+    """A profile by name, or a TOML file by path, below it what it `extends`; lowest first.
+
+    Raises `ConfigError` when it can't be found, isn't TOML, or extends itself.
+    """
+    layers: list[Layer] = []
+    wanted: str | None = profile
+    beside = Path.cwd()
+    while wanted is not None:
+        path = _profile_path(wanted, beside)
+        if len(layers) == MAX_EXTENDS:
+            raise ConfigError(
+                f"{path}: a profile extends more than {MAX_EXTENDS} others",
+                hint="a circle of `extends`? Let one of them stand alone.",
+            )
+        data = _read_toml(path)
+        extends: Any = data.pop("extends", None)
+        if extends is not None and not isinstance(extends, str):
+            raise ConfigError(f'{path}: extends must name a profile, as in extends = "micro"')
+        wanted = extends
+        _place_prompts(data, path.parent)
+        layers.insert(0, Layer(origin=_shown(path), data=data))
+        beside = path.parent
+    return layers
+
+
+def _place_prompts(data: Tree, folder: Path) -> None:
+    """Prompt files are named from the profile's folder on: both travel together."""
+    prompts = data.get("prompts")
+    if isinstance(prompts, dict):
+        for name, file in cast(Tree, prompts).items():
+            if isinstance(file, str):
+                prompts[name] = str(folder / Path(file).expanduser())
+
+
+def absolute_profile(profile: str) -> str:
+    """A profile as it can be named from every directory: its name, or the whole path of its
+    file."""
+    return profile if _is_name(profile) else os.path.abspath(Path(profile).expanduser())
+
+
+def _is_name(profile: str) -> bool:
+    return "/" not in profile and not profile.endswith(".toml")
+
+
+def _profile_path(wanted: str, beside: Path) -> Path:
+    shipped = PROFILE_DIR / f"{wanted}.toml"
+    if _is_name(wanted):
+        if shipped.is_file():
+            return shipped
+        nearest = difflib.get_close_matches(wanted, profile_names(), n=1)
+        meant = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise ConfigError(
+            f"there is no profile {wanted!r}",
+            hint=f"{meant}Profiles: {', '.join(profile_names())}; or the path of a .toml file.",
+        )
+    path = Path(wanted).expanduser()
+    path = path if path.is_absolute() else beside / path
+    if not path.is_file():
+        raise ConfigError(
+            f"configuration file not found: {_shown(path)}",
+            hint=f"give an existing .toml file or one of: {', '.join(profile_names())}",
+        )
+    return path
+
+
+def _read_toml(path: Path) -> Tree:
+    raw = path.read_bytes()
+    if len(raw) > MAX_CONFIG_BYTES:
+        raise ConfigError(f"{path}: {len(raw)} bytes is too long for a configuration file")
+    try:
+        return tomllib.loads(raw.decode())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def _shown(path: Path) -> str:
+    return f"profile {path.stem}" if path.parent == PROFILE_DIR else str(path)
+
+
+def environment_layer(settings: type[BaseSettings], environ: Mapping[str, str]) -> Layer:
+    """Every `LOOPLINE_*` variable. One that belongs to no key of the configuration is kept, so
+    that the check for unknown keys finds it."""
+    names: dict[str, str] = {}
+    stray: Tree = {}
+    for name in environ:
+        if not name.startswith(ENV_PREFIX) or name in ENV_OUTSIDE_CONFIG:
+            continue
+        path = name.removeprefix(ENV_PREFIX).lower().split(ENV_DELIMITER)
+        names[".".join(path)] = name
+        if path[0] not in settings.model_fields:
+            stray[path[0]] = {}
+            names[path[0]] = name
+    source = _Environment(settings, environ)
+    try:
+        data = source()
+    except Exception as error:
+        cause = error.__cause__ or error
+        raise ConfigError(f"environment: {error}: {cause}") from error
+    return Layer(origin="environment", data={**data, **stray}, names=names)
+
+
+class _Environment(EnvSettingsSource):
+    """pydantic-settings' reader over a given mapping instead of the process's own."""
+
+    def __init__(self, settings: type[BaseSettings], environ: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in environ.items()}
+        super().__init__(
+            settings,
+            case_sensitive=False,
+            env_prefix=ENV_PREFIX,
+            env_nested_delimiter=ENV_DELIMITER,
+        )
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return self._given
+
+
+def override_layer(assignments: Iterable[str]) -> Layer:
+    """`--set key=value` options. A value that begins with `[` or `{` is JSON; `null` is None; the
+    rest is text that the key's type parses."""
+    data: Tree = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        path = [part.strip() for part in key.split(".")]
+        if not equals or not all(path):
+            raise ConfigError(
+                f"--set {assignment}: expected key=value", hint="as in --set workers.slm.count=4"
+            )
+        node = data
+        for part in path[:-1]:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                raise ConfigError(f"--set {assignment}: {part} was already set to a plain value")
+        node[path[-1]] = _value(assignment, text)
+    return Layer(origin="--set", data=data)
+
+
+def _value(assignment: str, text: str) -> Any:
+    if text == "null":
+        return None
+    if text[:1] not in {"[", "{"}:
+        return text
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--set {assignment}: not valid JSON: {error}") from error
+
+
+def unknown_keys(model: type[BaseModel], layer: Layer) -> Iterator[str]:
+    """One sentence for each key of the layer that the model doesn't have."""
+    yield from _unknown(model, model, layer, layer.data, ())
+
+
+def _unknown(
+    root: type[BaseModel], model: type[BaseModel], layer: Layer, data: Tree, path: tuple[str, ...]
+) -> Iterator[str]:
+    for key, value in data.items():
+        here = (*path, key)
+        field = model.model_fields.get(key)
+        if field is None:
+            nearest = _nearest(root, model, here)
+            yield f"{layer.origin}: unknown key {layer.spelled(here)!r}" + (
+                f"; did you mean {layer.respelled(nearest)}?"
+                if nearest
+                else f"; valid here: {', '.join(sorted(model.model_fields))}"
+            )
+        elif isinstance(value, dict):
+            yield from _unknown_below(root, field, layer, cast(Tree, value), here)
+
+
+def _unknown_below(
+    root: type[BaseModel], field: FieldInfo, layer: Layer, data: Tree, path: tuple[str, ...]
+) -> Iterator[str]:
+    kind, inner = _nested(field.annotation)
+    if inner is None:
+        return
+    if kind == "model":
+        yield from _unknown(root, inner, layer, data, path)
+        return
+    for name, entry in data.items():
+        if isinstance(entry, dict):
+            yield from _unknown(root, inner, layer, cast(Tree, entry), (*path, name))
+
+
+def _nested(annotation: Any) -> tuple[str, type[BaseModel] | None]:
+    """Whether a field holds a model, or a table of models, and which."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "model", annotation
+    if get_origin(annotation) is dict:
+        value = get_args(annotation)[1]
+        if isinstance(value, type) and issubclass(value, BaseModel):
+            return "table", value
+        return "", None
+    for part in get_args(annotation):
+        kind, inner = _nested(part)
+        if inner is not None:
+            return kind, inner
+    return "", None
+
+
+def _nearest(root: type[BaseModel], model: type[BaseModel], path: tuple[str, ...]) -> str | None:
+    """The nearest valid key of the same table, else the nearest of any table."""
+    beside = difflib.get_close_matches(path[-1], list(model.model_fields), n=1, cutoff=0.6)
+    if beside:
+        return ".".join((*path[:-1], beside[0]))
+    everywhere = list(key_paths(root))
+    elsewhere = [key for key in everywhere if key.rpartition(".")[2] == path[-1]]
+    elsewhere = elsewhere or difflib.get_close_matches(".".join(path), everywhere, n=1, cutoff=0.75)
+    return elsewhere[0] if elsewhere else None
+
+
+def key_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every dotted key; the names in a table of models are written `<name>`."""
+    for name, field in model.model_fields.items():
+        dotted = f"{prefix}{name}"
+        kind, inner = _nested(field.annotation)
+        if inner is None:
+            yield dotted
+        else:
+            yield from key_paths(inner, f"{dotted}." if kind == "model" else f"{dotted}.<name>.")
+
+
+def key_descriptions(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """Every dotted key with its type and what it means."""
+    for name, field in model.model_fields.items():
+        kind, inner = _nested(field.annotation)
+        if inner is None:
+            told = " ".join((field.description or "").split())
+            yield f"{prefix}{name}", _shown_type(field.annotation), told
+        else:
+            below = f"{prefix}{name}." if kind == "model" else f"{prefix}{name}.<name>."
+            yield from key_descriptions(inner, below)
+
+
+def _shown_type(annotation: Any) -> str:
+    """A type as an annotation writes it, without what else is checked of its values."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _shown_type(arguments[0])
+    if not arguments:
+        return "None" if annotation is NoneType else getattr(annotation, "__name__", "...")
+    if origin is Literal:
+        return " | ".join(map(json.dumps, arguments))
+    inner = [_shown_type(each) for each in arguments]
+    if origin in (Union, UnionType):
+        return " | ".join(inner)
+    return f"{origin.__name__}[{', '.join(inner)}]"
+
+
+def merged(layers: Iterable[Layer]) -> Tree:
+    """Later layers win, key by key; lists are replaced whole."""
+    result: Tree = {}
+    for layer in layers:
+        _merge_into(result, layer.data)
+    return result
+
+
+def _merge_into(target: Tree, data: Tree) -> None:
+    for key, value in data.items():
+        present = target.get(key)
+        if isinstance(present, dict) and isinstance(value, dict):
+            _merge_into(cast(Tree, present), cast(Tree, value))
+        elif isinstance(value, dict):
+            fresh: Tree = {}
+            _merge_into(fresh, cast(Tree, value))
+            target[key] = fresh
+        else:
+            target[key] = value
+
+
+def origin_of(layers: Iterable[Layer], path: tuple[str, ...]) -> str:
+    """The highest layer that wrote `path` (or the table above it), spelled as there."""
+    for layer in reversed(list(layers)):
+        node: Any = layer.data
+        for part in path:
+            if not isinstance(node, dict) or part not in node:
+                break
+            node = cast(Tree, node)[part]
+        else:
+            return f"{layer.origin}: {layer.spelled(path)}"
+    return ".".join(path)

@@ -1,0 +1,1 @@
+"""Offline jobs on an arq queue."""

@@ -1,0 +1,64 @@
+"""arq's worker, for a Redis that goes away and comes back.
+
+arq gives up at the first error of Redis: it reads the queue no more, hears of no cancel, and only
+waits for the jobs that it has begun. Here an outage is waited out, and the job under way notices
+nothing of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+from arq.worker import Worker
+
+from loopline.bus.connection import OUTAGE
+
+log = structlog.get_logger("loopline.runtime.jobs.queue")
+
+RETRY_SECONDS = 2.0
+
+
+class LastingWorker(Worker):
+    """Raises what `Worker` raises until its first look at the queue, and outlasts it afterwards."""
+
+    _away = False
+
+    async def _poll_iteration(self) -> None:
+        try:
+            await super()._poll_iteration()
+        except OUTAGE as error:
+            if not self._away:
+                log.warning("waiting for the bus", error=str(error), again_in=RETRY_SECONDS)
+            self._away = True
+            await asyncio.sleep(RETRY_SECONDS)
+        else:
+            self._away = False
+
+    async def start_jobs(self, job_ids: list[bytes]) -> None:
+        try:
+            await super().start_jobs(job_ids)
+        except OUTAGE:
+            # It came between a job's place and its start, and nobody else gives the place back.
+            self._release_sem_dec_counter_on_complete()
+            raise
+
+    async def finish_job(self, *args: Any, **kwargs: Any) -> None:
+        """A job that ends in an outage would be taken up a second time, were that not told."""
+        await self._told(lambda: super(LastingWorker, self).finish_job(*args, **kwargs))
+
+    async def finish_failed_job(self, job_id: str, result_data: bytes | None) -> None:
+        await self._told(lambda: super(LastingWorker, self).finish_failed_job(job_id, result_data))
+
+    async def _told(self, tell: Callable[[], Awaitable[None]]) -> None:
+        """Until the server has heard it; once, if this worker is to stop."""
+        while True:
+            try:
+                return await tell()
+            except OUTAGE:
+                task = self.main_task
+                if task is None or task.done() or task.cancelling():
+                    raise
+            await asyncio.sleep(RETRY_SECONDS / 4)

@@ -1,0 +1,434 @@
+"""Offline jobs on an arq queue: a benchmark that outlives the terminal.
+
+A job is a command line of one of our own programs, run as a process of its own with its output
+kept beside the state. Everything on the queue is JSON: arq's default is pickle, which would hand
+whoever can write to Redis the right to run any code.
+
+arq marks a job as in progress for as long as it may last (a day). A worker that is killed would
+block it that long; so the one that works on a job renews a claim on it, and any jobs worker sets
+free what nobody claims. A benchmark that is started again resumes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import structlog
+from arq.connections import ArqRedis
+from arq.constants import abort_jobs_ss, in_progress_key_prefix, result_key_prefix
+from arq.jobs import DeserializationError, Job, JobResult, JobStatus
+from arq.worker import func
+from pydantic import BaseModel
+
+from loopline.bus import Bus, BusUnavailable, WorkerPresence, announce, connection_pool, tasks
+from loopline.bus.connection import OUTAGE
+from loopline.bus.remedies import remedy
+from loopline.runtime import __version__
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.config.sources import URL_VARIABLE
+from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.errors import InputError, Unreachable
+from loopline.runtime.jobs.arq_worker import RETRY_SECONDS, LastingWorker
+from loopline.runtime.jobs.requests import MODULES, JobRequest, require_allowed
+from loopline.runtime.observe.log_files import LAST_LINES, tail
+from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.process_lifetime import PARENT_VARIABLE, dies_with_parent
+from loopline.workers.stop_signals import send
+
+log = structlog.get_logger("loopline.runtime.jobs.queue")
+
+FUNCTION = "run_program"
+QUEUE_LIFE_SECONDS = 30 * 86_400
+STOP_SECONDS = 20.0
+CANCEL_GRACE_SECONDS = 10.0
+"""Until a worker hears of a cancel, and until what it stopped is listed as ended."""
+MAX_TRIES = 1_000
+"""A drain or a crash of the worker counts as a try to arq; neither is the job's fault."""
+
+
+class JobView(BaseModel):
+    """One job as `runtime jobs` lists it."""
+
+    id: str
+    state: Literal["queued", "running", "cancelling", "done", "failed", "cancelled"]
+    command: str
+    output: str
+    log: str = ""
+    queued: float
+    """Unix seconds."""
+    seconds: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+
+def queue_name(settings: Settings) -> str:
+    return f"{settings.bus.prefix}:jobs"
+
+
+def claim_key(settings: Settings, job_id: str) -> str:
+    return f"{settings.bus.prefix}:job-claim:{job_id}"
+
+
+def cancel_key(settings: Settings, job_id: str) -> str:
+    return f"{settings.bus.prefix}:job-cancel:{job_id}"
+
+
+def to_json(value: Any) -> bytes:
+    """arq's messages as JSON. An exception, the only thing in them that isn't plain, becomes its
+    text."""
+    return json.dumps(value, default=_described).encode()
+
+
+def _described(value: object) -> str:
+    if isinstance(value, asyncio.CancelledError):
+        return "cancelled"
+    return f"{type(value).__name__}: {value}"
+
+
+async def connect(settings: Settings) -> ArqRedis:
+    """Raises `Unreachable`."""
+    pool = _pool(settings)
+    try:
+        await pool.ping()
+    except OUTAGE as error:
+        await pool.aclose(close_connection_pool=True)
+        raise Unreachable(
+            f"Redis at {settings.bus.safe_url} does not answer: {error}", hint=f"{remedy(error)}."
+        ) from error
+    return pool
+
+
+def _pool(settings: Settings) -> ArqRedis:
+    """By redis-py's reading of the URL: arq's own leaves a password percent-encoded, and drops
+    what is said of certificates."""
+    return ArqRedis(
+        connection_pool.pool(
+            settings.bus.redis_url,
+            max_connections=32,
+            wait_seconds=10.0,
+            socket_connect_timeout=5,
+            # Well within the life of a claim, which a wait for another end that has gone without a
+            # word would outlast.
+            socket_timeout=max(1.0, settings.jobs.claim_seconds / 6),
+        ),
+        job_serializer=to_json,
+        job_deserializer=json.loads,
+        default_queue_name=queue_name(settings),
+        expires_extra_ms=QUEUE_LIFE_SECONDS * 1000,
+    )
+
+
+async def enqueue(settings: Settings, request: JobRequest) -> str:
+    """Put a job on the queue; its id. Raises `Unreachable`."""
+    pool = await connect(settings)
+    try:
+        job_id = f"{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        await pool.enqueue_job(FUNCTION, request.model_dump(), _job_id=job_id)
+        await pool.expire(queue_name(settings), QUEUE_LIFE_SECONDS)
+        return job_id
+    finally:
+        await pool.aclose(close_connection_pool=True)
+
+
+async def listed(settings: Settings) -> list[JobView]:
+    """Every job that is queued, running or still remembered; newest first."""
+    pool = await connect(settings)
+    name = queue_name(settings)
+    views: dict[str, JobView] = {}
+    try:
+        for job_id in (entry.decode() for entry in await pool.zrange(name, 0, -1)):
+            queued = await _job(pool, settings, job_id).info()
+            if queued is None or isinstance(queued, JobResult):
+                continue  # It has ended since the queue was read, so its result is read below.
+            state = await _state(pool, settings, job_id)
+            views[job_id] = _view(job_id, queued.args, state).model_copy(
+                update={"queued": queued.enqueue_time.timestamp()}
+            )
+        async for key in pool.scan_iter(match=f"{result_key_prefix}*"):
+            job_id = key.decode().removeprefix(result_key_prefix)
+            try:
+                ended = await _job(pool, settings, job_id).result_info()
+            except DeserializationError:
+                continue  # Another program's on this Redis: arq's default is pickle.
+            if ended and ended.queue_name == name:
+                views[job_id] = _ended(job_id, ended)
+    finally:
+        await pool.aclose(close_connection_pool=True)
+    return sorted(views.values(), key=lambda view: view.queued, reverse=True)
+
+
+async def _state(pool: ArqRedis, settings: Settings, job_id: str) -> str:
+    """Of a job that has not ended."""
+    # arq takes its own mark away as soon as it begins to stop a job.
+    asked = await pool.zscore(abort_jobs_ss, job_id) is not None
+    if asked or await pool.exists(cancel_key(settings, job_id)):
+        return "cancelling"
+    running = await _job(pool, settings, job_id).status() == JobStatus.in_progress
+    return "running" if running else "queued"
+
+
+def _view(job_id: str, args: Any, state: str) -> JobView:
+    # Of one that waited until its request had expired only the id is left.
+    request = JobRequest.model_validate(args[0]) if args else None
+    return JobView.model_validate(
+        {
+            "id": job_id,
+            "state": state,
+            "command": " ".join([request.program, *request.argv]) if request else "",
+            "output": request.output if request else "",
+            "queued": 0.0,
+        }
+    )
+
+
+def _ended(job_id: str, ended: JobResult) -> JobView:
+    view = _view(job_id, ended.args, "done")
+    result: Any = ended.result
+    update: dict[str, Any] = {
+        "queued": ended.enqueue_time.timestamp(),
+        "seconds": (ended.finish_time - ended.start_time).total_seconds(),
+    }
+    if not ended.success:
+        cancelled = result == "cancelled"
+        update |= {"state": "cancelled" if cancelled else "failed", "reason": str(result)}
+    elif isinstance(result, dict):
+        outcome = cast(dict[str, Any], result)
+        update |= {"log": outcome["log"], "exit_code": outcome["exit_code"]}
+        if outcome["exit_code"] != 0:
+            update |= {"state": "failed", "reason": outcome["last_line"]}
+    return view.model_copy(update=update)
+
+
+async def cancel(settings: Settings, job_id: str) -> None:
+    """Ask for a job's end; a queued one never starts, a running one has `STOP_SECONDS` to stop.
+
+    Raises `InputError` when it is over or unknown.
+    """
+    pool = await connect(settings)
+    try:
+        status = await _job(pool, settings, job_id).status()
+        if status in (JobStatus.not_found, JobStatus.complete):
+            raise InputError(
+                f"job {job_id} is {'over' if status == JobStatus.complete else 'not known'}",
+                hint="`runtime jobs` lists them.",
+            )
+        # First our mark: it outlasts arq's by the time that the job may take to stop.
+        life = int((STOP_SECONDS + CANCEL_GRACE_SECONDS) * 1000)
+        await pool.set(cancel_key(settings, job_id), "1", px=life)
+        await pool.zadd(abort_jobs_ss, {job_id: int(time.time() * 1000)})
+        await pool.expire(abort_jobs_ss, QUEUE_LIFE_SECONDS)
+    finally:
+        await pool.aclose(close_connection_pool=True)
+
+
+def _job(pool: ArqRedis, settings: Settings, job_id: str) -> Job:
+    return Job(job_id, pool, _queue_name=queue_name(settings), _deserializer=json.loads)
+
+
+# -- the worker -------------------------------------------------------------------------------
+
+
+def run_jobs_worker(settings: Settings, name: str, state: StateDirectory) -> None:
+    """Serve the queue until SIGTERM; a job under way is stopped and taken up again later."""
+    asyncio.run(_outlast(settings, name, state))
+
+
+async def _outlast(settings: Settings, name: str, state: StateDirectory) -> None:
+    """Under a supervisor the worker waits for a Redis that is not there yet. Started by hand, it
+    says at once that its Redis is not there."""
+    while True:
+        began = time.monotonic()
+        try:
+            await _serve(settings, name, state)
+            return
+        except (*OUTAGE, BusUnavailable) as error:
+            if PARENT_VARIABLE not in os.environ and time.monotonic() - began < RETRY_SECONDS:
+                raise
+            log.warning("waiting for the bus", error=str(error), again_in=RETRY_SECONDS)
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
+    busy: set[str] = set()
+
+    async def run_program(ctx: dict[Any, Any], request: dict[str, Any]) -> dict[str, Any]:
+        job_id = str(ctx["job_id"])
+        busy.add(job_id)
+        claim = bus.background.start(
+            _keep_claim(ctx["redis"], settings, job_id), name=f"claim of {job_id}"
+        )
+        try:
+            asked = JobRequest.model_validate(request)
+            require_allowed(asked, state)
+            return await _run(asked, job_id, settings, state)
+        finally:
+            busy.discard(job_id)
+            await bus.background.stop([claim])
+
+    def describe() -> WorkerPresence:
+        return WorkerPresence(
+            name=name,
+            kind="jobs",
+            version=__version__,
+            state="ready",
+            busy=len(busy),
+            concurrency=settings.jobs.max_jobs,
+            started=started,
+            details={"jobs": sorted(busy)},
+        )
+
+    async with Bus(settings.bus) as bus:
+        started = bus.clock.now()
+        worker = LastingWorker(
+            functions=[func(run_program, name=FUNCTION)],
+            queue_name=queue_name(settings),
+            redis_pool=_pool(settings),
+            max_jobs=settings.jobs.max_jobs,
+            job_timeout=settings.jobs.timeout_seconds,
+            keep_result=settings.jobs.keep_result_seconds,
+            max_tries=MAX_TRIES,
+            allow_abort_jobs=True,
+            job_serializer=to_json,
+            job_deserializer=json.loads,
+            health_check_interval=60,
+        )
+        # arq hears SIGTERM and SIGINT alone: a terminal that is closed stops it in the same way.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(
+                signal.SIGHUP, os.kill, os.getpid(), signal.SIGTERM
+            )
+        bus.background.start(announce(bus, describe), name="presence")
+        bus.background.start(_free_unclaimed(bus, settings, busy), name="unclaimed jobs")
+        try:
+            await bus.background.run(worker.async_run())
+        except asyncio.CancelledError:
+            log.info("jobs worker stopped", left=sorted(busy))
+        finally:
+            await bus.background.end()
+            # Whoever stops it in an outage waits for no farewell: presence fades by itself.
+            with suppress(*OUTAGE):
+                await worker.close()
+
+
+async def _keep_claim(redis: ArqRedis, settings: Settings, job_id: str) -> None:
+    while True:
+        with suppress(*OUTAGE):  # an outage: the next beat comes soon
+            life = int(settings.jobs.claim_seconds * 1000)
+            await redis.set(claim_key(settings, job_id), "1", px=life)
+        await asyncio.sleep(settings.jobs.claim_seconds / 3)
+
+
+class Unclaimed:
+    """Since when jobs have been seen without a claim. Pure: time is an argument.
+
+    One look is not enough: a job that starts this moment has its mark before it has its claim, and
+    an outage of Redis may outlast the claims of workers that live. They renew them soon after it.
+    """
+
+    def __init__(self, claim_seconds: float) -> None:
+        self._patience = claim_seconds / 2
+        """Longer than the third of a claim's life that a worker takes to renew it."""
+        self._since: dict[str, float] = {}
+
+    def gone(self, seen: Collection[str], now: float) -> list[str]:
+        """Of the jobs that are seen without a claim at `now` (in seconds, of a clock that never
+        goes back), those that nobody works on any more. Each is named once."""
+        self._since = {job_id: self._since.get(job_id, now) for job_id in seen}
+        found = [job for job, since in self._since.items() if now - since >= self._patience]
+        for job_id in found:
+            del self._since[job_id]
+        return found
+
+    def forget(self) -> None:
+        """What was seen says nothing any more: nobody could renew a claim meanwhile."""
+        self._since.clear()
+
+
+async def _free_unclaimed(bus: Bus, settings: Settings, own: set[str]) -> None:
+    """Jobs that are marked as in progress although their worker died."""
+    unclaimed = Unclaimed(settings.jobs.claim_seconds)
+    while True:
+        try:
+            queued = await bus.redis.zrange(queue_name(settings), 0, -1)
+            seen: set[str] = set()
+            for job_id in (entry.decode() for entry in queued):
+                marked = await bus.redis.exists(in_progress_key_prefix + job_id)
+                claimed = await bus.redis.exists(claim_key(settings, job_id))
+                if marked and not claimed and job_id not in own:
+                    seen.add(job_id)
+            for job_id in unclaimed.gone(seen, time.monotonic()):
+                log.warning("job set free: its worker is gone", job=job_id)
+                await bus.redis.delete(in_progress_key_prefix + job_id)
+        except OUTAGE as error:
+            unclaimed.forget()
+            log.warning("claims not checked", error=str(error))
+        await asyncio.sleep(min(2.0, settings.jobs.claim_seconds / 3))
+
+
+def _environment(settings: Settings, state: StateDirectory) -> dict[str, str]:
+    """What makes a job one of its worker's deployment, also where that was started on another bus
+    than its environment names."""
+    told = {**os.environ, "LOOPLINE_STATE": str(state.path)}
+    if URL_VARIABLE in told:
+        told[URL_VARIABLE] = settings.bus.redis_url
+    return told
+
+
+async def _run(
+    request: JobRequest, job_id: str, settings: Settings, state: StateDirectory
+) -> dict[str, Any]:
+    folder = state.jobs / job_id
+    folder.mkdir(parents=True, exist_ok=True)
+    output_log = folder / "output.log"
+    argv = request.argv
+    # Only a benchmark that this job began: another's is not for it to go on with.
+    again = output_log.exists()
+    if again and request.program == "bench" and request.output and _begun(Path(request.output)):
+        argv = ["resume", request.output]
+    log.info("job started", job=job_id, program=request.program, argv=argv)
+    with output_log.open("ab") as out:
+        process = await asyncio.create_subprocess_exec(
+            *OWN_PYTHON,
+            "-c",
+            f"from {MODULES[request.program]} import main; main()",
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            cwd=request.cwd,
+            env=_environment(settings, state),
+            start_new_session=True,
+            # At once: two of them must never write into one directory.
+            preexec_fn=dies_with_parent(signal.SIGKILL),
+        )
+    try:
+        code = await process.wait()
+    except asyncio.CancelledError:
+        await tasks.finish(_stopped(process))
+        raise
+    lines = [line for line in tail(output_log, LAST_LINES) if line.strip()]
+    log.info("job ended", job=job_id, exit_code=code)
+    return {"exit_code": code, "log": str(output_log), "last_line": lines[-1] if lines else ""}
+
+
+def _begun(output: Path) -> bool:
+    return (output / "manifest.json").exists()
+
+
+async def _stopped(process: asyncio.subprocess.Process) -> None:
+    send(process, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        send(process, signal.SIGKILL)
+        await process.wait()

@@ -1,0 +1,61 @@
+"""What a job from the queue may be: a command of `bench` or `train`, in a folder of the deployment.
+
+Whoever can write to Redis can queue a job. It must not become a way to run any program of the
+machine, or to work in any of its folders.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from loopline.agents.records import Record
+from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.errors import InputError
+
+MODULES = {"bench": "loopline.bench.cli", "train": "loopline.trainers.cli"}
+"""The programs that a job may be: their `main` is called in a process of its own."""
+
+_FROM_A_TERMINAL = ("--unsafe-exec", "--batched-bench")
+"""Options that take isolation away, or name a program to run."""
+
+
+class JobRequest(Record):
+    """What to run."""
+
+    program: Literal["bench", "train"]
+    argv: list[str] = Field(min_length=1, max_length=200)
+    cwd: str
+    """Relative paths in `argv` mean this directory."""
+    output: str = ""
+    """Directory of the results; a benchmark that finds one of its own there is resumed."""
+
+
+def require_allowed(request: JobRequest, state: StateDirectory) -> None:
+    """Raises `InputError` for a request that goes beyond the deployment's folders: the one that
+    this process was started in, and that of its state."""
+    folders = [folder.resolve() for folder in (Path.cwd(), state.path)]
+    place = Path(request.cwd).resolve()
+    if not any(_within(place, folder) for folder in folders):
+        raise InputError(
+            f"a job works in a folder of the deployment ({', '.join(map(str, folders))}), and "
+            f"{place} is none",
+            hint="queue it from there, or run the command itself.",
+        )
+    for word in request.argv:
+        if (option := word.partition("=")[0]) in _FROM_A_TERMINAL:
+            raise InputError(
+                f"a job may not have {option}", hint="run the command itself, in a terminal."
+            )
+        if option == "--redis-url":
+            raise InputError(
+                "a job may not have --redis-url: all who read the queue would see its password",
+                hint="leave it out: a job joins the bus of its deployment.",
+            )
+
+
+def _within(place: Path, folder: Path) -> bool:
+    # Everything is within the root folder: it is nobody's in particular.
+    return folder != Path(folder.anchor) and (place == folder or folder in place.parents)

@@ -1,0 +1,1 @@
+"""What a deployment does and what it lacks: status, logs, runs, doctor."""

@@ -1,0 +1,410 @@
+"""What this machine has, what it lacks for a profile, and what to do about it.
+
+Checks change nothing and cost nothing. They go over the network only where the profile itself
+does, to Redis, and to endpoints and tool sources only with `online` (a list of models or of tools,
+which is free).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from loopline.bus.capabilities import appended
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.config.state import MAX_SOCKET_PATH, StateDirectory
+from loopline.runtime.errors import UserError
+from loopline.runtime.observe.check_results import Finding, Level
+from loopline.runtime.observe.doctor_cost import estimates
+from loopline.runtime.observe.doctor_tools import tool_findings
+from loopline.runtime.redis import binary as redis_binary
+from loopline.runtime.terminal.safe_text import harmless
+from loopline.workers.engines.factory import engine_names
+from loopline.workers.engines.openai.address import Address
+from loopline.workers.engines.openai.keys import key_in, what_is_wrong
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.installation import how_to_install
+from loopline.workers.sandbox import SandboxUnavailable
+from loopline.workers.sandbox.bubblewrap import Bubblewrap
+
+MINIMUM_PYTHON = (3, 11)
+LOW_DISK_BYTES = 2 * 1024**3
+FULL_DISK_BYTES = 200 * 1024**2
+CLOCK_SKEW = 5.0
+"""Seconds between two machines' clocks that are worth a word."""
+OPENAI_KEY = "OPENAI_API_KEY"
+SHOWN_MODELS = 8
+"""Of an endpoint that lists more: those whose names are nearest to what a pool asks for."""
+
+
+def examine(settings: Settings, state: StateDirectory, *, online: bool = False) -> list[Finding]:
+    """Every finding, in the order in which to mend them."""
+    return [
+        *_python(),
+        *_redis(settings, state),
+        *_disk(state),
+        *_models(settings, online=online),
+        *tool_findings(settings, online=online),
+        *_gpu(settings),
+        *_sandbox(settings),
+        *_cost(settings),
+    ]
+
+
+def _python() -> Iterator[Finding]:
+    version = platform.python_version()
+    if sys.version_info < MINIMUM_PYTHON:
+        yield Finding("missing", "python", version, "Loopline needs Python 3.11 or newer.")
+    else:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        yield Finding("ok", "python", f"{version} on {platform.machine()}, {cores} cores")
+
+
+def _redis(settings: Settings, state: StateDirectory) -> Iterator[Finding]:
+    if not settings.own_redis:
+        yield from asyncio.run(_joined(settings))
+        return
+    try:
+        binary = redis_binary.choose()
+    except UserError as error:
+        yield Finding("missing", "redis", str(error.args[0]), error.hint)
+        return
+    yield Finding(
+        "ok", "redis", f"{binary} ({binary.path}); {appended(settings.redis.appendfsync)}"
+    )
+    inside = state.path / "redis.sock"
+    if settings.redis.listen == "unix" and len(os.fsencode(inside)) > MAX_SOCKET_PATH:
+        yield Finding(
+            "warn",
+            "redis socket",
+            f"{inside} is too long for a socket; it goes to {state.socket('redis.sock')}",
+            "nothing, or set LOOPLINE_STATE to a shorter path.",
+        )
+
+
+async def _joined(settings: Settings) -> list[Finding]:
+    from loopline.bus import Bus, BusUnavailable, probe
+
+    bus = Bus(settings.bus)
+    try:
+        await bus.start()
+        await bus.check_writable()
+        server = await probe(bus.redis)
+        ahead = bus.clock.skew
+    except BusUnavailable as error:
+        return [Finding("missing", "redis", str(error), "start it, or mend bus.redis_url.")]
+    finally:
+        await bus.close()
+    level: Level = "ok" if server.appendonly and server.appendfsync != "no" else "warn"
+    found = [
+        Finding(
+            level,
+            "redis",
+            f"{server.name} {server.version} at {settings.bus.safe_url}; {server.durability}",
+            "" if level == "ok" else "turn on appendonly with appendfsync everysec on that server.",
+        )
+    ]
+    if abs(ahead) > CLOCK_SKEW:
+        way = "ahead of" if ahead > 0 else "behind"
+        found.append(
+            Finding(
+                "warn",
+                "clock",
+                f"this machine's clock is {abs(ahead):,.0f} s {way} that of Redis's machine",
+                "set both by NTP. Runs go by the clock of Redis; lines of logs do not.",
+            )
+        )
+    return found
+
+
+def _disk(state: StateDirectory) -> Iterator[Finding]:
+    folder = state.path
+    while not folder.exists():
+        folder = folder.parent
+    if not os.access(folder, os.W_OK):
+        yield Finding(
+            "missing",
+            "state",
+            f"{folder} can't be written to",
+            "set LOOPLINE_STATE to a directory of yours.",
+        )
+        return
+    free = shutil.disk_usage(folder).free
+    says = f"{state.path}: {free / 1024**3:.1f} GiB free"
+    if free < FULL_DISK_BYTES:
+        yield Finding("missing", "disk", says, "free some space, or move LOOPLINE_STATE.")
+    elif free < LOW_DISK_BYTES:
+        yield Finding("warn", "disk", says, "trajectories and logs will fill it.")
+    else:
+        yield Finding("ok", "disk", says)
+
+
+def _models(settings: Settings, *, online: bool) -> Iterator[Finding]:
+    for pool, model in settings.models.items():
+        subject = f"model {pool}"
+        if model.engine == "scripted":
+            yield Finding("ok", subject, "scripted: no model")
+        elif model.engine == "openai":
+            yield _endpoint(subject, pool, model, online=online)
+        elif model.engine == "torch":
+            yield _weights(subject, pool, model)
+        elif model.engine == "llama_cpp":
+            yield _gguf(subject, pool, model)
+        elif model.engine in (known := engine_names()):
+            yield Finding("ok", subject, f"{model.model} by the engine {model.engine!r}")
+        else:
+            yield Finding(
+                "missing",
+                subject,
+                f"there is no engine {model.engine!r}; known: {', '.join(known)}",
+                f"set models.{pool}.engine to one of them.",
+            )
+
+
+def _endpoint(subject: str, pool: str, model: ModelSettings, *, online: bool) -> Finding:
+    where = Address.of(model.base_url).shown
+    variable = model.api_key_env or (OPENAI_KEY if model.base_url is None else None)
+    key = key_in(variable) if variable else ""
+    if variable and not key:
+        return Finding(
+            "missing",
+            subject,
+            f"{model.model} at {where} needs a key in {variable}, which is not set",
+            f"export {variable}=… before `runtime up`; the gpu worker reads it there.",
+        )
+    wrong = what_is_wrong(key)
+    if wrong:
+        return Finding(
+            "missing",
+            subject,
+            f"the key in {variable} {wrong}",
+            f"put the key into {variable} once more, without what was copied along with it.",
+        )
+    said = f"key from {variable}" if variable else "no key"
+    if not online:
+        return Finding(
+            "warn",
+            subject,
+            f"{model.model} at {where} ({said}): not tried",
+            "--online asks it, free of charge.",
+        )
+    return _tried(subject, pool, model, variable)
+
+
+def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) -> Finding:
+    import httpx
+
+    from loopline.workers.engines.openai.proxy import Proxy, ProxyUnusable, proxy_for
+
+    address = Address.of(model.base_url)
+    base = address.shown
+    headers = {"Authorization": f"Bearer {key_in(variable)}"} if variable else {}
+    proxy: Proxy | None = None
+    through = ""
+    try:
+        # As the gpu worker will, by the one proxy that this address needs.
+        proxy = proxy_for(address.base)
+        through = f" through {proxy.name} ({proxy.variable})" if proxy else ""
+        answer = httpx.get(
+            address.url("models"),
+            headers=headers,
+            timeout=10,
+            proxy=proxy.url if proxy else None,
+            trust_env=False,
+        )
+    except ProxyUnusable as error:
+        return Finding("missing", subject, f"{base}: {error}", "mend that variable.")
+    # The last two are what httpx raises of an address or a proxy that it can't read.
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        return Finding(
+            "missing",
+            subject,
+            f"{base} does not answer{through}: {harmless(str(error))}",
+            "check base_url and network" + (f", and {proxy.variable}." if proxy else "."),
+        )
+    if answer.status_code in (401, 403):
+        return Finding(
+            "missing",
+            subject,
+            f"{base} refuses the key ({answer.status_code})",
+            f"put a valid key into {variable}." if variable else "set api_key_env for this pool.",
+        )
+    if answer.status_code != 200:
+        return Finding("warn", subject, f"{base} answers {answer.status_code}", "try again later.")
+    listed = _listed(answer.content)
+    if listed and model.model not in listed:
+        nearest = difflib.get_close_matches(model.model, listed, n=SHOWN_MODELS, cutoff=0.0)
+        more = ", …" if len(listed) > len(nearest) else ""
+        # No more than a warning: a server of one model may answer to any name.
+        return Finding(
+            "warn",
+            subject,
+            f"{base} does not list {model.model!r}; it lists: {harmless(', '.join(nearest))}{more}",
+            f"set models.{pool}.model to one of them, unless it answers to any name.",
+        )
+    key = "key accepted" if variable else "asked without a key"
+    return Finding("ok", subject, f"{model.model} at {base}: answers, {key}")
+
+
+class _Listed(BaseModel):
+    """What an endpoint lists, as far as we read it."""
+
+    class Model(BaseModel):
+        id: str
+
+    data: tuple[Model, ...]
+
+
+def _listed(body: bytes) -> list[str]:
+    """Names of the models; none where the endpoint doesn't list them as OpenAI does."""
+    try:
+        return [model.id for model in _Listed.model_validate_json(body).data]
+    except ValidationError:
+        return []
+
+
+def _weights(subject: str, pool: str, model: ModelSettings) -> Finding:
+    if importlib.util.find_spec("torch") is None:
+        return Finding("missing", subject, "torch is not installed", how_to_install("torch"))
+    folder = _folder_of(model.model)
+    if folder is not None:
+        files = list(folder.glob("*.safetensors")) if folder.is_dir() else []
+        if not files:
+            return Finding(
+                "missing",
+                subject,
+                f"{model.model}: no safetensors weights in {folder}",
+                f"set models.{pool}.model to a folder with weights, or to a hub id.",
+            )
+        size = sum(file.stat().st_size for file in files) / 1e6
+        return Finding("ok", subject, f"{model.model}: {size:.1f} MB on this machine")
+    if _in_hub_cache(model.model, model.revision):
+        return Finding("ok", subject, f"{model.model}: in the hub cache")
+    if os.environ.get("HF_HUB_OFFLINE") == "1":
+        return Finding(
+            "missing",
+            subject,
+            f"{model.model} is not in the hub cache, and HF_HUB_OFFLINE=1 forbids loading it",
+            f"unset it, or set models.{pool}.model to a local folder.",
+        )
+    return Finding(
+        "warn",
+        subject,
+        f"{model.model} is not on this machine; the gpu worker will load it from the hub",
+        f"`hf download {model.model}` beforehand, or set models.{pool}.model to a local folder.",
+    )
+
+
+def _gguf(subject: str, pool: str, model: ModelSettings) -> Finding:
+    from loopline.workers.engines.local.model_files import find_gguf
+    from loopline.workers.engines.protocol import EngineError
+
+    if importlib.util.find_spec("llama_cpp") is None:
+        return Finding("missing", subject, "llama.cpp is not installed", how_to_install("gguf"))
+    if _folder_of(model.model) is None:
+        return Finding(
+            "warn",
+            subject,
+            f"{model.model} is not on this machine; the gpu worker will load it from the hub",
+            f"set models.{pool}.model to a local file where there is no network.",
+        )
+    try:
+        file = find_gguf(model)
+    except EngineError as error:
+        return Finding("missing", subject, str(error), f"set models.{pool}.model to a whole file.")
+    size = file.stat().st_size / 1e6
+    return Finding("ok", subject, f"{model.model}: {size:.1f} MB on this machine")
+
+
+def _folder_of(model: str) -> Path | None:
+    """The local folder that a model's name means; `None` for a hub id."""
+    if model.startswith("micro:"):
+        from loopline import workers
+
+        return Path(workers.__file__).parent / "micro_models" / model.removeprefix("micro:")
+    path = Path(model).expanduser()
+    if path.exists() or model.startswith(("/", ".", "~")):
+        return path
+    return None
+
+
+def _in_hub_cache(model: str, revision: str | None) -> bool:
+    """Whether configuration and weights of that revision are here; a broken download has one."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        config = try_to_load_from_cache(model, "config.json", revision=revision)
+        return isinstance(config, str) and any(Path(config).parent.glob("*.safetensors"))
+    except HFValidationError:
+        return False
+
+
+def _gpu(settings: Settings) -> Iterator[Finding]:
+    on_torch = [model for model in settings.models.values() if model.engine == "torch"]
+    if not on_torch or importlib.util.find_spec("torch") is None:
+        return
+    small = all(model.model.startswith("micro:") for model in on_torch)
+    described = _cuda()
+    wants = any(model.device.startswith("cuda") for model in on_torch)
+    if described:
+        yield Finding("ok", "gpu", described)
+    elif wants:
+        yield Finding(
+            "missing",
+            "gpu",
+            "a pool asks for cuda, and torch finds no GPU",
+            'set its device to "auto" or "cpu", or install the driver and a CUDA build of torch.',
+        )
+    elif small:
+        yield Finding("ok", "gpu", "none, and the micro models need none")
+    else:
+        yield Finding(
+            "warn",
+            "gpu",
+            "none: models of this size answer in tens of seconds on a CPU",
+            "run `runtime worker gpu` on a machine with a GPU, joined by bus.redis_url.",
+        )
+
+
+def _cuda() -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        return ""
+    properties: Any = torch.cuda.get_device_properties(0)
+    count = torch.cuda.device_count()
+    return f"{count} × {properties.name}, {properties.total_memory / 1024**3:.0f} GiB"
+
+
+def _sandbox(settings: Settings) -> Iterator[Finding]:
+    if settings.sandbox.unsafe_exec:
+        yield Finding(
+            "warn",
+            "sandbox",
+            "sandbox.unsafe_exec: generated programs run without isolation",
+            "leave it out where bubblewrap works.",
+        )
+        return
+    try:
+        Bubblewrap(disk_bytes=0).check()
+    except SandboxUnavailable as error:
+        # Only who lets models write programs needs it.
+        yield Finding("warn", "sandbox", error.trouble, f"for generated programs: {error.remedy}.")
+    else:
+        yield Finding("ok", "sandbox", "bubblewrap works: generated programs run isolated")
+
+
+def _cost(settings: Settings) -> Iterator[Finding]:
+    for line in estimates(settings):
+        yield Finding("ok", "cost", line)

@@ -1,0 +1,71 @@
+"""What a benchmark with priced models will roughly cost, before anything is paid.
+
+An estimate from stated assumptions and the profile's own prices; `bench` stops at `--budget-usd`
+where one is given, and reports what was really paid, to the micro-dollar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from loopline.agents.records import Usage
+from loopline.bus import pool_of
+from loopline.runtime.config.settings import Settings
+from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
+
+SAMPLES = (500, 1319)
+"""Questions of the published system's measurement, and GSM8K's whole test split."""
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """Tokens of one question in one arm, all calls of a pool together."""
+
+    arm: str
+    role: str
+    prompt: int
+    completion: int
+
+
+ASSUMED = (
+    # One answer: system prompt and question in, a worked solution out.
+    Assumed("llm", "solo", prompt=300, completion=250),
+    # Three turns of the planner: each reads the tools' declarations and the talk so far again.
+    Assumed("router", "planner", prompt=2_400, completion=250),
+    Assumed("router", "slm", prompt=300, completion=300),
+    Assumed("slm", "slm", prompt=300, completion=300),
+)
+
+
+def estimates(settings: Settings) -> Iterator[str]:
+    """One sentence per number of samples; nothing when no pool has a price."""
+    priced = {name for name, model in settings.models.items() if _priced(model)}
+    if not priced:
+        yield "nothing: no pool of this profile is paid for"
+        return
+    for samples in SAMPLES:
+        by_arm: dict[str, float] = {}
+        for assumed in ASSUMED:
+            model = settings.models.get(pool_of(settings.policies.get(assumed.role, "")))
+            if model is not None:
+                dollars = samples * _dollars(model, assumed)
+                by_arm[assumed.arm] = by_arm.get(assumed.arm, 0.0) + dollars
+        # Rounded before they are added, so that the sum is that of the parts beside it.
+        cents = {arm: round(dollars * 100) for arm, dollars in by_arm.items()}
+        arms = ", ".join(f"{arm} {part / 100:.2f}" for arm, part in cents.items())
+        yield (
+            f"about {sum(cents.values()) / 100:.2f} USD for bench gsm8k on {samples} questions"
+            f" ({arms}); assumes e.g. {ASSUMED[1].prompt} prompt and {ASSUMED[1].completion}"
+            " completion tokens per question in the router arm, nothing cached"
+        )
+
+
+def _priced(model: ModelSettings) -> bool:
+    """A scripted pool's price is play money."""
+    return model.engine != "scripted" and bool(model.price.prompt or model.price.completion)
+
+
+def _dollars(model: ModelSettings, assumed: Assumed) -> float:
+    usage = Usage(prompt=assumed.prompt, completion=assumed.completion, source="tokenizer")
+    return cost_micro_dollars(usage, model.price) / 1e6

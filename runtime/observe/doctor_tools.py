@@ -1,0 +1,124 @@
+"""What the doctor says of tool sources: MCP servers and HTTP APIs by their OpenAPI documents.
+
+A document on this machine is read as a tool worker would read it. No server is started, and none
+is asked but with `online`; then it is joined and lists its tools, and none of them is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.observe.check_results import Finding
+from loopline.workers.installation import how_to_install
+from loopline.workers.tool_sources.settings import McpSettings, ToolSourceSettings
+
+
+def tool_findings(settings: Settings, *, online: bool) -> Iterator[Finding]:
+    """A finding for each source, or what all of them lack."""
+    if not settings.tools:
+        return
+    from loopline.workers.tool_sources.sources import PACKAGES
+
+    worker = settings.workers.get("tool")
+    if worker is None or not worker.count:
+        yield Finding(
+            "warn",
+            "tools",
+            "[tools] names sources, and no tool worker of this profile calls them",
+            "set workers.tool.count = 1, or run `runtime worker tool` elsewhere.",
+        )
+    if missing := [name for name in PACKAGES if find_spec(name) is None]:
+        yield Finding(
+            "missing",
+            "tools",
+            f"{', '.join(missing)} missing, which every tool source needs",
+            how_to_install("tools"),
+        )
+        return
+    for name, source in settings.tools.items():
+        yield _source(name, source, online=online)
+
+
+def _source(name: str, source: ToolSourceSettings, *, online: bool) -> Finding:
+    subject = f"tools {name}"
+    unset = [each for each in source.secret_variables if not os.environ.get(each)]
+    if unset:
+        return Finding(
+            "missing",
+            subject,
+            f"needs the environment variable {', '.join(unset)}, which is not set",
+            f"export {unset[0]}=… before `runtime up`; the tool worker reads it there.",
+        )
+    if source.mcp is not None and source.mcp.url is None:
+        return _command(subject, name, source.mcp)
+    place = str(source.mcp.url if source.mcp is not None else source.openapi)
+    if place.startswith(("http://", "https://")) and not online:
+        return Finding("warn", subject, f"{place}: not tried", "--online asks it for its tools.")
+    return _joined(subject, name, source, place)
+
+
+def _command(subject: str, name: str, mcp: McpSettings) -> Finding:
+    """Whether the program is there. It is not started: it may do anything."""
+    program = mcp.command[0]
+    if mcp.cwd is not None and not mcp.cwd.is_dir():
+        return Finding(
+            "missing",
+            subject,
+            f"there is no folder {mcp.cwd}",
+            f"set tools.{name}.mcp.cwd to the one that the server is to run in.",
+        )
+    # A path with a slash is one from the folder that the server runs in.
+    local = "/" in program and mcp.cwd is not None
+    found = shutil.which(str(mcp.cwd / program) if local and mcp.cwd else program)
+    if found is None:
+        return Finding(
+            "missing",
+            subject,
+            f"there is no program {program!r} "
+            + ("there, or it can't be run" if "/" in program else "in the PATH"),
+            f"install it, or set tools.{name}.mcp.command to where it is.",
+        )
+    return Finding("ok", subject, f"the program {found}: there, and not started")
+
+
+def _joined(subject: str, name: str, source: ToolSourceSettings, place: str) -> Finding:
+    state = asyncio.run(_state(name, source))
+    if state["trouble"]:
+        do = (
+            "check the address, the network and what the server wants of its clients."
+            if place.startswith(("http://", "https://"))
+            else f"mend the document, or set tools.{name}.openapi to another."
+        )
+        return Finding("missing", subject, _placed(place, str(state["trouble"])), do)
+    left_out: list[str] = state["left_out"]
+    but = f", {len(left_out)} left out, such as {left_out[0]}" if left_out else ""
+    says = f"{place}: {state['tools']} tools{but}"
+    if state["tools"]:
+        return Finding("ok", subject, says)
+    return Finding(
+        "warn",
+        subject,
+        says,
+        f"see whether tools.{name}.allow names tools as the source spells them.",
+    )
+
+
+def _placed(place: str, trouble: str) -> str:
+    return trouble if place in trouble else f"{place}: {trouble}"
+
+
+async def _state(name: str, source: ToolSourceSettings) -> dict[str, Any]:
+    """What a tool worker would tell of the source once it has tried it."""
+    from loopline.workers.tool_sources.sources import tool_sources
+
+    with capture_logs():  # what is logged stands in the state too
+        async with tool_sources({name: source}) as sources:
+            return sources.state()[name]

@@ -1,0 +1,108 @@
+"""Log lines of every process: structlog, one JSON object per line, or columns for a person.
+
+The run id is on every line that is written while a run is worked on: the bus's consumer binds it
+to the context, which tasks inherit. Secrets are hidden last, after everything else has been
+formatted into the line, whatever road they came by. Lines of the standard library's logging (of
+Redis, httpx, transformers …) take the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, MutableMapping
+from typing import Any, TextIO
+
+import structlog
+
+from loopline.runtime.config.secrets import Redactor
+from loopline.runtime.terminal.safe_text import harmless, unguarded
+
+EventDict = MutableMapping[str, Any]
+
+QUIET = {"httpx": "WARNING", "httpcore": "WARNING", "asyncio": "WARNING", "urllib3": "WARNING"}
+"""Libraries that log each request at INFO."""
+
+
+def configure(
+    *,
+    level: str = "info",
+    form: str = "json",
+    secrets: Iterable[str] = (),
+    stream: TextIO | None = None,
+    **fields: str,
+) -> None:
+    """Set up this process's logging. `fields` (the worker's name, its kind) are on every line."""
+    out = unguarded(sys.stderr) if stream is None else stream
+    redactor = Redactor(secrets)
+
+    def redact(_logger: object, _method: str, event: EventDict) -> EventDict:
+        return {key: redactor.value(value, key) for key, value in event.items()}
+
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: list[Any]
+    if form == "json":
+        last = [
+            structlog.processors.format_exc_info,
+            _as_text,
+            redact,
+            structlog.processors.JSONRenderer(ensure_ascii=False),
+        ]
+    else:
+        colours = out.isatty()
+        last = [
+            structlog.processors.format_exc_info,
+            redact,
+            _harmless,
+            structlog.dev.ConsoleRenderer(
+                colors=colours, exception_formatter=structlog.dev.plain_traceback
+            ),
+        ]
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(**fields)
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name, quiet in QUIET.items():
+        logging.getLogger(name).setLevel(max(quiet_level(quiet), root.level))
+    logging.captureWarnings(True)
+
+
+def to_stderr() -> None:
+    """Log lines of a command that sets up no logging: its stdout is for what it was asked for."""
+    if not structlog.is_configured():
+        # Looked up for every line: whoever runs a command within a process may exchange stderr.
+        structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+
+def quiet_level(name: str) -> int:
+    return logging.getLevelNamesMapping()[name]
+
+
+def _harmless(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """For a terminal: others' words in a line draw nothing on it. JSON escapes them itself."""
+    return {key: harmless(v) if isinstance(v, str) else v for key, v in event.items()}
+
+
+def _as_text(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """A value that JSON can't hold (an exception, a path) becomes its text, so that a log call
+    can't fail for what it was given."""
+    plain = (str, int, float, bool, type(None), list, dict, tuple)
+    return {key: value if isinstance(value, plain) else str(value) for key, value in event.items()}

@@ -1,0 +1,82 @@
+"""How much of a run goes into its page. What is left out is said, where it is missing and at the
+top; the journal has all of it."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+
+from pydantic import JsonValue
+
+from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.safe_text import harmless
+
+MOST_STEPS = 400
+MOST_CHARS = 20_000
+"""Of one text."""
+MOST_CHARS_FULL = 300
+"""Of one text, once the page is full."""
+PAGE_CHARS = 2_500_000
+"""Of all texts: a page of a few megabytes opens at once."""
+CALL_TOKENS = 3_000
+"""Coloured, of one completion."""
+PAGE_TOKENS = 50_000
+"""Coloured: each is an element of the page."""
+PAGE_CANDIDATES = 1_000
+"""Shown with rewards, calls and facts, which are dozens of elements even without a word of text."""
+
+
+class Room:
+    """What a page has room for still. Ask in the order of what matters most."""
+
+    def __init__(self) -> None:
+        self.cut_texts = 0
+        self.plain_calls = 0
+        """Completions whose tokens are told apart no more."""
+        self.bare_candidates = 0
+        """Candidates of which the page has the heads alone."""
+        self._chars = PAGE_CHARS
+        self._tokens = PAGE_TOKENS
+        self._candidates = PAGE_CANDIDATES
+
+    def text(self, text: str) -> str:
+        """Text as HTML, from its beginning; in place of the rest, how much is missing."""
+        limit = MOST_CHARS if self._chars > 0 else MOST_CHARS_FULL
+        self._chars -= min(len(text), limit)
+        if len(text) <= limit:
+            return escape(harmless(text))
+        self.cut_texts += 1
+        missing = f"… {counted(len(text) - limit, 'character')} more"
+        return f'{escape(harmless(text[:limit]))}<span class="cut">{missing}</span>'
+
+    def json(self, value: JsonValue) -> str:
+        """A value as a line of JSON, as HTML."""
+        return self.text(json.dumps(value, ensure_ascii=False))
+
+    def candidate(self) -> bool:
+        """Whether one more candidate is shown with what is below its head."""
+        self._candidates -= 1
+        shown = self._candidates >= 0
+        self.bare_candidates += not shown
+        return shown
+
+    def coloured(self, tokens: int) -> int:
+        """How many of a completion's tokens get a colour."""
+        given = max(0, min(tokens, CALL_TOKENS, self._tokens))
+        self._tokens -= given
+        self.plain_calls += given < tokens
+        return given
+
+    @property
+    def said(self) -> str:
+        """What was left out, in a sentence; empty if nothing was."""
+        parts: list[str] = []
+        if self.cut_texts:
+            parts.append(f"{counted(self.cut_texts, 'long text')} cut short")
+        if self.plain_calls:
+            parts.append(
+                f"{counted(self.plain_calls, 'completion')} not coloured, or only at the beginning"
+            )
+        if self.bare_candidates:
+            parts.append(f"{counted(self.bare_candidates, 'candidate')} shown by the head alone")
+        return " and ".join(parts)

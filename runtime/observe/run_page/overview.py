@@ -1,0 +1,217 @@
+"""The drawings at the top: the tree of candidates with the way that was taken, and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from loopline.agents.records import Step
+from loopline.runtime.observe.run_page.candidates import anchor, reward_of
+from loopline.runtime.terminal.dialogue import decision_of, milliseconds
+from loopline.runtime.terminal.pages import svg
+from loopline.runtime.terminal.pages.curves import number
+from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.safe_text import harmless
+
+WIDTH = 540.0
+MOST_ROWS = 60
+MOST_NODES = 64
+"""Of one row: the greatest K that there is."""
+SHADES = 5
+_ROW, _LEFT, _TOP = 46.0, 128.0, 20.0
+_WIDEST = 46.0
+"""Pixels between two candidates."""
+_BAR_ROW, _BAR = 22.0, 14.0
+_WORDS = 52
+"""Characters of a decision that there is room for."""
+
+
+@dataclass(frozen=True)
+class _Node:
+    """One candidate in the drawing; a step without any is a node too."""
+
+    step: Step
+    number: int | None
+    x: float
+    y: float
+
+    @property
+    def chosen(self) -> bool:
+        return self.number is None or self.number == self.step.selected
+
+    @property
+    def reward(self) -> float | None:
+        return None if self.number is None else reward_of(self.step.candidates[self.number])
+
+
+def tree(steps: Sequence[Step], colours: dict[str, int]) -> str:
+    """A row for each turn: its candidates, those executed joined by the way through the run. Fuller
+    nodes earned more; without rewards they have their agent's colour."""
+    rows = _rows(steps)[:MOST_ROWS]
+    nodes = [_placed(row, at) for at, row in enumerate(rows)]
+    known = [value for row in nodes for node in row if (value := node.reward) is not None]
+    parts: list[str] = []
+    for above, below in pairwise(nodes):
+        begins = [node for node in above if node.chosen]
+        # The way is drawn over the others.
+        for way in (False, True):
+            parts += [_edge(begin, end) for begin in begins for end in below if end.chosen is way]
+    for row in nodes:
+        parts.append(_label(row, colours))
+        parts += [_drawn(node, known, len(row), colours) for node in row]
+    height = _TOP + _ROW * len(rows)
+    return svg.picture(WIDTH, height, "Candidates and the way that was taken", *parts)
+
+
+def timeline(steps: Sequence[Step], began: float, colours: dict[str, int]) -> str:
+    """A bar for each step: its wait, its models (the longest candidate), and what is around."""
+    shown = steps[:MOST_ROWS]
+    ends = max([step.timings.ended for step in shown], default=began)
+    x = svg.Scale(0.0, max(ends - began, 0.1), _LEFT, WIDTH - 16)
+    bottom = 6.0 + _BAR_ROW * len(shown)
+    parts: list[str] = []
+    for tick in x.ticks(4):
+        parts.append(svg.line(x(tick), 4.0, x(tick), bottom, "grid"))
+        parts.append(svg.text(x(tick), bottom + 16, f"{tick:g} s", "tick", "middle"))
+    for at, step in enumerate(shown):
+        y = 6.0 + _BAR_ROW * at
+        parts.append(svg.text(_LEFT - 8, y + 12, _name(step), "label", "end"))
+        parts += _bars(step, began, x, y, colours)
+    return svg.picture(WIDTH, bottom + 24, "Where the time went", *parts)
+
+
+def _bars(step: Step, began: float, x: svg.Scale, y: float, colours: dict[str, int]) -> list[str]:
+    started, ended = step.timings.started - began, step.timings.ended - began
+    waited = max(0.0, started - step.timings.waited)
+    models = max(
+        (sum(call.latency.total for call in each.calls) for each in step.candidates), default=0.0
+    )
+    between = min(ended, started + models)
+    parts = [
+        (waited, started, "queue", "waited"),
+        (started, between, f"arm-{colours.get(step.agent, 0) % 6}", "models"),
+        (between, ended, "other", "tools, scoring, hand-over"),
+    ]
+    return [
+        svg.rect(
+            x(begin),
+            y,
+            max(1.0, x(end) - x(begin)),
+            _BAR,
+            f"bar {look}",
+            svg.hint(f"{_name(step)}: {words} {milliseconds(end - begin)}"),
+        )
+        for begin, end, look, words in parts
+        if end > begin
+    ]
+
+
+def _rows(steps: Sequence[Step]) -> list[list[Step]]:
+    ordered = sorted(steps, key=lambda step: (step.turn, step.branch))
+    return [list(same) for _, same in groupby(ordered, key=lambda step: step.turn)]
+
+
+def _nodes(row: Sequence[Step]) -> list[tuple[Step, int | None]]:
+    """Each candidate with its number; a step without any is one, too."""
+    found: list[tuple[Step, int | None]] = []
+    for step in row:
+        found += [(step, k) for k in range(len(step.candidates))] or [(step, None)]
+    return found
+
+
+def _placed(row: Sequence[Step], at: int) -> list[_Node]:
+    found = _nodes(row)
+    # Whatever there is no room for, the executed ones are there.
+    aside = [number not in (None, step.selected) for step, number in found]
+    kept = sorted(sorted(range(len(found)), key=aside.__getitem__)[:MOST_NODES])
+    room = WIDTH - _LEFT - 24
+    apart = min(_WIDEST, room / max(1, len(kept)))
+    first = _LEFT + 16
+    return [
+        _Node(*found[place], x=first + apart * number, y=_TOP + _ROW * at)
+        for number, place in enumerate(kept)
+    ]
+
+
+def _edge(begin: _Node, end: _Node) -> str:
+    middle = (begin.y + end.y) / 2
+    curve = (
+        f"M{begin.x:.1f},{begin.y:.1f} C{begin.x:.1f},{middle:.1f} {end.x:.1f},{middle:.1f} "
+        f"{end.x:.1f},{end.y:.1f}"
+    )
+    return svg.tag("path", d=curve, class_="way" if end.chosen else "aside")
+
+
+def _drawn(node: _Node, known: Sequence[float], count: int, colours: dict[str, int]) -> str:
+    reward = node.reward
+    look = f"arm-{colours.get(node.step.agent, 0) % 6}"
+    if reward is not None:
+        low, high = min(0.0, *known), max(known)
+        shade = svg.Scale(low, high, 0.0, SHADES - 1.0)(reward) if high > low else 0.0
+        look = f"worth-{round(shade)}"
+    words = _name(node.step)
+    if node.number is not None and len(node.step.candidates) > 1:
+        words += f", candidate {node.number}{', executed' if node.chosen else ''}"
+    words += "" if reward is None else f": reward {number(reward)}"
+    small = count > (WIDTH - _LEFT) / 22
+    radius = (6.5 if node.chosen else 5.0) - (2.0 if small else 0.0)
+    parts = [
+        svg.hint(words),
+        svg.tag(
+            "circle",
+            cx=node.x,
+            cy=node.y,
+            r=radius,
+            class_=f"spot {look}{' chosen' if node.chosen else ''}",
+        ),
+    ]
+    if reward is not None and count <= (WIDTH - _LEFT) / _WIDEST:
+        parts.append(svg.text(node.x + 9, node.y + 4, number(round(reward, 2)), "tick"))
+    several = node.number is not None and len(node.step.candidates) > 1
+    if count == 1 and not several:
+        decided = harmless(decision_of(node.step))
+        shown = decided if len(decided) <= _WORDS else f"{decided[: _WORDS - 1]}…"
+        parts.append(svg.text(node.x + 16, node.y + 4, shown, "label"))
+    return svg.link(f"#{anchor(node.step, node.number if several else None)}", *parts)
+
+
+def _label(row: Sequence[_Node], colours: dict[str, int]) -> str:
+    steps = list(dict.fromkeys(node.step.branch for node in row))
+    first = row[0].step
+    name = f"{first.turn} {first.agent}" + (f" × {len(steps)}" if len(steps) > 1 else "")
+    return svg.tag(
+        "g",
+        svg.rect(0.0, row[0].y - 6, 4.0, 12.0, f"bar arm-{colours.get(first.agent, 0) % 6}"),
+        svg.text(10.0, row[0].y + 4, _short(name), "label"),
+    )
+
+
+def _name(step: Step) -> str:
+    place = f"{step.turn}.{step.branch}" if step.branch else f"{step.turn}"
+    return _short(f"{place} {step.agent}")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 18 else f"{name[:17]}…"
+
+
+def shape_of(steps: Sequence[Step]) -> str:
+    """How much there is, in words, and what of it the tree leaves out."""
+    candidates = sum(len(step.candidates) for step in steps)
+    rows = _rows(steps)
+    said = f"{counted(len(steps), 'step')}, {counted(candidates, 'candidate')}"
+    if len(rows) > MOST_ROWS:
+        said += f"; the first {MOST_ROWS} of {len(rows):,} turns are drawn"
+    fullest = max((len(_nodes(row)) for row in rows[:MOST_ROWS]), default=0)
+    if fullest > MOST_NODES:
+        said += f"; of a turn's candidates (up to {fullest:,}) {MOST_NODES} are drawn"
+    return said
+
+
+def time_of(steps: Sequence[Step]) -> str:
+    """What the timeline shows, in words."""
+    said = "Seconds since admission: grey waited, coloured models worked, violet all else."
+    if len(steps) > MOST_ROWS:
+        said += f" The first {MOST_ROWS} of {len(steps):,} steps are drawn."
+    return said

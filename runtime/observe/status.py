@@ -1,0 +1,202 @@
+"""What a deployment is doing right now, from two witnesses: the bus, which hears every worker on
+every machine, and the supervisor of this one, which also knows the processes that say nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Any
+
+import psutil
+from pydantic import BaseModel, Field
+from redis.exceptions import NoPermissionError
+
+from loopline.bus import Bus, present
+from loopline.bus.keys import GROUP
+from loopline.runtime import __version__
+from loopline.runtime.client.deployment import Deployment
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.errors import Unreachable
+from loopline.runtime.supervise.control import ask_supervisor
+from loopline.runtime.supervise.worker_name import kind_of
+from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
+
+
+class WorkerStatus(BaseModel):
+    """One worker, as its heartbeat and its supervisor describe it."""
+
+    name: str
+    kind: str
+    state: str
+    host: str = ""
+    pid: int | None = None
+    busy: int = 0
+    concurrency: int = 0
+    version: str = ""
+    up_seconds: float = 0.0
+    restarts: int = 0
+    reason: str = ""
+    last_lines: list[str] = Field(default_factory=list)
+    skew_seconds: float = 0.0
+    """So far the wall clock of its machine is ahead of the bus's."""
+    details: dict[str, Any] = Field(default_factory=dict)
+
+
+class StreamStatus(BaseModel):
+    """One work stream over all shards."""
+
+    name: str
+    waiting: int
+    """Messages that no worker has taken yet: the true lag."""
+    leased: int
+    """Messages in workers' hands."""
+    delayed: int
+    """Retries that wait for their time."""
+
+
+class Status(BaseModel):
+    """Everything `runtime status` shows."""
+
+    phase: str
+    """`ready`, `starting`, `degraded`, `draining`; `joined` without a supervisor here, or `silent`
+    where the bus then hears no worker."""
+    profile: str = ""
+    version: str = __version__
+    redis: dict[str, Any] = Field(default_factory=dict)
+    """Where the bus is, and the memory that it holds; a limit of 0 is none."""
+    workers: list[WorkerStatus] = Field(default_factory=list[WorkerStatus])
+    streams: list[StreamStatus] = Field(default_factory=list[StreamStatus])
+    runs_in_flight: int = 0
+    unrecorded: int = 0
+    """Ended runs that the recorder has not written yet."""
+    dead_letters: int = 0
+    bus_error: str = ""
+    """Why the bus could not be asked, if it could not."""
+    supervisor_error: str = ""
+    """Why the supervisor of this state directory could not be asked, if it could not."""
+    unserved: list[str] = Field(default_factory=list)
+    """Kinds of worker of which none is ready: what waits for one of them waits on."""
+
+
+async def collect(deployment: Deployment, bus: Bus | None) -> Status:
+    """Ask both witnesses. Without a bus (Redis is down) the supervisor's half is still told."""
+    supervised, trouble = _supervisor(deployment)
+    status = Status(
+        phase="joined", redis={"url": deployment.settings.bus.safe_url}, supervisor_error=trouble
+    )
+    if supervised is not None:
+        status.phase, status.profile = supervised["phase"], supervised["profile"]
+        status.redis = supervised["redis"]
+    heard: dict[str, WorkerStatus] = {}
+    if bus is not None:
+        await _ask_bus(status, bus, deployment.settings)
+        heard = {worker.name: worker for worker in await _heard(bus)}
+    for known in (supervised or {}).get("workers", []):
+        if bus is not None and known["state"] == "ready" and known["name"] not in heard:
+            known["state"] = "silent"
+        worker = heard.setdefault(
+            known["name"],
+            WorkerStatus(name=known["name"], kind=known["kind"], state=known["state"]),
+        )
+        if known["state"] != "ready" or bus is None:
+            worker.state = known["state"]
+        worker.pid, worker.restarts = known["pid"], known["restarts"]
+        worker.reason, worker.last_lines = known["reason"], known["last_lines"]
+    status.workers = sorted(heard.values(), key=lambda worker: (worker.kind, worker.name))
+    judge(status)
+    return status
+
+
+def judge(status: Status) -> None:
+    """What the witnesses say together. A supervisor looks once a second, and a bus that can't be
+    asked now says nothing of its workers."""
+    if status.phase not in ("ready", "degraded", "joined"):
+        return  # it starts or ends, and says so
+    states = {worker.state for worker in status.workers}
+    serving = {w.kind for w in status.workers if w.state in ("ready", "draining")}
+    status.unserved = sorted({worker.kind for worker in status.workers} - serving)
+    if status.phase == "ready" and (status.unserved or not serving or "silent" in states):
+        status.phase = "degraded"
+    if status.phase == "joined" and not serving:
+        status.phase = "silent"
+
+
+def supervisor_status(deployment: Deployment) -> dict[str, Any] | None:
+    """What the supervisor on this machine says; `None` when there is none, or it says nothing."""
+    return _supervisor(deployment)[0]
+
+
+def _supervisor(deployment: Deployment) -> tuple[dict[str, Any] | None, str]:
+    """What it says, or why it doesn't."""
+    if deployment.run is None:
+        return None, ""
+    try:
+        return ask_supervisor(deployment.run.control, {"do": "status"}), ""
+    except Unreachable as error:
+        # One that ended since the deployment was looked for is no trouble.
+        ended = deployment.state.running() is None
+        return None, "" if ended else f"{error.args[0]} (pid {deployment.run.pid})"
+
+
+async def _heard(bus: Bus) -> list[WorkerStatus]:
+    """Workers by their heartbeats. Those of a process that was killed here still echo for three
+    beats; on this machine that can be told at once."""
+    now, here = bus.clock.now(), socket.gethostname()
+    return [
+        WorkerStatus(
+            name=worker.name,
+            kind=kind_of(worker.name),
+            state=worker.state,
+            host=worker.host,
+            pid=worker.pid,
+            busy=worker.busy,
+            concurrency=worker.concurrency,
+            version=worker.version,
+            up_seconds=max(0.0, now - worker.started),
+            skew_seconds=worker.skew,
+            details=worker.details,
+        )
+        for worker in await present(bus)
+        if worker.host != here or psutil.pid_exists(worker.pid)
+    ]
+
+
+async def _ask_bus(status: Status, bus: Bus, settings: Settings) -> None:
+    lengths = await bus.queue_lengths(stream_names(settings))
+    status.streams = [await _stream(bus, name, length) for name, length in lengths.items()]
+    with contextlib.suppress(NoPermissionError):  # nor does the bus need INFO
+        memory = await bus.redis.info("memory")
+        status.redis["memory_bytes"] = int(memory["used_memory"])
+        status.redis["memory_limit_bytes"] = int(memory.get("maxmemory", 0))
+    for shard in bus.keys.all_shards():
+        status.runs_in_flight += int(await bus.redis.zcard(shard.active))
+        status.unrecorded += int(await bus.redis.xlen(shard.trajectories))
+        status.dead_letters += int(await bus.redis.xlen(shard.dead))
+
+
+async def _stream(bus: Bus, name: str, length: int) -> StreamStatus:
+    leased = delayed = 0
+    for shard in bus.keys.all_shards():
+        delayed += int(await bus.redis.zcard(shard.delayed(name)))
+        for group in await _groups(bus, shard.work(name)):
+            if group["name"] == GROUP.encode():
+                leased += int(group["pending"])
+    return StreamStatus(name=name, waiting=max(0, length - leased), leased=leased, delayed=delayed)
+
+
+async def _groups(bus: Bus, key: str) -> list[dict[str, Any]]:
+    """The groups of a stream; none when nobody has made it yet."""
+    if not await bus.redis.exists(key):
+        return []
+    return await bus.redis.xinfo_groups(key)
+
+
+def stream_names(settings: Settings) -> list[str]:
+    """Every work stream that this configuration knows of."""
+    roles = {role for worker in settings.workers.values() for role in worker.roles}
+    return [
+        *(role_stream(role) for role in sorted(roles | set(settings.policies))),
+        *(inference_stream(pool) for pool in sorted(settings.models)),
+        TOOL_STREAM,
+        *([JUDGE_STREAM] if "judge" in settings.workers else []),
+    ]

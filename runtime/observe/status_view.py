@@ -1,0 +1,160 @@
+"""A deployment's status for people: rich tables, plain text where it isn't a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from loopline.bus.clock import SKEW_SECONDS
+from loopline.runtime.observe.status import Status, WorkerStatus
+from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.safe_text import harmless
+from loopline.runtime.terminal.tables import figures
+
+COLOURS = {
+    "ready": "green",
+    "starting": "yellow",
+    "downloading": "yellow",
+    "backoff": "yellow",
+    "degraded": "red",
+    "draining": "cyan",
+    "silent": "red",
+    "broken": "red",
+}
+
+
+PLAIN_WIDTH = 200
+"""Columns where the output is no terminal: a log or a pipe has no width to fold to."""
+
+
+def console() -> Console:
+    out = Console(highlight=False)
+    return out if out.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+
+
+def rendered(status: Status) -> RenderableType:
+    """Head line, workers, streams that hold something, and what needs attention."""
+    parts: list[RenderableType] = [_head(status), _workers(status)]
+    busy = [
+        stream for stream in status.streams if stream.waiting or stream.leased or stream.delayed
+    ]
+    if busy:
+        table = figures("stream", "waiting", "leased", "delayed", words=("stream",))
+        for stream in busy:
+            table.add_row(stream.name, str(stream.waiting), str(stream.leased), str(stream.delayed))
+        parts += [Text(), table]
+    for worker in status.workers:
+        if worker.reason:
+            parts += [Text(), Text(harmless(f"{worker.name}: {worker.reason}"), style="red")]
+            parts += [Text(harmless(f"    {line}"), style="dim") for line in worker.last_lines[-5:]]
+    skewed = {
+        worker.host: worker.skew_seconds
+        for worker in status.workers
+        if abs(worker.skew_seconds) > SKEW_SECONDS
+    }
+    for host, skew in skewed.items():
+        way = "ahead of" if skew > 0 else "behind"
+        words = f"{host}: its clock is {duration(abs(skew))} {way} the bus's; set it by NTP"
+        parts += [Text(), Text(harmless(words), style="yellow")]
+    if status.dead_letters:
+        parts += [
+            Text(),
+            Text(
+                f"{counted(status.dead_letters, 'dead letter')}: `runtime dead ls` shows why",
+                style="red",
+            ),
+        ]
+    if status.unserved:
+        parts += [Text(), Text(harmless(unserved(status)), style="red")]
+    if status.supervisor_error:
+        parts += [Text(), Text(harmless(status.supervisor_error), style="red")]
+    if trouble := status.redis.get("trouble"):
+        parts += [Text(), Text(f"the bus: {harmless(trouble)}", style="red")]
+    if status.bus_error:
+        parts += [
+            Text(),
+            Text(harmless(f"the bus can't be asked: {status.bus_error}"), style="red"),
+        ]
+    return Group(*parts)
+
+
+def unserved(status: Status) -> str:
+    """Which kinds of worker nobody is of, in words."""
+    return (
+        f"no worker is ready of: {', '.join(status.unserved)}; what needs one waits"
+        " (`runtime logs KIND` shows more)"
+    )
+
+
+def _head(status: Status) -> Text:
+    head = Text()
+    head.append(status.phase, style=f"bold {COLOURS.get(status.phase, 'white')}")
+    if status.profile:
+        head.append(f"  profile {harmless(status.profile)}")
+    server = status.redis.get("server")
+    head.append(f"  bus {server + ' at ' if server else ''}{status.redis.get('url', '')}")
+    if "memory_bytes" in status.redis:
+        head.append(f", {_memory(status.redis)}")
+    head.append(
+        f"\n{counted(status.runs_in_flight, 'run')} in flight, {status.unrecorded} to be recorded,"
+        f" {counted(sum(stream.waiting for stream in status.streams), 'message')} waiting,"
+        f" {sum(stream.leased for stream in status.streams)} leased\n"
+    )
+    return head
+
+
+def _memory(redis: dict[str, Any]) -> str:
+    held, limit = redis["memory_bytes"], redis["memory_limit_bytes"]
+    return f"holds {held / 2**20:,.0f} MiB" + (f" of {limit / 2**20:,.0f}" if limit else "")
+
+
+def _workers(status: Status) -> RenderableType:
+    if not status.workers:
+        return Text("no workers", style="red")
+    table = figures(
+        *("worker", "state", "busy", "pid", "up", "restarts", "version", "does"),
+        words=("worker", "state", "version", "does"),
+    )
+    for worker in status.workers:
+        table.add_row(
+            worker.name,
+            Text(harmless(worker.state), style=COLOURS.get(worker.state, "white")),
+            f"{worker.busy}/{worker.concurrency}" if worker.concurrency else "",
+            str(worker.pid or ""),
+            duration(worker.up_seconds),
+            str(worker.restarts or ""),
+            Text(harmless(worker.version)),
+            # Words of servers and models: no markup, and nothing for a terminal to obey.
+            Text(harmless(_does(worker))),
+        )
+    return table
+
+
+def _does(worker: WorkerStatus) -> str:
+    models = worker.details.get("models")
+    if isinstance(models, dict):
+        return ", ".join(f"{pool}: {base}" for pool, base in models.items())
+    if "rows" in worker.details:
+        return f"{worker.details['rows']} rows written"
+    if "refuses" in worker.details:
+        refused = "; ".join(worker.details["refuses"])
+        return f"refuses: {refused}" if refused else "judges programs and answers"
+    sources = worker.details.get("sources")
+    if isinstance(sources, dict):
+        return ", ".join(f"{name}: {_source(state)}" for name, state in sources.items())
+    return ""
+
+
+def _source(state: dict[str, Any]) -> str:
+    return str(state["trouble"] or f"{state['tools']} tools")
+
+
+def duration(seconds: float) -> str:
+    """`8 s`, `3 min`, `2.5 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6_000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h"

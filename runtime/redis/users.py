@@ -1,0 +1,127 @@
+"""Users of Redis' access list: what each kind of process may do on the bus, and nothing else.
+
+Commands are those of the bus, for all of them (`loopline.bus.health` tries each when a process
+joins): none that looks at or changes the server, other clients, scripts or other deployments. What
+differs is the keys, below the deployment's prefix; a script may touch what its user may touch. So a
+tool worker, a judge or a gpu worker answers requests, and reads no journal, no ended run, no other
+kind's work, no policy but those that a gpu worker serves. What answers requests knows the run's
+hash, where it notes what was asked and paid. SCAN tells names of keys to all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+from urllib.parse import quote
+
+from loopline.bus.health import commands
+from loopline.runtime.config.settings import Settings
+from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream
+
+UserKind = Literal["role", "gpu", "tool", "judge", "recorder", "jobs", "client"]
+KINDS: tuple[UserKind, ...] = get_args(UserKind)
+
+_CONNECTING = ("ping", "select", "client|setname", "info")
+"""INFO says how much of what was acknowledged the server may lose, and how full it is."""
+_QUEUE = (
+    "dbsize", "discard", "expire", "incrby", "psetex", "setex", "unwatch", "watch", "zrangebyscore",
+    "zscore",
+)  # fmt: skip
+"""What arq sends beside."""
+
+# Patterns of keys: `P` is the deployment's own hash tag, `S` that of any of its shards, `J` begins
+# the queue's names. What begins with `>` may be written and not read.
+_COMMON = (
+    "P:deployment", "P:clock", "P:probe", "P:worker:*", "P:workers",
+    "S:deployment", "S:active", "S:history",
+)  # fmt: skip
+_ALL = ("P:*", "S:*")
+_JOBS = (
+    "J:jobs", "J:jobs:health-check", "J:job-claim:*", "J:job-cancel:*", "arq:job:*",
+    "arq:in-progress:*", "arq:result:*", "arq:retry:*", "arq:abort",
+)  # fmt: skip
+
+
+def _answering(stream: str) -> tuple[str, ...]:
+    """Of who answers the requests of a stream."""
+    own = tuple(f"S:{kind}:{stream}" for kind in ("work", "begun", "delayed", "lock"))
+    return (
+        *_COMMON, *own, "S:request:*", "S:run:*", "S:usage:*", "S:ledger", "S:dead", ">S:inbox:*",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rights:
+    keys: tuple[str, ...]
+    commands: tuple[str, ...] = ()
+    """Beside those of the bus."""
+
+
+RIGHTS: dict[UserKind, Rights] = {
+    "role": Rights((*_COMMON, "S:*", "<P:policies", "<P:policy-changes")),
+    "gpu": Rights(
+        (*_answering(inference_stream("*")), "S:log:*", "P:policies", "P:policy-changes")
+    ),
+    "tool": Rights(_answering(TOOL_STREAM)),
+    "judge": Rights(_answering(JUDGE_STREAM)),
+    "recorder": Rights((*_COMMON, "S:trajectories", "S:ledger")),
+    # A job is a command of a terminal's, on the bus by the worker's user.
+    "jobs": Rights((*_ALL, *_JOBS), _QUEUE),
+    "client": Rights((*_ALL, *_JOBS), _QUEUE),
+}
+
+
+def user_kind(settings: Settings, kind: str) -> UserKind:
+    """The user of a kind of worker."""
+    configured = settings.workers.get(kind)
+    if configured is not None and configured.roles:
+        return "role"
+    if configured is not None and configured.models:
+        return "gpu"
+    others: dict[str, UserKind] = {
+        "tool": "tool", "judge": "judge", "recorder": "recorder", "jobs": "jobs"
+    }  # fmt: skip
+    return others.get(kind, "tool")  # a kind that nobody knows ends by itself
+
+
+def user_name(prefix: str, kind: UserKind) -> str:
+    return f"{prefix}-{kind}"
+
+
+def rules(prefix: str, kind: UserKind, password: str) -> str:
+    """A user's rights as an access list has them, its password as a hash. They are all that it has,
+    whatever it had before."""
+    rights = RIGHTS[kind]
+    sent = {str(command[0]).lower().replace(" ", "|") for command in commands("")}
+    allowed = sorted({*sent, *_CONNECTING, *rights.commands})
+    keys = [_pattern(prefix, key) for key in rights.keys]
+    digest = hashlib.sha256(password.encode()).hexdigest()
+    return " ".join(["reset", "on", f"#{digest}", *keys, *(f"+{name}" for name in allowed)])
+
+
+def password_of(secret: str, user: str) -> str:
+    """A password that follows from a secret: known again after a restart, and of no help to who
+    wants the secret or another user's."""
+    return hmac.new(secret.encode(), user.encode(), "sha256").hexdigest()
+
+
+def url_as(url: str, user: str, password: str) -> str:
+    """The URL, as that user."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{without_user(rest)}"
+
+
+def without_user(address: str) -> str:
+    """An address behind its user and password."""
+    return re.sub(r"^(\w+://)?[^@/]*@", r"\1", address)
+
+
+def _pattern(prefix: str, key: str) -> str:
+    rights = {"<": "%R~", ">": "%W~"}.get(key[0], "~")
+    name = key.lstrip("<>")
+    head, colon, rest = name.partition(":")
+    tags = {"P": f"{{{prefix}}}", "S": f"{{{prefix}:*}}", "J": prefix}
+    return f"{rights}{tags.get(head, head)}{colon}{rest}"

@@ -1,0 +1,150 @@
+"""`runtime up --detach`: a supervisor in a session of its own, and word of how its start went."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.config.sources import URL_VARIABLE
+from loopline.runtime.config.state import RunFile, StateDirectory
+from loopline.runtime.errors import EXIT_FAILED, Unreachable, UserError
+from loopline.runtime.observe.log_files import rotate
+from loopline.runtime.supervise.control import ask_supervisor
+from loopline.runtime.terminal.safe_text import harmless
+from loopline.workers.own_python import OWN_PYTHON
+
+_POLL_SECONDS = 0.05
+_GRACE_SECONDS = 30.0
+"""Beyond the time that Redis and the workers are allowed."""
+
+
+def start_detached(
+    profile: str | None, overrides: list[str], redis_url: str | None, settings: Settings
+) -> None:
+    """Start the supervisor, wait until its workers are ready, and print what runs.
+
+    Raises `UserError` with the supervisor's own message when it gave up.
+    """
+    state = StateDirectory.from_environment()
+    state.create()
+    if (other := state.running()) is not None:
+        raise UserError(
+            f"a deployment already runs in {state.path} (pid {other.pid})",
+            hint="`runtime status` shows it and `runtime down` stops it; for a second one set"
+            " LOOPLINE_STATE to another directory.",
+        )
+    status = _launch(state, profile, overrides, redis_url, settings)
+    _report(status, state)
+
+
+def _launch(
+    state: StateDirectory,
+    profile: str | None,
+    overrides: list[str],
+    redis_url: str | None,
+    settings: Settings,
+) -> dict[str, Any]:
+    command = [*OWN_PYTHON, "-m", "loopline.runtime", "up"]
+    if profile:
+        command += ["--profile", profile]
+    for assignment in overrides:
+        command += ["--set", assignment]
+    # A URL carries a password: it goes by the environment, never by a command line.
+    environment = dict(os.environ)
+    if redis_url:
+        environment[URL_VARIABLE] = redis_url
+    rotate(state.supervisor_log)
+    with state.supervisor_log.open("ab") as log:
+        offset = log.tell()
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+    limit = settings.redis.start_seconds + settings.supervisor.ready_seconds + _GRACE_SECONDS
+    deadline = time.monotonic() + limit
+    told: set[str] = set()
+    try:
+        while time.monotonic() < deadline:
+            if (code := process.poll()) is not None:
+                raise UserError(_last_error(state.supervisor_log, offset), exit_code=code or 1)
+            run = state.running()
+            if run is None:
+                # Its Redis reads a file, however long that takes; one that stands still ends it.
+                deadline = time.monotonic() + limit
+            elif run.pid == process.pid:
+                status = _status(run)
+                if status is not None and status["phase"] in ("ready", "degraded"):
+                    return status
+                if new := _downloading(status) - told:
+                    told |= new
+                    print(f"{', '.join(sorted(new))}: the model is downloaded first", flush=True)
+                if _downloading(status):
+                    deadline = time.monotonic() + limit
+            time.sleep(_POLL_SECONDS)
+    except KeyboardInterrupt:
+        # In its own session it has not heard of the Ctrl-C, and nobody waits for it any more.
+        process.terminate()
+        process.wait()
+        raise
+    raise UserError(
+        f"the workers were not ready within {limit:g} s",
+        hint=f"`runtime status` shows which; the supervisor's log is {state.supervisor_log}",
+    )
+
+
+def _status(run: RunFile) -> dict[str, Any] | None:
+    try:
+        return ask_supervisor(run.control, {"do": "status"})
+    except Unreachable:
+        return None
+
+
+def _downloading(status: dict[str, Any] | None) -> set[str]:
+    """Names of the workers that fetch a model."""
+    workers: list[dict[str, Any]] = status["workers"] if status is not None else []
+    return {worker["name"] for worker in workers if worker["state"] == "downloading"}
+
+
+def _last_error(log: Path, offset: int) -> str:
+    """What the supervisor printed last: its own error message when there is one."""
+    with log.open("rb") as handle:
+        handle.seek(offset)
+        said = handle.read().decode("utf-8", "replace").strip()
+    # At the beginning of a line: log lines of workers that were given up quote their errors.
+    _, marker, message = f"\n{said}".rpartition("\nerror: ")
+    if marker:
+        return message
+    return f"the supervisor ended at once: {' / '.join(said.splitlines()[-3:]) or 'without a word'}"
+
+
+def _report(status: dict[str, Any], state: StateDirectory) -> None:
+    workers: list[dict[str, Any]] = status["workers"]
+    ready = sum(worker["state"] == "ready" for worker in workers)
+    redis = status["redis"]
+    print(f"up: profile {status['profile']}, {ready} of {len(workers)} workers ready")
+    print(f"bus: {redis['server'] or 'joined'} at {redis['url']}")
+    if redis["durability"]:
+        print(f"     {redis['durability']}")
+    print(f"state: {state.path}")
+    for worker in workers:
+        if worker["state"] == "ready":
+            continue
+        print(f"\n{': '.join(filter(None, (worker['name'], worker['state'], worker['reason'])))}")
+        for line in worker["last_lines"][-8:]:
+            print(f"    {harmless(line)}")
+    if ready < len(workers):
+        raise UserError(
+            "not every worker came up",
+            hint="`runtime status` shows whether one still loads (supervisor.ready_seconds says how"
+            " long to wait), `runtime logs KIND` shows more, `runtime scale KIND=1` tries again,"
+            " and `runtime down` stops the rest.",
+            exit_code=EXIT_FAILED,
+        )

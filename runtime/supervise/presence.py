@@ -1,0 +1,46 @@
+"""The supervisor's ear on the bus: what its server is, and which workers say how they are."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from loopline.bus import Bus, Server, present, probe
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.config.shared import (
+    STORE,
+    claims_of,
+    held_by,
+    require_same,
+    require_same_store,
+    shared_configuration,
+)
+from loopline.runtime.config.state import StateDirectory
+
+
+async def connect(
+    settings: Settings, *, profile: str, state: StateDirectory
+) -> tuple[Server, Callable[[], Awaitable[dict[str, str]]], Callable[[], Awaitable[None]]]:
+    """The server, a function that gives the state of each worker by its name, and one that closes
+    the connection.
+
+    Raises `BusUnavailable` when Redis can't be reached, or is none that keeps what it accepts,
+    `DeploymentMismatch` and `UserError` where workers of the same deployment are there that have
+    other settings, serve something else or record elsewhere.
+    """
+    claims = claims_of(settings, profile, state)
+    bus = Bus(settings.bus, standing="founder", claims=claims)
+    try:
+        await bus.start()
+        require_same_store(bus.agreement, claims[STORE])
+        if (held := held_by(bus.agreement)) is not None:
+            require_same(shared_configuration(settings, profile), held)
+        await bus.check_writable()
+        server = await probe(bus.redis)
+    except BaseException:
+        await bus.close()
+        raise
+
+    async def states() -> dict[str, str]:
+        return {worker.name: worker.state for worker in await present(bus)}
+
+    return server, states, bus.close

@@ -1,0 +1,421 @@
+"""`runtime up`: the embedded Redis and every worker of one profile, kept alive until told to stop.
+
+Crash-only: killing the supervisor is safe at any moment. Its children die with it, leases of what
+they held run out, and the next start goes on from the append-only file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import itertools
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from loopline.bus import BackgroundEnded, Server, tasks
+from loopline.bus.presence import BEAT
+from loopline.runtime import __version__
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.config.state import RunFile, StateDirectory, StateLock
+from loopline.runtime.errors import UserError
+from loopline.runtime.redis.server import RedisServer
+from loopline.runtime.redis.users import user_kind
+from loopline.runtime.supervise.control import ControlServer
+from loopline.runtime.supervise.restarts import RestartPolicy
+from loopline.runtime.supervise.worker_environment import worker_environment
+from loopline.runtime.supervise.worker_slot import Launch, WorkerSlot
+from loopline.workers.atomic_files import write_atomic
+from loopline.workers.stop_signals import stop_signals
+
+log = structlog.get_logger("loopline.runtime.supervise.supervisor")
+
+Presence = Callable[[], Awaitable[dict[str, str]]]
+"""What the workers that the bus has heard of lately say of their state, by name."""
+
+Connect = Callable[[Settings], Awaitable[tuple[Server, Presence, Callable[[], Awaitable[None]]]]]
+"""Joins the bus: its server, who is there, and how to leave."""
+
+DRAIN_ORDER = ("roles", "services", "writers")
+"""Role workers first: to finish a step they still need models and tools. The recorder last: the
+final commits bring it its final trajectories."""
+
+MAX_WORKERS = 256
+SILENCE_SECONDS = 3 * BEAT
+"""Without an answer of the bus to the question who is there: then nobody can be heard, either."""
+LOOK_SECONDS = 1.0
+"""Between two looks at who is there, and at the socket files."""
+
+
+class Supervisor:
+    """One deployment on one machine."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: StateDirectory,
+        *,
+        profile: str,
+        connect: Connect,
+    ) -> None:
+        self.settings = settings
+        self.state = state
+        self.profile = profile
+        self.redis: RedisServer | None = None
+        self.redis_restarts = 0
+        self._durability = ""
+        self._connect = connect
+        self._slots: dict[str, list[WorkerSlot]] = {kind: [] for kind in settings.workers}
+        self._running: dict[WorkerSlot, asyncio.Task[None]] = {}
+        self._stop = asyncio.Event()
+        self._started = time.time()
+        self._phase = "starting"
+        self._changed = asyncio.Event()
+        self._heard = time.monotonic()
+        """When the bus last said who is there."""
+        self._unheard = ""
+        """Why it did not since."""
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def run(self, on_ready: Callable[[], None] | None = None) -> None:
+        """Until a signal, `runtime down` or a Redis that can't be kept alive.
+
+        Raises `UserError` for whatever stands in the way of starting.
+        """
+        self.state.create()
+        lock = StateLock(self.state)
+        control = ControlServer(self.state.socket("control.sock"), self._control)
+        background = tasks.Background()
+        self._background = background
+        signals = contextlib.ExitStack()
+        signals.enter_context(stop_signals(self._on_drain, self._on_abandon))
+        try:
+            await control.start()
+            background.start(self._keep_sockets(control), name="control socket")
+            if self.settings.own_redis:
+                self.redis = RedisServer(self.state, self.settings.redis, self.settings.bus.prefix)
+                if not await self._started_before_a_stop(self.redis):
+                    return
+                self.settings = self.settings.with_redis_url(self.redis.url)
+                log.info(
+                    "redis ready",
+                    server=str(self.redis.binary),
+                    pid=self.redis.pid,
+                    seconds=round(self.redis.started_in, 3),
+                )
+                background.start(self._keep_redis(self.redis), name="redis", may_end=True)
+            server, presence, close_presence = await self._connect(self.settings)
+            self._durability = server.durability
+            log.info("bus joined", url=self.settings.bus.safe_url, durability=self._durability)
+            write_atomic(self.state.resolved, self.settings.to_json(), private=True)
+            lock.publish(
+                RunFile(
+                    pid=os.getpid(),
+                    started=self._started,
+                    profile=self.profile,
+                    redis_url=self.settings.bus.redis_url,
+                    control=str(self.state.socket("control.sock")),
+                    version=__version__,
+                )
+            )
+            self._launch = Launch(
+                self.settings.supervisor,
+                self._resolved_of,
+                self.state.logs,
+                environment=lambda kind: worker_environment(self.settings, kind, os.environ),
+            )
+            for kind, worker in self.settings.workers.items():
+                self._scale(kind, worker.count)
+            background.start(self._watch_presence(presence), name="presence watch")
+            background.start(self._announce(on_ready), name="announcement", may_end=True)
+            await self._until_stopped(background)
+            await self._drain()
+            await close_presence()
+        finally:
+            self._phase = "stopping"
+            await background.end()
+            await self._kill_all()
+            if self.redis is not None:
+                await self.redis.stop()
+            await control.stop()
+            lock.release()
+            signals.close()
+
+    def _resolved_of(self, kind: str) -> Path:
+        """The file with a worker's settings; on a server of ours it names the user of its kind."""
+        if self.redis is None:
+            return self.state.resolved
+        path = self.state.resolved_of(kind)
+        url = self.redis.url_of(user_kind(self.settings, kind))
+        write_atomic(path, self.settings.with_redis_url(url).to_json(), private=True)
+        return path
+
+    async def _until_stopped(self, background: tasks.Background) -> None:
+        """Returns on a stop. Raises `UserError` if Redis can't be kept alive, `BackgroundEnded` if
+        a part of ours has ended."""
+        try:
+            await background.run(self._stop.wait())
+        except BackgroundEnded as error:
+            if isinstance(error.__cause__, UserError):
+                raise error.__cause__ from None
+            raise
+
+    def _on_drain(self, number: signal.Signals) -> None:
+        log.info("draining", signal=number.name, abandoned_by="a second Ctrl-C or SIGQUIT")
+        self._stop.set()
+
+    def _on_abandon(self, number: signal.Signals) -> None:
+        log.warning("the workers leave their work to others", signal=number.name)
+        self._stop.set()
+        for slot in self._running:
+            slot.kill()
+
+    async def _drain(self) -> None:
+        self._phase = "draining"
+        for stage in DRAIN_ORDER:
+            slots = [slot for slot in self._running if self._stage(slot.kind) == stage]
+            await asyncio.gather(*(slot.stop() for slot in slots))
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        log.info("drained")
+
+    def _stage(self, kind: str) -> str:
+        worker = self.settings.workers[kind]
+        if worker.roles:
+            return "roles"
+        return "services" if worker.models or kind == "tool" else "writers"
+
+    async def _kill_all(self) -> None:
+        for slot in list(self._running):
+            slot.kill()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    # -- Redis --------------------------------------------------------------------------------
+
+    async def _started_before_a_stop(self, server: RedisServer) -> bool:
+        """Whether the server is ready; False where a stop came first: a large file is read for
+        minutes."""
+        starting = asyncio.create_task(server.start())
+        stop = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                await starting
+            return starting.done()
+        finally:
+            await tasks.end([starting, stop])
+
+    async def _keep_redis(self, server: RedisServer) -> None:
+        """Start the server again whenever it dies: same data, same address, so that the workers
+        only see an outage. One that keeps dying ends the deployment with the reason."""
+        policy = RestartPolicy(self.settings.supervisor)
+        while True:
+            code = await server.wait()
+            if self._phase == "stopping":
+                return
+            pause = policy.died(time.monotonic())
+            log.error("redis died", code=code, again_in=None if pause is None else round(pause, 2))
+            if pause is None:
+                raise UserError(
+                    f"Redis died {len(policy.deaths)} times within"
+                    f" {self.settings.supervisor.crash_loop_seconds:g} s (last code {code})",
+                    hint=f"its log says why: {server.log_file}",
+                )
+            await asyncio.sleep(pause)
+            try:
+                await server.start()
+            except (UserError, OSError) as error:
+                # One failed start is one death more: the next `wait` returns at once.
+                log.error("redis did not start", error=str(error))
+                continue
+            self.redis_restarts += 1
+            log.info("redis ready again", pid=server.pid, seconds=round(server.started_in, 3))
+
+    async def _keep_sockets(self, control: ControlServer) -> None:
+        """Make a socket anew whose file was deleted: nobody can connect to it any more, while those
+        that are connected notice nothing. Redis can only be started again for that."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            with contextlib.suppress(OSError):  # of a folder that takes none: tried again
+                if await control.reopened():
+                    log.warning("control socket made anew: its file was deleted")
+            server = self.redis
+            if server is not None and server.socket_lost and not server.data_lost:
+                log.error("redis stopped: the file of its socket was deleted", pid=server.pid)
+                await server.stop()  # and `_keep_redis` starts it again
+
+    # -- workers ------------------------------------------------------------------------------
+
+    def _scale(self, kind: str, count: int) -> list[WorkerSlot]:
+        """Start what is missing; the slots above `count`, to be stopped by the caller."""
+        slots = self._slots[kind]
+        taken = {slot.index for slot in self._running if slot.kind == kind}
+        free = (index for index in itertools.count(1) if index not in taken)
+        while len(slots) < count:
+            slot = WorkerSlot(kind, next(free), self._launch)
+            slots.append(slot)
+            task = asyncio.create_task(slot.run(), name=f"{kind}-{slot.index}")
+            self._running[slot] = task
+            task.add_done_callback(lambda task, slot=slot: self._gone(slot, task))
+        surplus = slots[count:]
+        del slots[count:]
+        return surplus
+
+    def _gone(self, slot: WorkerSlot, task: asyncio.Task[None]) -> None:
+        self._running.pop(slot, None)
+        self._changed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A place that nobody fills any more, in a deployment that says that it is ready.
+            slot.kill_process()
+            self._background.fail(f"slot {slot.kind}-{slot.index}", error)
+
+    async def _watch_presence(self, presence: Presence) -> None:
+        """A worker is ready when the bus has heard of it. Quick while one is starting."""
+        self._heard = time.monotonic()
+        while True:
+            try:
+                present = await presence()
+            except Exception as error:  # noqa: BLE001 - whatever Redis says is an outage
+                log.debug("presence unknown", error=str(error))
+                self._unheard = str(error)
+            else:
+                self._heard, self._unheard = time.monotonic(), ""
+                for slot in self._running:
+                    self._note(slot, present.get(slot.name))
+            hurry = any(slot.state == "starting" for slot in self._running)
+            await asyncio.sleep(0.1 if hurry else LOOK_SECONDS)
+
+    def _note(self, slot: WorkerSlot, state: str | None) -> None:
+        """What the bus has heard of a slot's worker; None: nothing."""
+        if state is None:
+            if slot.state == "ready":
+                slot.enter("silent", "its heartbeat has stopped")
+                log.warning("worker silent", worker=slot.name)
+        elif state in ("starting", "downloading"):
+            if slot.state in ("starting", "downloading"):
+                slot.enter(state)
+        elif slot.state in ("starting", "downloading", "silent"):
+            slot.enter("ready")
+            log.info("worker ready", worker=slot.name)
+            self._changed.set()
+
+    async def _announce(self, on_ready: Callable[[], None] | None) -> None:
+        limit = self.settings.supervisor.ready_seconds
+        until = time.monotonic() + limit
+        while late := [slot for slot in self._running if not slot.settled]:
+            if any(slot.state == "downloading" for slot in late):
+                # A network has no time in which it should be done.
+                until = time.monotonic() + limit
+            if time.monotonic() > until:
+                names = [slot.name for slot in late]
+                log.warning("not ready in time", seconds=limit, workers=names)
+                break
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await self._changed.wait()
+        self._phase = "ready"
+        log.info("up", phase=self.phase, seconds=round(time.time() - self._started, 2))
+        if on_ready is not None:
+            on_ready()
+
+    # -- control ------------------------------------------------------------------------------
+
+    async def _control(self, message: dict[str, Any]) -> dict[str, Any]:
+        match message.get("do"):
+            case "status":
+                return self.status()
+            case "scale":
+                return await self._control_scale(message)
+            case "down":
+                self._on_drain(signal.SIGTERM)
+                return {"phase": "draining"}
+            case other:
+                raise UserError(f"the supervisor doesn't know the command {other!r}")
+
+    async def _control_scale(self, message: dict[str, Any]) -> dict[str, Any]:
+        kind, count = message.get("kind"), message.get("count")
+        if not isinstance(kind, str) or kind not in self._slots:
+            nearest = difflib.get_close_matches(str(kind), list(self._slots), n=1)
+            meant = f"did you mean {nearest[0]!r}? " if nearest else ""
+            raise UserError(
+                f"there is no worker kind {kind!r} in this deployment",
+                hint=f"{meant}Kinds: {', '.join(self._slots)}",
+            )
+        if not isinstance(count, int) or not 0 <= count <= MAX_WORKERS:
+            raise UserError(f"count must be 0 to {MAX_WORKERS}, not {count!r}")
+        if self._stop.is_set():
+            raise UserError("the deployment is draining", hint="start it again with `runtime up`.")
+        before = len(self._slots[kind])
+        # Those given up as broken make room for new ones: asking again is another try.
+        broken = [slot for slot in self._slots[kind] if slot.state == "broken"]
+        self._slots[kind] = [slot for slot in self._slots[kind] if slot not in broken]
+        surplus = broken + self._scale(kind, count)
+        for slot in surplus:
+            self._background.start(slot.stop(), name=f"stop of {slot.name}", may_end=True)
+        log.info("scaled", kind=kind, before=before, after=count)
+        return {"kind": kind, "before": before, "after": count}
+
+    @property
+    def phase(self) -> str:
+        """`starting`, `ready`, `degraded` (a worker is given up, dead or not heard, nobody of a
+        kind is ready, or the bus does not answer), `draining` or `stopping`."""
+        if self._phase != "ready":
+            return self._phase
+        ailing = any(slot.state in ("broken", "silent", "backoff") for slot in self._running)
+        late = ("starting", "downloading")
+        serving = {slot.kind for slot in self._running if slot.state not in late}
+        absent = {slot.kind for slot in self._running} - serving
+        return "degraded" if ailing or absent or self._trouble() else "ready"
+
+    def _trouble(self) -> str:
+        """What is wrong with the bus, in words."""
+        if self.redis is not None and self.redis.socket_lost and self.redis.data_lost:
+            return (
+                f"the data folder {self.state.redis} was deleted: what the server holds is in its"
+                " memory alone, and nobody can connect to it"
+            )
+        silent = time.monotonic() - self._heard
+        if silent < SILENCE_SECONDS:
+            return ""
+        return f"it has not answered the supervisor for {silent:.0f} s {self._unheard}".rstrip()
+
+    def status(self) -> dict[str, Any]:
+        """What this supervisor knows, as plain JSON."""
+        server = self.redis
+        return {
+            "pid": os.getpid(),
+            "phase": self.phase,
+            "profile": self.profile,
+            "version": __version__,
+            "started": self._started,
+            "redis": {
+                "url": self.settings.bus.safe_url,
+                "own": server is not None,
+                "server": None if server is None else str(server.binary),
+                "pid": None if server is None else server.pid,
+                "durability": self._durability,
+                "restarts": self.redis_restarts,
+                "trouble": self._trouble(),
+            },
+            "workers": [
+                {
+                    "name": slot.name,
+                    "kind": slot.kind,
+                    "index": slot.index,
+                    "state": slot.state,
+                    "pid": None if slot.process is None else slot.process.pid,
+                    "restarts": slot.restarts,
+                    "since": slot.since,
+                    "reason": slot.reason,
+                    "last_lines": slot.last_lines if slot.state == "broken" else [],
+                }
+                for slot in sorted(self._running, key=lambda slot: (slot.kind, slot.index))
+            ],
+        }

@@ -1,0 +1,40 @@
+"""What a worker is told of this process's environment: everything but the secrets of others.
+
+Whoever makes a worker say what it knows (a model's words, a tool server, a program that it starts)
+learns no key that the worker does not use itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from loopline.runtime.config.secrets import is_secret_name
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.config.sources import URL_VARIABLE
+
+OPENAI_KEY = "OPENAI_API_KEY"
+HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""Models are fetched with it, by gpu workers and by trainings."""
+
+
+def worker_environment(settings: Settings, kind: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Of `environ`, the variables of a worker of this kind, whose Redis stands in its settings."""
+    own = _used(settings, kind)
+    hidden = {*settings.secret_variables, OPENAI_KEY, URL_VARIABLE, *HUB_TOKENS} - own
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in own or not (name in hidden or is_secret_name(name))
+    }
+
+
+def _used(settings: Settings, kind: str) -> set[str]:
+    if kind == "tool":
+        return {name for source in settings.tools.values() for name in source.secret_variables}
+    if kind == "jobs":
+        # A job joins the bus by it, as a command in a terminal does.
+        return {URL_VARIABLE, *HUB_TOKENS}
+    configured = settings.workers.get(kind)
+    models = [settings.models[pool] for pool in configured.models] if configured else []
+    keys = {model.api_key_env or OPENAI_KEY for model in models if model.engine == "openai"}
+    return keys | set(HUB_TOKENS) if models else set()

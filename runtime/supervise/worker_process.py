@@ -1,0 +1,191 @@
+"""One worker process of this deployment: the runtime's settings become a worker's plain values."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from loopline.runtime.config.secrets import secret_values
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.errors import EXIT_CONFIG, ConfigError, UserError
+from loopline.runtime.observe.logging import configure
+from loopline.runtime.supervise.worker_environment import worker_environment
+from loopline.runtime.supervise.worker_name import worker_name
+from loopline.workers.process_lifetime import PARENT_VARIABLE, watch_parent
+from loopline.workers.settings import (
+    GpuWorkerSettings,
+    JudgeWorkerSettings,
+    RecorderSettings,
+    RoleWorkerSettings,
+    ToolWorkerSettings,
+    WorkerSettings,
+)
+from loopline.workers.undumpable import become_undumpable
+
+if TYPE_CHECKING:
+    from loopline.bus import Agreement
+
+log = structlog.get_logger("runtime.worker")
+
+_RETRY_SECONDS = 2.0
+
+
+def worker_settings_of(
+    settings: Settings, kind: str, name: str, state: StateDirectory
+) -> WorkerSettings:
+    """What a worker of `kind` is told. Raises `ConfigError` for a kind that isn't configured."""
+    configured = settings.workers.get(kind)
+    if configured is None:
+        nearest = difflib.get_close_matches(kind, list(settings.workers), n=1)
+        meant = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise ConfigError(
+            f"there is no worker kind {kind!r} in this configuration",
+            hint=f"{meant}Kinds: {', '.join(settings.workers)}",
+        )
+    bus, concurrency = settings.bus, configured.concurrency
+    if configured.roles:
+        return RoleWorkerSettings(
+            bus=bus, name=name, concurrency=concurrency, roles=configured.roles
+        )
+    if configured.models:
+        pools = {pool: settings.models[pool] for pool in configured.models}
+        return GpuWorkerSettings(bus=bus, name=name, concurrency=concurrency, models=pools)
+    if kind == "tool":
+        return ToolWorkerSettings(
+            bus=bus, name=name, concurrency=concurrency, sources=settings.tools
+        )
+    if kind == "judge":
+        return JudgeWorkerSettings(
+            bus=bus,
+            name=name,
+            concurrency=concurrency,
+            problems=state.problems,
+            sandbox=settings.sandbox,
+        )
+    if kind == "recorder":
+        return RecorderSettings(
+            bus=bus,
+            name=name,
+            concurrency=concurrency,
+            store=state.store,
+            linger_seconds=settings.recorder.linger_seconds,
+        )
+    raise ConfigError(f"workers.{kind} has neither roles nor models, so it would do nothing")
+
+
+def run_worker(
+    settings: Settings,
+    kind: str,
+    name: str | None,
+    state: StateDirectory,
+    *,
+    remedy: str,
+    profile: str | None = None,
+) -> None:
+    """Serve until told to stop. One that was started by hand, of a `profile`, is held to what its
+    deployment serves, and says it where it is the first. Raises `UserError`, with `remedy` where
+    an engine can't start, or `BusUnavailable`."""
+    watch_parent()
+    _forget_secrets_of_others(settings, kind)
+    become_undumpable()
+    name = name or worker_name(kind)
+    configure(
+        level=settings.logging.level,
+        form=settings.logging.format,
+        secrets=secret_values(
+            settings.bus.redis_url, [*settings.secret_variables, "OPENAI_API_KEY"]
+        ),
+        worker=name,
+    )
+    if kind == "jobs":
+        from loopline.runtime.jobs.queue import run_jobs_worker
+
+        run_jobs_worker(settings, name, state)
+        return
+    told = worker_settings_of(settings, kind, name, state)
+    _serve(told, remedy, _held_to(settings, kind, profile, state))
+
+
+def _forget_secrets_of_others(settings: Settings, kind: str) -> None:
+    """Under a supervisor they were not told at all; started by hand, all are in the environment."""
+    known = worker_environment(settings, kind, os.environ)
+    for variable in set(os.environ) - set(known):
+        del os.environ[variable]
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What a worker says of its deployment, and what it looks at once it has joined."""
+
+    claims: Mapping[str, str]
+    require: Callable[[Agreement], None] | None
+
+
+def _held_to(settings: Settings, kind: str, profile: str | None, state: StateDirectory) -> _Held:
+    if profile is None:
+        return _Held({}, None)
+    from loopline.runtime.config.shared import (
+        STORE,
+        claims_of,
+        held_by,
+        require_passwords,
+        require_same,
+        require_same_store,
+        shared_configuration,
+    )
+
+    require_passwords(settings)
+    claims = claims_of(settings, profile, state if kind == "recorder" else None)
+
+    def require(agreement: Agreement) -> None:
+        if STORE in claims:
+            require_same_store(agreement, claims[STORE])
+        if (there := held_by(agreement)) is not None:
+            require_same(shared_configuration(settings, profile), there)
+
+    return _Held(claims, require)
+
+
+def _serve(told: WorkerSettings, remedy: str, held: _Held) -> None:
+    import uvloop
+
+    from loopline.agents.errors import AgentError
+    from loopline.workers.engines.protocol import EngineError
+
+    try:
+        uvloop.run(_outlasting_a_late_bus(told, held))
+    except EngineError as error:
+        # A key that is refused or a model that isn't there won't mend itself by starting again.
+        code = None if error.retryable else EXIT_CONFIG
+        raise UserError(str(error), hint=remedy, exit_code=code) from error
+    except AgentError as error:
+        raise UserError(str(error), exit_code=EXIT_CONFIG) from error
+
+
+async def _outlasting_a_late_bus(told: WorkerSettings, held: _Held) -> None:
+    """Under a supervisor, a worker waits for a Redis that is away: dying of it would only wear out
+    the crash-loop breaker. Started by hand, it says so at once and ends."""
+    from loopline.bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
+    from loopline.workers.process import Worker
+
+    while True:
+        try:
+            await Worker(told, claims=held.claims, require=held.require).run()
+            return
+        except DeploymentChanged:
+            log.info("the deployment has agreed on other settings: joining again")
+            continue
+        except DeploymentMismatch as error:
+            raise UserError(str(error), exit_code=EXIT_CONFIG) from error
+        except BusUnavailable as error:
+            if PARENT_VARIABLE not in os.environ:
+                raise
+            log.warning("waiting for the bus", error=str(error), again_in=_RETRY_SECONDS)
+        await asyncio.sleep(_RETRY_SECONDS)

@@ -1,0 +1,243 @@
+"""One worker process, kept alive: spawn, watch, restart with backoff, drain, kill.
+
+A slot lives as long as its kind is wanted at its index; processes come and go in it. Each process
+has a name of its own on the bus: a successor must not be taken for the dead one's lease holder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path
+from typing import Literal
+
+import structlog
+
+from loopline.bus import tasks
+from loopline.runtime.config.settings import SupervisorSettings
+from loopline.runtime.errors import EXIT_CONFIG
+from loopline.runtime.observe.log_files import RotatingLog, last_words, pump
+from loopline.runtime.supervise.restarts import RestartPolicy
+from loopline.runtime.supervise.worker_name import worker_name
+from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.process_lifetime import PARENT_VARIABLE, dies_with_parent
+from loopline.workers.stop_signals import ABANDON, send
+
+log = structlog.get_logger("loopline.runtime.supervise.supervisor")
+
+ABANDON_SECONDS = 3.0
+"""For a worker that is to abandon its work to give it back to the bus, before it is killed: a death
+would count as a failure of what it holds, and its leases would have to run out."""
+
+LAST_WORDS_SECONDS = 1.0
+"""After a worker's death, for what it wrote to be copied into its log."""
+
+State = Literal[
+    "starting", "downloading", "ready", "silent", "backoff", "broken", "draining", "stopped"
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a worker process of this deployment is started."""
+
+    settings: SupervisorSettings
+    resolved: Callable[[str], Path]
+    """The file with the settings of a worker of that kind."""
+    logs: Path
+    command: tuple[str, ...] = (*OWN_PYTHON, "-m", "loopline.runtime")
+    environment: Callable[[str], Mapping[str, str]] = lambda _: os.environ
+    """Of a worker of that kind."""
+
+    def argv(self, kind: str, name: str) -> list[str]:
+        resolved = str(self.resolved(kind))
+        return [*self.command, "worker", kind, "--name", name, "--resolved", resolved]
+
+
+@dataclass(eq=False)
+class WorkerSlot:
+    """The life of one slot. `run` returns once the slot is stopped."""
+
+    kind: str
+    index: int
+    launch: Launch
+    state: State = "starting"
+    process: asyncio.subprocess.Process | None = None
+    name: str = ""
+    """The current process's name on the bus."""
+    restarts: int = 0
+    since: float = field(default_factory=time.time)
+    """Unix seconds of the last change of state."""
+    reason: str = ""
+    """Why it is in backoff or broken."""
+
+    def __post_init__(self) -> None:
+        settings = self.launch.settings
+        self._policy = RestartPolicy(settings)
+        self._log = RotatingLog(
+            self.launch.logs / f"{self.kind}-{self.index}.log",
+            settings.log_bytes,
+            settings.log_files,
+        )
+        self._stopping = asyncio.Event()
+
+    @property
+    def last_lines(self) -> list[str]:
+        return list(self._log.last_lines)
+
+    @property
+    def settled(self) -> bool:
+        """Ready, or never going to be."""
+        return self.state in ("ready", "broken", "stopped")
+
+    def enter(self, state: State, reason: str = "") -> None:
+        if state != self.state:
+            self.since = time.time()
+        self.state, self.reason = state, reason
+
+    async def run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                try:
+                    code = await self._one_life()
+                except (OSError, subprocess.SubprocessError) as error:
+                    # No memory or no place for another process: as bad as a death, and as passing.
+                    log.error("worker not started", worker=self.name, error=str(error))
+                    self.kill_process()
+                    code = os.EX_OSERR
+                if self._stopping.is_set():
+                    break
+                if not await self._after_death(code):
+                    await self._stopping.wait()
+        finally:
+            self.enter("stopped")
+            self._log.close()
+
+    async def stop(self) -> None:
+        """Ask the process to drain; when that takes too long it is to abandon its work."""
+        self._stopping.set()
+        process = self.process
+        if process is None or process.returncode is not None:
+            return
+        self.enter("draining")
+        # A stopped process can't drain: it wakes up, sees the signal, and does.
+        send(process, signal.SIGTERM, signal.SIGCONT)
+        try:
+            async with asyncio.timeout(self.launch.settings.drain_seconds):
+                await process.wait()
+        except TimeoutError:
+            log.warning(
+                "worker told to leave its work to others: it did not drain in time",
+                worker=self.name,
+                seconds=self.launch.settings.drain_seconds,
+            )
+            self.kill()
+            await process.wait()
+
+    def kill(self) -> None:
+        """Let the process abandon its work, and kill it where that takes long."""
+        self._stopping.set()
+        process = self.process
+        if process is None or process.returncode is not None:
+            return
+        send(process, ABANDON, signal.SIGCONT)
+        asyncio.get_running_loop().call_later(ABANDON_SECONDS, send, process, signal.SIGKILL)
+
+    def kill_process(self) -> None:
+        """Kill the process of now, if there is one; another may follow."""
+        if self.process is not None:
+            send(self.process, signal.SIGKILL)
+
+    async def _one_life(self) -> int:
+        self.enter("starting")
+        self.name = worker_name(self.kind, self.index)
+        # A pipe of our own: with one of asyncio's, a process is only seen to be dead once whatever
+        # it started has closed that too.
+        reading, writing = os.pipe()
+        with FileIO(reading) as output:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self.launch.argv(self.kind, self.name),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=writing,
+                    stderr=asyncio.subprocess.STDOUT,
+                    env={**self.launch.environment(self.kind), PARENT_VARIABLE: str(os.getpid())},
+                    # A terminal's Ctrl-C is for the supervisor alone: it drains the workers in
+                    # order.
+                    start_new_session=True,
+                    preexec_fn=dies_with_parent(signal.SIGKILL),
+                )
+            finally:
+                os.close(writing)
+            self.process = process
+            if self._stopping.is_set():  # `stop` came between the check and the spawn.
+                send(process, signal.SIGTERM)
+            return await self._until_dead(process, output)
+
+    async def _until_dead(self, process: asyncio.subprocess.Process, output: FileIO) -> int:
+        """Copy its output into the log until it dies; its exit code.
+
+        What it has started may live on and hold its output open: that is not waited for.
+        """
+        stream = asyncio.StreamReader()
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), output
+        )
+        pumping = asyncio.create_task(pump(stream, self._log))
+        dead = asyncio.create_task(process.wait())
+        try:
+            await asyncio.wait({pumping, dead}, return_when=asyncio.FIRST_COMPLETED)
+            if not pumping.done():
+                await asyncio.wait({pumping}, timeout=LAST_WORDS_SECONDS)
+            if pumping.done():
+                pumping.result()
+            return await dead
+        finally:
+            await tasks.end([pumping, dead])
+            pipe.close()
+
+    async def _after_death(self, code: int) -> bool:
+        """Wait out the backoff; false when the worker is given up."""
+        how = _exit_reason(code)
+        if code == EXIT_CONFIG:
+            self._give_up(f"{how}: its configuration is wrong")
+            return False
+        pause = self._policy.died(time.monotonic())
+        if pause is None:
+            deaths = len(self._policy.deaths)
+            window = self.launch.settings.crash_loop_seconds
+            self._give_up(f"{how}: {deaths} deaths within {window:g} s")
+            return False
+        self.restarts += 1
+        self.enter("backoff", f"{how}; starts again in {pause:.1f} s")
+        log.warning("worker died", worker=self.name, how=how, again_in=round(pause, 2))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._stopping.wait()
+        return not self._stopping.is_set()
+
+    def _give_up(self, reason: str) -> None:
+        self.enter("broken", reason)
+        log.error(
+            "worker given up",
+            worker=self.name,
+            reason=reason,
+            log=str(self._log.path),
+            last_words=last_words(self.last_lines),
+        )
+
+
+def _exit_reason(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

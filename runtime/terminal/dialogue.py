@@ -1,0 +1,259 @@
+"""A run as a dialogue, live or from its journal: planner reasons and delegates → small model works
+→ answer, with tokens and milliseconds.
+
+What models write is hostile: it is printed as text, never as markup, and its control characters
+(which could repaint a terminal, or hide what is written) are shown as their code points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from rich.console import Console
+from rich.text import Text
+
+from loopline.agents.call_markup import without_calls
+from loopline.agents.records import Call, Outcome, Step, ToolCall, Trajectory
+from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.safe_text import harmless, in_line
+
+AGENT_COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
+MAX_SHOWN_CHARS = 2_000
+"""Of one text; a model may write megabytes."""
+
+
+class DialoguePrinter:
+    """Prints the steps of one run in the order of their commits, and tokens between them."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._colours: dict[str, str] = {}
+        self._on_stage = ""
+        """The place (`turn.branch`) whose tokens are being printed."""
+        self._call = ""
+        self._waiting: dict[str, list[dict[str, str]]] = {}
+        self._streamed: set[str] = set()
+
+    # -- tokens --------------------------------------------------------------------------------
+
+    def tokens(self, fields: dict[str, str]) -> None:
+        """New text of one call. Of branches that speak at once, one is on stage until its step
+        ends; what the others say meanwhile is kept for their turn."""
+        place = _place_of(fields.get("call", ""))
+        if self._on_stage in ("", place):
+            self._speak(place, fields)
+        else:
+            self._waiting.setdefault(place, []).append(fields)
+
+    def restart(self, fields: dict[str, str]) -> None:
+        """Another worker begins this call's text anew."""
+        place = _place_of(fields.get("call", ""))
+        if place in self._waiting:
+            self._waiting[place] = []
+        elif place == self._on_stage:
+            self._leave_stage()
+            self._console.print(
+                Text(harmless(f"({fields.get('agent', '')} starts again)"), style="yellow")
+            )
+        self.tokens(fields)
+
+    def _speak(self, place: str, fields: dict[str, str]) -> None:
+        call = fields.get("call", "")
+        if call != self._call:
+            self._leave_stage()
+            branch = place.partition(".")[2]
+            label = self._label(fields.get("agent", ""), int(branch) if branch.isdigit() else 0)
+            self._console.print(label, end=" ")
+        self._on_stage, self._call = place, call
+        self._streamed.add(call)
+        self._console.print(
+            Text(harmless(fields.get("text", "")), style="dim"), end="", soft_wrap=True
+        )
+
+    def _leave_stage(self) -> None:
+        if self._on_stage:
+            self._console.print()
+        self._on_stage = self._call = ""
+
+    def _take_stage(self, place: str) -> None:
+        """Say what was kept for this place."""
+        for fields in self._waiting.pop(place, []):
+            self._speak(place, fields)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def step(self, step: Step) -> None:
+        """One committed step: what was said and computed, and what was decided."""
+        place = f"{step.turn}.{step.branch}"
+        if place in self._waiting:
+            self._leave_stage()
+            self._take_stage(place)
+        interrupted = "" if self._on_stage in ("", place) else self._on_stage
+        self._leave_stage()
+        head = self._label(step.agent, step.branch)
+        head.append(f"  {harmless(decision_of(step))}")
+        head.append(f"  {_figures(step)}", style="dim")
+        self._console.print(head, soft_wrap=True)
+        problem = step.input.get("problem")
+        if isinstance(problem, str):
+            self._line(f"asked: {problem}", style="dim")
+        self._calls(step)
+        for number, problem in enumerate(_problems(step), start=1):
+            self._line(f"→ {number}. {problem}", style="bold")
+        reason = step.decision.data.get("reason")
+        if isinstance(reason, str) and reason:
+            self._line(f"because: {reason}", style="yellow")
+        if not interrupted and self._waiting:
+            self._take_stage(next(iter(self._waiting)))
+
+    def _calls(self, step: Step) -> None:
+        """What the executed candidate said, and what came of it."""
+        chosen = step.candidates[step.selected].calls if step.candidates else ()
+        # A puzzle's agent asks no tool, and a team's asks its judge once for all candidates.
+        outputs = [*_tool_outputs(step), *([] for _ in chosen)]
+        for call, results in zip(chosen, outputs, strict=False):
+            if call.id not in self._streamed:
+                text = _without_markup(call)
+                if text:
+                    self._line(text)
+            for tool_call, result in zip(call.tool_calls, results, strict=False):
+                if result is not None:
+                    self._line(f"{_shown_call(tool_call)} = {result}", style="italic")
+            for result in results[len(call.tool_calls) :]:
+                # Of a call that a role wrote as text, which was shown.
+                self._line(f"= {result}", style="italic")
+        observed = step.observation.get("text")
+        if isinstance(observed, str):
+            self._line(observed, style="italic")
+
+    def _line(self, text: str, style: str = "") -> None:
+        text = harmless(text)
+        if len(text) > MAX_SHOWN_CHARS:
+            text = f"{text[:MAX_SHOWN_CHARS]}… ({len(text):,} characters)"
+        for line in text.strip().splitlines():
+            self._console.print(Text(f"    {line}", style=style), soft_wrap=True)
+
+    # -- end -----------------------------------------------------------------------------------
+
+    def end(self, trajectory: Trajectory) -> None:
+        """The answer, or why there is none, and what it took."""
+        self._leave_stage()
+        line = Text("\n")
+        if trajectory.answer is not None:
+            line.append("answer  ", style="bold")
+            line.append(harmless(trajectory.answer), style="bold green")
+        else:
+            line.append(harmless(ended_how(trajectory)), style="bold red")
+        self._console.print(line, soft_wrap=True)
+        self._console.print(Text(summary_of(trajectory), style="dim"), soft_wrap=True)
+
+    def _label(self, agent: str, branch: int) -> Text:
+        colour = self._colours.setdefault(
+            agent, AGENT_COLOURS[len(self._colours) % len(AGENT_COLOURS)]
+        )
+        shown = f"{agent} {branch + 1}" if branch else agent
+        return Text(f"{in_line(shown):<9}", style=f"bold {colour}")
+
+
+def decision_of(step: Step) -> str:
+    """A decision in a few words."""
+    data = step.decision.data
+    match step.decision.kind:
+        case "delegate":
+            return f"delegates {counted(len(_problems(step)), 'problem')}"
+        case "answer":
+            return f"answers {harmless(str(data.get('answer')))}"
+        case "escalate":
+            return "hands over to the expert"
+        case "give_up":
+            return "gives up"
+        case other:
+            return other
+
+
+def summary_of(trajectory: Trajectory) -> str:
+    """Steps, calls, tokens, money and time of a whole run, in one line."""
+    calls = [call for step in trajectory.steps for call in step.calls]
+    prompt = sum(call.usage.prompt for call in calls)
+    completion = sum(call.usage.completion for call in calls)
+    cost = sum(call.cost_micro_dollars for call in calls) / 1e6
+    seconds = max(0.0, trajectory.ended - trajectory.run.created)
+    money = f", {cost:.6f} USD" if cost else ""
+    return (
+        f"{counted(len(trajectory.steps), 'step')}, {counted(len(calls), 'call')},"
+        f" {prompt} + {completion} tokens{money}, {milliseconds(seconds)}"
+        f"  (run {trajectory.run.id})"
+    )
+
+
+def ended_how(trajectory: Trajectory) -> str:
+    """Why there is no answer: `cancelled by its user`, `error: …`."""
+    outcome, reason = trajectory.outcome.value, trajectory.reason or ""
+    return reason if reason.startswith(outcome) else f"{outcome}: {reason}"
+
+
+def succeeded(trajectory: Trajectory) -> bool:
+    return trajectory.outcome in (Outcome.ANSWERED, Outcome.SOLVED)
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 10 else f"{seconds:.1f} s"
+
+
+def _figures(step: Step) -> str:
+    calls = step.calls
+    prompt = sum(call.usage.prompt for call in calls)
+    completion = sum(call.usage.completion for call in calls)
+    waited = f", waited {milliseconds(step.timings.waited)}" if step.timings.waited > 0.05 else ""
+    return (
+        f"{prompt} + {completion} tokens,"
+        f" {milliseconds(step.timings.ended - step.timings.started)}{waited}"
+    )
+
+
+def _problems(step: Step) -> list[str]:
+    found = step.decision.data.get("problems")
+    if not isinstance(found, list):
+        return []
+    problems = [cast(dict[str, Any], problem) for problem in found if isinstance(problem, dict)]
+    return [str(problem.get("problem", "")) for problem in problems]
+
+
+def _tool_outputs(step: Step) -> list[list[str | None]]:
+    """Per call, per tool call: what the tool answered; `None` where it was handed over."""
+    turns = step.observation.get("turns")
+    return [
+        [_output(entry) for entry in cast(Iterable[Any], turn)]
+        for turn in (turns if isinstance(turns, list) else [])
+        if isinstance(turn, list)
+    ]
+
+
+def _output(entry: Any) -> str | None:
+    if not isinstance(entry, dict):
+        return None
+    output: Any = cast(dict[str, Any], entry).get("output")
+    if not isinstance(output, dict):
+        return None
+    values = cast(dict[str, Any], output)
+    if "error" in values:
+        return f"error: {values['error']}"
+    return ", ".join(str(value) for value in values.values())
+
+
+def _shown_call(call: ToolCall) -> str:
+    if call.arguments is None:
+        return f"{call.name}({call.raw_arguments[:80]})"
+    return f"{call.name}({', '.join(str(value) for value in call.arguments.values())})"
+
+
+def _without_markup(call: Call) -> str:
+    """The text without the tool calls in it, which are shown in another way."""
+    return without_calls(call.said, {one.name: {} for one in call.tool_calls})
+
+
+def _place_of(call_id: str) -> str:
+    """The `turn.branch` in a call's id, `run/turn.branch/number`."""
+    parts = call_id.split("/")
+    return parts[1] if len(parts) == 3 else call_id

@@ -1,0 +1,198 @@
+"""Lines over steps, or over any other number: learning curves, throughput over load.
+
+A line of more points than a reader can tell apart is drawn as the means of even stretches, and the
+band around it is the least and the greatest of each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from loopline.runtime.terminal.pages import svg
+
+WIDTH = 460.0
+HEIGHT = 250.0
+MOST_POINTS = 120
+"""Of one line: a few pixels of the drawing for each."""
+MOST_DOTS = 40
+GREATEST = 1e100
+"""Beyond it a scale could overflow; no loss that means something is there."""
+COLOURS = 6
+_LEFT, _RIGHT, _BOTTOM, _ROW = 58.0, 24.0, 44.0, 17.0
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value; `low` and `high` are the ends of what it is the middle of."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+
+    @classmethod
+    def at(cls, x: float, y: float) -> Point:
+        return cls(x, y, y, y)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A named line. What is no finite number, or beyond `GREATEST`, is left out."""
+
+    name: str
+    points: Sequence[Point]
+
+
+def number(value: float) -> str:
+    """Three digits of meaning: 0.0123, 1,230, 12.5 M, 1.2e-07. Which form a value has is decided by
+    what it is rounded to: 999.6 is 1,000."""
+    if value == 0:
+        return "0"
+    size = abs(float(f"{value:.3g}"))
+    if size >= 1e9:
+        shown = f"{value:.2g}"
+    elif abs(float(f"{value:.0f}")) >= 1e7:
+        shown = f"{value / 1e6:.3g} M"
+    elif size >= 1000:
+        shown = f"{value:,.0f}"
+    elif abs(float(f"{value:.1e}")) < 1e-3:
+        shown = f"{value:.1e}"
+    else:
+        shown = f"{value:.3g}"
+    return shown.replace("-", "−")
+
+
+def curves_plot(
+    label: str,
+    curves: Sequence[Curve],
+    *,
+    x_label: str = "step",
+    say: Callable[[float], str] = number,
+    least: float | None = None,
+    most: float | None = None,
+    log_x: bool = False,
+    x_ticks: Sequence[float] = (),
+) -> str:
+    """The lines in one drawing, with their names above if there are several; `least` and `most`
+    are values that the vertical axis has at any rate. Empty without a finite point."""
+    drawn = [
+        Curve(each.name, found)
+        for each in curves
+        if (found := _thinned([point for point in each.points if _finite(point)]))
+    ]
+    if not drawn:
+        return ""
+    points = [point for each in drawn for point in each.points]
+    names = _legend_rows([each.name for each in drawn]) if len(drawn) > 1 else []
+    top = 10.0 + _ROW * len(names)
+    height = HEIGHT + _ROW * len(names)
+    xs = [point.x for point in points]
+    x = svg.Scale(min(xs), max(xs), _LEFT, WIDTH - _RIGHT, log_x)
+    y = svg.Scale(*_reach(points, least, most), height - _BOTTOM, top)
+    parts = _legend(names)
+    for tick in y.ticks(4):
+        kind = "zero" if abs(tick) < 1e-12 else "grid"
+        parts.append(svg.line(x.start, y(tick), x.end, y(tick), kind))
+        parts.append(svg.text(x.start - 6, y(tick) + 4, say(tick), "tick", "end"))
+    for tick in x_ticks or _whole(x.ticks(5)):
+        parts.append(svg.line(x(tick), y.start, x(tick), y.start + 4, "grid"))
+        parts.append(svg.text(x(tick), height - _BOTTOM + 16, number(tick), "tick", "middle"))
+    parts.append(svg.text((x.start + x.end) / 2, height - 8, x_label, "axis", "middle"))
+    for at, each in enumerate(drawn):
+        parts += _line(each, x, y, at, say, x_label)
+    return svg.picture(WIDTH, height, label, *parts)
+
+
+def _line(
+    curve: Curve, x: svg.Scale, y: svg.Scale, at: int, say: Callable[[float], str], x_label: str
+) -> list[str]:
+    look = f"arm-{at % COLOURS}{'' if at < COLOURS else ' again'}"
+    parts: list[str] = []
+    points = curve.points
+    if any(point.low != point.high for point in points) and len(points) > 1:
+        edge = [(x(point.x), y(point.high)) for point in points]
+        edge += [(x(point.x), y(point.low)) for point in reversed(points)]
+        parts.append(svg.path(edge, f"spread {look}"))
+    if len(points) > 1:
+        parts.append(svg.path([(x(point.x), y(point.y)) for point in points], f"curve {look}"))
+    small = len(points) > MOST_DOTS
+    for point in points:
+        words = f"{curve.name}: {say(point.y)} at {x_label} {number(point.x)}"
+        parts.append(
+            svg.tag(
+                "circle",
+                svg.hint(words),
+                cx=x(point.x),
+                cy=y(point.y),
+                r=5.0 if small else 3.2,
+                class_="touch" if small else f"dot {look}",
+            )
+        )
+    return parts
+
+
+def _thinned(points: Sequence[Point]) -> list[Point]:
+    """At most `MOST_POINTS`: each the mean of a stretch, with its extremes."""
+    size = -(-len(points) // MOST_POINTS)
+    if size <= 1:
+        return list(points)
+    stretches = [points[at : at + size] for at in range(0, len(points), size)]
+    return [
+        Point(
+            x=math.fsum(each.x for each in stretch) / len(stretch),
+            y=math.fsum(each.y for each in stretch) / len(stretch),
+            low=min(each.low for each in stretch),
+            high=max(each.high for each in stretch),
+        )
+        for stretch in stretches
+    ]
+
+
+def _finite(point: Point) -> bool:
+    return all(abs(each) <= GREATEST for each in (point.x, point.y, point.low, point.high))
+
+
+def _reach(points: Sequence[Point], least: float | None, most: float | None) -> tuple[float, float]:
+    """Ends of the vertical axis, with a little room where no end is given."""
+    low, high = min(each.low for each in points), max(each.high for each in points)
+    low = low if least is None else min(low, least)
+    high = high if most is None else max(high, most)
+    room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    return (
+        low if least is not None and low == least else low - room,
+        high if most is not None and high == most else high + room,
+    )
+
+
+def _whole(ticks: Sequence[float]) -> list[float]:
+    """Steps are counted: no tick between two of them where there are whole ones."""
+    whole = [tick for tick in ticks if abs(tick - round(tick)) < 1e-9]
+    return whole or list(ticks)
+
+
+def _legend_rows(names: Sequence[str]) -> list[list[tuple[int, str, float]]]:
+    """Names with their number and place, broken into rows of the drawing's width."""
+    rows: list[list[tuple[int, str, float]]] = [[]]
+    place = _LEFT
+    for at, name in enumerate(names):
+        shown = name if len(name) <= 40 else f"{name[:39]}…"
+        wide = 28 + 7.2 * len(shown)
+        if rows[-1] and place + wide > WIDTH:
+            rows.append([])
+            place = _LEFT
+        rows[-1].append((at, shown, place))
+        place += wide
+    return rows
+
+
+def _legend(rows: Sequence[Sequence[tuple[int, str, float]]]) -> list[str]:
+    parts: list[str] = []
+    for row, names in enumerate(rows):
+        y = 8.0 + _ROW * row
+        for at, name, place in names:
+            look = f"arm-{at % COLOURS}{'' if at < COLOURS else ' again'}"
+            parts.append(svg.line(place, y, place + 14, y, f"curve {look}"))
+            parts.append(svg.text(place + 18, y + 4, name, "label"))
+    return parts

@@ -1,0 +1,59 @@
+"""Tables for terminals of any width: numbers are folded where there is no room, never cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any
+
+from loopline.runtime.terminal.safe_text import harmless, in_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def figures(*columns: str, words: Collection[str] = (), title: str = "") -> Table:
+    """A table for rich: the columns in `words` begin at the left, the others, numbers, end at the
+    right. A cell that is plain text can do nothing to a terminal; it may hold rich's markup."""
+    from rich.console import RenderableType
+    from rich.markup import escape
+    from rich.table import Table
+
+    class Harmless(Table):
+        def add_row(self, *cells: RenderableType | None, **how: Any) -> None:
+            super().add_row(*(harmless(c) if isinstance(c, str) else c for c in cells), **how)
+
+    table = Harmless(
+        title=escape(harmless(title)),
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="dim",
+    )  # fmt: skip
+    for column in columns:
+        justify = "left" if column in words else "right"
+        table.add_column(escape(harmless(column)), justify=justify, overflow="fold")
+    return table
+
+
+def listing(
+    head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str] = ()
+) -> list[str]:
+    """Lines of even columns, the heading first, harmless whatever the cells say. They may be longer
+    than the terminal is wide: an id stays whole, to be copied."""
+    rows = [tuple(map(in_line, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if name in numbers else cell.ljust(width)
+            for name, cell, width in zip(head, row, widths, strict=True)
+        ).rstrip()
+        for row in (head, *rows)
+    ]
+
+
+def one_line(text: str) -> str:
+    """As much of it as the terminal's width holds; all of it where there is no terminal."""
+    text = in_line(text)
+    width = get_terminal_size((len(text), 0)).columns
+    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -1,0 +1,1 @@
+"""What every training needs: networks, optimizers, checkpoints, progress, processes."""

@@ -1,0 +1,235 @@
+"""Does jobs, several at a time, each in a process of its own with one core.
+
+A job goes to its process as a line of JSON; what becomes of it comes back as lines of `Told`.
+`do_jobs` is the side that hands them out, `serve_jobs` the one that does them.
+
+A process ends with its job: torch keeps compiled kernels for every shape of a training and memory
+that it has freed, and a second training in the same process would have those of the first as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, Literal, Protocol, TypeVar
+
+from pydantic import ValidationError
+
+from loopline.agents.records import Record
+from loopline.trainers.errors import TrainingError
+from loopline.workers.installation import require
+from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.process_lifetime import dies_with_parent
+from loopline.workers.stop_signals import send
+
+EXIT_INTERRUPTED = 130
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class Told(Record):
+    """One line about the job in work."""
+
+    event: Literal["training", "playing", "finished", "failed"]
+    done: int = 0
+    total: int = 0
+    said: str = ""
+
+
+class Job(Protocol):
+    """Something to do: a pydantic model."""
+
+    @property
+    def name(self) -> str: ...
+
+    def model_dump_json(self) -> str: ...
+
+
+JobT = TypeVar("JobT", bound=Job)
+
+
+def always(job: Job) -> bool:
+    """Of a job that waits for no other."""
+    return True
+
+
+async def do_jobs(
+    jobs: Sequence[JobT],
+    module: str,
+    output: Path,
+    processes: int,
+    watcher: Callable[[JobT, Told], None],
+    ready: Callable[[JobT], bool] = always,
+) -> bool:
+    """Do every job, so many at a time, by `python -m module output`. `ready` says whether what a
+    job needs is there; it is asked again when another job is finished.
+
+    False if Ctrl-C or SIGTERM stopped it, with everything where it can be gone on from. A second
+    one stops at once. Raises `TrainingError` for a job that cannot be done; the others stop as by
+    Ctrl-C.
+    """
+    if not jobs:
+        return True
+    require("torch")
+    queue = _Queue(jobs, ready)
+    count = min(processes, len(jobs))
+    workers = [_Worker(module, output, watcher) for _ in range(count)]
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        for worker in workers:
+            worker.stop(at_once=stopped)
+        stopped = True
+        queue.close()
+
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for each in signals:
+        loop.add_signal_handler(each, stop)
+    try:
+        tasks = [asyncio.create_task(worker.work(queue)) for worker in workers]
+        _, working = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        if working and not stopped:
+            stop()
+        await asyncio.wait(tasks)
+        errors = [error for task in tasks if (error := task.exception()) is not None]
+        if errors:
+            raise errors[0]
+    finally:
+        for each in signals:
+            loop.remove_signal_handler(each)
+    return not stopped
+
+
+def serve_jobs(work: Callable[[Path, str, Callable[[Told], None]], None]) -> None:
+    """Be one of the processes: `work(output, job, tell)` does the job, in JSON, that is the one
+    line on stdin. SIGINT lets it stop where it can be gone on from."""
+    # What libraries print must not stand among the lines that are read.
+    lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def tell(told: Told) -> None:
+        lines.write(told.model_dump_json() + "\n")
+
+    try:
+        work(Path(sys.argv[1]), sys.stdin.readline(), tell)
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+class _Queue(Generic[JobT]):
+    """The jobs that are left, given out in order when they are ready."""
+
+    def __init__(self, jobs: Sequence[JobT], ready: Callable[[JobT], bool]) -> None:
+        self._left = list(jobs)
+        self._ready = ready
+        self._in_work = 0
+        self._changed = asyncio.Event()
+
+    async def take(self) -> JobT | None:
+        """The first that is ready; None when none is left. Raises `TrainingError` where none ever
+        will be."""
+        while self._left:
+            found = next((job for job in self._left if self._ready(job)), None)
+            if found is not None:
+                self._left.remove(found)
+                self._in_work += 1
+                return found
+            if self._in_work == 0:
+                raise TrainingError(f"{self._left[0].name}: what it begins with is not there")
+            self._changed.clear()
+            await self._changed.wait()
+        return None
+
+    def end(self) -> None:
+        """A job that was taken is in work no longer."""
+        self._in_work -= 1
+        self._changed.set()
+
+    def close(self) -> None:
+        """Give out no more."""
+        self._left.clear()
+        self._changed.set()
+
+
+class _Worker(Generic[JobT]):
+    """One job after the other, and the process that is at it."""
+
+    def __init__(self, module: str, output: Path, watcher: Callable[[JobT, Told], None]) -> None:
+        self._module = module
+        self._output = output
+        self._watcher = watcher
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = False
+        self._told = False
+
+    async def work(self, queue: _Queue[JobT]) -> None:
+        """Take jobs until none is left. Raises `TrainingError`."""
+        while not self._stopping and (job := await queue.take()) is not None:
+            try:
+                await self._do(job)
+            finally:
+                queue.end()
+
+    async def _do(self, job: JobT) -> None:
+        """One job, or as much of it as there is time for. Raises `TrainingError`."""
+        self._told = False
+        self._process = process = await asyncio.create_subprocess_exec(
+            *OWN_PYTHON, "-m", self._module, str(self._output),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, **dict.fromkeys(_THREADS, "1")},
+            # Ctrl-C comes from us alone: two of them would stop a training step in its middle.
+            start_new_session=True,
+            preexec_fn=dies_with_parent(signal.SIGKILL),
+        )  # fmt: skip
+        try:
+            if self._stopping:
+                return
+            assert process.stdin is not None
+            process.stdin.write(job.model_dump_json().encode() + b"\n")
+            process.stdin.close()
+            await self._watch(process, job)
+            code = await process.wait()
+            if code not in (0, EXIT_INTERRUPTED) and not self._stopping:
+                raise _died(code, job.name)
+        finally:
+            send(process, signal.SIGKILL)
+            await process.wait()
+
+    def stop(self, *, at_once: bool) -> None:
+        """Let the process save what it is at, or not even that; before its first word there is
+        nothing to save."""
+        self._stopping = True
+        if self._process is not None:
+            gently = self._told and not at_once
+            send(self._process, signal.SIGINT if gently else signal.SIGKILL)
+
+    async def _watch(self, process: asyncio.subprocess.Process, job: JobT) -> None:
+        """Tell what the process says, until it is finished or was stopped. Raises
+        `TrainingError`."""
+        assert process.stdout is not None
+        async for line in process.stdout:
+            try:
+                told = Told.model_validate_json(line)
+            except ValidationError as error:
+                raise TrainingError(f"{job.name}: its process wrote {line[:200]!r}") from error
+            if told.event == "failed":
+                raise TrainingError(f"{job.name}: {told.said}")
+            self._told = True
+            self._watcher(job, told)
+            if told.event == "finished":
+                return
+        if not self._stopping:
+            raise _died(await process.wait(), job.name)
+
+
+def _died(code: int, where: str) -> TrainingError:
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return TrainingError(
+        f"{where}: the process {how}; what it printed stands above. Go on with the same command"
+    )

@@ -1,0 +1,218 @@
+"""The model that is trained, all of its weights or an adapter; written as the engines read it: a
+model folder, or an adapter in PEFT's format."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from loopline.trainers.core.processes import Processes, whole
+from loopline.trainers.errors import TrainingError, UnreadableModel
+from loopline.workers.engines.local.model_files import find_folder
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.template_options import TemplateValue
+from loopline.workers.engines.torch.loading import LoadedModel, load_model
+from loopline.workers.installation import how_to_install
+
+if TYPE_CHECKING:
+    import torch
+
+_COPIED = (
+    "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json",
+    "generation_config.json",
+)  # fmt: skip
+ADAPTER = "adapter_model.safetensors"
+_CHANGES_LOGITS = ("final_logit_softcapping", "logits_scaling", "logit_scale")
+"""Settings of models that do more to their logits than the output layer does."""
+
+
+def base_folder(model: str) -> Path:
+    """Of a model by path, hub id or micro name. Raises `UnreadableModel`."""
+    try:
+        return find_folder(ModelSettings(engine="torch", model=model))
+    except EngineError as error:
+        raise UnreadableModel(str(error)) from error
+
+
+def load_base(
+    model: str,
+    dtype: Literal["float32", "bfloat16"] = "float32",
+    template_options: Mapping[str, TemplateValue] | None = None,
+    *,
+    device: str = "auto",
+) -> LoadedModel:
+    """A model by the code that serves it, which renders prompts by these options of its chat
+    template; `auto` is a GPU where there is one. Raises `UnreadableModel`."""
+    chosen = dict(template_options or {})
+    try:
+        return load_model(
+            ModelSettings(
+                engine="torch", model=model, dtype=dtype, template_options=chosen, device=device
+            )
+        )
+    except EngineError as error:
+        raise UnreadableModel(str(error)) from error
+
+
+@dataclass(frozen=True)
+class Network:
+    """A loaded model, and what of it is trained."""
+
+    loaded: LoadedModel
+    adapter: Any = None
+    """The PeftModel around it; None when all weights are trained."""
+    processes: Processes = field(default_factory=Processes)
+    """That train it together."""
+
+    @property
+    def whole(self) -> Any:
+        """The transformers model; PEFT puts its layers into it."""
+        return self.loaded.model
+
+    @property
+    def device(self) -> torch.device:
+        return self.loaded.device
+
+    def trained(self) -> list[tuple[str, torch.nn.Parameter]]:
+        """Parameters that learn, by name."""
+        module = self.whole if self.adapter is None else self.adapter
+        return [(name, each) for name, each in module.named_parameters() if each.requires_grad]
+
+    def layer_matrices(self) -> list[torch.nn.Parameter]:
+        """The weight matrices inside the layers of a whole model."""
+        layers = getattr(self.whole, self.whole.base_model_prefix).layers
+        return [each for each in layers.parameters() if each.dim() == 2]
+
+    def learned_logits(self, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
+        """Of token ids [rows, length], the logits [learned tokens, vocabulary] that the tokens
+        marked in `learned` [rows, length - 1], which begins with the second one, come from."""
+        if self.processes.sharded:
+            # The weights are put together on the way through the model's own `forward`.
+            return self.whole(ids, learned)
+        return self._learned_logits(self.whole, ids, learned)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether every layer attends to all that came before: none to a window, or by a state."""
+        kinds: list[str] | None = getattr(self.whole.config, "layer_types", None)
+        if kinds is not None:
+            return set(kinds) <= {"full_attention"}
+        return getattr(self.whole.config, "sliding_window", None) is None
+
+    def tree_logits(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        sees: torch.Tensor,
+        parents: torch.Tensor,
+    ) -> torch.Tensor:
+        """Of trees of ids: see `loopline.trainers.grpo.prefix_trees.TreePiece`. The logits
+        [n, vocabulary] at `parents` [n]."""
+        if any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS):
+            made = self.whole(
+                input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
+            )
+            return made.logits.flatten(0, 1)[parents]
+        inner = getattr(self.whole, self.whole.base_model_prefix)
+        hidden = inner(
+            input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
+        ).last_hidden_state
+        return self.whole.get_output_embeddings()(hidden.flatten(0, 1)[parents])
+
+    def gathered(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A weight or one of its moments, put together where it is spread over the processes: then
+        all of them must ask for it."""
+        return whole(tensor) if self.processes.sharded else tensor
+
+    def shard(self) -> None:
+        """Spread the weights over the processes."""
+        forward = self.whole.forward
+        self.whole.forward = partial(self._learned_logits, forward)
+        self.processes.shard(self.whole)
+
+    def _learned_logits(
+        self, forward: Callable[..., Any], ids: torch.Tensor, learned: torch.Tensor
+    ) -> torch.Tensor:
+        if any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS):
+            return forward(input_ids=ids, use_cache=False).logits[:, :-1][learned]
+        # The output layer is a large part of a small model: only what is learned goes through it.
+        inner = getattr(self.whole, self.whole.base_model_prefix)
+        hidden = inner(input_ids=ids, use_cache=False).last_hidden_state
+        return self.whole.get_output_embeddings()(hidden[:, :-1][learned])
+
+    def write(self, folder: Path, base: Path) -> None:
+        """Into an empty folder, by the first process, with the help of all; `base` is the folder
+        that the model was loaded from.
+
+        Weights are written as they are trained, in float32 also where the base is stored in less:
+        an engine that is to give the trainer's log-probabilities needs the trainer's weights."""
+        if self.adapter is not None:
+            state = {name: self.gathered(each).detach().float() for name, each in self.trained()}
+            if not self.processes.is_first:
+                return
+            self.adapter.save_pretrained(folder, state_dict=state, save_embedding_layers=False)
+            (folder / "README.md").unlink(missing_ok=True)
+            (folder / ADAPTER).chmod(0o644)
+            return
+        weights: dict[str, torch.Tensor] = {}
+        seen: set[int] = set()
+        for name, tensor in self.whole.state_dict(keep_vars=True).items():
+            # An embedding that is also the output layer is stored once.
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                weights[name] = self.gathered(tensor).detach()
+        if not self.processes.is_first:
+            return
+        self.whole.save_pretrained(folder, state_dict=weights)
+        for path in folder.glob("*.safetensors"):
+            path.chmod(0o644)
+        for name in _COPIED:
+            if (base / name).is_file():
+                shutil.copyfile(base / name, folder / name)
+
+
+def network_of(
+    loaded: LoadedModel,
+    *,
+    adapter: bool,
+    rank: int,
+    begins_from: Path | None,
+    base: str,
+    processes: Processes | None = None,
+) -> Network:
+    """What is trained of a loaded model, by `processes` together; None is this one alone. With
+    `begins_from` an adapter begins with the weights of that one; a new one with random A and zero
+    B from torch's current random state. Raises `TrainingError` without the package peft."""
+    loaded.model.requires_grad_(requires_grad=not adapter)
+    around = _adapter(loaded, rank, begins_from, base) if adapter else None
+    network = Network(loaded, around, processes or Processes())
+    if network.processes.sharded:
+        network.shard()
+    return network
+
+
+def _adapter(loaded: LoadedModel, rank: int, begins_from: Path | None, base: str) -> Any:
+    """The PeftModel around a model."""
+    try:
+        from peft import LoraConfig, PeftModel, get_peft_model
+    except ImportError as error:
+        raise TrainingError(
+            f"training an adapter needs the package peft; {how_to_install('train')}"
+        ) from error
+    with warnings.catch_warnings():
+        # peft 0.21 asks by the name that transformers 5 is going to drop.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        if begins_from is not None:
+            # Both ways peft keeps the adapter in float32, whatever its base is held in.
+            return PeftModel.from_pretrained(loaded.model, begins_from, is_trainable=True)
+        loaded.model.name_or_path = base
+        config = LoraConfig(
+            r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
+        return get_peft_model(loaded.model, config)

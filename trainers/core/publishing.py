@@ -1,0 +1,137 @@
+"""Hands what a training came to, adapters or whole models, to a running deployment, whose gpu
+workers load it at once.
+
+    OUTPUT/published/<start of the weights' SHA-256>/<folder>/    what was handed over
+
+It stays there whatever becomes of the training, `--restart` included: a deployment may answer with
+it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopline.bus import Policy, pool_of
+from loopline.trainers.core.disk_errors import writing
+from loopline.trainers.core.network import base_folder
+from loopline.trainers.errors import TrainingError
+from loopline.workers.atomic_files import atomic_folder
+from loopline.workers.engines.local.adapter_base import weights_sha256
+from loopline.workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.template_options import TemplateValue
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One policy and the adapter, or the whole model, that it is to be answered with."""
+
+    policy: str
+    """A pool, or pool/adapter."""
+    folder: Path
+    base_sha256: str
+    """Of the weights that it was trained from."""
+    template_options: Mapping[str, TemplateValue] | None = None
+    """Of the chat template, where the training made its prompts by it; None where prompts came
+    from recorded ids."""
+
+
+def publish(
+    chosen: Sequence[Publication],
+    output: Path,
+    redis_url: str | None,
+    wait: float,
+    profile: str | None = None,
+) -> None:
+    """Publish all of them, from `output`, and tell what became of each.
+
+    Raises `TrainingError`, before anything is published, if there is no deployment, or if a pool
+    serves another model than the adapters' base: same shapes would be loaded without complaint and
+    answer nonsense. Raises `typer.Exit` after the first adapter that a worker refuses; the
+    ones after it are not published.
+    """
+    from loopline.bus import BusUnavailable
+    from loopline.runtime.client.deployment import find
+    from loopline.runtime.client.policy_changes import change_and_report
+    from loopline.runtime.errors import UserError
+
+    try:
+        pools = find(redis_url=redis_url, profile=profile).settings.models
+        for each in chosen:
+            require_base(each, pools)
+        for each in chosen:
+            path = str(_kept(each.folder, output).resolve())
+            change_and_report(each.policy, redis_url, wait, _published(path))
+    except (UserError, BusUnavailable) as error:
+        raise TrainingError(f"--publish: {error}") from error
+
+
+def require_base(
+    chosen: Publication, pools: Mapping[str, ModelSettings], *, option: str = "--publish"
+) -> None:
+    """Raises `TrainingError`, which blames `option`, unless the policy's pool is there and serves
+    the adapter's base."""
+    pool = pool_of(chosen.policy)
+    if pool not in pools:
+        raise TrainingError(f"{option}: there is no pool {pool!r}; pools: {', '.join(pools)}")
+    served = pools[pool]
+    if served.engine != "torch":
+        raise TrainingError(
+            f"{option}: the pool {pool} is served by {served.engine}, which reads neither PEFT "
+            "folders nor whole models; convert adapters with `train export --gguf FILE --base "
+            "MODEL` and publish the files with `runtime policies publish`"
+        )
+    _require_weights(chosen, served.model, option)
+    if chosen.template_options not in (None, served.template_options):
+        raise TrainingError(
+            f"{option}: {chosen.folder} learned from prompts with the template options "
+            f"{dict(chosen.template_options or {})}, but the pool {pool} has "
+            f"{served.template_options}: train with --template-option as the pool's "
+            "template_options are, or change them"
+        )
+
+
+def _require_weights(chosen: Publication, model: str, option: str) -> None:
+    if holds_whole_model(str(chosen.folder)):
+        # It may have gone through other models on its way: the engine compares their shapes.
+        try:
+            require_same_tokenizer(str(chosen.folder), base_folder(model), model)
+        except EngineError as error:
+            raise TrainingError(f"{option}: {error}") from error
+        return
+    found = weights_sha256(base_folder(model))
+    if chosen.base_sha256 != found:
+        raise TrainingError(
+            f"{option}: {chosen.folder} is an adapter of another base than {model}, which the "
+            f"pool {pool_of(chosen.policy)} serves: its base's weights have the hash "
+            f"{chosen.base_sha256[:12]}, the pool's {found[:12]}. Train from that model "
+            f"(--base {model}), or serve the adapter's own base"
+        )
+
+
+def _kept(folder: Path, output: Path) -> Path:
+    """The folder's files a second time, where no training removes them. Raises `NotEnoughDisk`."""
+    final = output / "published" / weights_sha256(folder)[:12] / folder.name
+    if final.exists():
+        return final
+    with writing(final), atomic_folder(final) as partial:
+        shutil.copytree(folder, partial, copy_function=_linked, dirs_exist_ok=True)
+    return final
+
+
+def _linked(source: str, target: str) -> None:
+    """Without taking room, where the file system can: trained files are never changed in place."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _published(path: str) -> Callable[[Policy], Policy]:
+    return lambda policy: policy.published(path, time.time())

@@ -1,0 +1,126 @@
+"""A file of tasks that a training plays in place of generated puzzles: JSON lines, each a
+`records.Task` of one and the same team of `pair`. `bench tasks` writes them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from loopline.agents.environments import math_team
+from loopline.agents.environments.code import team as code_team
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.puzzles import split_of_task
+from loopline.agents.errors import InvalidTask
+from loopline.agents.records import Record, Run, Task
+from loopline.agents.workflows.pair import PairWorkflow, team_of
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.data.json_files import Limits, Unreadable, fit, read_lines
+from loopline.trainers.errors import UnreadableData
+
+JUDGED = (code_team.ENVIRONMENT, math_team.ENVIRONMENT)
+"""Environments of which only a judge knows what is right."""
+
+_LIMITS = Limits(file_bytes=4 * 2**30, line_bytes=64 * 2**20)
+
+
+class TeamTasks(Record):
+    """What is known of a file of tasks that is played in place of a game."""
+
+    sha256: str
+    """Of the file."""
+    environment: str
+    """Of all its tasks."""
+    team: tuple[str, ...]
+    """That plays them, in the order of a turn."""
+    count: int = Field(ge=1)
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """A file, as it was read."""
+
+    about: TeamTasks
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    task: Task
+    team: tuple[str, ...]
+
+    @property
+    def whose(self) -> str:
+        return f"{self.task.environment} for {', '.join(self.team)}"
+
+
+def read_tasks(path: Path) -> TaskFile:
+    """Raises `UnreadableData`, naming the line, for a file without tasks, and for a task that
+    `pair` would not let in, that is another team's than the first, that is there twice, or that is
+    a puzzle of another split than the train one."""
+    reading = read_lines(path, _line, _LIMITS)
+    if reading.skipped:
+        first = reading.skipped[0]
+        raise UnreadableData(
+            f"--tasks: {path.parent / first.where}: {first.reason} ({first.detail}): mend or "
+            "remove it, or write the file again with `bench tasks`"
+        )
+    lines = reading.records
+    if not lines:
+        raise UnreadableData(f"--tasks: {path} holds no task: write it with `bench tasks`")
+    _require_of_train(path, lines)
+    known: dict[str, int] = {}
+    for line in lines:
+        if line.whose != lines[0].whose:
+            raise UnreadableData(
+                f"--tasks: {path}:{line.number} is a task of {line.whose}, and line "
+                f"{lines[0].number} of {lines[0].whose}: a file is for one team; give each its "
+                "own"
+            )
+        before = known.setdefault(line.task.model_dump_json(), line.number)
+        if before != line.number:
+            raise UnreadableData(
+                f"--tasks: {path}:{line.number} is the task of line {before} again: remove one"
+            )
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    about = TeamTasks(
+        sha256=sha256,
+        environment=lines[0].task.environment,
+        team=lines[0].team,
+        count=len(lines),
+    )
+    return TaskFile(about, tuple(line.task for line in lines))
+
+
+def _require_of_train(path: Path, lines: Sequence[_Line]) -> None:
+    """Raises `UnreadableData` for puzzles that are kept for measuring and for choosing settings."""
+    splits = [(line, split_of_task(line.task)) for line in lines]
+    held_out = [(line, split) for line, split in splits if split not in (None, Split.TRAIN)]
+    if held_out:
+        (line, split), more = held_out[0], len(held_out) - 1
+        also = f", and {counted(more, 'later line')} of a held-out one" if more else ""
+        raise UnreadableData(
+            f"--tasks: {path}:{line.number} is a {line.task.environment} puzzle of the {split} "
+            f"split{also}: benches measure by these and settings are chosen by them. Remove such "
+            "lines: a file has puzzles of the train split alone"
+        )
+
+
+def _line(number: int, value: Any) -> _Line:
+    """Raises `Unreadable`."""
+    task = fit(Task, value)
+    run = Run(
+        id=new_run_id(), task=task, workflow=PairWorkflow.name, policies={},
+        created=0.0, deadline=0.0,
+    )  # fmt: skip
+    try:
+        return _Line(number, task, team_of(run))
+    except InvalidTask as error:
+        raise Unreadable("no task of a team", str(error)) from error

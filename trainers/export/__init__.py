@@ -1,0 +1,1 @@
+"""Models and adapters as GGUF files for llama.cpp."""

@@ -1,0 +1,75 @@
+"""Where a policy goes on from: the folder of an earlier version of it, a model or an adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loopline.trainers.core.network import ADAPTER, Network, base_folder, load_base
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.workers.engines.protocol import EngineError
+
+if TYPE_CHECKING:
+    import torch
+
+_SHOWN = 2
+
+
+def begun_weights(network: Network, settings: GrpoSettings) -> dict[str, dict[str, torch.Tensor]]:
+    """By policy and parameter name, the weights that the settings have it begin with. Raises
+    `TrainingError`, also for those of another architecture, rank, scale or base."""
+    found: dict[str, dict[str, torch.Tensor]] = {}
+    for policy, begin in settings.begins.items():
+        folder = base_folder(begin.model)
+        if network.adapter is None:
+            weights = dict(load_base(str(folder), device="cpu").model.named_parameters())
+        else:
+            weights = _adapter(network, folder, settings)
+        found[policy] = _fitting(network, weights, folder)
+    return found
+
+
+def _adapter(network: Network, folder: Path, settings: GrpoSettings) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    from loopline.workers.engines.torch.lora import read_lora_config
+
+    try:
+        network.loaded.check_base_of(str(folder))
+        config = read_lora_config(folder, str(folder))
+        stored = load_file(folder / ADAPTER)
+    except EngineError as error:
+        raise TrainingError(str(error)) from error
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(f"{folder} is no adapter that can be read: {error}") from error
+    wanted = (settings.rank, 2 * settings.rank)
+    if (config.r, config.lora_alpha) != wanted:
+        raise TrainingError(
+            f"{folder} has rank {config.r} and alpha {config.lora_alpha:g}, but rank "
+            f"{wanted[0]} and alpha {wanted[1]} are asked for: give its --rank"
+        )
+    if config.use_rslora:
+        raise TrainingError(
+            f"{folder}/adapter_config.json sets use_rslora: its weights are scaled by alpha / "
+            "sqrt(rank), but are trained here at alpha / rank; begin with an adapter without it"
+        )
+    return {name.replace(".weight", ".default.weight"): each for name, each in stored.items()}
+
+
+def _fitting(
+    network: Network, weights: Mapping[str, torch.Tensor], folder: Path
+) -> dict[str, torch.Tensor]:
+    """Those of the trained parameters, as they are trained."""
+    trained = network.trained()
+    wrong = [
+        name for name, each in trained if name not in weights or weights[name].shape != each.shape
+    ]
+    if wrong:
+        raise TrainingError(
+            f"{folder} is no earlier version of a policy of this base: {len(wrong)} of its tensors "
+            f"are missing or have another shape, such as {', '.join(wrong[:_SHOWN])}"
+        )
+    return {name: weights[name].detach().to(each.device, each.dtype) for name, each in trained}

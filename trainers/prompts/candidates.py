@@ -1,0 +1,86 @@
+"""The candidates of a search: the prompt in force, and files of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopline.agents.errors import InvalidPrompt
+from loopline.agents.prompts import Prompt, parse_prompt, replacement
+from loopline.runtime.config.prompt_files import prompt_content
+from loopline.trainers.errors import TrainingError, UnreadableData
+
+CURRENT = "current"
+"""The label of the prompt in force."""
+
+MAX_CANDIDATES = 64
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One text for a prompt."""
+
+    label: str
+    origin: str
+    """Where it comes from: `shipped`, `profile`, a file's name, or who proposed it."""
+    prompt: Prompt
+    content: str | None
+    """The file; None for the shipped one, which a run need not bring along."""
+
+    @property
+    def hash(self) -> str:
+        return self.prompt.hash
+
+
+def in_force(shipped: Prompt, own: str | None) -> Candidate:
+    """The prompt that runs have without this search; `own` is what the deployment's profile has in
+    its place."""
+    if own is None:
+        return Candidate(CURRENT, "shipped", shipped, None)
+    prompt = replacement(own, shipped.name, origin="the deployment's prompt")
+    return Candidate(CURRENT, "profile", prompt, own)
+
+
+def read_variants(paths: Sequence[Path], names: Collection[str]) -> dict[str, list[Candidate]]:
+    """The prompt files at these paths, by the prompt whose place they want to take; of a folder all
+    `*.md` in it. Of files with the same text the first.
+
+    Raises `UnreadableData` for a file that is no prompt, or one of none of these `names`.
+    """
+    found: dict[str, list[Candidate]] = {}
+    for path in _files(paths):
+        try:
+            content = prompt_content(path)
+            name = parse_prompt(content, origin=str(path)).name
+            if name not in names:
+                raise UnreadableData(
+                    f"{path} is for the prompt {name!r}, which the search is not about; it is "
+                    f"about: {', '.join(sorted(names))}"
+                )
+            prompt = replacement(content, name, origin=str(path))
+        except InvalidPrompt as error:
+            raise UnreadableData(str(error)) from error
+        known = found.setdefault(name, [])
+        if any(prompt.text == each.prompt.text for each in known):
+            continue
+        label = path.stem
+        if label == CURRENT or any(label == each.label for each in known):
+            label = f"{path.stem}-{prompt.hash[:8]}"
+        known.append(Candidate(label, path.name, prompt, content))
+    return found
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.md")) if path.is_dir() else [path]
+        if not inside:
+            raise UnreadableData(f"{path} has no prompt files (*.md)")
+        files += inside
+    if len(files) > MAX_CANDIDATES:
+        raise TrainingError(
+            f"--variants: {len(files)} files are more than {MAX_CANDIDATES}; a search over so many "
+            "would be one over noise. Leave the unlikely ones out"
+        )
+    return files

@@ -1,0 +1,98 @@
+"""The output folder of a search.
+
+OUTPUT/search.json            what everything follows from
+OUTPUT/runs.jsonl             the runs: admitted, then ended
+OUTPUT/candidates/<prompt>/   every candidate, also those that a model wrote
+OUTPUT/prompts/<prompt>.md    what was adopted
+OUTPUT/profile.toml           a profile with it, for `runtime up --profile`
+OUTPUT/report.json            what was found
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from loopline.trainers.core.checkpoints import require_same_recipe, require_unused
+from loopline.trainers.core.json_records import write_record
+from loopline.trainers.errors import UnreadableData
+from loopline.trainers.prompts.candidates import Candidate
+from loopline.trainers.prompts.playing import LOG
+from loopline.trainers.prompts.report import REPORT
+from loopline.trainers.prompts.search import Found
+from loopline.trainers.prompts.settings import SearchSettings
+from loopline.workers.atomic_files import write_atomic
+
+SETTINGS = "search.json"
+CANDIDATES = "candidates"
+PROMPTS = "prompts"
+PROFILE = "profile.toml"
+
+
+def claim(
+    output: Path,
+    settings: SearchSettings,
+    candidates: Mapping[str, Sequence[Candidate]],
+    *,
+    restart: bool,
+) -> None:
+    """Make the folder this search's own. Raises `TrainingError` if it is another one's."""
+    path = output / SETTINGS
+    if path.exists() and not restart:
+        try:
+            found = SearchSettings.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            why = error.errors(include_url=False)[0]["msg"]
+            raise UnreadableData(f"{path} is damaged ({why}); --restart searches anew") from error
+        except OSError as error:
+            raise UnreadableData(
+                f"{path} can't be read ({error.strerror}): remove it, or search in another folder"
+            ) from error
+        require_same_recipe(found, settings, output)
+        return
+    if path.exists():
+        for folder in (CANDIDATES, PROMPTS):
+            shutil.rmtree(output / folder, ignore_errors=True)
+        for name in (REPORT, PROFILE, LOG):
+            (output / name).unlink(missing_ok=True)
+    else:
+        # The candidates are written first: they may stand there alone after a kill.
+        require_unused(output, but=(CANDIDATES,))
+    write_candidates(output, candidates)
+    write_record(path, settings)
+
+
+def write_candidates(output: Path, candidates: Mapping[str, Sequence[Candidate]]) -> None:
+    """The files, but for shipped prompts."""
+    for name, each in candidates.items():
+        folder = output / CANDIDATES / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in each:
+            if one.content is not None:
+                write_atomic(folder / f"{one.label}.md", one.content)
+
+
+def write_found(output: Path, found: Found, extends: str) -> None:
+    """Everything that a search leaves; the report, which says that it is finished, at the end.
+
+    `extends` is the profile of the deployment that it was made on.
+    """
+    write_candidates(output, found.proposed)
+    if found.adopted:
+        (output / PROMPTS).mkdir(exist_ok=True)
+        for name, candidate in found.adopted.items():
+            assert candidate.content is not None
+            write_atomic(output / PROMPTS / f"{name}.md", candidate.content)
+        write_atomic(output / PROFILE, _profile(found.adopted, extends))
+    write_record(output / REPORT, found.report)
+
+
+def _profile(adopted: Mapping[str, Candidate], extends: str) -> str:
+    lines = ["# What `train prompts` adopted, over the profile that it was measured on."]
+    lines += [f"extends = {json.dumps(extends)}", "\n[prompts]"]
+    lines += [f'{name} = "{PROMPTS}/{name}.md"' for name in adopted]
+    return "\n".join(lines) + "\n"

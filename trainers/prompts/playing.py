@@ -1,0 +1,307 @@
+"""Runs of a search on the running deployment, each paid for once.
+
+A run's id is on the disk before the bus hears of the run, so a search that is killed asks for the
+same run again when it goes on: the bus answers with the one it has, or admits it now. What ended is
+in the log and is not asked for any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from loopline.agents.answers import final_text
+from loopline.agents.records import Budget, JsonObject, Outcome, Record, Run, Trajectory
+from loopline.agents.usage import calls_once
+from loopline.agents.workflows import prompt_hashes
+from loopline.bus import tasks
+from loopline.runtime.append_log import AppendLog, damaged, read_log
+from loopline.runtime.client.run_client import RunClient
+from loopline.runtime.run_driver import RunDriver, lapsed, seed_of
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.prompts.proposals import WRITER
+from loopline.trainers.prompts.questions import Question, fault
+
+LOG = "runs.jsonl"
+
+MAX_TEXT = 2_000
+"""Characters of an answer or a fault that are kept."""
+
+Key = tuple[str, str]
+"""What is asked of a deployment: a digest of all prompts in force, and a question's id. Of a
+proposal the name of the prompt, and its number."""
+
+
+class Admitted(Record):
+    """A run that the bus is about to hear of."""
+
+    type: Literal["admitted"] = "admitted"
+    key: Key
+    run_id: str
+
+
+class Lapsed(Record):
+    """A run whose time ran out while nobody waited for it. It says nothing of a prompt, so it is
+    asked for anew; what it used was used."""
+
+    type: Literal["lapsed"] = "lapsed"
+    key: Key
+    run_id: str
+    tokens: int
+    micro_dollars: int
+
+
+class Played(Record):
+    """A run that ended."""
+
+    type: Literal["played"] = "played"
+    key: Key
+    run_id: str
+    fault: str
+    """What is wrong with it; empty if the question is solved. A proposal solves none."""
+    outcome: Outcome
+    reason: str
+    answer: str
+    """As long as it was for a proposal, else its beginning."""
+    cut: bool
+    """Whether the last completion ran into the limit of its length."""
+    by: str
+    """Of a proposal: the policy and its version."""
+    tokens: int
+    micro_dollars: int
+
+    @property
+    def solved(self) -> bool:
+        return not self.fault
+
+
+_RECORD: TypeAdapter[Admitted | Lapsed | Played] = TypeAdapter(Admitted | Lapsed | Played)
+
+
+class RunLog:
+    """The runs of one output folder. A context; the folder's lock sees to one writer at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / LOG
+        self._log = AppendLog(self.path, go_on="the same command", failure=TrainingError)
+        self.admitted: dict[Key, str] = {}
+        """Run ids that have not ended."""
+        self.played: dict[Key, Played] = {}
+        self._lapsed: dict[Key, tuple[int, int]] = {}
+
+    def __enter__(self) -> Self:
+        """Raises `TrainingError` for a damaged line."""
+        self._read()
+        self._log.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._log.close()
+
+    @property
+    def notice(self) -> str | None:
+        """What opening the log had to drop."""
+        return self._log.notice
+
+    async def note(self, record: Admitted | Lapsed | Played) -> None:
+        """Take a record in; it is on the disk when this returns."""
+        self._log.append(record.model_dump(mode="json"))
+        await asyncio.to_thread(self._log.sync)
+        self._take_in(record)
+
+    def lapsed(self, key: Key) -> tuple[int, int]:
+        """Tokens and micro-dollars of the runs that lapsed."""
+        return self._lapsed.get(key, (0, 0))
+
+    def _read(self) -> None:
+        for number, line in read_log(self.path, TrainingError):
+            try:
+                self._take_in(_RECORD.validate_python(line))
+            except ValidationError as error:
+                why = error.errors(include_url=False)[0]["msg"]
+                raise TrainingError(damaged(self.path, number, why)) from error
+
+    def _take_in(self, record: Admitted | Lapsed | Played) -> None:
+        match record:
+            case Admitted():
+                self.admitted[record.key] = record.run_id
+            case Lapsed():
+                self.admitted.pop(record.key, None)
+                tokens, money = self.lapsed(record.key)
+                self._lapsed[record.key] = (
+                    tokens + record.tokens,
+                    money + record.micro_dollars,
+                )
+            case Played():
+                self.played[record.key] = record
+
+
+class Watch(Protocol):
+    """Who is told how it goes."""
+
+    def planned(self, runs: int) -> None:
+        """So many runs more are to be played."""
+        ...
+
+    def ended(self, played: Played) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+
+class Player:
+    """Plays runs, `concurrency` at once, and counts what they used: each run once, also where it
+    serves several comparisons."""
+
+    def __init__(
+        self,
+        client: RunClient,
+        log: RunLog,
+        watch: Watch,
+        *,
+        workflow: str,
+        options: JsonObject,
+        policies: Mapping[str, str],
+        seed: int,
+        run_seconds: float,
+        concurrency: int,
+    ) -> None:
+        self._client = client
+        self._log = log
+        self._watch = watch
+        self._driver = RunDriver(client, watch.say)
+        self._workflow = workflow
+        self._options = options
+        self._policies = dict(policies)
+        self._seed = seed
+        self._run_seconds = run_seconds
+        self._places = asyncio.Semaphore(concurrency)
+        self._began = time.time()
+        self._counted: set[Key] = set()
+        self.runs = 0
+        self.tokens = 0
+        self.micro_dollars = 0
+
+    async def play(
+        self, files: Mapping[str, str], questions: Sequence[Question]
+    ) -> tuple[Played, ...]:
+        """Every question once, with these prompt files in place of the shipped ones; in order.
+
+        Raises `BusUnavailable` when the bus stays away; what ended is in the log.
+        """
+        hashes = sorted(prompt_hashes(self._workflow, files).items())
+        digest = hashlib.sha256(repr(hashes).encode()).hexdigest()[:16]
+
+        def run(question: Question, run_id: str | None) -> Run:
+            task = question.task
+            return self._client.new_run(
+                task.prompt,
+                workflow=self._workflow,
+                policies=self._policies,
+                options=self._options,
+                seed=seed_of(self._seed, question.id),
+                budget=Budget(seconds=self._run_seconds),
+                tags={"train": "prompts", "question": question.id},
+                environment=task.environment,
+                instance=task.instance,
+                run_id=run_id,
+                prompt_files=files,
+            )
+
+        working = [
+            asyncio.create_task(
+                self._once(
+                    (digest, question.id),
+                    lambda run_id, question=question: run(question, run_id),
+                    lambda ended, question=question: fault(question, ended),
+                )
+            )
+            for question in questions
+        ]
+        try:
+            return tuple(await asyncio.gather(*working))
+        finally:
+            await tasks.end(working)
+
+    async def propose(self, prompt: str, number: int, policy: str, request: str) -> Played:
+        """What `policy` answers to a proposer's request."""
+
+        def run(run_id: str | None) -> Run:
+            return self._client.new_run(
+                request,
+                workflow="completion",
+                policies={"completion": policy},
+                options={"prompt": WRITER},
+                seed=seed_of(self._seed, f"{prompt}/{number}"),
+                budget=Budget(seconds=self._run_seconds),
+                tags={"train": "prompts", "proposal": prompt},
+                run_id=run_id,
+            )
+
+        return await self._once((prompt, str(number)), run, lambda ended: "no question", whole=True)
+
+    async def _once(
+        self,
+        key: Key,
+        make: Callable[[str | None], Run],
+        judge: Callable[[Trajectory], str],
+        *,
+        whole: bool = False,
+    ) -> Played:
+        played = self._log.played.get(key)
+        if played is None:
+            async with self._places:
+                played = await self._play(key, make, judge, whole)
+        if key not in self._counted:
+            self._counted.add(key)
+            self.runs += 1
+            self.tokens += played.tokens
+            self.micro_dollars += played.micro_dollars
+            self._watch.ended(played)
+        return played
+
+    async def _play(
+        self,
+        key: Key,
+        make: Callable[[str | None], Run],
+        judge: Callable[[Trajectory], str],
+        whole: bool,
+    ) -> Played:
+        known = self._log.admitted.get(key)
+        run = make(known)
+        if known is None:
+            await self._log.note(Admitted(key=key, run_id=run.id))
+        ended, entries = await self._driver.finish(lambda: make(run.id))
+        calls = calls_once(entries)
+        tokens = sum(one.usage.prompt + one.usage.completion for one in calls if one.usage)
+        # A call of which nothing is known counts as what it can have cost.
+        money = sum(
+            one.unknown.micro_dollars if one.unknown else one.cost_micro_dollars or 0
+            for one in calls
+        )
+        if known and lapsed(ended, self._began):
+            await self._log.note(Lapsed(key=key, run_id=run.id, tokens=tokens, micro_dollars=money))
+            return await self._play(key, make, judge, whole)
+        wrong = await asyncio.to_thread(judge, ended)
+        lapsed_tokens, lapsed_money = self._log.lapsed(key)
+        calls = ended.steps[-1].calls if ended.steps else ()
+        answer = (final_text(ended) if whole else ended.answer) or ""
+        played = Played(
+            key=key,
+            run_id=run.id,
+            fault=wrong[:MAX_TEXT],
+            outcome=ended.outcome,
+            reason=(ended.reason or "")[:MAX_TEXT],
+            answer=answer if whole else answer[:MAX_TEXT],
+            cut=bool(calls) and calls[-1].finish_reason == "length",
+            by=f"{calls[-1].policy.name} version {calls[-1].policy.version}" if calls else "",
+            tokens=tokens + lapsed_tokens,
+            micro_dollars=money + lapsed_money,
+        )
+        await self._log.note(played)
+        return played

@@ -1,0 +1,95 @@
+"""Candidates that a model writes: it reads the best so far and what went wrong under it.
+
+In the manner of OPRO (Yang et al. 2024: texts tried so far, with their scores) and of GEPA (Agrawal
+et al. 2025: failures in words). What a model proposes is a candidate like any other: it is measured
+on the same questions, and nothing of it is adopted unmeasured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loopline.agents.errors import InvalidPrompt
+from loopline.agents.prompts import Prompt, replacement
+from loopline.trainers.prompts.candidates import Candidate
+
+MAX_FAILURES = 8
+MAX_TRIED = 8
+MAX_SHOWN = 1_500
+"""Characters of a question, an answer or a fault that the proposer reads."""
+
+WRITER = "prompt_writer"
+"""The prompt of the workflow `completion` that a proposer reads."""
+
+_BEGIN, _END = "<prompt>", "</prompt>"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate with what it solved."""
+
+    text: str
+    solved: int
+    asked: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A question that went wrong under the best so far."""
+
+    question: str
+    answer: str
+    fault: str
+
+
+def request(best: Tried, others: Sequence[Tried], failures: Sequence[Failure]) -> str:
+    """What the proposer is asked."""
+    parts = [
+        f"The instructions as they are solved {best.solved} of {best.asked} questions:",
+        f"{_BEGIN}\n{best.text}\n{_END}",
+    ]
+    if others:
+        parts.append("Other instructions that were tried on the same questions:")
+        parts += [
+            f"solved {one.solved} of {one.asked}:\n{_BEGIN}\n{one.text}\n{_END}"
+            for one in others[:MAX_TRIED]
+        ]
+    parts.append("Questions that went wrong under the first ones:")
+    parts += [
+        f"Question {number}: {_cut(one.question)}\nAnswer: {_cut(one.answer) or '(none)'}\n"
+        f"Wrong: {_cut(one.fault)}"
+        for number, one in enumerate(failures[:MAX_FAILURES], start=1)
+    ]
+    parts.append("Write better instructions.")
+    return "\n\n".join(parts)
+
+
+def _cut(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]} …"
+
+
+def read_proposal(
+    answer: str, *, of: Prompt, label: str, origin: str, known: Sequence[Candidate], cut: bool
+) -> Candidate:
+    """The candidate that a proposer's answer holds. Raises `InvalidPrompt` with why it holds none.
+
+    `cut`: the answer ran into the limit of its length.
+    """
+    if cut:
+        raise InvalidPrompt(
+            "the answer was cut off at the pool's max_tokens: raise it for the proposer's pool"
+        )
+    # The last ones, found without going back and forth: the answer is hostile.
+    end = answer.rfind(_END)
+    begin = answer.rfind(_BEGIN, 0, max(0, end))
+    if begin < 0:
+        raise InvalidPrompt(f"the answer has no text between {_BEGIN} and {_END}")
+    text = answer[begin + len(_BEGIN) : end].strip()
+    content = f"---\nname: {of.name}\nversion: {of.version + 1}\n---\n{text}\n"
+    prompt = replacement(content, of.name, origin=label)
+    same = next((one for one in known if one.prompt.text == prompt.text), None)
+    if same is not None:
+        raise InvalidPrompt(f"the text is that of {same.label}")
+    return Candidate(label, origin, prompt, content)

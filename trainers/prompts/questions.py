@@ -1,0 +1,259 @@
+"""What is asked in a search, and what counts as solved.
+
+A search has a training part and a held-out one without a question in common, and asks nothing of
+what a bench measures by: to adopt a prompt is to choose a setting. The held-out part of puzzles is
+their validation split; else it is a quarter of a generator's training split, or of a file, by a
+hash of what is asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from loopline.agents.answers import parse_number, plain
+from loopline.agents.environments import api_worlds, word_problems
+from loopline.agents.environments.puzzle_splits import Split, content_hash, split_of
+from loopline.agents.environments.puzzles import Game, difficulty_of, drawn_puzzles
+from loopline.agents.errors import AgentError, InvalidOptions
+from loopline.agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Record, Task, Trajectory
+from loopline.agents.roles.pair.episode import episode_of
+from loopline.agents.roles.umi.transcript import calls_of
+from loopline.trainers.data.task_files import JUDGED, TaskFile
+from loopline.trainers.errors import TrainingError, UnreadableData
+
+Dataset = Literal["worlds", "wordproblems"]
+GAMES: tuple[Game, ...] = get_args(Game)
+
+CHECKERS = {
+    "world": "the run's calls leave the world as the instruction wants it, and the answer has the "
+    "facts that it asks for",
+    "puzzle": "the run's actions, carried out anew on the instance, solve it",
+    "judge": "the run ended as solved: the deployment's judge, who alone knows hidden tests and "
+    "right answers, found right what the team handed in",
+    "answer": "the run's answer is the same number as the right one, or the same text",
+}
+
+MAX_LINE = 4 * MAX_PROMPT_CHARS
+
+
+class Question(Record):
+    """One question. What is right stays here: it never goes on the bus."""
+
+    id: str
+    task: Task
+    gold: str | None = None
+    """The right answer, where the checker is `answer`."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The two parts of a search."""
+
+    source: str
+    checker: str
+    """A key of `CHECKERS`."""
+    train: tuple[Question, ...]
+    held_out: tuple[Question, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Of all questions: a search that goes on must ask the same ones."""
+        hashed = hashlib.sha256()
+        for part in (self.train, self.held_out):
+            for question in part:
+                hashed.update(question.model_dump_json().encode() + b"\n")
+            hashed.update(b"\n")
+        return hashed.hexdigest()
+
+
+def fault(question: Question, trajectory: Trajectory) -> str:
+    """What is wrong with a run; empty if it solved the question.
+
+    Nothing that the run says of its own success counts, nor the task that it brings along; but of
+    code and mathematics the deployment's judge alone knows what is right, and its verdict stands
+    nowhere but in the run.
+    """
+    if question.gold is not None:
+        return _answer_fault(question.gold, trajectory)
+    if question.task.environment in JUDGED:
+        if trajectory.run.task != question.task:
+            return "the run played another task than it was asked"
+        return "" if trajectory.outcome is Outcome.SOLVED else _ended_otherwise(trajectory)
+    if question.task.environment == api_worlds.ENVIRONMENT:
+        if trajectory.outcome not in (Outcome.ANSWERED, Outcome.GAVE_UP):
+            return _ended_otherwise(trajectory)
+        answer = trajectory.answer if trajectory.outcome is Outcome.ANSWERED else None
+        instance = api_worlds.rebuild(question.task.instance)
+        return instance.verify(answer, calls_of(trajectory.steps)).reason
+    acted = [step for step in trajectory.steps if step.decision.kind == "acted"]
+    try:
+        run = trajectory.run.model_copy(update={"task": question.task})
+        wrong = episode_of(run, acted).verify().reason
+    except (AgentError, ValueError) as error:
+        return str(error)
+    played = not wrong or trajectory.outcome is Outcome.FAILED
+    return wrong if played else _ended_otherwise(trajectory)
+
+
+def _answer_fault(gold: str, trajectory: Trajectory) -> str:
+    if trajectory.outcome is not Outcome.ANSWERED or trajectory.answer is None:
+        return _ended_otherwise(trajectory)
+    wanted, given = parse_number(gold), parse_number(trajectory.answer)
+    if wanted is None:
+        same = plain(trajectory.answer).casefold() == plain(gold).casefold()
+    else:
+        same = given is not None and given.value == wanted.value
+    return "" if same else f"the answer is {trajectory.answer[:200]!r}, right is {gold[:200]!r}"
+
+
+def _ended_otherwise(trajectory: Trajectory) -> str:
+    return f"the run ended as {trajectory.outcome}: {(trajectory.reason or 'no reason')[:300]}"
+
+
+def generated(dataset: Dataset, seed: int, train: int, held_out: int) -> Questions:
+    """Instructions of the API simulator, or word problems: both parts of the training split, which
+    no bench measures by."""
+    drawn = _worlds(seed) if dataset == "worlds" else _problems(seed)
+    parts: dict[bool, dict[str, Question]] = {False: {}, True: {}}
+    wanted = {False: train, True: held_out}
+    while any(len(parts[side]) < wanted[side] for side in parts):
+        question = next(drawn)
+        side = _is_held_out(question.task.prompt)
+        if len(parts[side]) < wanted[side]:
+            parts[side].setdefault(question.id, question)
+    return Questions(
+        f"{dataset}, train split in two parts, generated from seed {seed}",
+        "world" if dataset == "worlds" else "answer",
+        tuple(parts[False].values()),
+        tuple(parts[True].values()),
+    )
+
+
+def _worlds(seed: int) -> Iterator[Question]:
+    """Without end."""
+    for one in api_worlds.stream(api_worlds.Split.TRAIN, seed):
+        yield Question(id=f"{one.split}/{one.id}", task=one.task)
+
+
+def _problems(seed: int) -> Iterator[Question]:
+    """Without end; repeats are possible."""
+    for one in word_problems.stream(word_problems.Split.TRAIN, seed):
+        yield Question(id=f"{one.split}/{one.id}", task=Task(prompt=one.prompt), gold=one.answer)
+
+
+def _is_held_out(asked: str) -> bool:
+    """Of a quarter of all questions."""
+    return split_of(asked) is Split.TEST
+
+
+def puzzles(
+    game: Game,
+    *,
+    size: int | None,
+    difficulty: JsonObject,
+    setting: JsonObject,
+    seed: int,
+    train: int,
+    held_out: int,
+) -> Questions:
+    """Puzzles of the training split and of the validation split. Raises `TrainingError`."""
+
+    def drawn(split: Split, count: int) -> tuple[Question, ...]:
+        found = drawn_puzzles(levels, split, seed, count)
+        return tuple(Question(id=f"{split}/{one.id}", task=one.task) for one in found)
+
+    try:
+        levels = difficulty_of(game, size, difficulty, setting)
+        parts = drawn(Split.TRAIN, train), drawn(Split.VALIDATION, held_out)
+    except InvalidOptions as error:
+        raise TrainingError(str(error)) from error
+    except ValueError as error:
+        raise TrainingError(f"{game}: {error}") from error
+    source = f"{game}, train and validation split, generated from seed {seed}"
+    return Questions(source, "puzzle", *parts)
+
+
+def from_file(path: Path, held_out: int) -> Questions:
+    """JSON lines with `question` and `answer`, as GSM8K has them: of an answer with `####` what
+    stands behind it counts. A quarter of the questions, by their hash, is held out.
+
+    Raises `UnreadableData` naming the line.
+    """
+    found: dict[str, Question] = {}
+    for number, question in _read(path):
+        if question.id in found:
+            raise UnreadableData(f"{path}:{number}: the question stands in an earlier line, too")
+        found[question.id] = question
+    return _parted(path, "answer", found.values(), held_out)
+
+
+def from_tasks(path: Path, file: TaskFile, held_out: int) -> Questions:
+    """The tasks of a file. A quarter of them, by the hash of what is asked, is held out: tasks of
+    the same problem are on the same side.
+
+    Raises `UnreadableData` for a file with nothing on one side.
+    """
+    questions = [
+        Question(id=content_hash(task.model_dump_json())[:16], task=task) for task in file.tasks
+    ]
+    checker = "judge" if file.about.environment in JUDGED else "puzzle"
+    return _parted(path, checker, questions, held_out)
+
+
+def _parted(path: Path, checker: str, questions: Iterable[Question], held_out: int) -> Questions:
+    train: list[Question] = []
+    kept: list[Question] = []
+    for question in questions:
+        # The prompts of puzzles are all alike.
+        asked = question.task.model_dump_json() if checker == "puzzle" else question.task.prompt
+        (kept if _is_held_out(asked) else train).append(question)
+    if not train or not kept:
+        raise UnreadableData(
+            f"{path} has {len(train)} questions for the search and {len(kept)} held out: it needs "
+            "some of both"
+        )
+    return Questions(path.name, checker, tuple(train), tuple(kept[:held_out]))
+
+
+def _read(path: Path) -> Iterator[tuple[int, Question]]:
+    try:
+        with path.open("rb") as file:
+            number = 0
+            while raw := file.readline(MAX_LINE + 1):
+                number += 1
+                if len(raw) > MAX_LINE:
+                    raise UnreadableData(f"{path}:{number}: longer than {MAX_LINE:,} bytes")
+                if raw.strip():
+                    yield number, _question(raw, f"{path}:{number}")
+    except OSError as error:
+        raise UnreadableData(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _question(raw: bytes, where: str) -> Question:
+    try:
+        record = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableData(f"{where}: no JSON ({error})") from error
+    match record:
+        case {"question": str(text), "answer": str() | int() | float() as answer} if not isinstance(
+            answer, bool
+        ):
+            gold = str(answer).rpartition("####")[2].strip()
+        case _:
+            raise UnreadableData(f'{where}: expected an object with "question" and "answer"')
+    if not gold:
+        raise UnreadableData(f"{where}: the answer is empty")
+    try:
+        task = Task(prompt=text)
+        text.encode()
+    except ValueError as error:
+        raise UnreadableData(
+            f"{where}: the question is empty, longer than {MAX_PROMPT_CHARS:,} characters, or no "
+            "UTF-8"
+        ) from error
+    return Question(id=hashlib.sha256(text.encode()).hexdigest()[:16], task=task, gold=gold)

@@ -1,0 +1,139 @@
+"""What a search found. Nothing in it depends on when or how often it was interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loopline.agents.records import Record
+from loopline.trainers.core.json_records import find_record
+from loopline.trainers.core.paired_statistics import (
+    Interval,
+    bootstrap_difference,
+    mcnemar_exact,
+    paired_table,
+    wilson,
+)
+from loopline.trainers.errors import UnreadableData
+from loopline.trainers.prompts.settings import SearchSettings
+
+REPORT = "report.json"
+
+Bounds = tuple[float, float, float]
+"""Estimate, lower and upper bound, as shares."""
+
+
+class CandidateFacts(Record):
+    """What became of one candidate in the search."""
+
+    label: str
+    origin: str
+    version: int
+    hash: str
+    solved: int
+    asked: int
+    rate: Bounds
+    tokens_per_run: float
+    left_in_round: int | None
+    """The round after which it went; None for the winner, and where the search stopped early for
+    those that were left."""
+
+
+class Refused(Record):
+    """A proposal that was no candidate."""
+
+    label: str
+    why: str
+
+
+class Comparison(Record):
+    """The winner against the prompt in force, on held-out questions."""
+
+    questions: int
+    winner: int
+    current: int
+    """Questions that each solved."""
+    winner_rate: Bounds
+    current_rate: Bounds
+    only_winner: int
+    only_current: int
+    difference: Bounds
+    """Winner − current: 95 % percentile bootstrap over questions."""
+    p: float
+    """McNemar's exact test, two-sided."""
+    winner_tokens_per_run: float
+    current_tokens_per_run: float
+
+    def better(self, alpha: float) -> bool:
+        """Whether the winner is better for sure: by the interval and by the test."""
+        return self.difference[1] > 0 and self.p <= alpha
+
+
+class PromptFacts(Record):
+    """The search for one prompt."""
+
+    prompt: str
+    rounds: tuple[tuple[int, int], ...]
+    """Candidates and new questions of each round, as planned."""
+    candidates: tuple[CandidateFacts, ...]
+    """From the best to the worst."""
+    refused: tuple[Refused, ...]
+    winner: str
+    alpha: float
+    """What the test had to be below."""
+    comparison: Comparison | None
+    """None where the winner is the prompt in force, or the tokens did not suffice."""
+    adopted: str | None
+    """Hash of the file that was adopted."""
+    why: str
+    """Why it was adopted, or was not."""
+
+
+class Report(Record):
+    """A finished search."""
+
+    settings: SearchSettings
+    checker: str
+    prompts: tuple[PromptFacts, ...]
+    runs: int
+    tokens: int
+    micro_dollars: int
+
+
+def bounds(interval: Interval) -> Bounds:
+    return interval.estimate, interval.low, interval.high
+
+
+def rate(solved: int, asked: int) -> Bounds:
+    """With Wilson's interval."""
+    found = wilson(solved, asked)
+    return (solved / asked if asked else 0.0, found.low, found.high)
+
+
+def compared(
+    winner: list[bool], current: list[bool], tokens: tuple[float, float], seed: int
+) -> Comparison:
+    """The same questions in the same order; `tokens` per run of the winner and the current."""
+    table = paired_table(winner, current)
+    n = table.n
+    return Comparison(
+        questions=n,
+        winner=table.both + table.only_a,
+        current=table.both + table.only_b,
+        winner_rate=rate(table.both + table.only_a, n),
+        current_rate=rate(table.both + table.only_b, n),
+        only_winner=table.only_a,
+        only_current=table.only_b,
+        difference=bounds(
+            bootstrap_difference(
+                [float(one) for one in winner], [float(one) for one in current], seed=seed
+            )
+        ),
+        p=mcnemar_exact(table.only_a, table.only_b),
+        winner_tokens_per_run=tokens[0],
+        current_tokens_per_run=tokens[1],
+    )
+
+
+def read_report(folder: Path) -> Report | None:
+    """Of a finished search; None if it is not finished. Raises `UnreadableData`."""
+    return find_record(folder / REPORT, Report, "--restart searches anew", UnreadableData)

@@ -1,0 +1,330 @@
+"""The order of a search: for one prompt after the other rounds, proposals, the comparison.
+
+Everything follows from what runs showed, in an order that does not depend on when they ended. So a
+search that was interrupted goes on as it would have: it asks for the same runs, and finds those
+that ended in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from loopline.agents.errors import InvalidPrompt
+from loopline.agents.records import Outcome
+from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.prompts.candidates import CURRENT, Candidate
+from loopline.trainers.prompts.halving import kept, ranked, rounds
+from loopline.trainers.prompts.playing import Played, Player, Watch
+from loopline.trainers.prompts.proposals import Failure, Tried, read_proposal, request
+from loopline.trainers.prompts.questions import CHECKERS, Question, Questions
+from loopline.trainers.prompts.report import (
+    CandidateFacts,
+    Comparison,
+    PromptFacts,
+    Refused,
+    Report,
+    compared,
+    rate,
+)
+from loopline.trainers.prompts.settings import SearchSettings
+
+_PROPOSED = re.compile(r"proposal-\d+")
+
+
+@dataclass
+class Arm:
+    """A candidate and the runs that it played."""
+
+    candidate: Candidate
+    played: list[Played] = field(default_factory=list[Played])
+    left_in_round: int | None = None
+
+    @property
+    def solved(self) -> int:
+        return sum(one.solved for one in self.played)
+
+    @property
+    def tokens_per_run(self) -> float:
+        return sum(one.tokens for one in self.played) / max(1, len(self.played))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found."""
+
+    report: Report
+    adopted: dict[str, Candidate]
+    """Prompt → what takes its place."""
+    proposed: dict[str, tuple[Candidate, ...]]
+    """Prompt → what models wrote."""
+
+
+def questions_needed(settings: SearchSettings) -> int:
+    """Training questions of the longest search for one prompt. Raises `TrainingError` where the
+    runs are too few for the candidates."""
+    most = 0
+    for name, candidates in settings.prompts.items():
+        try:
+            plan = rounds(len(candidates) + settings.propose, settings.runs)
+        except ValueError as error:
+            raise TrainingError(f"{name}: --runs: {error}") from error
+        most = max(most, sum(one.questions for one in plan))
+    return most
+
+
+class Search:
+    """One search; `files` are the deployment's own prompt files."""
+
+    def __init__(
+        self,
+        settings: SearchSettings,
+        questions: Questions,
+        candidates: Mapping[str, Sequence[Candidate]],
+        files: Mapping[str, str],
+        player: Player,
+        watch: Watch,
+    ) -> None:
+        self._settings = settings
+        self._questions = questions
+        self._candidates = candidates
+        self._files = dict(files)
+        self._player = player
+        self._watch = watch
+        self._adopted: dict[str, Candidate] = {}
+        self._proposed: dict[str, tuple[Candidate, ...]] = {}
+
+    async def run(self) -> Found:
+        """Raises `TrainingError` when the deployment answers nothing, and `BusUnavailable`."""
+        facts = [await self._prompt(name) for name in self._settings.prompts]
+        report = Report(
+            settings=self._settings,
+            checker=CHECKERS[self._questions.checker],
+            prompts=tuple(facts),
+            runs=self._player.runs,
+            tokens=self._player.tokens,
+            micro_dollars=self._player.micro_dollars,
+        )
+        return Found(report, self._adopted, self._proposed)
+
+    async def _prompt(self, name: str) -> PromptFacts:
+        settings = self._settings
+        arms = {one.label: Arm(one) for one in self._candidates[name]}
+        plan = rounds(len(arms) + settings.propose, settings.runs)
+        self._watch.say(_said_of_plan(name, len(arms), settings))
+        left, refused, stopped = list(arms), list[Refused](), False
+        begin = 0
+        for number, (_, questions) in enumerate(plan, start=1):
+            if number > 1 and len(left) == 1:
+                # Proposals that came to nothing leave nobody to compare with.
+                break
+            asked = self._questions.train[begin : begin + questions]
+            begin += questions
+            if not self._affords(len(left) * len(asked)):
+                stopped = True
+                break
+            await asyncio.gather(*(self._ask(arms[label], asked) for label in left))
+            if number == 1:
+                _require_answers(arms[CURRENT].played)
+                refused = await self._proposals(name, arms, asked)
+                if _unread(arms):
+                    self._watch.say(
+                        f"{name}: no candidate changed a single token of any run: is the prompt "
+                        "used in these runs, and does the model's chat template show it?"
+                    )
+                left = list(arms)
+            order = ranked({label: arms[label].solved for label in left})
+            # Proposals that came to nothing leave fewer than planned.
+            for label in order[kept(len(order)) :]:
+                arms[label].left_in_round = number
+            left = [label for label in left if arms[label].left_in_round is None]
+            best = arms[order[0]]
+            self._watch.say(
+                f"{name}, round {number}: {order[0]} leads with {best.solved} of "
+                f"{len(best.played)}; {counted(len(left), 'candidate')} left"
+            )
+        order = ranked({label: arms[label].solved for label in left})
+        winner = arms[order[0]]
+        comparison, why = await self._judged(winner, arms[CURRENT], stopped=stopped)
+        alpha = settings.alpha / len(settings.prompts)
+        better = comparison is not None and comparison.better(alpha)
+        if comparison is not None:
+            why = f"{'better' if better else 'not better for sure'} on the held-out questions"
+        if better:
+            self._adopted[name] = winner.candidate
+            self._files = self._with(winner.candidate)
+        self._watch.say(f"{name}: {winner.candidate.label if better else CURRENT} ({why})")
+        return PromptFacts(
+            prompt=name,
+            rounds=tuple((one.arms, one.questions) for one in plan),
+            candidates=tuple(map(_facts, _by_success(arms.values()))),
+            refused=tuple(refused),
+            winner=winner.candidate.label,
+            alpha=alpha,
+            comparison=comparison,
+            adopted=winner.candidate.hash if better else None,
+            why=why,
+        )
+
+    async def _ask(self, arm: Arm, questions: Sequence[Question]) -> None:
+        self._watch.planned(len(questions))
+        arm.played += await self._player.play(self._with(arm.candidate), questions)
+
+    async def _proposals(
+        self, name: str, arms: dict[str, Arm], questions: Sequence[Question]
+    ) -> list[Refused]:
+        """Let the proposer write, each time from the best so far, and measure what it wrote."""
+        refused: list[Refused] = []
+        policy, written = self._settings.proposer, list[Candidate]()
+        # A variant may have such a name from an earlier search.
+        named = [int(label.rpartition("-")[2]) for label in arms if _PROPOSED.fullmatch(label)]
+        for number in range(1, self._settings.propose + 1):
+            assert policy is not None
+            order = ranked({label: arm.solved for label, arm in arms.items()})
+            best = arms[order[0]]
+            if best.solved == len(questions):
+                self._watch.say(f"{name}: {order[0]} solved everything, so nothing is proposed")
+                break
+            if not self._affords(1 + len(questions)):
+                break
+            label = f"proposal-{max(named, default=0) + number}"
+            self._watch.planned(1)
+            answer = await self._player.propose(
+                name, number, policy, _request(best, [arms[one] for one in order[1:]], questions)
+            )
+            try:
+                candidate = _proposed(answer, label, best, arms)
+            except InvalidPrompt as error:
+                refused.append(Refused(label=label, why=str(error)))
+                self._watch.say(f"{name}: {label} is no candidate: {error}")
+                continue
+            written.append(candidate)
+            arms[label] = Arm(candidate)
+            await self._ask(arms[label], questions)
+            self._watch.say(
+                f"{name}: {label} of {answer.by} solved {arms[label].solved} of {len(questions)}"
+            )
+        self._proposed[name] = tuple(written)
+        return refused
+
+    async def _judged(
+        self, winner: Arm, current: Arm, *, stopped: bool
+    ) -> tuple[Comparison | None, str]:
+        if winner is current:
+            return None, "no candidate solved more" + (
+                " before the tokens were used up" if stopped else ""
+            )
+        questions = self._questions.held_out
+        if not self._affords(0):
+            return None, "the tokens do not suffice for the comparison on held-out questions"
+        self._watch.planned(2 * len(questions))
+        ours, theirs = await asyncio.gather(
+            self._player.play(self._with(winner.candidate), questions),
+            self._player.play(self._with(current.candidate), questions),
+        )
+        tokens = (_mean_tokens(ours), _mean_tokens(theirs))
+        return (
+            compared(
+                [one.solved for one in ours],
+                [one.solved for one in theirs],
+                tokens,
+                self._settings.seed,
+            ),
+            "",
+        )
+
+    def _with(self, candidate: Candidate) -> dict[str, str]:
+        """The prompt files of a run under this candidate."""
+        if candidate.content is None:
+            return dict(self._files)
+        return {**self._files, candidate.prompt.file: candidate.content}
+
+    def _affords(self, runs: int) -> bool:
+        """Whether so many runs more leave tokens for the comparison, by what runs used so far."""
+        budget, player = self._settings.tokens, self._player
+        if budget is None:
+            return True
+        each = player.tokens / max(1, player.runs)
+        return player.tokens + each * (runs + 2 * len(self._questions.held_out)) <= budget
+
+
+def _said_of_plan(name: str, candidates: int, settings: SearchSettings) -> str:
+    proposals = f" and {counted(settings.propose, 'proposal')}" if settings.propose else ""
+    tokens = f", {settings.tokens:,} tokens over all" if settings.tokens else ""
+    return (
+        f"{name}: {counted(candidates, 'candidate')}{proposals}, at most "
+        f"{counted(settings.runs, 'run')} of search and {2 * settings.held_out:,} of comparison"
+        f"{tokens}"
+    )
+
+
+def _require_answers(played: Sequence[Played]) -> None:
+    """Raises `TrainingError` where every run of the prompt in force ended in an error: that says
+    nothing of any prompt."""
+    if played and all(one.outcome in (Outcome.ERROR, Outcome.DEADLINE) for one in played):
+        first = played[0]
+        raise TrainingError(
+            f"all {len(played)} runs of the prompt in force ended as {first.outcome} "
+            f"({first.reason or 'no reason'}): nothing can be compared. See `runtime runs show "
+            f"{first.run_id}`, mend the deployment, and begin in another folder"
+        )
+
+
+def _unread(arms: Mapping[str, Arm]) -> bool:
+    """Whether nothing depends on the prompt: not even the tokens that were read."""
+    facts = [[(one.solved, one.tokens) for one in arm.played] for arm in arms.values()]
+    return len(facts) > 1 and all(each == facts[0] for each in facts)
+
+
+def _request(best: Arm, others: Sequence[Arm], questions: Sequence[Question]) -> str:
+    failures = [
+        Failure(question.task.prompt, played.answer, played.fault)
+        for question, played in zip(questions, best.played, strict=True)
+        if not played.solved
+    ]
+    return request(_tried(best), [_tried(one) for one in others], failures)
+
+
+def _tried(arm: Arm) -> Tried:
+    return Tried(arm.candidate.prompt.text, arm.solved, len(arm.played))
+
+
+def _proposed(answer: Played, label: str, best: Arm, arms: Mapping[str, Arm]) -> Candidate:
+    if answer.outcome is not Outcome.ANSWERED:
+        raise InvalidPrompt(f"the proposer's run ended as {answer.outcome}: {answer.reason}")
+    return read_proposal(
+        answer.answer,
+        of=best.candidate.prompt,
+        label=label,
+        origin=f"proposed by {answer.by}",
+        known=[arm.candidate for arm in arms.values()],
+        cut=answer.cut,
+    )
+
+
+def _by_success(arms: Collection[Arm]) -> list[Arm]:
+    """Those that lasted longest first; among them by what they solved."""
+    last = 1 + max((arm.left_in_round or 0 for arm in arms), default=0)
+    return sorted(arms, key=lambda arm: (-(arm.left_in_round or last), -arm.solved))
+
+
+def _facts(arm: Arm) -> CandidateFacts:
+    prompt = arm.candidate.prompt
+    return CandidateFacts(
+        label=arm.candidate.label,
+        origin=arm.candidate.origin,
+        version=prompt.version,
+        hash=prompt.hash,
+        solved=arm.solved,
+        asked=len(arm.played),
+        rate=rate(arm.solved, len(arm.played)),
+        tokens_per_run=arm.tokens_per_run,
+        left_in_round=arm.left_in_round,
+    )
+
+
+def _mean_tokens(played: Sequence[Played]) -> float:
+    return sum(one.tokens for one in played) / max(1, len(played))
