@@ -5,9 +5,7 @@ from __future__ import annotations
 from loopline.bench.commands import register_all
 from loopline.runtime.program import program, run
 
-app = program(
-    "bench", "Measure Loopline: accuracy, cost and latency of workflows, and the bus itself."
-)
+app = program("bench", "Measure accuracy, cost and latency of workflows.")
 register_all(app)
 
 

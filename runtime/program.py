@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from loopline.runtime.errors import (
     EXIT_CONFIG,
@@ -25,12 +26,30 @@ from loopline.workers.gc_tuning import end_quickly
 from loopline.workers.installation import missing
 
 EXIT_BROKEN_PIPE = 141
+SUMMARY = 64
+"""Characters of a command's summary that fit beside its name in 80 columns."""
+
+
+class _Grouped(TyperGroup):
+    """Help that lists commands under the names of their groups, with whole summaries."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        rows: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                group = getattr(command, "rich_help_panel", None) or "Commands"
+                rows.setdefault(group, []).append((name, command.get_short_help_str(SUMMARY)))
+        for group, listed in rows.items():
+            with formatter.section(group):
+                formatter.write_dl(listed)
 
 
 def program(name: str, about: str) -> typer.Typer:
     """A command line without commands yet."""
     app = typer.Typer(
         name=name,
+        cls=_Grouped,
         help=about,
         no_args_is_help=True,
         pretty_exceptions_enable=False,

@@ -43,7 +43,7 @@ def sft(
     samples: Annotated[int, typer.Option(min=0, help="Problems per split to measure on.")] = 200,
     restart: Annotated[bool, typer.Option(help="Forget what is in the folder.")] = False,
 ) -> None:
-    """Train a micro model from scratch on generated dialogues, measure it, write its card.
+    """Train a micro model from scratch on generated dialogues. Measures it and writes its card.
 
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again.
     """
@@ -106,7 +106,8 @@ def export(
     ] = "f16",
     base: Annotated[str | None, typer.Option(help="Of an adapter: the model it is for.")] = None,
 ) -> None:
-    """Write a model with its tokenizer and chat template, or an adapter, into one GGUF file."""
+    """Write a model or an adapter into one GGUF file. A model comes with its tokenizer and chat
+    template."""
     from loopline.trainers.export.gguf import export_gguf, export_gguf_adapter
     from loopline.trainers.export.precision import Precision
     from loopline.workers.engines.local.model_files import local_folder

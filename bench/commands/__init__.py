@@ -1,9 +1,7 @@
-"""The commands of `bench`; the order is that of `bench --help`.
+"""The commands of `bench`, in the groups and the order of `bench --help`.
 
-Those of benchmarks are here, one file each; those that measure the system itself are packages of
-their own. Each module has a `register` and imports what it needs when its command runs:
-`bench --help` must not wait for pydantic or numpy. A further command is one module and one name
-here.
+Each module has a `register` and imports what it needs when its command runs: `bench --help` must
+not wait for pydantic or numpy. A further command is one module and one name here.
 """
 
 from __future__ import annotations
@@ -13,42 +11,52 @@ from importlib import import_module
 
 import typer
 
-_MODULES = (
-    "run",
-    "tools",
-    "tool_data",
-    "puzzles",
-    "teams",
-    "tasks",
-    "glpft",
-    "grpo",
-    "staleness",
-    "resume",
-    "report",
-    "rescore",
-    "compare",
-    "power",
-    "check",
-    "takeover",
-)
-
-
-_PACKAGES = (
-    "loopline.bench.proofs.bus",
-    "loopline.bench.proofs.engine",
-    "loopline.bench.proofs.faults",
-    "loopline.bench.proofs.fidelity",
-    "loopline.bench.proofs.gpu",
-    "loopline.bench.proofs.grpo_faults",
-    "loopline.bench.proofs.grpo_speed",
-    "loopline.bench.proofs.soak",
-    "loopline.bench.proofs.training",
-    "loopline.bench.proofs.validity",
-)
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Evaluate": (
+        "commands.run",
+        "commands.tools",
+        "commands.puzzles",
+        "commands.teams",
+        "commands.resume",
+        "commands.report",
+        "commands.rescore",
+        "commands.compare",
+        "commands.power",
+        "commands.check",
+        "commands.tasks",
+        "commands.tool_data",
+    ),
+    "Reproduce": (
+        "commands.grpo",
+        "commands.glpft",
+        "commands.staleness",
+        "experiments.grpo_curve",
+    ),
+    "Prove": (
+        "proofs.bus",
+        "proofs.engine",
+        "proofs.faults",
+        "proofs.fidelity",
+        "proofs.gpu",
+        "proofs.grpo_faults",
+        "proofs.grpo_speed",
+        "proofs.soak",
+        "commands.takeover",
+        "proofs.training",
+        "proofs.validity",
+    ),
+}
+"""Modules of `loopline.bench`: users evaluate with the first, repeat what is published with the
+second, and measure this project itself with the third."""
 
 
 def register_all(app: typer.Typer) -> None:
-    """Register every command."""
-    for name in (*(f"loopline.bench.commands.{module}" for module in _MODULES), *_PACKAGES):
-        register: Callable[[typer.Typer], None] = import_module(name).register
-        register(app)
+    """Register every command in its group."""
+    for group, modules in GROUPS.items():
+        for name in modules:
+            register: Callable[[typer.Typer], None]
+            register = import_module(f"loopline.bench.{name}").register
+            known = len(app.registered_commands)
+            register(app)
+            for command in app.registered_commands[known:]:
+                command.rich_help_panel = group

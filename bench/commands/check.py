@@ -24,7 +24,7 @@ def check(
         bool, typer.Option("--json", help="One line of JSON each: a boolean per checker.")
     ] = False,
 ) -> None:
-    """Score FILE.jsonl with every checker: numeric (the primary one), strict, flexible,
+    """Score FILE.jsonl with every checker. These are numeric (the primary one), strict, flexible,
     math_verify, delegate."""
     from loopline.bench.checkers import Scorer
     from loopline.bench.prediction_files import read_predictions

@@ -30,8 +30,9 @@ def compare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two benchmarks on the questions that both were asked: exact McNemar, bootstrap
-    intervals of the differences. Of repeated attempts (--attempts) the mean of each question."""
+    """Compare two benchmarks on the questions that both asked. By the exact McNemar test and
+    bootstrap intervals of the differences. Of repeated attempts (--attempts) the mean of each
+    question."""
     from loopline.bench.comparison import compare_directories
     from loopline.bench.errors import UsageError
 

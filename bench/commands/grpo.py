@@ -62,7 +62,7 @@ def grpo(
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Arms at once, each on one core.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Train AT-GRPO and its peers on one game from random weights, and measure them.
+    """Train AT-GRPO and its peers on one game, and measure them. All begin with random weights.
 
     Arms of a seed that learn from rewards, expert iteration among them, draw as many samples as
     AT-GRPO from the same puzzles; continued SFT, and MAS + GRPO once more, have its tokens instead.

@@ -98,8 +98,8 @@ def puzzles(
     redis_url: RedisUrl = None,
     run_seconds: Seconds = 600.0,
 ) -> None:
-    """Puzzles that training never sees, played by a tool agent and a plan agent, or by one of them
-    alone: success by policy version, greedy or pass@k, beside players by hand."""
+    """Unseen puzzles, played by two agents or by one of them alone. A tool agent and a
+    plan agent: success by policy version, greedy or pass@k, beside players by hand."""
     from loopline.agents.records import JsonObject
     from loopline.bench.arms import parse_arms
     from loopline.bench.datasets import Request

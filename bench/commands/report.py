@@ -20,9 +20,9 @@ def report(
     directory: Annotated[Path, typer.Argument(help="What --output was.")],
     as_json: Json = False,
 ) -> None:
-    """Write report.html, report.md and report.json from what is stored; an unfinished benchmark
-    gets a report of what it has. The line of JSON: whether it is complete, arm → questions that
-    are not done, arm → figures."""
+    """Write the reports from what is stored. These are report.html, report.md and report.json; an
+    unfinished benchmark gets a report of what it has. The line of JSON: whether it is complete, arm
+    → questions that are not done, arm → figures."""
     from loopline.bench.output import OutputDirectory
     from loopline.bench.report.terminal import print_report
     from loopline.bench.report.writer import write_reports

@@ -20,7 +20,7 @@ def rescore(
     directory: Annotated[Path, typer.Argument(help="What --output was.")],
     as_json: Json = False,
 ) -> None:
-    """Score the stored predictions again, without asking any model, and write the reports anew."""
+    """Score stored predictions again, without asking any model. Writes the reports again."""
     from loopline.bench.rescoring import rescore_all
 
     changes, facts = rescore_all(directory)

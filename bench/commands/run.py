@@ -116,7 +116,7 @@ def run(
     redis_url: RedisUrl = None,
     run_seconds: Seconds = 600.0,
 ) -> None:
-    """A data set of your own through the arms, paired: one that a package of yours registers under
+    """Your own data set through the arms, paired. A package of yours registers it under
     the entry point group `loopline.datasets`."""
     from loopline.bench.arms import parse_arms
     from loopline.bench.datasets import Request

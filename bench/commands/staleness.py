@@ -28,8 +28,8 @@ def staleness(
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Trainings at once, a core each.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Train one small model by AT-GRPO on samples of so many versions ago, by each correction, and
-    print success and effective sample size as they come out.
+    """Train on samples of older versions, by each correction. Trains one small model by AT-GRPO,
+    and prints success and effective sample size as they come out.
 
     All learn from as many samples of the same puzzles. Run it again to go on after a crash or
     Ctrl-C; trainings that are finished are not done again, and more ages, corrections and seeds may

@@ -27,8 +27,8 @@ def takeover(
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Kills per engine.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Kill a gpu worker in the middle of 16 streamed completions, and measure until another has
-    answered all of them: at most the lease + 2 s.
+    """Kill a gpu worker amid 16 streams, and time the takeover. Another worker must have answered
+    all of them within the lease + 2 s.
 
     Exit code 1 if it took longer, if an answer was billed twice, or if a follower saw a gap.
     """

@@ -33,11 +33,11 @@ def tasks(
     setting: Setting = None,
     data: Data = None,
 ) -> None:
-    """Write problems of code or mathematics as a file of tasks for `train grpo --loop --tasks`
-    and `train prompts --tasks`. Programs are paid for tests that they are not shown: of MBPP, whose
-    assertions `bench code` shows all, the first one is shown and the others are hidden; public
-    tests of CodeContests don't count. Hidden tests and gold answers go into the folder where this
-    machine's judge looks for them; one elsewhere needs a copy of it."""
+    """Write problems of code or mathematics as a file of tasks. It is for `train grpo --loop
+    --tasks` and `train prompts --tasks`. Programs are paid for tests that they are not shown: of
+    MBPP, whose assertions `bench code` shows all, the first one is shown and the others are hidden;
+    public tests of CodeContests don't count. Hidden tests and gold answers go into the folder where
+    this machine's judge looks for them; one elsewhere needs a copy of it."""
     from loopline.agents.records import JsonObject
     from loopline.bench.datasets import Request
     from loopline.bench.teams.training_tasks import load, write

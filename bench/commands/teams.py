@@ -95,8 +95,8 @@ def register(app: typer.Typer) -> None:
     app.command("code")(
         _of(
             "code",
-            "Programs by a coder and a unit tester, or by the coder alone, against hidden tests in "
-            "a sandbox: success by policy version, greedy or pass@k, and what failures are made "
+            "Programs by a coder and a unit tester, or the coder alone. Hidden tests in a sandbox "
+            "judge them: success by policy version, greedy or pass@k, and what failures are made "
             "of. MBPP is asked as published, with all its assertions shown: there nothing is "
             "hidden.",
             dataset=(CodeSet, "humaneval"),
@@ -107,8 +107,8 @@ def register(app: typer.Typer) -> None:
     app.command("math")(
         _of(
             "math",
-            "Mathematics, of grade school and of competitions, by a reasoner and a tool user, or "
-            "by the reasoner alone: success by policy version, greedy or pass@k, and what failures "
+            "Mathematics by a reasoner and a tool user, or one alone. Questions of grade school "
+            "and of competitions: success by policy version, greedy or pass@k, and what failures "
             "are made of.",
             dataset=(MathSet, "aime24"),
             split=(MathSplit, "test"),

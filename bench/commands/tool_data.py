@@ -35,8 +35,9 @@ def tool_data(
     ] = 3,
     as_json: Json = False,
 ) -> None:
-    """Read every file of ToolBench, APIBench, BFCL and ToolAlpaca below a folder: how many records
-    each has, and how many were skipped, why and where."""
+    """Count the readable records of published tool-use data. Reads every file of ToolBench,
+    APIBench, BFCL and ToolAlpaca below a folder: how many records each has, and how many were
+    skipped, why and where."""
     from loopline.bench.datasets.location import data_root
 
     found = _read(data_root("Data of tool use", data, SOURCE))

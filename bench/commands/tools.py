@@ -92,7 +92,7 @@ def tools(
     redis_url: RedisUrl = None,
     run_seconds: Seconds = 600.0,
 ) -> None:
-    """Tool use through the arms, paired: whole runs in simulated worlds, single steps with the
+    """Tool use through the arms, paired. Whole runs in simulated worlds, single steps with the
     reference's history (Plan ACC, Act EM, hallucination, argument F1, Rouge-L), BFCL, APIBench."""
     from loopline.agents.records import JsonObject
     from loopline.bench.arms import parse_arms

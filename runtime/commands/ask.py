@@ -93,7 +93,7 @@ def register(app: typer.Typer) -> None:
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
     ) -> None:
-        """Ask the running deployment; exit code 0 if it answered, 1 if not.
+        """Ask the running deployment. Exit code 0 if it answered, 1 if not.
 
         What holds the answer up is told on stderr meanwhile.
         """

@@ -24,8 +24,8 @@ def register(app: typer.Typer) -> None:
         ] = False,
         as_json: AsJson = False,
     ) -> None:
-        """Check Python, Redis, disk, models, tools, GPU, keys and cost; exit code 1 if something is
-        missing.
+        """Check what this machine has for a profile, and what it lacks. Looks at Python, Redis,
+        disk, models, tools, GPU, keys and cost; exit code 1 if something is missing.
 
         Of the running deployment, as it was started; of a profile with --profile, --set or
         --redis-url, or where none runs.

@@ -12,7 +12,7 @@ from loopline.runtime.commands.options import AsJson, RedisUrl
 def register(app: typer.Typer) -> None:
     jobs = typer.Typer(
         invoke_without_command=True,
-        help="Offline jobs: command lines of bench and train that outlive the terminal.",
+        help="Commands of bench and train that outlive the terminal.",
     )
     app.add_typer(jobs, name="jobs")
 
@@ -30,8 +30,9 @@ def register(app: typer.Typer) -> None:
         program: Annotated[str, typer.Argument(metavar="bench|train")],
         arguments: Annotated[list[str], typer.Argument(metavar="ARGUMENT...")],
     ) -> None:
-        """Queue a command line, as in `runtime jobs add train grpo runs/loop --loop --game sudoku`
-        or `runtime jobs add bench wordproblems --output results/monday`.
+        """Queue a `bench` or `train` command line. For example: `runtime jobs add train grpo
+        runs/loop --loop --game sudoku` or `runtime jobs add bench wordproblems --output
+        results/monday`.
 
         It runs in this folder, in the environment of the jobs worker (name data by --data), and
         outlives the terminal. Where that worker dies the next one begins it again: a training goes

@@ -26,8 +26,7 @@ Wait = Annotated[
 def register(app: typer.Typer) -> None:
     policies = typer.Typer(
         no_args_is_help=True,
-        help="Adapters of the models, or models in their place: published, pinned and rolled back "
-        "while requests run.",
+        help="Publish, pin and roll back adapters or whole models. Requests go on meanwhile.",
     )
     app.add_typer(policies, name="policies")
 

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--commands", help="As commands for redis-cli, not as a file.")
         ] = False,
     ) -> None:
-        """Print a user of Redis for each kind of process, with the least rights that it needs.
+        """Print Redis users with the least rights for each process.
 
         Standard output is an access list with hashed passwords: append it to the file that the
         server's `aclfile` names, then `redis-cli ACL LOAD`; or pipe the --commands into redis-cli.

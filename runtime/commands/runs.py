@@ -78,7 +78,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
         as_json: AsJson = False,
     ) -> None:
-        """Show a run's dialogue, also while it goes on; by its whole id also after `down`.
+        """Show a run's dialogue, also while it goes on. By its whole id also after `down`.
 
         The page needs nothing but a browser: the tree of candidates with the way that was taken,
         rewards, tool calls, and every token by its log-probability; with --training by its
@@ -112,7 +112,7 @@ def register(app: typer.Typer) -> None:
 
     @runs.command("replay")
     def replay(run_id: RunId, redis_url: RedisUrl = None) -> None:  # pyright: ignore[reportUnusedFunction]
-        """Take every step again from the recorded calls: does today's code still decide so?
+        """Take every step again from the recorded calls. Does today's code still decide so?
 
         Asks no model. Exit code 1 if something comes out differently.
         """
@@ -140,7 +140,7 @@ def register(app: typer.Typer) -> None:
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
     ) -> None:
-        """Start a new run that keeps this one's journal up to a turn; watch it go on."""
+        """Start a run that keeps this one's journal up to a turn. Watch it go on."""
         from loopline.runtime.commands.ask import show_run
         from loopline.runtime.config.key_value_options import policy_options
         from loopline.runtime.errors import EXIT_FAILED

@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
             list[str], typer.Argument(metavar="KIND=N...", help="For example slm=4.")
         ],
     ) -> None:
-        """Start or drain workers until there are as many of a kind as wanted.
+        """Start or drain workers until as many of a kind run as wanted.
 
         A worker that was given up as broken is tried again.
         """

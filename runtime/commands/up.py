@@ -24,7 +24,8 @@ def register(app: typer.Typer) -> None:
         unsafe_exec: UnsafeExec = False,
         overrides: Set = None,
     ) -> None:
-        """Start Redis (unless one is named) and the workers; Ctrl-C drains, twice abandons work."""
+        """Start Redis and the workers; Ctrl-C drains, twice abandons work. No Redis is started
+        where one is named."""
         from loopline.runtime.config.settings import DEFAULT_PROFILE, load
         from loopline.runtime.config.sources import absolute_profile
 

@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
         name: Annotated[str | None, typer.Option(hidden=True)] = None,
         resolved: Annotated[Path | None, typer.Option(hidden=True)] = None,
     ) -> None:
-        """Run one worker here until Ctrl-C; it drains, a second Ctrl-C abandons its work.
+        """Run one worker here until Ctrl-C. It drains; a second Ctrl-C abandons its work.
 
         Without --redis-url, and when none is configured, it joins the deployment of this state
         directory with the configuration that one was started with; --set goes before it.

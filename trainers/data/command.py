@@ -45,7 +45,7 @@ def data(
         int, typer.Option(min=16, max=20_000, help="Longest observation that is read.")
     ] = 1_024,
 ) -> None:
-    """Make the global and the three local training sets of tool use from trajectories.
+    """Make training sets of tool use from trajectories. One global and three local ones.
 
     The last three options are those of the workflow `umi`: runs that are given the same meet the
     texts that were trained on. Sources can be combined; at least one is needed.

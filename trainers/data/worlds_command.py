@@ -22,7 +22,7 @@ def worlds(
     samples: Annotated[int, typer.Option(min=1, max=10_000, help="Instructions.")] = 1_000,
     seed: Annotated[int, typer.Option(help="Of worlds and instructions.")] = 1,
 ) -> None:
-    """Write instructions of the API simulator with their oracle's ways as ToolBench's files.
+    """Write instructions of the API simulator as ToolBench's files. Each with its oracle's way.
 
     `train data --toolbench OUTPUT` makes a data set of them; of a held-out split only
     `bench tools --suite tool_steps --split toolbench --data OUTPUT` asks them.

@@ -93,7 +93,8 @@ def glpft(
         float, typer.Option(help="Of --publish: seconds to wait for workers to load each.")
     ] = 60.0,
 ) -> None:
-    """Train a backbone on the global set, then planner, caller and summarizer from it.
+    """Train a backbone, then planner, caller and summarizer from it. The backbone learns the global
+    set.
 
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again. The other
     methods are baselines at the same compute. On several GPUs: `accelerate launch --multi_gpu

@@ -163,7 +163,7 @@ def grpo(
     run_seconds: of_loop.RunSeconds = None,
     keep_published: of_loop.KeepPublished = None,
 ) -> None:
-    """Train policies on recorded runs by AT-GRPO, or by GRPO over whole runs.
+    """Train policies on recorded runs by AT-GRPO or GRPO. GRPO compares whole runs.
 
     Groups are learned from version by version, in the order in which the deployment recorded them.
     With --loop a running deployment rolls out puzzles of the train split (--game), or the tasks of

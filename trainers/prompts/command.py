@@ -98,7 +98,7 @@ def prompts(
     restart: Annotated[bool, typer.Option(help="Forget what is in the folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="End with a line of JSON.")] = False,
 ) -> None:
-    """Search for better prompts with the running deployment, and change no weights.
+    """Search for better prompts with the running deployment. No weights change.
 
     Candidates play the same training questions by successive halving. The winner is compared with
     the prompt in force on held-out questions, and adopted only if it is better there. Generated

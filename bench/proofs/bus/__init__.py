@@ -33,7 +33,7 @@ def bus(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Measure the bus beside its peers, on a Redis server of its own.
+    """Measure the bus beside its peers, on a Redis of its own.
 
     One producer and one consumer process, 256-byte JSON messages, handlers that do nothing; ours
     runs at its full guarantee: typed envelope and payload, lease, atomic commit with journal

@@ -42,7 +42,7 @@ def engine(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Measure tokens per second and latency of the engines beside their peers, on one machine.
+    """Measure the engines' tokens/s and latency beside peers. All run on this machine.
 
     Peers: llama-cpp-python's packaged server, llama-batched-bench, transformers' `generate` on a
     static batch, and its continuous batching. All requests begin with one role prompt of about

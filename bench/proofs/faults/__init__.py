@@ -47,7 +47,8 @@ def faults(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Run `delegate` while its workers, its Redis, their connections, disk and clocks are attacked.
+    """Attack a deployment under load, and check its whole history. Runs `delegate` while its
+    workers, its Redis, their connections, disk and clocks are attacked.
 
     Its big model is behind an endpoint that keeps books. Then a checker reads the whole history and
     every record, and proves that every run ended once and with the right answer, every step was

@@ -30,7 +30,7 @@ def fidelity(
     threads: Annotated[int, typer.Option(min=1, max=256, help="CPU threads of each engine.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Compare the engines' log-probabilities with a plain forward pass, token by token.
+    """Compare the engines' log-probabilities with a plain pass. Token by token.
 
     torch: greedy and sampled at temperature 1; alone, batched, behind beginnings that were
     computed before, and with another adapter in each row. llama_cpp on the same weights as f32,

@@ -33,8 +33,9 @@ def gpu(
     seed: Annotated[int, typer.Option(help="Of weights, prompts and rewards.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Take Qwen3-1.7B's configuration with random weights, in bfloat16, through the loop: serve,
-    sample, train an adapter for each of two roles by AT-GRPO, swap them in, serve.
+    """Take a model of 1.7B through serving, training and swapping. It has Qwen3-1.7B's
+    configuration and random weights, in bfloat16: serve, sample, train an adapter for each of two
+    roles by AT-GRPO, swap them in, serve.
 
     Prints tokens per second and peak memory of the engine and of the trainer. Fails unless the
     engine's log-probabilities are transformers' own, the trainer's are the engine's, each role is

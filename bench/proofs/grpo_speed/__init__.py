@@ -33,8 +33,8 @@ def grpo_speed(
     seed: Annotated[int, typer.Option(help="Of puzzles, samples and batches.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Measure rollouts through the bus beside the same engine in-process, and the trainer's step
-    beside trl's.
+    """Measure rollouts and training steps beside peers. Rollouts through the bus beside the same
+    engine in-process, a step beside trl's.
 
     Rollouts: sampled tokens per second of a gpu worker, a worker per role, a recorder and Redis,
     each a process, against one process without a bus; Plan-Path puzzles, the same seeds, the engine

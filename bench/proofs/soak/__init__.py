@@ -33,8 +33,8 @@ def soak(
     threads: Annotated[int, typer.Option(min=1, max=256, help="CPU threads of the engine.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Send requests of every kind, cancel some, close some, let the deadlines of some pass, and
-    swap, unload and damage adapters meanwhile.
+    """Load an engine with requests that are cancelled and late. Close some, let the deadlines of
+    some pass, and swap, unload and damage adapters meanwhile.
 
     Every request must end once, in a way that its plan allows, with the adapter's version that
     served when it was sent; counts must add up; answers must be those of a quiet engine; at rest

@@ -39,7 +39,7 @@ def training(
     ] = "both",
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Measure tokens per second and memory of supervised training beside trl's SFTTrainer.
+    """Measure supervised training beside trl's SFTTrainer. Tokens per second and memory.
 
     Same model, rows, precision, threads, optimizer and real tokens per step, on the CPU; only
     completions are learned. trl is measured without packing, and with each packing that works

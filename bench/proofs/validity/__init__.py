@@ -28,7 +28,7 @@ def validity(
     seed: Annotated[int, typer.Option(help="Of the problems and of the sampling.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Measure the validity of tool calls and of JSON answers, constrained and not.
+    """Measure the validity of tool calls and of JSON answers. Constrained and not.
 
     Held-out word problems are asked with the planner's tools, and then for an answer as a JSON
     object: with the schema enforced, and in words alone. The same problems and seeds each time.
