@@ -30,7 +30,7 @@ def enqueue(asked: Asked) -> str:
         )
     settings = find().settings
     output = asked.output or Path("results") / (
-        f"{asked.benchmark}-{time.strftime('%Y%m%d-%H%M%S')}"
+        f"{asked.benchmark.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     )
     if (output / "manifest.json").exists():
         raise UsageError(
@@ -53,10 +53,10 @@ def enqueue(asked: Asked) -> str:
 def argv_of(asked: Asked, output: Path) -> list[str]:
     """The command line of the job. It says outright what this terminal's environment says."""
     request = asked.request
-    known = asked.benchmark in ("gsm8k", "wordproblems")
+    known = asked.benchmark.name in ("gsm8k", "wordproblems")
     argv = [
         *([] if known else ["run"]),
-        asked.benchmark,
+        asked.benchmark.name,
         *("--arms", ",".join(arm.name for arm in asked.arms)),
         *("--seed", str(request.seed)),
         *("--split", request.split),
@@ -68,7 +68,7 @@ def argv_of(asked: Asked, output: Path) -> list[str]:
     ]
     if request.samples is not None:
         argv += ["--samples", str(request.samples)]
-    named = os.environ.get(VARIABLE) if asked.benchmark in _IN_THE_DATA_FOLDER else None
+    named = os.environ.get(VARIABLE) if asked.benchmark.name in _IN_THE_DATA_FOLDER else None
     data = request.data or named
     if data:
         argv += ["--data", str(Path(data).absolute())]

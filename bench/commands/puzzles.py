@@ -101,9 +101,8 @@ def puzzles(
     """Puzzles that training never sees, played by a tool agent and a plan agent, or by one of them
     alone: success by policy version, greedy or pass@k, beside players by hand."""
     from loopline.agents.records import JsonObject
-    from loopline.bench.arms import parse_arms
     from loopline.bench.datasets import Request
-    from loopline.bench.puzzles import BENCHMARK
+    from loopline.bench.puzzles.instances import BENCHMARK
     from loopline.bench.session import Asked, show, start
     from loopline.bench.teams.sampling import sampling
     from loopline.runtime.named_values import named_values
@@ -119,7 +118,7 @@ def puzzles(
     ended = start(
         Asked(
             benchmark=BENCHMARK,
-            arms=parse_arms(arms, BENCHMARK),
+            arms=BENCHMARK.arms.parse(arms),
             request=Request(
                 split=split or ("test" if data is None else "boxoban"),
                 samples=samples,

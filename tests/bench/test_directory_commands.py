@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from loopline.bench.arms import named, parse_arms
+from loopline.bench.arms import QUESTION_ARMS
 from loopline.bench.checkers import Scorer
 from loopline.bench.comparison import compare_directories
 from loopline.bench.datasets import Request
-from loopline.bench.datasets.registry import load
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.output import OutputDirectory
 from loopline.bench.progress import RunProgress
 from loopline.bench.queued import argv_of
+from loopline.bench.registry import find
 from loopline.bench.rescoring import rescore_all
 from loopline.bench.runner import Ending, Job
 from loopline.bench.session import Asked, brief, conduct, manifest_of
@@ -175,9 +175,7 @@ def test_a_run_that_is_submitted_again_is_in_flight_once(
     results, asked = list(directory.stored().results.values()), directory.manifest()
     progress = RunProgress(asked.arms)
     progress.started(len(results), [], 0)
-    jobs = [
-        Job(arm, item) for arm in named(asked.arms, asked.benchmark) for item in asked.items[:2]
-    ]
+    jobs = [Job(arm, item) for arm in QUESTION_ARMS.named(asked.arms) for item in asked.items[:2]]
     for job in (*jobs, *jobs):
         progress.admitted(job)
     progress.finished(results[0], 0)
@@ -247,12 +245,16 @@ async def test_sigint_stops_admissions_and_says_how_to_go_on(
 
 @pytest.mark.parametrize(
     ("arms", "said"),
-    [("", "names no arm"), ("llm,umi", "no arm 'umi'"), ("llm,llm", "twice")],
+    [
+        ("", "names no arm"),
+        ("llm,gpt", r"no arm 'gpt'.*llm, router, slm, or a workflow \(.*delegate"),
+        ("llm,llm", "twice"),
+    ],
 )
 def test_arms_that_cannot_be_are_refused(arms: str, said: str) -> None:
     """With the list of those that can."""
     with pytest.raises(UsageError, match=said):
-        parse_arms(arms)
+        QUESTION_ARMS.parse(arms)
 
 
 @pytest.mark.parametrize(
@@ -297,9 +299,9 @@ def test_a_job_is_told_outright_what_this_terminal_knows(
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"question": "q", "answer": answer}) + "\n")
     monkeypatch.setenv("LOOPLINE_DATA", str(tmp_path))
-    asked = Asked(name, parse_arms("llm"), Request(samples=5), budget_dollars=2.0)
+    asked = Asked(find(name), QUESTION_ARMS.parse("llm"), Request(samples=5), budget_dollars=2.0)
     argv = argv_of(asked, tmp_path / "out")
     assert argv[argv.index("--data") + 1] == str(tmp_path)
     assert argv[argv.index("--budget-usd") + 1] == "2.0"
-    manifest = manifest_of(asked, load(asked.benchmark, asked.request))
+    manifest = manifest_of(asked, find(name).load(asked.request))
     assert manifest.budget_micro_dollars == 2_000_000
