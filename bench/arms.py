@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from loopline.agents.errors import InvalidOptions
 from loopline.agents.records import JsonObject
+from loopline.agents.workflows import workflows
 from loopline.bench.errors import UsageError
-from loopline.bench.teams import CODE, MATH, PUZZLES
 
 
 @dataclass(frozen=True)
@@ -27,30 +28,99 @@ class Arm:
     """Of the workflow's roles those that play; none: all of them."""
     swapped: bool = False
     """Each of its two roles plays with the deployment's policy of the other one."""
+    colour: int | None = None
+    """From 0: its place in a report's palette; None: whichever is free."""
 
 
-ARMS: dict[str, Arm] = {
-    arm.name: arm
-    for arm in (
-        Arm("llm", "solo", {"solo": "llm"}, "the big model alone"),
-        Arm("router", "delegate", {}, "the big model delegates to the small one"),
-        Arm("slm", "solo", {"solo": "slm"}, "the small model alone"),
-    )
-}
-TOOL_ARMS: dict[str, Arm] = {
-    arm.name: arm
-    for arm in (
-        Arm("umi", "umi", {}, "planner, caller and summarizer"),
-        Arm("single", "umi_single", {}, "one model that does the work of all three"),
-    )
-}
+def _of_a_workflow(name: str) -> Arm | None:
+    if name not in workflows.names() or not _accepts(name, {}):
+        return None
+    return Arm(name, name, {}, f"the workflow {name} with the deployment's policies")
 
 
-def _team(first: str, second: str, *, name: str, about: str, alone: dict[str, str]) -> list[Arm]:
+def _of_a_policy(name: str) -> Arm:
+    colour = known.colour if (known := QUESTION_ARMS.listed.get(name)) else None
+    about = "one completion for each question"
+    return Arm(name, "completion", {"completion": name}, about, colour=colour)
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The arms that a benchmark offers."""
+
+    listed: Mapping[str, Arm] = field(default_factory=dict[str, Arm])
+    other: Callable[[str], Arm | None] = lambda name: None
+    """The arm of a name that is not listed; None where there is no such arm."""
+    others: Callable[[], str] = lambda: ""
+    """Which names `other` knows, in words."""
+
+    @classmethod
+    def of(cls, *arms: Arm) -> Arms:
+        """These, and no others."""
+        return cls({arm.name: arm for arm in arms})
+
+    def parse(self, text: str) -> tuple[Arm, ...]:
+        """Arms from `llm,router,slm`. Raises UsageError for an unknown or repeated one."""
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        if not names:
+            raise UsageError(f"--arms names no arm; there are: {self._known()}")
+        arms: list[Arm] = []
+        for name in names:
+            arm = self.listed.get(name) or self.other(name)
+            if arm is None:
+                raise UsageError(f"--arms: there is no arm {name!r}; there are: {self._known()}")
+            if names.count(name) > 1:
+                raise UsageError(f"--arms names {name!r} twice")
+            arms.append(arm)
+        return tuple(arms)
+
+    def named(self, names: Sequence[str]) -> tuple[Arm, ...]:
+        """Arms by name, as a manifest lists them. Raises UsageError."""
+        return self.parse(",".join(names))
+
+    def colour_of(self, name: str) -> int | None:
+        """The colour that an arm has in every report."""
+        arm = self.listed.get(name) or self.other(name)
+        return None if arm is None else arm.colour
+
+    def _known(self) -> str:
+        return ", ".join(filter(None, (*self.listed, self.others())))
+
+
+def _workflows() -> str:
+    usable = (name for name in workflows.names() if _accepts(name, {}))
+    return f"or a workflow ({', '.join(usable)})"
+
+
+QUESTION_ARMS = Arms(
+    {
+        arm.name: arm
+        for arm in (
+            Arm("llm", "solo", {"solo": "llm"}, "the big model alone", colour=0),
+            Arm("router", "delegate", {}, "the big model delegates to the small one", colour=1),
+            Arm("slm", "solo", {"solo": "slm"}, "the small model alone", colour=2),
+        )
+    },
+    _of_a_workflow,
+    _workflows,
+)
+"""For a question that has an answer."""
+TOOL_ARMS = Arms.of(
+    Arm("umi", "umi", {}, "planner, caller and summarizer", colour=1),
+    Arm("single", "umi_single", {}, "one model that does the work of all three", colour=0),
+)
+POLICY_ARMS = Arms(other=_of_a_policy, others=lambda: "any policy of the deployment")
+"""For one completion to each question: the arm carries the name of the policy that gives it."""
+
+
+def team_arms(first: str, second: str, *, name: str, about: str, alone: dict[str, str]) -> Arms:
     """The arms of a team of two: both, both with each other's policies, and members alone. `alone`:
-    member → what that is."""
+    member → what that is.
+
+    A swap says how much a policy has become its role's: it also puts each policy before prompts
+    that it was not trained on."""
     both = (first, second)
-    return [
+    return Arms.of(
         Arm(name, "pair", about=about, setting={"team": [*both]}, roles=both),
         Arm(
             "swapped",
@@ -64,49 +134,7 @@ def _team(first: str, second: str, *, name: str, about: str, alone: dict[str, st
             Arm(f"{role}_alone", "pair", about=what, setting={"team": [role]}, roles=(role,))
             for role, what in alone.items()
         ),
-    ]
-
-
-TEAM_ARMS: dict[str, dict[str, Arm]] = {
-    benchmark: {arm.name: arm for arm in arms}
-    for benchmark, arms in (
-        (
-            PUZZLES,
-            _team(
-                "tool_agent",
-                "plan_agent",
-                name="pair",
-                about="a tool agent proposes, a plan agent acts",
-                alone={
-                    "plan_agent": "without proposals",
-                    "tool_agent": "its proposals are played",
-                },
-            ),
-        ),
-        (
-            CODE,
-            _team(
-                "coder",
-                "tester",
-                name="team",
-                about="a coder's program and a unit tester's test, run against each other",
-                alone={"coder": "one program, without a test"},
-            ),
-        ),
-        (
-            MATH,
-            _team(
-                "reasoner",
-                "tool_user",
-                name="team",
-                about="a solution in words and a program's answer, held against each other",
-                alone={"reasoner": "one solution, without a program"},
-            ),
-        ),
     )
-}
-"""Benchmark → its arms. A swap says how much a policy has become its role's: it also puts each
-policy before prompts that it was not trained on."""
 
 
 def with_setting(instance: JsonObject, setting: JsonObject) -> JsonObject:
@@ -115,38 +143,21 @@ def with_setting(instance: JsonObject, setting: JsonObject) -> JsonObject:
     return {**instance, "setting": {**(own if isinstance(own, dict) else {}), **setting}}
 
 
-def parse_arms(text: str, benchmark: str = "") -> tuple[Arm, ...]:
-    """Arms from `llm,router,slm`, or those that the benchmark has. Raises UsageError for an
-    unknown or repeated one."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    arms = _arms_of(benchmark)
-    known = "any policy of the deployment" if arms is None else ", ".join(arms)
-    if not names:
-        raise UsageError(f"--arms names no arm; there are: {known}")
-    for name in names:
-        if arms is not None and name not in arms:
-            raise UsageError(f"--arms: there is no arm {name!r}; there are: {known}")
-        if names.count(name) > 1:
-            raise UsageError(f"--arms names {name!r} twice")
-    return tuple(_policy(name) if arms is None else arms[name] for name in names)
+def workflow_options(arm: Arm, options: JsonObject | None, *, calculator: bool) -> JsonObject:
+    """The options of an arm's runs: those that are given, else whether there is a calculator,
+    where its workflow can offer one."""
+    if options is not None:
+        return options
+    offered: JsonObject = {"calculator": calculator}
+    return offered if _accepts(arm.workflow, offered) else {}
 
 
-def named(names: Sequence[str], benchmark: str = "") -> tuple[Arm, ...]:
-    """Arms by name, as a manifest lists them."""
-    return parse_arms(",".join(names), benchmark)
-
-
-def _arms_of(benchmark: str) -> dict[str, Arm] | None:
-    """The arms of a benchmark; None where each policy is one."""
-    if benchmark in ("worlds", "tool_steps"):
-        return TOOL_ARMS
-    if benchmark in TEAM_ARMS:
-        return TEAM_ARMS[benchmark]
-    return None if benchmark in ("bfcl", "apibench") else ARMS
-
-
-def _policy(name: str) -> Arm:
-    return Arm(name, "completion", {"completion": name}, "one completion for each question")
+def _accepts(workflow: str, options: JsonObject) -> bool:
+    try:
+        workflows.get(workflow).check_options(options)
+    except InvalidOptions:
+        return False
+    return True
 
 
 def exchanged(arm: Arm, policies: Mapping[str, str]) -> dict[str, str]:

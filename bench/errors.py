@@ -22,3 +22,7 @@ class DataError(BenchError):
 
 class OutputError(BenchError):
     """An output directory is not what it should be."""
+
+
+class JudgingError(BenchError):
+    """A user's scorer fails on an answer: a failure of the bench, not of the model."""

@@ -34,6 +34,12 @@ class Question(Protocol):
     """What a judge knows of an item."""
 
     @property
+    def id(self) -> str: ...
+
+    @property
+    def question(self) -> str: ...
+
+    @property
     def gold(self) -> str: ...
 
     @property

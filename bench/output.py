@@ -23,6 +23,7 @@ from loopline.agents.records import JsonObject, Record
 from loopline.bench.append_log import corrupt, read_log, torn_notice
 from loopline.bench.datasets import Item
 from loopline.bench.errors import OutputError, UsageError
+from loopline.bench.origins import Origin
 from loopline.bench.results import Admitted, Result
 from loopline.workers.atomic_files import write_atomic
 from loopline.workers.file_lock import FileLock
@@ -59,10 +60,14 @@ class PoolFacts(Record):
 
 
 class Manifest(Record):
-    """What was asked of a benchmark. Never changed after the first admission."""
+    """What was asked of a benchmark. Never changed after the first admission, but for the scorer
+    that `bench rescore --scorer` names."""
 
     version: int = MANIFEST_VERSION
     benchmark: str
+    """Its name."""
+    origin: Origin | None = None
+    """Where it comes from, if not from this package or an entry point."""
     command: tuple[str, ...]
     created: float
     arms: tuple[str, ...]
@@ -155,6 +160,15 @@ class OutputDirectory:
             raise OutputError(
                 f"{error.filename or self.path}: cannot be written ({error.strerror or error}); "
                 "give another --output"
+            ) from error
+
+    def replace_manifest(self, manifest: Manifest) -> None:
+        """Raises OutputError if it can't be written."""
+        try:
+            write_atomic(self.manifest_path, manifest.model_dump_json(indent=1))
+        except OSError as error:
+            raise OutputError(
+                f"{self.manifest_path}: cannot be written ({error.strerror or error})"
             ) from error
 
     def lock(self) -> None:

@@ -6,45 +6,65 @@ from pathlib import Path
 
 from loopline.agents.records import JsonObject
 from loopline.bench.append_log import AppendLog
-from loopline.bench.checkers import CHECKERS, Scorer
 from loopline.bench.errors import UsageError
-from loopline.bench.output import OutputDirectory
+from loopline.bench.origins import FileStamp
+from loopline.bench.output import Manifest, OutputDirectory
+from loopline.bench.registry import benchmark_of
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.writer import write_reports
 from loopline.bench.results import Result
-from loopline.bench.teams import BENCHMARKS as TEAMS
-from loopline.bench.tools.suites import SUITES
 
 
-def rescore_all(path: Path) -> tuple[list[JsonObject], Facts]:
-    """Score every stored prediction again and write the reports.
+def rescore_all(path: Path, scorer: Path | None = None) -> tuple[list[JsonObject], Facts]:
+    """Score every stored prediction again and write the reports; with `scorer`, by that file from
+    now on.
 
     A result whose score changed is appended as a new line, which replaces the earlier one when
-    the directory is read. Returns the verdicts that changed.
+    the directory is read. Returns the verdicts that changed. Raises UsageError, or JudgingError
+    where the scorer fails: then nothing has changed.
     """
     directory = OutputDirectory(path)
     manifest = directory.manifest()
-    gold = {item.id: item.gold for item in manifest.items}
-    if manifest.benchmark in (*SUITES, *TEAMS):
+    if scorer is not None:
+        manifest = _with_scorer(path, manifest, scorer)
+    benchmark = benchmark_of(manifest)
+    if benchmark.rescorer is None:
         raise UsageError(
             f"{path}: {manifest.benchmark} is judged by what a run did, which its directory does "
             "not hold; run it again"
         )
+    benchmark.require(manifest)
+    items = {item.id: item for item in manifest.items}
     directory.lock()
     try:
         stored = directory.stored()
+        with benchmark.rescorer(manifest) as rescore:
+            pairs = [(old, rescore(old, items[old.item])) for old in stored.results.values()]
+        if scorer is not None:
+            # First: after a crash in between, rescoring once more completes what is missing.
+            directory.replace_manifest(manifest)
         changes: list[JsonObject] = []
-        with Scorer() as scorer, AppendLog(directory.items_path) as log:
-            for result in stored.results.values():
-                fresh = result.scored(scorer.score(result.prediction, gold[result.item]))
-                if fresh == result:
+        with AppendLog(directory.items_path) as log:
+            for before, fresh in pairs:
+                if fresh == before:
                     continue
                 log.append(fresh.model_dump(mode="json"))
-                changes += _changes(result, fresh)
+                changes += _changes(before, fresh)
             log.sync()
     finally:
         directory.unlock()
     return changes, write_reports(directory)
+
+
+def _with_scorer(path: Path, manifest: Manifest, scorer: Path) -> Manifest:
+    origin = manifest.origin
+    if origin is None or origin.data is None:
+        raise UsageError(
+            f"--scorer: {path} holds the benchmark {manifest.benchmark}, which brings its own "
+            "judge; leave the option out"
+        )
+    stamped = origin.model_copy(update={"scorer": FileStamp.of(scorer)})
+    return manifest.model_copy(update={"origin": stamped})
 
 
 def _changes(before: Result, after: Result) -> list[JsonObject]:
@@ -54,8 +74,8 @@ def _changes(before: Result, after: Result) -> list[JsonObject]:
             "item": before.item,
             "checker": checker,
             "before": before.verdicts.get(checker),
-            "after": after.verdicts[checker],
+            "after": verdict,
         }
-        for checker in CHECKERS
-        if before.verdicts.get(checker) != after.verdicts[checker]
+        for checker, verdict in after.verdicts.items()
+        if before.verdicts.get(checker) != verdict
     ]

@@ -16,11 +16,12 @@ from enum import StrEnum
 from typing import Protocol
 
 from loopline.agents.records import Budget, Run, Trajectory, UsageEntry
-from loopline.bench.arms import Arm, named, with_setting
+from loopline.bench.arms import Arm, with_setting, workflow_options
 from loopline.bench.journal import Journal
 from loopline.bench.judgement import Judge
 from loopline.bench.ledger import total
 from loopline.bench.output import Manifest, ManifestItem, Stored
+from loopline.bench.registry import benchmark_of
 from loopline.bench.results import Admitted, Result, result_of, transcript_of
 from loopline.bus import tasks
 from loopline.runtime.client.run_client import RunClient
@@ -159,10 +160,11 @@ class Runner:
     def _jobs(self) -> deque[Job]:
         """What is left: first what was in flight, then question by question through the arms, so
         that a benchmark that stops early has pairs to compare."""
+        arms = benchmark_of(self._manifest).arms.named(self._manifest.arms)
         left = [
             Job(arm, item)
             for item in self._manifest.items
-            for arm in named(self._manifest.arms, self._manifest.benchmark)
+            for arm in arms
             if (arm.name, item.id) not in self._results
         ]
         known = [job for job in left if job.key in self._admitted]
@@ -240,7 +242,7 @@ class Runner:
             job.item.question,
             workflow=job.arm.workflow,
             policies={**job.arm.policies, **manifest.policies.get(job.arm.name, {})},
-            options=manifest.workflow_options,
+            options=workflow_options(job.arm, manifest.options, calculator=manifest.calculator),
             seed=seed_of(manifest.seed, job.item.id),
             budget=Budget(seconds=manifest.run_seconds),
             tags={

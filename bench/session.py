@@ -20,20 +20,18 @@ from typing import TYPE_CHECKING, Any
 from loopline.agents.prompts import replacement
 from loopline.agents.records import JsonObject
 from loopline.agents.workflows import prompts_of
-from loopline.bench.arms import Arm, exchanged, named
+from loopline.bench.arms import Arm, exchanged
+from loopline.bench.benchmark import Benchmark
 from loopline.bench.datasets import Dataset, Request, require_seed
-from loopline.bench.datasets.registry import load
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.journal import Journal
-from loopline.bench.judges import judging_of
 from loopline.bench.ledger import read_ledger, total
 from loopline.bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
 from loopline.bench.progress import RunProgress
+from loopline.bench.registry import benchmark_of
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.writer import write_reports
 from loopline.bench.runner import GRACE_SECONDS, Ending, Runner
-from loopline.bench.teams import BENCHMARKS as TEAMS
-from loopline.bench.teams import CODE, MATH
 from loopline.runtime.client.run_client import RunClient
 from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from loopline.runtime.terminal.pluralize import counted
@@ -47,15 +45,11 @@ if TYPE_CHECKING:
 PACKAGES = ("loopline", "torch", "transformers", "math-verify", "redis", "openai")
 
 
-JUDGED = (CODE, MATH)
-"""Benchmarks whose runs ask a judge for what only it knows."""
-
-
 @dataclass(frozen=True)
 class Asked:
     """What a command line asks for."""
 
-    benchmark: str
+    benchmark: Benchmark
     arms: tuple[Arm, ...]
     request: Request
     concurrency: int = 32
@@ -92,14 +86,15 @@ Connect = Callable[[], AbstractAsyncContextManager[RunClient]]
 def start(asked: Asked) -> Ended:
     """Run a new benchmark on the deployment that is found. Raises BenchError, `UserError`."""
     # The data first: whoever lacks them need not start a deployment to be told.
-    dataset = load(asked.benchmark, asked.request)
+    benchmark = asked.benchmark
+    dataset = benchmark.load(asked.request)
     manifest = manifest_of(asked, dataset)
-    judging_of(asked.benchmark).require(manifest)
+    benchmark.require(manifest)
     found = _deployment(asked.profile, asked.redis_url)
     manifest = with_deployment(manifest, asked.arms, found.settings)
     profile = found.run.profile if found.run else asked.profile
     manifest = manifest.model_copy(update={"profile": profile})
-    directory = OutputDirectory(asked.output or _default_output(asked.benchmark))
+    directory = OutputDirectory(asked.output or _default_output(benchmark.name))
     directory.create(manifest, dataset.problems)
     _lend(directory, found.state)
     return asyncio.run(conduct(directory, _connector(found.settings)))
@@ -117,9 +112,11 @@ def resume(
     its pools."""
     directory = OutputDirectory(path)
     manifest = directory.manifest()
+    benchmark = benchmark_of(manifest)
+    benchmark.require(manifest)
     found = _deployment(None, redis_url)
     settings = found.settings
-    arms = named(manifest.arms, manifest.benchmark)
+    arms = benchmark.arms.named(manifest.arms)
     today = with_deployment(manifest, arms, settings)
     _require_policies(path, manifest, today)
     for arm in arms:
@@ -174,8 +171,8 @@ async def conduct(
     """
     manifest = manifest or directory.manifest()
     progress = progress or RunProgress(manifest.arms)
-    judging = judging_of(manifest.benchmark)
-    with Journal(directory) as journal, judging.judge(manifest, directory.problems) as judge:
+    benchmark = benchmark_of(manifest)
+    with Journal(directory) as journal, benchmark.judge(manifest, directory.problems) as judge:
         for notice in journal.notices:
             progress.notice(notice)
         stored = directory.stored()
@@ -217,7 +214,8 @@ def manifest_of(asked: Asked, dataset: Dataset) -> Manifest:
     if not 0 < asked.run_seconds <= 86_400:
         raise UsageError(f"--run-seconds must lie between 0 and 86400; got {asked.run_seconds}")
     return Manifest(
-        benchmark=asked.benchmark,
+        benchmark=asked.benchmark.name,
+        origin=asked.benchmark.origin,
         command=_command(),
         created=time.time(),
         arms=tuple(arm.name for arm in asked.arms),
@@ -243,7 +241,7 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
     leaves them open. Raises UsageError when an arm's pool is missing, or a worker for one of its
     roles."""
     pools = dict(settings.models)
-    if manifest.benchmark in JUDGED and "judge" not in settings.workers:
+    if benchmark_of(manifest).needs_judge_worker and "judge" not in settings.workers:
         raise UsageError(
             f"bench {manifest.benchmark} needs a worker of the kind 'judge', which the running "
             "deployment does not have; start one whose profile has it (petting has)"
@@ -380,10 +378,15 @@ def brief(ended: Ended) -> dict[str, Any]:
             for name, arm in results["arms"].items()
         },
         "pairs": results["pairs"],
-        **{name: results[name] for name in TEAMS if name in results},
+        **_team_findings(ended.facts),
         "pace": ended.facts.timings["pace"],
         "notices": ended.facts.notices,
     }
+
+
+def _team_findings(facts: Facts) -> dict[str, Any]:
+    name = facts.manifest.benchmark
+    return {name: facts.results[name]} if facts.benchmark.team and name in facts.results else {}
 
 
 def show(ended: Ended, *, as_json: bool) -> None:

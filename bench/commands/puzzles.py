@@ -101,9 +101,8 @@ def puzzles(
     """Unseen puzzles, played by two agents or by one of them alone. A tool agent and a
     plan agent: success by policy version, greedy or pass@k, beside players by hand."""
     from loopline.agents.records import JsonObject
-    from loopline.bench.arms import parse_arms
     from loopline.bench.datasets import Request
-    from loopline.bench.puzzles import BENCHMARK
+    from loopline.bench.puzzles.instances import BENCHMARK
     from loopline.bench.session import Asked, show, start
     from loopline.bench.teams.sampling import sampling
     from loopline.runtime.config.key_value_options import key_value_options
@@ -119,7 +118,7 @@ def puzzles(
     ended = start(
         Asked(
             benchmark=BENCHMARK,
-            arms=parse_arms(arms, BENCHMARK),
+            arms=BENCHMARK.arms.parse(arms),
             request=Request(
                 split=split or ("test" if data is None else "boxoban"),
                 samples=samples,

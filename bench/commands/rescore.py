@@ -10,6 +10,8 @@ import typer
 
 from loopline.bench.commands.run import Json
 
+_WORDS = {"True": "right", "False": "wrong", "None": "not scored"}
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -18,12 +20,16 @@ def register(app: typer.Typer) -> None:
 
 def rescore(
     directory: Annotated[Path, typer.Argument(help="What --output was.")],
+    scorer: Annotated[
+        Path | None,
+        typer.Option(help="Scorer of a file of questions, in place of the earlier one."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Score stored predictions again, without asking any model. Writes the reports again."""
     from loopline.bench.rescoring import rescore_all
 
-    changes, facts = rescore_all(directory)
+    changes, facts = rescore_all(directory, scorer)
     if as_json:
         print(json.dumps({"changed": len(changes), "changes": changes}))
         return
@@ -33,8 +39,8 @@ def rescore(
     for change in changes[:40]:
         print(
             f"{change['arm']} {change['item']}: {change['checker']} "
-            f"{'right' if change['before'] else 'wrong'} → "
-            f"{'right' if change['after'] else 'wrong'}"
+            f"{_WORDS[str(change['before'])]} → "
+            f"{_WORDS[str(change['after'])]}"
         )
     if len(changes) > 40:
         print(f"… and {len(changes) - 40} more")

@@ -1,4 +1,4 @@
-"""`bench gsm8k`, `bench wordproblems`, and `bench run` for every other data set: run the arms over
+"""`bench gsm8k`, `bench wordproblems`, and `bench run` for every other benchmark: run the arms over
 the questions, and report."""
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-Arms = Annotated[str, typer.Option(help="llm, router, slm: any of them, comma-separated.")]
+Arms = Annotated[
+    str | None,
+    typer.Option(
+        help="llm, router, slm or names of workflows, comma-separated; without it the benchmark's "
+        "own."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Which questions are drawn, and every run's dice.")]
 Concurrency = Annotated[int, typer.Option(help="Runs in flight at once.")]
 Budget = Annotated[
@@ -44,10 +50,33 @@ SamplesOfAny = Annotated[
 ]
 SamplesOfGenerated = Annotated[int, typer.Option(help="How many questions.")]
 Split = Annotated[str, typer.Option(help="A split that the data set knows.")]
+SplitOfAny = Annotated[
+    str | None,
+    typer.Option(help="A split that the benchmark knows; without it the benchmark's default."),
+]
 Data = Annotated[
     Path | None, typer.Option(help="File or folder of the questions; else LOOPLINE_DATA.")
 ]
-DatasetName = Annotated[str, typer.Argument(help="Name of a registered data set.")]
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="BENCHMARK",
+        help="Name of a benchmark, package.module:OBJECT, or a file of questions (my.jsonl).",
+    ),
+]
+ScorerFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Python file with score(item, answer), for a file of questions; without it answers "
+        "are compared with the gold ones as texts."
+    ),
+]
+Choices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", metavar="NAME=VALUE", help="An option of the benchmark's own: game=sudoku, …"
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -57,6 +86,7 @@ def register(app: typer.Typer) -> None:
             "gsm8k",
             "Grade-school questions (GSM8K) through the arms, paired. --samples 500 --seed 123 are "
             "the questions of Delegate's published comparison.",
+            split=(Split, "test"),
             samples=(Samples, None),
         )
     )
@@ -77,13 +107,13 @@ ENDS = "Exit code 1 if every run of an arm ended in an error or at its deadline,
 
 
 def _of(
-    dataset: str, about: str, *, without: tuple[str, ...] = (), **options: tuple[Any, object]
+    name: str, about: str, *, without: tuple[str, ...] = (), **options: tuple[Any, object]
 ) -> Callable[..., None]:
-    """`run` with its data set chosen: the same options, `without` those that make no sense of it,
+    """`run` with its benchmark chosen: the same options, `without` those that make no sense of it,
     some with a help and a default of their own."""
 
     def command(**given: Any) -> None:
-        run(dataset, **given)
+        run(name, **given)
 
     asked = inspect.signature(run, eval_str=True)
     command.__signature__ = asked.replace(  # type: ignore[attr-defined]
@@ -92,7 +122,7 @@ def _of(
             if (own := options.get(name)) is not None
             else option
             for name, option in asked.parameters.items()
-            if name not in ("dataset", *without)
+            if name not in ("benchmark", "scorer", "option", *without)
         ]
     )
     command.__doc__ = f"{about}\n\n{ENDS}"
@@ -100,12 +130,14 @@ def _of(
 
 
 def run(
-    dataset: DatasetName,
-    arms: Arms = "llm,router,slm",
+    benchmark: Target,
+    arms: Arms = None,
+    scorer: ScorerFile = None,
     samples: SamplesOfAny = None,
     seed: Seed = 123,
-    split: Split = "test",
+    split: SplitOfAny = None,
     data: Data = None,
+    option: Choices = None,
     concurrency: Concurrency = 32,
     budget_usd: Budget = None,
     calculator: Calculator = "on",
@@ -116,21 +148,33 @@ def run(
     redis_url: RedisUrl = None,
     run_seconds: Seconds = 600.0,
 ) -> None:
-    """Your own data set through the arms, paired. A package of yours registers it under
-    the entry point group `loopline.datasets`."""
-    from loopline.bench.arms import parse_arms
+    """Your own benchmark through the arms, paired. It is a file of questions (JSON lines with id,
+    question, answer), an object package.module:OBJECT, or one that a package registers under the
+    entry point group `loopline.benchmarks`."""
     from loopline.bench.datasets import Request
     from loopline.bench.errors import UsageError
+    from loopline.bench.registry import find
     from loopline.bench.session import Asked, show, start
+    from loopline.runtime.config.key_value_options import key_value_options
 
     if calculator not in {"on", "off"}:
         raise UsageError(f"--calculator is on or off; got {calculator!r}")
     if compat not in {None, "delegate"}:
         raise UsageError(f"--compat knows only delegate; got {compat!r}")
+    found = find(benchmark, scorer)
+    choices = key_value_options("--option", option or [])
+    if choices and found.options is None:
+        raise UsageError(f"--option: the benchmark {found.name} has no options of its own")
     asked = Asked(
-        benchmark=dataset,
-        arms=parse_arms(arms, dataset),
-        request=Request(split=split, samples=samples, seed=seed, data=data),
+        benchmark=found,
+        arms=found.arms.parse(found.default_arms if arms is None else arms),
+        request=Request(
+            split=split or found.default_split,
+            samples=samples,
+            seed=seed,
+            data=data,
+            choices=choices,
+        ),
         concurrency=concurrency,
         budget_dollars=budget_usd,
         calculator=calculator == "on",
@@ -139,6 +183,7 @@ def run(
         profile=profile,
         redis_url=redis_url,
         run_seconds=run_seconds,
+        options=found.workflow_options,
     )
     ended = start(asked)
     show(ended, as_json=as_json)

@@ -163,8 +163,8 @@ def play(
 ) -> None:
     """Run a benchmark of a team on the deployment that is found."""
     from loopline.agents.records import JsonObject
-    from loopline.bench.arms import parse_arms
     from loopline.bench.datasets import Request
+    from loopline.bench.registry import find
     from loopline.bench.session import Asked, show, start
     from loopline.bench.teams.sampling import sampling
     from loopline.runtime.config.key_value_options import key_value_options
@@ -176,10 +176,11 @@ def play(
         "attempts": 1 if attempts is None else attempts,
         "unsafe_exec": unsafe_exec,
     }
+    found = find(benchmark)
     ended = start(
         Asked(
-            benchmark=benchmark,
-            arms=parse_arms(arms, benchmark),
+            benchmark=found,
+            arms=found.arms.parse(arms),
             request=Request(split=split, samples=samples, seed=seed, data=data, choices=choices),
             concurrency=concurrency,
             budget_dollars=budget_usd,

@@ -66,9 +66,6 @@ Style = Annotated[
     ),
 ]
 
-_ARMS = {"worlds": "umi", "tool_steps": "umi", "bfcl": "llm", "apibench": "llm"}
-_PROMPTS = {"bfcl": "function_calls", "apibench": "api_call"}
-
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -95,18 +92,19 @@ def tools(
     """Tool use through the arms, paired. Whole runs in simulated worlds, single steps with the
     reference's history (Plan ACC, Act EM, hallucination, argument F1, Rouge-L), BFCL, APIBench."""
     from loopline.agents.records import JsonObject
-    from loopline.bench.arms import parse_arms
     from loopline.bench.datasets import Request
     from loopline.bench.errors import UsageError
+    from loopline.bench.registry import find
     from loopline.bench.session import Asked, show, start
-    from loopline.bench.tools.suites import SUITES
+    from loopline.bench.tools import SUITES
 
     if suite not in SUITES:
         raise UsageError(f"--suite: there is no suite {suite!r}; there are: {', '.join(SUITES)}")
     if tool_style not in (None, "documents", "signatures"):
         raise UsageError(f"--tool-style is documents or signatures; got {tool_style!r}")
-    options: JsonObject
-    if suite in _PROMPTS:
+    benchmark = find(suite)
+    options: JsonObject = {**(benchmark.workflow_options or {})}
+    if "prompt" in options:
         held = None if constrained is None else "--constrained" if constrained else "--free"
         given = [name for name in (held, tool_style and "--tool-style") if name]
         if given:
@@ -114,17 +112,16 @@ def tools(
                 f"{' and '.join(given)}: of no use for --suite {suite}, whose questions have a "
                 "prompt of their own and are answered freely; leave it out"
             )
-        options = {"prompt": _PROMPTS[suite]}
     else:
-        options = {"calculator": False, "constrained": constrained is not False}
+        options["constrained"] = constrained is not False
         if tool_style is not None:
             options["tool_style"] = tool_style
     ended = start(
         Asked(
-            benchmark=suite,
-            arms=parse_arms(_ARMS[suite] if arms is None else arms, suite),
+            benchmark=benchmark,
+            arms=benchmark.arms.parse(benchmark.default_arms if arms is None else arms),
             request=Request(
-                split=split or SUITES[suite].default_split, samples=samples, seed=seed, data=data
+                split=split or benchmark.default_split, samples=samples, seed=seed, data=data
             ),
             concurrency=concurrency,
             budget_dollars=budget_usd,

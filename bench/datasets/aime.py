@@ -28,6 +28,7 @@ from loopline.bench.datasets.location import data_root, find_first, not_found
 from loopline.bench.datasets.math_questions import MathQuestion
 from loopline.bench.datasets.parquet_rows import read_rows
 from loopline.bench.errors import DataError, UsageError
+from loopline.bench.numeric_answers import numeric_benchmark
 from loopline.trainers.data.json_files import (
     Reading,
     Skipped,
@@ -203,3 +204,7 @@ def _whole(row: _Row) -> str:
     if not _WHOLE.fullmatch(bare):
         raise Unreadable("the answer is no whole number from 0 to 999", written)
     return str(int(bare))
+
+
+AIME24 = numeric_benchmark("aime24", "AIME 2024", lambda request: load(2024, request))
+AIME25 = numeric_benchmark("aime25", "AIME 2025", lambda request: load(2025, request))

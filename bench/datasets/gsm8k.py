@@ -19,6 +19,7 @@ from loopline.bench.datasets import Dataset, Item, Request, sample
 from loopline.bench.datasets.constants import best_constant
 from loopline.bench.datasets.parquet_rows import read_rows
 from loopline.bench.errors import DataError, UsageError
+from loopline.bench.numeric_answers import numeric_benchmark
 from loopline.trainers.data.json_files import Limits, read_lines
 
 VARIABLE = "LOOPLINE_DATA"
@@ -128,3 +129,6 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
         raise DataError(f"{path.parent / first.where}: {first.reason} ({first.detail})")
     for number, row in read.records:
         yield f"{path}:{number}", row
+
+
+BENCHMARK = numeric_benchmark("gsm8k", "GSM8K", load)

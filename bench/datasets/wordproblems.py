@@ -10,6 +10,7 @@ from loopline.agents.environments.word_problems import HELD_OUT, Split, WordProb
 from loopline.bench.datasets import Dataset, Item, Request
 from loopline.bench.datasets.constants import best_constant
 from loopline.bench.errors import UsageError
+from loopline.bench.numeric_answers import numeric_benchmark
 
 MIXED = "held_out"
 DEFAULT_SAMPLES = 60
@@ -53,3 +54,6 @@ def _item(problem: WordProblem) -> Item:
             ],
         },
     )
+
+
+BENCHMARK = numeric_benchmark("wordproblems", "Generated word problems", load, default_split=MIXED)

@@ -4,7 +4,3 @@ The modules: `choice` (which puzzles, and how they are played), `instances` (whe
 `judge` (a run's actions carried out anew), `baselines`. What it shares with the benches of the
 other teams is in `loopline.bench.teams`.
 """
-
-from __future__ import annotations
-
-BENCHMARK = "puzzles"

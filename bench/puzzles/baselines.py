@@ -16,6 +16,24 @@ from loopline.agents.environments.word_problem_team import WordProblemInstance
 from loopline.agents.records import JsonObject
 from loopline.trainers.grpo.arms.games import sokoban, sudoku, word_problems
 
+_BY_HAND = {
+    "plan_path": "as many answers as there are turns, each of moves chosen one by one",
+    "sokoban": "pushes chosen one by one without memory, with an agent's moves",
+    "sudoku": "digit after digit, in every turn anew",
+    "word_problems": "one answer, by simple rules of reading",
+}
+"""What the players of a game do."""
+_BLIND_AGENT = (
+    "; blind: an agent alone that says the same whatever the puzzle is, the best that a search on "
+    "training puzzles finds"
+)
+
+
+def players_by_hand(reference: JsonObject) -> str:
+    """What they do, in words; empty for a game that has none."""
+    game = reference.get("game")
+    return f"{_BY_HAND[game]}{_BLIND_AGENT}" if isinstance(game, str) and game in _BY_HAND else ""
+
 
 def baselines_of(levels: Difficulty, instances: Sequence[Instance], seed: int) -> JsonObject:
     """Player → instances solved. Deterministic for a seed. The blind players are searched for on

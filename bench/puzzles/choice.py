@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from loopline.agents.environments.puzzles import Difficulty, Game, difficulty_of
 from loopline.agents.errors import InvalidOptions
 from loopline.agents.records import JsonObject, Record
+from loopline.bench.benchmark import options_of
 from loopline.bench.errors import UsageError
 from loopline.bench.teams.sampling import MAX_ATTEMPTS
 
@@ -39,12 +40,7 @@ def chosen(choices: JsonObject) -> Choice:
         raise UsageError(
             "puzzles need a game: bench puzzles --game plan_path|sokoban|sudoku|word_problems"
         )
-    try:
-        choice = Choice.model_validate(choices)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"--{where}: {first['msg']}; got {first['input']!r}") from error
+    choice = options_of(Choice, choices)
     if "team" in choice.setting:
         raise UsageError("--setting team: who plays is chosen by --arms")
     return choice

@@ -8,19 +8,23 @@ of them, `boxoban/unfiltered/test` one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from loopline.agents.environments import plan_path, sokoban, sudoku, word_problem_team
 from loopline.agents.environments.puzzles import Instance, drawn_puzzles, size_of
 from loopline.agents.environments.sokoban.instance import SokobanSetting
+from loopline.bench.arms import team_arms
+from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.datasets import Dataset, Item, Request, sample
 from loopline.bench.datasets.location import data_root
 from loopline.bench.errors import DataError, UsageError
-from loopline.bench.puzzles import BENCHMARK
-from loopline.bench.puzzles.baselines import baselines_of
+from loopline.bench.puzzles.baselines import baselines_of, players_by_hand
 from loopline.bench.puzzles.choice import Choice, chosen
+from loopline.bench.puzzles.judge import CHECKERS, PuzzlesJudge, class_of
 from loopline.bench.teams.sampling import MAX_RUNS
 
+NAME = "puzzles"
 DEFAULT_SAMPLES = 200
 MAX_SAMPLES = 10_000
 BOXOBAN = "boxoban"
@@ -50,7 +54,7 @@ def load(request: Request) -> Dataset:
         named, source = _generated(request, choice, samples)
         available = len(named)
     return Dataset(
-        name=BENCHMARK,
+        name=NAME,
         split=request.split,
         items=tuple(_items(named, request.split, choice.attempts)),
         available=available * choice.attempts,
@@ -75,7 +79,7 @@ def _generated(request: Request, choice: Choice, samples: int) -> tuple[list[Nam
         found = drawn_puzzles(levels, split, request.seed, samples)
     except ValueError as error:
         raise UsageError(f"{choice.game}: {error}") from error
-    named = [(f"{BENCHMARK}/{choice.game}/{split}/{one.id}", one) for one in found]
+    named = [(f"{NAME}/{choice.game}/{split}/{one.id}", one) for one in found]
     return named, f"{choice.game} {size_of(levels)}, generated from seed {request.seed}"
 
 
@@ -139,7 +143,7 @@ def _levels(path: Path, place: str, setting: SokobanSetting) -> Iterable[Named]:
         raise DataError(f"{path}: cannot be read ({error})") from error
     except ValueError as error:
         raise DataError(str(error)) from error
-    return [(f"{BENCHMARK}/{BOXOBAN}/{place}/{one.number}", one.instance) for one in found]
+    return [(f"{NAME}/{BOXOBAN}/{place}/{one.number}", one.instance) for one in found]
 
 
 def _items(named: Sequence[Named], split: str, attempts: int) -> Iterator[Item]:
@@ -170,3 +174,25 @@ def _wanted(instance: Instance) -> str:
             return "every box on a target"
         case word_problem_team.WordProblemInstance():
             return str(instance.answer)
+
+
+BENCHMARK = Benchmark(
+    name=NAME,
+    title="Puzzles",
+    load=load,
+    judge=lambda manifest, _: nullcontext(PuzzlesJudge()),
+    checkers=CHECKERS,
+    class_of=by_signals(class_of),
+    arms=team_arms(
+        "tool_agent",
+        "plan_agent",
+        name="pair",
+        about="a tool agent proposes, a plan agent acts",
+        alone={"plan_agent": "without proposals", "tool_agent": "its proposals are played"},
+    ),
+    default_arms="pair",
+    options=Choice,
+    workflow_options={},
+    team=True,
+    players_by_hand=players_by_hand,
+)

@@ -18,12 +18,13 @@ from pydantic import JsonValue
 from loopline.agents.records import UsageEntry
 from loopline.agents.roles.pair.settings import PairOptions
 from loopline.agents.usage import calls_once
+from loopline.bench.benchmark import Benchmark
 from loopline.bench.checkers import PRIMARY
 from loopline.bench.compat import compare_books
-from loopline.bench.errors import OutputError
-from loopline.bench.judges import judging_of
+from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.ledger import Sum, read_ledger, sum_of, total
 from loopline.bench.output import Manifest, ManifestItem, OutputDirectory, Stored
+from loopline.bench.registry import benchmark_of
 from loopline.bench.report.facts import ArmRuns, Facts
 from loopline.bench.report.measures import measured_pair, measured_results
 from loopline.bench.report.oracle import oracle_of
@@ -38,7 +39,6 @@ from loopline.bench.statistics import (
     wilson,
 )
 from loopline.bench.taxonomy import CUT_OFF
-from loopline.bench.teams import BENCHMARKS as TEAMS
 from loopline.bench.teams.findings import findings_of, repeated
 
 
@@ -58,29 +58,39 @@ def compute(manifest: Manifest, stored: Stored, entries: Sequence[UsageEntry]) -
         raise OutputError(
             f"items.jsonl has a result for {unknown[0]!r}, which the manifest does not ask"
         )
-    arms = [_arm(name, manifest, stored, items) for name in manifest.arms]
+    benchmark = benchmark_of(manifest)
+    arms = [_arm(benchmark, name, manifest, stored) for name in manifest.arms]
     superseded = _charge(arms, stored, entries)
     notices = [*stored.notices, *_broken(arms), *_mixed(arms, entries)]
-    notices += [*_checks(arms, stored, entries), *repeated(manifest), *_cut_off(manifest, arms)]
+    notices += [*_checks(arms, stored, entries), *repeated(manifest)]
+    notices += _cut_off(manifest, arms) if benchmark.team else []
     return Facts(
+        benchmark,
         manifest,
         arms,
         items,
-        {**_results(manifest, arms, items), **findings_of(manifest, arms, entries)},
+        {**_results(benchmark, manifest, arms, items), **findings_of(manifest, arms, entries)},
         {**_timings(manifest, arms, stored, entries), "superseded": superseded.as_dict()},
         notices,
     )
 
 
-def _arm(name: str, manifest: Manifest, stored: Stored, items: dict[str, ManifestItem]) -> ArmRuns:
+def _arm(benchmark: Benchmark, name: str, manifest: Manifest, stored: Stored) -> ArmRuns:
+    """Raises UsageError for a class that the benchmark does not declare."""
     arm = ArmRuns(name)
-    class_of = judging_of(manifest.benchmark).class_of
+    known = benchmark.class_meanings
     for item in manifest.items:
         result = stored.results.get((name, item.id))
         if result is None:
             continue
         arm.results.append(result)
-        arm.classes[item.id] = class_of(result, items[item.id].gold)
+        name_of_class = str(benchmark.class_of(result, item.gold))
+        if name_of_class not in known:
+            raise UsageError(
+                f"the benchmark {benchmark.name} puts {item.id} into the class {name_of_class!r}, "
+                "which its `classes` do not explain; add it there"
+            )
+        arm.classes[item.id] = name_of_class
     return arm
 
 
@@ -125,7 +135,7 @@ def _cut_off(manifest: Manifest, arms: list[ArmRuns]) -> list[str]:
     as one that is. Other workflows have a class for it."""
     runs = [result for arm in arms for result in arm.results]
     cut = sum(CUT_OFF in result.signals for result in runs)
-    if manifest.benchmark not in TEAMS or not cut:
+    if not cut:
         return []
     limit = manifest.workflow_options.get("max_tokens", PairOptions().max_tokens)
     return [
@@ -187,9 +197,12 @@ def _checks(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) 
 
 
 def _results(
-    manifest: Manifest, arms: list[ArmRuns], items: dict[str, ManifestItem]
+    benchmark: Benchmark,
+    manifest: Manifest,
+    arms: list[ArmRuns],
+    items: dict[str, ManifestItem],
 ) -> dict[str, Any]:
-    checkers = tuple(judging_of(manifest.benchmark).checkers)
+    checkers = tuple(benchmark.checkers)
     missing = {
         arm.name: [item.id for item in manifest.items if item.id not in arm.classes] for arm in arms
     }
@@ -239,7 +252,7 @@ def _items(manifest: Manifest, arms: list[ArmRuns]) -> list[dict[str, Any]]:
             "arms": {
                 arm.name: {
                     "value": result.value,
-                    "class": str(arm.classes[item.id]),
+                    "class": arm.classes[item.id],
                     "verdicts": result.verdicts,
                 }
                 for arm in arms
@@ -259,7 +272,7 @@ def _arm_results(arm: ArmRuns, manifest: Manifest, checkers: Sequence[str]) -> d
             for name in checkers
         },
         "measures": measured_results(arm.results, seed),
-        "classes": dict(Counter(str(arm.classes[r.item]) for r in arm.results)),
+        "classes": dict(Counter(arm.classes[r.item] for r in arm.results)),
         "outcomes": dict(Counter(str(r.outcome) for r in arm.results)),
         "signals": dict(Counter(name for r in arm.results for name in r.signals)),
         "delegations": sum(r.delegations for r in arm.results),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from loopline.agents.records import Outcome
-from loopline.bench.judges import judging_of
+from loopline.bench.benchmark import Benchmark
 from loopline.bench.ledger import Sum
 from loopline.bench.output import Manifest, ManifestItem
 from loopline.bench.results import Result
-from loopline.bench.taxonomy import Class
 
 REPORT_VERSION = 1
 BROKEN = (Outcome.ERROR, Outcome.DEADLINE)
@@ -23,7 +23,7 @@ class ArmRuns:
 
     name: str
     results: list[Result] = field(default_factory=list[Result])
-    classes: dict[str, Class] = field(default_factory=dict[str, Class])
+    classes: dict[str, str] = field(default_factory=dict[str, str])
     """Item → class."""
     paid: Sum = field(default_factory=Sum)
     """Calls whose results were used."""
@@ -52,6 +52,7 @@ class ArmRuns:
 class Facts:
     """Everything that the writers need."""
 
+    benchmark: Benchmark
     manifest: Manifest
     arms: list[ArmRuns]
     items: dict[str, ManifestItem]
@@ -60,13 +61,20 @@ class Facts:
     notices: list[str]
 
     @property
-    def checkers(self) -> dict[str, str]:
+    def checkers(self) -> Mapping[str, str]:
         """Checker → its rule; the primary one first."""
-        return judging_of(self.manifest.benchmark).checkers
+        return self.benchmark.checkers
 
     @property
     def primary(self) -> str:
         return next(iter(self.checkers))
+
+    @property
+    def classes(self) -> dict[str, str]:
+        """The classes that there are results of → their meaning, in a report's order."""
+        present = {name for arm in self.arms for name in arm.classes.values()}
+        meanings = self.benchmark.class_meanings
+        return {name: meanings[name] for name in meanings if name in present}
 
     @property
     def broken_arms(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from loopline.bench.report import links
 from loopline.bench.report.facts import ArmRuns
@@ -18,20 +19,20 @@ GAP = 15.0
 _ROUTES = ("answered alone", "called tools", "delegated", "escalated")
 
 
-def failure_flow(arm: ArmRuns) -> str:
+def failure_flow(arm: ArmRuns, classes_in_order: Sequence[str]) -> str:
     """One arm's flow; each end links to its questions."""
     if not arm.results:
         return ""
     total = len(arm.results)
     pairs = [(_route(result), arm.classes[result.item]) for result in arm.results]
     routes = [name for name in _ROUTES if any(route == name for route, _ in pairs)]
-    classes = [name for name in Class if any(found is name for _, found in pairs)]
+    classes = [name for name in classes_in_order if any(end == name for _, end in pairs)]
     columns = max(len(routes), len(classes))
     height = max(150.0, 28.0 + columns * 26.0) + 24
     scale = (height - 34 - GAP * (columns - 1)) / total
     through = Counter(pairs)
     left = _stack([sum(r == name for r, _ in pairs) for name in routes], scale, height)
-    right = _stack([sum(c is name for _, c in pairs) for name in classes], scale, height)
+    right = _stack([sum(c == name for _, c in pairs) for name in classes], scale, height)
     x1, x2 = 132.0, WIDTH - 206.0
     parts: list[str] = []
     leaving = dict(zip(routes, (top for top, _ in left), strict=True))
@@ -51,7 +52,7 @@ def failure_flow(arm: ArmRuns) -> str:
         parts.append(svg.rect(x1, top, NODE, max(1.5, size), "node"))
         parts.append(svg.text(x1 - 6, top + size / 2 + 4, f"{route} {amount}", "label", "end"))
     for name, (top, size) in zip(classes, right, strict=True):
-        amount = sum(c is name for _, c in pairs)
+        amount = sum(c == name for _, c in pairs)
         words = f"{name.replace('_', ' ')} {amount} ({amount / total:.1%})"
         parts.append(
             svg.link(
@@ -71,8 +72,8 @@ def _route(result: Result) -> str:
     return "delegated" if DELEGATED in result.signals else "answered alone"
 
 
-def _colour(name: Class) -> str:
-    if name is Class.RIGHT:
+def _colour(name: str) -> str:
+    if name == Class.RIGHT:
         return "good"
     if name in {Class.ERROR, Class.CANCELLED, Class.DEADLINE, Class.BUDGET, Class.GAVE_UP,
                 Class.CYCLE, Class.CALL_LIMIT}:  # fmt: skip

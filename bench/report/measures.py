@@ -22,6 +22,7 @@ MEANINGS = {
     "hallucination": "a tool is named that is not on offer",
     "argument_f1": "argument F1, over the steps where the reference calls",
     "rouge_l": "Rouge-L of the answer, over the steps where the reference finishes",
+    "score": "what the scorer gives an answer, from 0 to 1",
     CALLS: "calls in a run",
     "turns": "turns that were played",
     "moves_over_shortest": "moves of a solution beyond those of the shortest one",
@@ -31,7 +32,7 @@ MEANINGS = {
 
 SHARES = frozenset({
     "plan_accuracy", "action_match", "hallucination", "argument_f1", "rouge_l", "refused",
-    "agreement", "agreed", "pass_rate", "right_tests",
+    "agreement", "agreed", "pass_rate", "right_tests", "score",
 })  # fmt: skip
 """Measures between 0 and 1; others are numbers of something."""
 

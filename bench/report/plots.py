@@ -14,10 +14,11 @@ WIDTH = 460.0
 
 def arm_class(facts: Facts, arm: str) -> str:
     """The colour class of an arm: known ones keep theirs in every report."""
-    known = {"llm": "arm-0", "router": "arm-1", "slm": "arm-2", "umi": "arm-1", "single": "arm-0"}
-    if arm in known:
-        return known[arm]
-    others = [name for name in facts.manifest.arms if name not in known]
+    colour_of = facts.benchmark.arms.colour_of
+    colour = colour_of(arm)
+    if colour is not None:
+        return f"arm-{colour}"
+    others = [name for name in facts.manifest.arms if colour_of(name) is None]
     return f"arm-{3 + others.index(arm) % 3}"
 
 

@@ -25,28 +25,15 @@ from loopline.bench.report.plots import (
     differences,
 )
 from loopline.bench.report.unfinished import left_to_do
-from loopline.bench.taxonomy import MEANINGS, Class
 from loopline.bench.teams.tables import players_section
 from loopline.runtime.terminal.pages.page import figure
 
-NAMES = {
-    "gsm8k": "GSM8K",
-    "wordproblems": "Generated word problems",
-    "worlds": "Instructions in simulated worlds",
-    "tool_steps": "Steps of tool use",
-    "bfcl": "BFCL, by syntax tree",
-    "apibench": "APIBench, by syntax tree",
-    "puzzles": "Puzzles",
-    "code": "Programs",
-    "math": "Competition mathematics",
-}
 SHOWN_DISAGREEMENTS = 200
 
 
 def title(facts: Facts) -> str:
     """What the report is about, in one line."""
-    name = NAMES.get(facts.manifest.benchmark, facts.manifest.benchmark)
-    return f"{name}: {' against '.join(facts.manifest.arms)}"
+    return f"{facts.benchmark.title}: {' against '.join(facts.manifest.arms)}"
 
 
 def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -210,7 +197,7 @@ def _pairs(facts: Facts) -> str:
 
 
 def _checkers(facts: Facts) -> str:
-    head = "".join(f"<th>{name}</th>" for name in facts.checkers)
+    head = "".join(f"<th>{escape(name)}</th>" for name in facts.checkers)
     rows: list[str] = []
     for name, arm in facts.results["arms"].items():
         cells = "".join(
@@ -218,7 +205,7 @@ def _checkers(facts: Facts) -> str:
         )
         rows.append(f"<tr><td>{escape(name)}</td><td>{arm['n']:,}</td>{cells}</tr>")
     rules = "".join(
-        f"<li><b>{name}</b>: {escape(rule)}</li>" for name, rule in facts.checkers.items()
+        f"<li><b>{escape(name)}</b>: {escape(rule)}</li>" for name, rule in facts.checkers.items()
     )
     return (
         '<h2 id="checkers">Accuracy by checker</h2><div class="scroll"><table><thead><tr>'
@@ -296,25 +283,24 @@ def _ledger(facts: Facts) -> str:
 
 def _failures(facts: Facts) -> str:
     flows = "".join(
-        f"<figure><h3>{escape(arm.name)}</h3>{failure_flow(arm)}</figure>"
+        f"<figure><h3>{escape(arm.name)}</h3>{failure_flow(arm, tuple(facts.classes))}</figure>"
         for arm in facts.arms
         if arm.results
     )
-    present = [name for name in Class if any(name in arm.classes.values() for arm in facts.arms)]
     head = "".join(f"<th>{escape(arm.name)}</th>" for arm in facts.arms)
     rows = "".join(
-        f"<tr><td>{name.replace('_', ' ')}</td>"
+        f"<tr><td>{escape(name.replace('_', ' '))}</td>"
         + "".join(
             "<td>"
             + link(
                 place("items", arm=arm.name, class_=name),
-                f"{sum(found is name for found in arm.classes.values()):,}",
+                f"{sum(found == name for found in arm.classes.values()):,}",
             )
             + "</td>"
             for arm in facts.arms
         )
-        + f'<td class="words">{escape(MEANINGS[name])}</td></tr>'
-        for name in present
+        + f'<td class="words">{escape(meaning)}</td></tr>'
+        for name, meaning in facts.classes.items()
     )
     return (
         f'<h2 id="failures">What went wrong</h2><div class="two">{flows}</div><br>'
@@ -417,9 +403,9 @@ def _items(facts: Facts) -> str:
     arms = "".join(
         f'<option value="{escape(arm.name)}">{escape(arm.name)}</option>' for arm in facts.arms
     )
-    present = [name for name in Class if any(name in arm.classes.values() for arm in facts.arms)]
     classes = "".join(
-        f'<option value="{name}">{name.replace("_", " ")}</option>' for name in present
+        f'<option value="{escape(name)}">{escape(name.replace("_", " "))}</option>'
+        for name in facts.classes
     )
     head = "".join(f"<th class=left>{escape(arm.name)}</th>" for arm in facts.arms)
     return (

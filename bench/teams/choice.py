@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from pydantic import Field, ValidationError
 
 from loopline.agents.records import JsonObject, Record
+from loopline.bench.benchmark import options_of
 from loopline.bench.datasets import Item, Request, sample
 from loopline.bench.errors import UsageError
 from loopline.bench.teams.sampling import MAX_ATTEMPTS, MAX_RUNS
@@ -40,12 +41,7 @@ class TeamChoice(Record):
 
 def chosen(request: Request, known: Sequence[str]) -> TeamChoice:
     """Raises UsageError, naming the option."""
-    try:
-        choice = TeamChoice.model_validate(request.choices)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"--{where}: {first['msg']}; got {first['input']!r}") from error
+    choice = options_of(TeamChoice, request.choices)
     if choice.dataset not in known:
         raise UsageError(
             f"--dataset: there is no {choice.dataset!r} here; there are: {', '.join(known)}"

@@ -17,6 +17,8 @@ from pathlib import Path
 from loopline.agents.environments.code import CodeProblem, CodeTest
 from loopline.agents.environments.code.team import CodeInstance, CodeSetting
 from loopline.agents.environments.code.told import tells
+from loopline.bench.arms import team_arms
+from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.datasets import (
     Dataset,
     Item,
@@ -31,8 +33,8 @@ from loopline.bench.datasets import (
 )
 from loopline.bench.datasets.constants import best_constant
 from loopline.bench.errors import DataError
-from loopline.bench.teams import CODE
 from loopline.bench.teams.choice import (
+    TeamChoice,
     by_id,
     chosen,
     drawn,
@@ -42,9 +44,11 @@ from loopline.bench.teams.choice import (
     taken_from,
 )
 from loopline.bench.teams.constant_programs import solving_constant
+from loopline.bench.teams.problem_judge import CODE_CHECKERS, class_of, code_judge, require_sandbox
 from loopline.trainers.data.json_files import Reading, Skipped
 from loopline.workers.judging.problems import key_of
 
+NAME = "code"
 Reader = Callable[[str, Path | None], Reading[CodeProblem]]
 
 _MBPP_SPLITS = {
@@ -84,7 +88,7 @@ def _loaded(request: Request, readers: Mapping[str, Reader]) -> Dataset:
     for problem in asked:
         items += repeated(_item(problem, request.split, setting), choice.attempts)
     return Dataset(
-        name=CODE,
+        name=NAME,
         split=request.split,
         items=tuple(items),
         available=len(known) * choice.attempts,
@@ -106,7 +110,7 @@ def _item(problem: CodeProblem, split: str, setting: CodeSetting) -> Item:
     instance = CodeInstance(question=problem.question, judged_as=key_of(problem), setting=setting)
     task = instance.task
     return Item(
-        id=f"{CODE}/{problem.id}",
+        id=f"{NAME}/{problem.id}",
         question=task.prompt,
         gold=f"passes {len(problem.tests):,} tests",
         about={
@@ -193,3 +197,25 @@ _TO_TRAIN_ON: dict[str, Reader] = {
     "mbpp": _mbpp("full", training=True),
     "mbpp_sanitized": _mbpp("sanitized", training=True),
 }
+
+BENCHMARK = Benchmark(
+    name=NAME,
+    title="Programs",
+    load=load,
+    judge=code_judge,
+    checkers=CODE_CHECKERS,
+    class_of=by_signals(class_of),
+    arms=team_arms(
+        "coder",
+        "tester",
+        name="team",
+        about="a coder's program and a unit tester's test, run against each other",
+        alone={"coder": "one program, without a test"},
+    ),
+    default_arms="team",
+    options=TeamChoice,
+    workflow_options={},
+    require=require_sandbox,
+    needs_judge_worker=True,
+    team=True,
+)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from loopline.agents.records import UsageEntry
 from loopline.bench.output import Manifest, ManifestItem
+from loopline.bench.registry import benchmark_of
 from loopline.bench.results import Result
 from loopline.bench.statistics import Interval, mean_share, wilson
-from loopline.bench.teams import BENCHMARKS
 
 if TYPE_CHECKING:
     from loopline.bench.report.facts import ArmRuns
@@ -33,7 +33,8 @@ def findings_of(
 ) -> dict[str, Any]:
     """For the results of a report, under the benchmark's name; nothing of one that has neither
     teams nor players by hand."""
-    if manifest.benchmark not in BENCHMARKS and "baselines" not in manifest.reference:
+    team = benchmark_of(manifest).team
+    if not team and "baselines" not in manifest.reference:
         return {}
     instance_of = instances_of(manifest)
     attempts = _attempts_of(manifest)
@@ -43,7 +44,7 @@ def findings_of(
         "versions": {
             arm.name: (
                 _by_version(arm.results, instance_of, played_by, manifest.seed)
-                if manifest.benchmark in BENCHMARKS
+                if team
                 else [
                     {"policies": "", **success(_attempts(arm.results, instance_of), manifest.seed)}
                 ]
@@ -63,7 +64,7 @@ def findings_of(
 def repeated(manifest: Manifest) -> list[str]:
     """What a reader of the other figures must know where instances were played several times."""
     attempts = _attempts_of(manifest)
-    if manifest.benchmark not in BENCHMARKS or attempts == 1:
+    if attempts == 1 or not benchmark_of(manifest).team:
         return []
     return [
         f"each instance was played {attempts} times: intervals and tests over questions take the "
@@ -73,8 +74,8 @@ def repeated(manifest: Manifest) -> list[str]:
 
 def instances_of(manifest: Manifest) -> dict[str, str]:
     """Item → the instance that it is an attempt at; of a benchmark without teams, the item."""
-    teams = manifest.benchmark in BENCHMARKS
-    return {item.id: _instance(item) if teams else item.id for item in manifest.items}
+    team = benchmark_of(manifest).team
+    return {item.id: _instance(item) if team else item.id for item in manifest.items}
 
 
 def _instance(item: ManifestItem) -> str:

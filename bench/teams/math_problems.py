@@ -20,12 +20,14 @@ from loopline.agents.environments.math_team import (
 from loopline.agents.environments.math_team import (
     MathQuestion as AskedQuestion,
 )
+from loopline.bench.arms import team_arms
+from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.datasets import Dataset, Item, Request, aime, gsm8k, olympiadbench, wordproblems
 from loopline.bench.datasets.constants import best_constant
 from loopline.bench.datasets.math_questions import MathQuestion
 from loopline.bench.errors import DataError
-from loopline.bench.teams import MATH
 from loopline.bench.teams.choice import (
+    TeamChoice,
     by_id,
     chosen,
     drawn,
@@ -34,8 +36,11 @@ from loopline.bench.teams.choice import (
     setting_of,
     taken_from,
 )
+from loopline.bench.teams.problem_judge import MATH_CHECKERS, class_of, math_judge, require_sandbox
 from loopline.trainers.data.json_files import Reading
 from loopline.workers.judging.problems import key_of
+
+NAME = "math"
 
 
 def load(request: Request) -> Dataset:
@@ -57,7 +62,7 @@ def load(request: Request) -> Dataset:
         item = _item(problem, each.split or request.split, setting)
         items += repeated(item, choice.attempts)
     return Dataset(
-        name=MATH,
+        name=NAME,
         split=request.split,
         items=tuple(items),
         available=len(known) * choice.attempts,
@@ -92,7 +97,7 @@ def _item(problem: MathProblem, split: str, setting: MathSetting) -> Item:
     instance = MathInstance(question=problem.question, judged_as=key_of(problem), setting=setting)
     task = instance.task
     return Item(
-        id=f"{MATH}/{problem.question.id}",
+        id=f"{NAME}/{problem.question.id}",
         question=task.prompt,
         gold=problem.answer,
         about={
@@ -139,3 +144,25 @@ READERS: dict[str, Callable[[Request], Reading[MathQuestion]]] = {
     "olympiadbench": _olympiadbench,
 }
 """Data set → its problems of a split; of generated ones as many as are asked for."""
+
+BENCHMARK = Benchmark(
+    name=NAME,
+    title="Competition mathematics",
+    load=load,
+    judge=math_judge,
+    checkers=MATH_CHECKERS,
+    class_of=by_signals(class_of),
+    arms=team_arms(
+        "reasoner",
+        "tool_user",
+        name="team",
+        about="a solution in words and a program's answer, held against each other",
+        alone={"reasoner": "one solution, without a program"},
+    ),
+    default_arms="team",
+    options=TeamChoice,
+    workflow_options={},
+    require=require_sandbox,
+    needs_judge_worker=True,
+    team=True,
+)

@@ -22,7 +22,6 @@ from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.judgement import Judge, Judgement, Question
 from loopline.bench.output import Manifest
 from loopline.bench.taxonomy import ENDED_OTHERWISE, Class
-from loopline.bench.teams import CODE
 from loopline.bench.teams.playing import OTHER_INSTANCE, asked_and_played, solved_nothing, turns_of
 from loopline.workers.judging.answers import AnswerJudge
 from loopline.workers.judging.outputs import judged_outputs
@@ -64,15 +63,33 @@ def require_sandbox(manifest: Manifest) -> None:
 
 
 @contextmanager
-def problem_judge(manifest: Manifest, folder: Path) -> Generator[Judge]:
-    """The judge of `bench code` or `bench math`; `folder` holds the problems. Raises UsageError
-    without a sandbox, or without Math-Verify for mathematics."""
+def code_judge(manifest: Manifest, folder: Path) -> Generator[Judge]:
+    """The judge of `bench code`; `folder` holds the problems. Raises UsageError without a
+    sandbox."""
+    with _service(manifest, folder) as (service, loop):
+        _, programs = _runs_programs(service)
+        yield CodeJudge(service.problems, programs, loop)
+
+
+@contextmanager
+def math_judge(manifest: Manifest, folder: Path) -> Generator[Judge]:
+    """The judge of `bench math`; `folder` holds the problems. Raises UsageError without a sandbox
+    or without Math-Verify."""
+    with _service(manifest, folder) as (service, loop):
+        sandbox, _ = _runs_programs(service)
+        if isinstance(service.answers, str):
+            raise UsageError(service.answers)
+        yield MathJudge(service.problems, service.answers, sandbox, loop)
+
+
+@contextmanager
+def _service(manifest: Manifest, folder: Path) -> Generator[tuple[JudgeService, BackgroundLoop]]:
     unsafe = may_run_unsafe(manifest)
     with BackgroundLoop() as loop:
         opening = judge_service(ProblemFolder(folder), SandboxSettings(unsafe_exec=unsafe))
         service = loop.run(opening.__aenter__())
         try:
-            yield _judge(manifest, service, loop)
+            yield service, loop
         finally:
             loop.run(opening.__aexit__(None, None, None))
 
@@ -198,14 +215,11 @@ class MathJudge:
         return ran
 
 
-def _judge(manifest: Manifest, service: JudgeService, loop: BackgroundLoop) -> Judge:
+def _runs_programs(service: JudgeService) -> tuple[Sandbox, ProgramJudge]:
+    """Raises UsageError where nothing can."""
     if isinstance(service.sandbox, str) or service.programs is None:
         raise UsageError(str(service.sandbox))
-    if manifest.benchmark == CODE:
-        return CodeJudge(service.problems, service.programs, loop)
-    if isinstance(service.answers, str):
-        raise UsageError(service.answers)
-    return MathJudge(service.problems, service.answers, service.sandbox, loop)
+    return service.sandbox, service.programs
 
 
 def _said_of_tests(trajectory: Trajectory) -> dict[str, float]:

@@ -6,8 +6,6 @@ import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from loopline.bench.teams import BENCHMARKS, PUZZLES
-
 if TYPE_CHECKING:
     from loopline.bench.report.facts import Facts
 
@@ -18,37 +16,15 @@ _CAPTION = (
     "Chen et al. 2021 (Evaluating Large Language Models Trained on Code, equation 1)."
 )
 _WILSON = "Intervals: Wilson's."
-_BY_HAND = {
-    "plan_path": "as many answers as there are turns, each of moves chosen one by one",
-    "sokoban": "pushes chosen one by one without memory, with an agent's moves",
-    "sudoku": "digit after digit, in every turn anew",
-    "word_problems": "one answer, by simple rules of reading",
-}
-"""What the players of a game do."""
-_BLIND = (
-    "none reads its instruction. Those that are given the oracle's calls have only to answer, "
-    "which is an upper bound: most of an instruction is in its calls. 'Done.' then solves those "
-    "that ask for no fact. Of those that make their own calls the best is told"
-)
-"""What the players of the simulated worlds do."""
-_CONSTANT = "the constant that solves most, chosen by these questions' own answers"
-_BLIND_AGENT = (
-    "; blind: an agent alone that says the same whatever the puzzle is, the best that a search on "
-    "training puzzles finds"
-)
 
 
 def caption(facts: Facts) -> str:
     """What a reader must know of the table."""
-    manifest = facts.manifest
-    match manifest.reference:
-        case {"game": str(game), "baselines": dict(solved)} if solved and game in _BY_HAND:
-            return f"{_CAPTION} By hand: {_BY_HAND[game]}{_BLIND_AGENT}."
-        case {"baselines": dict(solved)} if solved and manifest.benchmark != PUZZLES:
-            told = _BLIND if manifest.benchmark == "worlds" else _CONSTANT
-            return f"{_CAPTION if manifest.benchmark in BENCHMARKS else _WILSON} By hand: {told}."
-        case _:
-            return _CAPTION
+    benchmark, reference = facts.benchmark, facts.manifest.reference
+    by_hand = benchmark.players_by_hand(reference) if reference.get("baselines") else ""
+    if not by_hand:
+        return _CAPTION
+    return f"{_CAPTION if benchmark.team else _WILSON} By hand: {by_hand}."
 
 
 def rows(facts: Facts) -> list[tuple[str, str, str, str]]:

@@ -5,3 +5,11 @@ reference's own history (α-UMi's five metrics); `bfcl` and `apibench` ask for c
 completion. Each suite is a data set and a judge; running, resuming, paying and reporting are those
 of every benchmark.
 """
+
+from __future__ import annotations
+
+from loopline.agents.records import JsonObject
+
+SUITES = ("worlds", "tool_steps", "bfcl", "apibench")
+TEAM_OPTIONS: JsonObject = {"calculator": False, "constrained": True}
+"""Options of the workflows that use the tools of a simulated world."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from loopline.agents.records import JsonObject, Trajectory
+from loopline.bench.arms import POLICY_ARMS
+from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.checkers.apibench import ApiDatabase, ApiVerdict
 from loopline.bench.datasets import Dataset, Item, Request, apibench, left_out, sample
 from loopline.bench.datasets.apibench import HUBS, Api, Hub, hub_of
 from loopline.bench.errors import DataError
 from loopline.bench.judgement import Judgement, Question
 from loopline.bench.taxonomy import CALLED, Class
+from loopline.bench.tools.classes import class_of
 from loopline.trainers.data.json_files import Reading
 
 ALL = "all"
@@ -96,3 +101,17 @@ def _apis(entries: object) -> list[Api]:
             case other:
                 raise DataError(f"the manifest's database has an entry that is no API: {other!r}")
     return found
+
+
+BENCHMARK = Benchmark(
+    name="apibench",
+    title="APIBench, by syntax tree",
+    load=load,
+    judge=lambda manifest, _: nullcontext(ApiBenchJudge(manifest.reference)),
+    checkers={"ast": "the call is an API of the hub, and one for the instruction's domain"},
+    class_of=by_signals(class_of),
+    arms=POLICY_ARMS,
+    default_arms="llm",
+    default_split=ALL,
+    workflow_options={"prompt": "api_call"},
+)

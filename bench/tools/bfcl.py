@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict
 
 from loopline.agents.call_markup import written_calls
 from loopline.agents.records import JsonObject, Trajectory
+from loopline.bench.arms import POLICY_ARMS
+from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.checkers.bfcl import Fault, check
 from loopline.bench.checkers.tool_calls import ToolCall, calls_among, tool_calls
 from loopline.bench.datasets import Dataset, Item, Request, bfcl, left_out, sample
@@ -23,6 +26,7 @@ from loopline.bench.datasets.bfcl import (
 from loopline.bench.errors import DataError
 from loopline.bench.judgement import Judgement, Question
 from loopline.bench.taxonomy import CALLED, Class
+from loopline.bench.tools.classes import class_of
 
 GROUPS: dict[str, tuple[Category, ...]] = {"all": WRITTEN, "live": LIVE}
 """Split → the categories that it stands for: `all` those by the data set's authors."""
@@ -157,3 +161,17 @@ def question_of(about: JsonObject) -> bfcl.Question:
             return bfcl.Question("", known, tuple[Message, ...](), offered, tuple(calls))
         case _:
             raise DataError(f"the item is no question of BFCL: it has {', '.join(about)}")
+
+
+BENCHMARK = Benchmark(
+    name="bfcl",
+    title="BFCL, by syntax tree",
+    load=load,
+    judge=lambda manifest, _: nullcontext(BfclJudge()),
+    checkers={"ast": "BFCL's comparison of the calls' syntax trees with the possible answers"},
+    class_of=by_signals(class_of),
+    arms=POLICY_ARMS,
+    default_arms="llm",
+    default_split="all",
+    workflow_options={"prompt": "function_calls"},
+)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 
 from pydantic import JsonValue
 
@@ -19,13 +20,16 @@ from loopline.agents.environments.tool_step import ENVIRONMENT, GivenCall, Given
 from loopline.agents.records import JsonObject, Trajectory
 from loopline.agents.roles.umi.backbone import Called, Concluded, read_step
 from loopline.agents.roles.umi.output import Action, Unreadable, read_action, read_answer, read_plan
+from loopline.bench.arms import TOOL_ARMS
+from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.checkers.tool_steps import Decision, StepScore, ToolStep, score_step
 from loopline.bench.datasets import Dataset, Item, Request, left_out, sample
 from loopline.bench.datasets.location import data_root
 from loopline.bench.errors import DataError
 from loopline.bench.judgement import Judgement, Question
 from loopline.bench.taxonomy import CALLED, Class
-from loopline.bench.tools import first_calls
+from loopline.bench.tools import TEAM_OPTIONS, first_calls
+from loopline.bench.tools.classes import class_of
 from loopline.bench.tools.worlds import samples_of, splits_of
 from loopline.trainers.data import trajectories
 from loopline.trainers.data.examples import no_answer
@@ -262,3 +266,20 @@ def _why(predicted: ToolStep, score: StepScore) -> list[str]:
         Class.WRONG_ARGUMENTS: True,
     }
     return [str(name) for name, holds in facts.items() if holds]
+
+
+BENCHMARK = Benchmark(
+    name="tool_steps",
+    title="Steps of tool use",
+    load=load,
+    judge=lambda manifest, _: nullcontext(StepsJudge()),
+    checkers={
+        "step": "the reference's decision, and where it calls, its tool with its arguments",
+        "plan": "the reference's decision: call, finish or give up (Plan ACC)",
+    },
+    class_of=by_signals(class_of),
+    arms=TOOL_ARMS,
+    default_arms="umi",
+    default_split="unseen_worlds",
+    workflow_options=TEAM_OPTIONS,
+)

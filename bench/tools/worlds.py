@@ -8,6 +8,7 @@ calls in it, and compares state and answer with what the instruction wants
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 from loopline.agents.environments.api_worlds import (
     ENVIRONMENT,
@@ -22,17 +23,26 @@ from loopline.agents.records import JsonObject, Outcome, Step, ToolCall, Traject
 from loopline.agents.roles.umi.backbone import read_step
 from loopline.agents.roles.umi.output import Unreadable, read_action, read_plan
 from loopline.agents.roles.umi.transcript import CALLING, calls_of
+from loopline.bench.arms import TOOL_ARMS
+from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.datasets import Dataset, Item, Request
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.judgement import Judgement, Question
 from loopline.bench.taxonomy import CALLED, Class
+from loopline.bench.tools import TEAM_OPTIONS
 from loopline.bench.tools.baselines import baselines_of
+from loopline.bench.tools.classes import class_of
 
 MIXED = "held_out"
 DEFAULT_SAMPLES = 200
 MAX_SAMPLES = 100_000
 NO_WAY = "there is no way"
 
+_BLIND = (
+    "none reads its instruction. Those that are given the oracle's calls have only to answer, "
+    "which is an upper bound: most of an instruction is in its calls. 'Done.' then solves those "
+    "that ask for no fact. Of those that make their own calls the best is told"
+)
 _CYCLE = "times the same call and observation"
 _LIMIT = "which is the limit"
 
@@ -196,3 +206,21 @@ def _ended_unreadably(steps: Sequence[Step]) -> bool:
         case _:
             # A summarizer gives up over a text that holds no answer, or was cut off.
             return last.decision.kind == "give_up"
+
+
+BENCHMARK = Benchmark(
+    name="worlds",
+    title="Instructions in simulated worlds",
+    load=load,
+    judge=lambda manifest, _: nullcontext(WorldsJudge()),
+    checkers={
+        "solved": "the world is as the instruction wants it, and the answer says the facts that "
+        "were asked for and no others; giving up is right where there is no way"
+    },
+    class_of=by_signals(class_of),
+    arms=TOOL_ARMS,
+    default_arms="umi",
+    default_split="unseen_worlds",
+    workflow_options=TEAM_OPTIONS,
+    players_by_hand=lambda reference: _BLIND,
+)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loopline.bench.checkers import Scorer
-from loopline.bench.datasets import Item
+from loopline.bench.datasets import Dataset, Item, Request
 from loopline.bench.journal import Journal
 from loopline.bench.ledger import read_ledger, total
+from loopline.bench.numeric_answers import numeric_benchmark
+from loopline.bench.origins import Origin
 from loopline.bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
 from loopline.bench.results import Result
 from loopline.bench.runner import Ending, Job, Runner
@@ -38,6 +40,7 @@ def manifest(questions: Sequence[Item], **changes: object) -> Manifest:
     """A manifest of those questions for the three arms."""
     made = Manifest(
         benchmark="sums",
+        origin=Origin(object="tests.bench.benchmarks:SUMS"),
         command=("bench", "sums"),
         created=1_760_000_000.0,
         arms=ARMS,
@@ -118,3 +121,11 @@ def created(path: Path, made: Manifest) -> OutputDirectory:
     directory = OutputDirectory(path)
     directory.create(made)
     return directory
+
+
+def _sums(request: Request) -> Dataset:
+    questions = tuple(items(request.samples or 6))
+    return Dataset("sums", request.split, questions, len(questions), "made for a test")
+
+
+SUMS = numeric_benchmark("sums", "Sums", _sums)

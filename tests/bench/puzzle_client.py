@@ -27,11 +27,10 @@ from loopline.agents.records import (
     UsageEntry,
 )
 from loopline.agents.workflows.routing import Handoff
-from loopline.bench.arms import parse_arms
 from loopline.bench.datasets import Request
-from loopline.bench.datasets.registry import load
 from loopline.bench.output import Manifest, OutputDirectory, manifest_items
 from loopline.bench.progress import RunProgress
+from loopline.bench.registry import find, load
 from loopline.bench.report.facts import Facts
 from loopline.bench.session import conduct
 from tests.agents.conversations import says
@@ -129,7 +128,7 @@ def manifest(request: Request, arms: str = "pair", **options: object) -> Manifes
             "benchmark": "puzzles",
             "command": ("bench", "puzzles"),
             "created": time.time(),
-            "arms": [arm.name for arm in parse_arms(arms, "puzzles")],
+            "arms": [arm.name for arm in find("puzzles").arms.parse(arms)],
             "split": dataset.split,
             "seed": request.seed,
             "source": dataset.source,

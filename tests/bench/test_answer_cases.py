@@ -23,7 +23,7 @@ from loopline.agents.environments.math_team import (
 from loopline.bench.checkers import Scorer, numeric
 from loopline.bench.datasets import Request, aime, olympiadbench
 from loopline.bench.datasets.gsm8k import VARIABLE
-from loopline.bench.datasets.registry import load
+from loopline.bench.registry import load
 from loopline.workers.judging.answers import AnswerJudge
 from loopline.workers.judging.expressions import same
 from loopline.workers.judging.math_verify import MathVerifier

@@ -13,7 +13,7 @@ import pytest
 from loopline.agents.environments.code import AssertionTest, CodeProblem, ProgramTest
 from loopline.bench.datasets import Request, apps_selected, humaneval, mbpp
 from loopline.bench.datasets.gsm8k import VARIABLE
-from loopline.bench.datasets.registry import load as load_dataset
+from loopline.bench.registry import load as load_dataset
 from loopline.bench.teams.constant_programs import solving_constant
 
 needs_data = pytest.mark.skipif(

@@ -12,8 +12,8 @@ import pytest
 
 from loopline.bench.datasets import Request, aime, olympiadbench
 from loopline.bench.datasets.gsm8k import VARIABLE
-from loopline.bench.datasets.registry import load, names
 from loopline.bench.errors import DataError, UsageError
+from loopline.bench.registry import load, names
 from loopline.workers.judging.math_verify import MathVerifier
 
 needs_data = pytest.mark.skipif(

@@ -15,8 +15,8 @@ from loopline.agents.records import JsonObject
 from loopline.bench.datasets import Item, Request, sample
 from loopline.bench.datasets.constants import best_constant
 from loopline.bench.datasets.gsm8k import VARIABLE, gold_of
-from loopline.bench.datasets.registry import load, names
 from loopline.bench.errors import DataError, UsageError
+from loopline.bench.registry import load, names
 
 REAL = os.environ.get(VARIABLE)
 needs_data = pytest.mark.skipif(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline.bench.arms import named, parse_arms
+from loopline.bench.arms import QUESTION_ARMS
 from loopline.bench.checkers import Scorer
 from loopline.bench.comparison import compare_directories
 from loopline.bench.errors import OutputError, UsageError
@@ -172,9 +172,7 @@ def test_a_run_that_is_submitted_again_is_in_flight_once(
     results, asked = list(directory.stored().results.values()), directory.manifest()
     progress = RunProgress(asked.arms)
     progress.started(len(results), [], 0)
-    jobs = [
-        Job(arm, item) for arm in named(asked.arms, asked.benchmark) for item in asked.items[:2]
-    ]
+    jobs = [Job(arm, item) for arm in QUESTION_ARMS.named(asked.arms) for item in asked.items[:2]]
     for job in (*jobs, *jobs):
         progress.admitted(job)
     progress.finished(results[0], 0)
@@ -244,12 +242,16 @@ async def test_sigint_stops_admissions_and_says_how_to_go_on(
 
 @pytest.mark.parametrize(
     ("arms", "said"),
-    [("", "names no arm"), ("llm,umi", "no arm 'umi'"), ("llm,llm", "twice")],
+    [
+        ("", "names no arm"),
+        ("llm,gpt", r"no arm 'gpt'.*llm, router, slm, or a workflow \(.*delegate"),
+        ("llm,llm", "twice"),
+    ],
 )
 def test_arms_that_cannot_be_are_refused(arms: str, said: str) -> None:
     """With the list of those that can."""
     with pytest.raises(UsageError, match=said):
-        parse_arms(arms)
+        QUESTION_ARMS.parse(arms)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from loopline.bench.arms import parse_arms
+from loopline.bench.arms import QUESTION_ARMS
 from loopline.bench.errors import UsageError
 from loopline.bench.output import Manifest, OutputDirectory
+from loopline.bench.registry import find
 from loopline.bench.session import resume, with_deployment
 from loopline.runtime.config import settings as config
 from tests.bench.benchmarks import items, manifest
@@ -30,7 +31,7 @@ def test_a_benchmark_knows_the_prompts_of_its_arms_and_is_not_resumed_with_other
 ) -> None:
     settings = config.load(str(profile(tmp_path)), environ={})
     made = manifest(items(2)).model_copy(update={"arms": ("llm",), "benchmark": "gsm8k"})
-    known = with_deployment(made, parse_arms("llm"), settings)
+    known = with_deployment(made, QUESTION_ARMS.parse("llm"), settings)
     assert known.prompts.keys() == {"solo.md"}
     OutputDirectory(tmp_path / "out").create(known)
     running(monkeypatch, tmp_path, "scripted")
@@ -49,8 +50,10 @@ def begun_without_adapter() -> Manifest:
     """Of a team whose tool agent was the bare model; in `petting` an adapter plays it."""
     settings = config.load("petting", environ={})
     bare = settings.model_copy(update={"policies": {**settings.policies, "tool_agent": "pair"}})
-    made = manifest(items(1)).model_copy(update={"arms": ("pair",), "benchmark": "puzzles"})
-    return with_deployment(made, parse_arms("pair", "puzzles"), bare)
+    made = manifest(items(1)).model_copy(
+        update={"arms": ("pair",), "benchmark": "puzzles", "origin": None}
+    )
+    return with_deployment(made, find("puzzles").arms.parse("pair"), bare)
 
 
 def test_a_benchmark_is_not_resumed_where_another_policy_plays_one_of_its_roles(

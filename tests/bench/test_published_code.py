@@ -15,8 +15,8 @@ import pytest
 from loopline.agents.environments.code import CallTest, ProgramTest
 from loopline.bench.datasets import Request, apps, code_contests, livecodebench
 from loopline.bench.datasets.gsm8k import VARIABLE
-from loopline.bench.datasets.registry import load
 from loopline.bench.errors import DataError, UsageError
+from loopline.bench.registry import load
 from tests.bench.test_code_datasets import lcb, reasons, write
 
 # ---- CodeContests: Parquet files of Hugging Face

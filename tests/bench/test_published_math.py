@@ -15,8 +15,8 @@ from loopline.agents.environments import word_problems
 from loopline.agents.environments.math_team import MathProblem
 from loopline.bench.datasets import Dataset, Request, aime, olympiadbench
 from loopline.bench.datasets.gsm8k import VARIABLE
-from loopline.bench.datasets.registry import load
 from loopline.bench.errors import DataError, UsageError
+from loopline.bench.registry import load
 from tests.bench.test_code_datasets import write
 
 

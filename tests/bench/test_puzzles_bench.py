@@ -22,11 +22,11 @@ from loopline.agents.workflows import workflows
 from loopline.agents.workflows.routing import Handoff
 from loopline.bench.arms import with_setting
 from loopline.bench.datasets import Item, Request
-from loopline.bench.datasets.registry import load
 from loopline.bench.errors import DataError, OutputError, UsageError
 from loopline.bench.output import OutputDirectory
 from loopline.bench.puzzles.baselines import baselines_of
 from loopline.bench.puzzles.judge import PuzzlesJudge, class_of
+from loopline.bench.registry import load
 from loopline.bench.rescoring import rescore_all
 from loopline.bench.runner import Ending
 from loopline.bench.session import Ended, brief

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.bench.arms import TEAM_ARMS
 from loopline.bench.checkers import Scorer
 from loopline.bench.output import Stored
+from loopline.bench.registry import find
 from loopline.bench.report.computation import compute
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.latency import stacked_latency, waterfall
@@ -23,7 +23,8 @@ from loopline.runtime.terminal.pages.svg import margin_for, name, width_of
 from tests.bench.benchmarks import created, items, manifest, run
 from tests.bench.local_client import LocalClient
 
-LONGEST = max((arm for arms in TEAM_ARMS.values() for arm in arms), key=len)
+TEAMS = ("puzzles", "code", "math")
+LONGEST = max((arm for name in TEAMS for arm in find(name).arms.listed), key=len)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from loopline.agents.environments.code import AssertionTest, CodeProblem, CodeTe
 from loopline.agents.environments.code.team import CodeInstance
 from loopline.agents.records import JsonObject
 from loopline.bench.datasets import Request
-from loopline.bench.datasets.registry import load
+from loopline.bench.registry import load
 from loopline.trainers.data.task_files import read_tasks
 from loopline.workers.judging.problems import ProblemFolder
 from tests.bench.command_line import bench

@@ -25,15 +25,15 @@ from loopline.agents.records import JsonObject, Outcome, Run, Task, Trajectory
 from loopline.agents.roles.pair.settings import PairOptions
 from loopline.agents.workflows import workflows
 from loopline.agents.workflows.routing import Handoff
-from loopline.bench.arms import TEAM_ARMS, parse_arms, with_setting
+from loopline.bench.arms import with_setting
 from loopline.bench.datasets import Item, Request
-from loopline.bench.datasets.registry import load
 from loopline.bench.errors import DataError, OutputError, UsageError
 from loopline.bench.judgement import Judge
 from loopline.bench.output import Manifest, OutputDirectory
+from loopline.bench.registry import find, load
 from loopline.bench.session import needed_pools, with_deployment
 from loopline.bench.taxonomy import Class
-from loopline.bench.teams.problem_judge import class_of, problem_judge
+from loopline.bench.teams.problem_judge import class_of, code_judge, math_judge
 from loopline.bench.teams.sampling import sampling
 from loopline.runtime.config import settings as config
 from loopline.workers.judging.problems import ProblemFolder, key_of
@@ -59,7 +59,7 @@ def swapped(made: Manifest, **policies: str) -> Manifest:
     """The manifest as a deployment of the profile `petting` completes it."""
     settings = config.load("petting", environ={})
     chosen = settings.model_copy(update={"policies": {**settings.policies, **policies}})
-    arms = parse_arms(",".join(made.arms), made.benchmark)
+    arms = find(made.benchmark).arms.parse(",".join(made.arms))
     return with_deployment(made, arms, chosen).model_copy(update={"options": made.options})
 
 
@@ -92,11 +92,11 @@ def test_one_policy_in_both_roles_has_nothing_to_swap() -> None:
         swapped(manifest(request, "swapped"), plan_agent="pair/tool")
 
 
-@pytest.mark.parametrize("benchmark", TEAM_ARMS)
+@pytest.mark.parametrize("benchmark", ["puzzles", "code", "math"])
 def test_the_profile_petting_serves_every_arm_of_every_team(benchmark: str) -> None:
     settings = config.load("petting", environ={})
     taken = {role for worker in settings.workers.values() for role in worker.roles}
-    for arm in TEAM_ARMS[benchmark].values():
+    for arm in find(benchmark).arms.listed.values():
         assert needed_pools(arm, settings.policies) == {"pair"}
         assert set(arm.roles) <= taken
         assert set(arm.roles) == set(arm.setting["team"])  # type: ignore[arg-type]
@@ -182,7 +182,8 @@ def judged(
         "problem": "t", "task": {"environment": task.environment, "instance": task.instance},
     }  # fmt: skip
     made = Manifest.model_construct(benchmark=request.param, reference={})
-    with problem_judge(made, folder.path) as judge:
+    open_judge = code_judge if request.param == "code" else math_judge
+    with open_judge(made, folder.path) as judge:
         yield judge, Item("x", task.prompt, "", about), solution
 
 
@@ -385,4 +386,4 @@ def test_a_deployment_without_a_judge_is_refused(tmp_path: Path) -> None:
     assert dataset.problems
     made = Manifest.model_construct(benchmark="code", arms=("team",), options=None, policies={})
     with pytest.raises(UsageError, match="needs a worker of the kind 'judge'"):
-        with_deployment(made, parse_arms("team", "code"), config.load("micro", environ={}))
+        with_deployment(made, find("code").arms.parse("team"), config.load("micro", environ={}))

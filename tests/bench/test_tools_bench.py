@@ -17,11 +17,10 @@ from loopline.agents.environments.tool_step import GivenStep
 from loopline.agents.local import run_locally
 from loopline.agents.records import JsonObject, Outcome, Run, Trajectory
 from loopline.agents.roles.umi.output import written_call, written_plan
-from loopline.bench.arms import parse_arms
 from loopline.bench.datasets import Request
-from loopline.bench.datasets.registry import load
 from loopline.bench.errors import UsageError
 from loopline.bench.output import ManifestItem, manifest_items
+from loopline.bench.registry import find, load
 from loopline.bench.report.measures import win
 from loopline.bench.rescoring import rescore_all
 from loopline.bench.results import Result
@@ -457,12 +456,12 @@ def test_a_deployment_that_nobody_serves_a_role_in_is_refused() -> None:
     made = manifest("worlds", "single", Request(SPLIT, 2, seed=7))
     settings = config.load("micro", environ={})
     with pytest.raises(UsageError, match="needs the role 'umi_single', which no worker"):
-        with_deployment(made, parse_arms("single", "worlds"), settings)
+        with_deployment(made, find("worlds").arms.parse("single"), settings)
 
 
 def test_a_form_of_prompts_that_nobody_chose_is_the_profile_s() -> None:
     settings = config.load("umi_micro", environ={})
-    arms = parse_arms("umi,single", "worlds")
+    arms = find("worlds").arms.parse("umi,single")
     for asked, used in (({}, "signatures"), ({"tool_style": "documents"}, "documents")):
         made = manifest(
             "worlds", "umi,single", Request(SPLIT, 2, seed=7), {"constrained": True, **asked}
@@ -477,7 +476,7 @@ def test_the_win_rate_s_opponent_may_be_a_model_of_its_own() -> None:
               "policies.umi_single=single", 'workers.gpu.models=["umi", "single"]']  # fmt: skip
     settings = config.load("umi_micro", overrides=chosen, environ={})
     made = manifest("worlds", "umi,single", Request(SPLIT, 2, seed=7))
-    pools = with_deployment(made, parse_arms("umi,single", "worlds"), settings).pools
+    pools = with_deployment(made, find("worlds").arms.parse("umi,single"), settings).pools
     assert {name: pool.model for name, pool in pools.items()} == {
         "umi": "micro:umi", "single": "runs/single/single",
     }  # fmt: skip
@@ -487,7 +486,7 @@ def test_the_win_rate_s_opponent_may_be_a_model_of_its_own() -> None:
 
 def test_an_arm_that_a_suite_does_not_have_is_named() -> None:
     with pytest.raises(UsageError, match="there is no arm 'llm'; there are: umi, single"):
-        parse_arms("llm", "worlds")
+        find("worlds").arms.parse("llm")
 
 
 def test_runs_are_not_scored_again_from_their_last_text(tmp_path: Path) -> None:

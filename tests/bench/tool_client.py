@@ -7,11 +7,10 @@ import time
 from pathlib import Path
 
 from loopline.agents.records import JsonObject
-from loopline.bench.arms import parse_arms
 from loopline.bench.datasets import Request
-from loopline.bench.datasets.registry import load
 from loopline.bench.output import Manifest, OutputDirectory, manifest_items
 from loopline.bench.progress import RunProgress
+from loopline.bench.registry import find, load
 from loopline.bench.report.facts import Facts
 from loopline.bench.session import conduct
 from loopline.workers.engines.settings import ModelSettings
@@ -49,7 +48,7 @@ def manifest(
         benchmark=suite,
         command=("bench", "tools"),
         created=time.time(),
-        arms=tuple(arm.name for arm in parse_arms(arms, suite)),
+        arms=tuple(arm.name for arm in find(suite).arms.parse(arms)),
         split=dataset.split,
         seed=request.seed,
         source=dataset.source,

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from loopline.agents.workflows import workflows
-from loopline.bench.arms import TEAM_ARMS
+from loopline.bench.registry import find
 from loopline.bench.session import needed_pools
 from loopline.runtime.cli import app
 from loopline.runtime.config import settings as config
@@ -32,7 +32,7 @@ def test_what_it_rolls_out_has_the_log_probabilities_of_a_trainer() -> None:
 
 def test_it_serves_every_arm_of_bench_puzzles() -> None:
     settings = config.load("petting", environ={})
-    for arm in TEAM_ARMS["puzzles"].values():
+    for arm in find("puzzles").arms.listed.values():
         assert needed_pools(arm, settings.policies) <= set(settings.models)
     workflows.get("pair").check_options(settings.options["pair"])
 

@@ -14,7 +14,7 @@ from loopline.agents.environments.api_worlds import APIS, HELD_OUT, Split
 from loopline.agents.environments.api_worlds.toolbench import function_name
 from loopline.agents.roles.umi.output import Action
 from loopline.bench.datasets import Request
-from loopline.bench.datasets.registry import load
+from loopline.bench.registry import load
 from loopline.bench.tools.published_files import read_all
 from loopline.trainers.cli import app
 from loopline.trainers.data import toolbench

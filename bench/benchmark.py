@@ -1,0 +1,106 @@
+"""What a benchmark is: one object that says where its questions come from, which arms answer them,
+who judges the runs and how a report calls what went wrong.
+
+Each benchmark of this repository is such an object beside its data set. A package of yours brings
+one by an entry point of the group `loopline.benchmarks`:
+
+    [project.entry-points."loopline.benchmarks"]
+    capitals = "my_package.capitals:CAPITALS"
+
+and `bench run capitals` runs it; `bench run my_package.capitals:CAPITALS` needs no entry point. For
+questions whose answer is a text or a number, `loopline.bench.text_answers.text_benchmark` and
+`loopline.bench.numeric_answers.numeric_benchmark` make the object from a name, a title and a
+loader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from loopline.agents.records import JsonObject, Outcome, Record
+from loopline.bench.arms import QUESTION_ARMS, Arms
+from loopline.bench.datasets import Dataset, Request
+from loopline.bench.errors import UsageError
+from loopline.bench.judgement import Judge
+from loopline.bench.origins import Origin
+from loopline.bench.output import Manifest, ManifestItem
+from loopline.bench.results import Result
+from loopline.bench.taxonomy import MEANINGS, Class
+
+R = TypeVar("R", bound=Record)
+
+Classifier = Callable[[Result, str], str]
+"""From a result and the gold answer to its class: one of `loopline.bench.taxonomy.Class`, or of the
+benchmark's own `classes`. A right result has `Class.RIGHT`."""
+
+Rescorer = Callable[[Result, ManifestItem], Result]
+"""The result with the score that its stored prediction gets today."""
+
+_CONSTANT = "the constant that solves most, chosen by these questions' own answers"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark. What is called from here imports what it needs when it is called."""
+
+    name: str
+    """Stands on the command line, in tags of runs and in names of output directories."""
+    title: str
+    """What the report is headed by."""
+    load: Callable[[Request], Dataset]
+    """The items that a request asks for. Raises UsageError or DataError."""
+    judge: Callable[[Manifest, Path], AbstractContextManager[Judge]]
+    """A judge that is ready to work. The path is the folder of problems, where there are hidden
+    tests or gold answers. Raises UsageError for a judge that lacks something here."""
+    checkers: Mapping[str, str]
+    """Checker → its rule in words; the primary one stands first, and so do its verdicts."""
+    class_of: Classifier
+    classes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Failure classes beyond those of `loopline.bench.taxonomy` → what they mean."""
+    arms: Arms = QUESTION_ARMS
+    default_arms: str = "llm,router,slm"
+    default_split: str = "test"
+    options: type[Record] | None = None
+    """What `Request.choices` must be, where a data set has options of its own."""
+    workflow_options: JsonObject | None = None
+    """Options of the workflows; None: only whether there is a calculator."""
+    require: Callable[[Manifest], None] = lambda manifest: None
+    """Called before a deployment is looked for. Raises UsageError where runs could not be judged
+    here."""
+    rescorer: Callable[[Manifest], AbstractContextManager[Rescorer]] | None = None
+    """None where a judge needs what a run did, which an output directory does not hold."""
+    needs_judge_worker: bool = False
+    """Its runs ask a worker of the kind `judge` while they go on."""
+    team: bool = False
+    """Played by workflow `pair`: a report has success by policy version, and pass@k."""
+    players_by_hand: Callable[[JsonObject], str] = lambda reference: _CONSTANT
+    """From a data set's `reference` to what the players in its `baselines` do, in words; empty
+    where nothing is to be said of them."""
+    origin: Origin | None = None
+    """How to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
+
+    @property
+    def class_meanings(self) -> dict[str, str]:
+        """Every class that a result may have → its meaning, in a report's order."""
+        return {**{str(name): meaning for name, meaning in MEANINGS.items()}, **self.classes}
+
+
+def by_signals(class_of: Callable[[Outcome, bool, Collection[str]], Class]) -> Classifier:
+    """The classifier of a judge that names the classes which apply as signals."""
+    return lambda result, gold: class_of(result.outcome, result.right, result.signals)
+
+
+def options_of(model: type[R], choices: JsonObject) -> R:
+    """The options that a command line gives a data set. Raises UsageError, naming the option."""
+    try:
+        return model.model_validate(choices)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"--{where}: {first['msg']}; got {first['input']!r}") from error

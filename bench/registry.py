@@ -1,0 +1,137 @@
+"""Benchmarks by name, by `package.module:OBJECT`, and by file of questions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TypeGuard
+
+from loopline.agents.errors import PluginError, UnknownName
+from loopline.agents.registry import Registry
+from loopline.bench.benchmark import Benchmark
+from loopline.bench.datasets import Dataset, Request
+from loopline.bench.errors import UsageError
+from loopline.bench.file_benchmarks import file_benchmark, is_question_file
+from loopline.bench.origins import FileStamp, Origin
+from loopline.bench.output import Manifest
+
+GROUP = "loopline.benchmarks"
+
+BUILT_IN = {
+    "aime24": "loopline.bench.datasets.aime:AIME24",
+    "aime25": "loopline.bench.datasets.aime:AIME25",
+    "apibench": "loopline.bench.tools.apibench:BENCHMARK",
+    "bfcl": "loopline.bench.tools.bfcl:BENCHMARK",
+    "code": "loopline.bench.teams.code_problems:BENCHMARK",
+    "gsm8k": "loopline.bench.datasets.gsm8k:BENCHMARK",
+    "math": "loopline.bench.teams.math_problems:BENCHMARK",
+    "puzzles": "loopline.bench.puzzles.instances:BENCHMARK",
+    "tool_steps": "loopline.bench.tools.steps:BENCHMARK",
+    "wordproblems": "loopline.bench.datasets.wordproblems:BENCHMARK",
+    "worlds": "loopline.bench.tools.worlds:BENCHMARK",
+}
+"""Name → where its object is. Imported when it is asked for."""
+
+
+def find(target: str, scorer: Path | None = None) -> Benchmark:
+    """The benchmark that a command line names: a registered name, `package.module:OBJECT`, or a
+    file of questions, which `scorer` may go with. Raises UsageError or DataError."""
+    if is_question_file(target):
+        stamp = None if scorer is None else FileStamp.of(scorer)
+        return file_benchmark(FileStamp.of(Path(target)), stamp)
+    if scorer is not None:
+        raise UsageError(
+            f"--scorer goes with a file of questions (my.jsonl); {target} brings its own judge"
+        )
+    return _by_object(target) if ":" in target else _by_name(target)
+
+
+def benchmark_of(manifest: Manifest) -> Benchmark:
+    """The benchmark of an output directory. Files are not read before its judge needs them. Raises
+    UsageError."""
+    origin = manifest.origin
+    if origin is None:
+        return _by_name(manifest.benchmark)
+    if origin.data is not None:
+        return file_benchmark(origin.data, origin.scorer)
+    if origin.object is not None:
+        return _by_object(origin.object)
+    raise UsageError(
+        f"the manifest does not say where the benchmark {manifest.benchmark!r} comes from"
+    )
+
+
+def load(name: str, request: Request) -> Dataset:
+    """The items of a registered benchmark. Raises UsageError or DataError."""
+    return find(name).load(request)
+
+
+def names() -> list[str]:
+    """Every registered benchmark."""
+    return sorted({*BUILT_IN, *_plugins().names()})
+
+
+def _is_benchmark(item: object) -> TypeGuard[Benchmark]:
+    return isinstance(item, Benchmark)
+
+
+@cache
+def _plugins() -> Registry[Benchmark]:
+    return Registry("benchmark", GROUP, _is_benchmark)
+
+
+def _by_name(name: str) -> Benchmark:
+    try:
+        if name in BUILT_IN:
+            if name in _plugins().names():
+                raise UsageError(
+                    f"a package declares the benchmark {name!r} (entry point group {GROUP}), which "
+                    "is built in already; uninstall it, or give its benchmark another name"
+                )
+            return _object(BUILT_IN[name])
+        return _plugins().get(name)
+    except UnknownName:
+        files = f"; {name} is a file, and a file of questions ends in .jsonl"
+        raise UsageError(
+            f"there is no benchmark {name!r}; there are: {', '.join(names())}"
+            f"{files if Path(name).is_file() else ''}"
+        ) from None
+    except PluginError as error:
+        raise UsageError(str(error)) from error
+
+
+def _by_object(target: str) -> Benchmark:
+    # A console script does not look into the current folder, where a user's own module lies. It
+    # comes last, so that no file there stands in for an installed package.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    return replace(_object(target), origin=Origin(object=target))
+
+
+def _object(target: str) -> Benchmark:
+    module_name, _, attribute = target.partition(":")
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise UsageError(
+                f"{target}: there is no module {error.name!r}; install its package, or run from "
+                "the folder that it lies in"
+            ) from error
+        raise UsageError(f"{target}: cannot be imported: {error}") from error
+    except Exception as error:
+        raise UsageError(
+            f"{target}: cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    item = getattr(module, attribute, None)
+    if _is_benchmark(item):
+        return item
+    offers = [name for name, value in vars(module).items() if _is_benchmark(value)]
+    raise UsageError(
+        f"{target} is not a benchmark (loopline.bench.benchmark.Benchmark); {module_name} has: "
+        f"{', '.join(offers) or 'none'}"
+    )
