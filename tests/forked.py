@@ -24,12 +24,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-RUNTIME = tuple(
-    f"loopline.runtime.{name}"
-    for name in (
-        "cli", "client", "detached", "doctor", "jobs", "run_history", "status", "stopping"
-    )
-)  # fmt: skip
+RUNTIME = (
+    "loopline.runtime.cli",
+    "loopline.runtime.client.client",
+    "loopline.runtime.jobs.queue",
+    "loopline.runtime.observe.doctor",
+    "loopline.runtime.observe.run_history",
+    "loopline.runtime.observe.status",
+    "loopline.runtime.supervise.detached",
+    "loopline.runtime.supervise.stopping",
+)
 BENCH = (*RUNTIME, "loopline.bench.cli", "loopline.bench.session")
 QWEN2 = "transformers.models.qwen2.modeling_qwen2"
 TRAIN = ("loopline.trainers.cli", "loopline.trainers.sft.training", QWEN2)
