@@ -190,8 +190,12 @@ class Table:
         first, last = min(rows, key=_place), max(rows, key=_place)
         name = f"{self._shard:03d}-{first}-{last}-{len(rows)}"
         table = pa.Table.from_batches(list(rows.values()), schema=self._schema).combine_chunks()
-        with atomic_file(self._folder / f"{name}.parquet") as partial:
-            pq.write_table(table, partial, compression="zstd")
+        # Through Python's file: Arrow's own words its errors without saying what is wrong first.
+        with (
+            atomic_file(self._folder / f"{name}.parquet") as partial,
+            partial.open("wb") as file,
+        ):
+            pq.write_table(table, file, compression="zstd")
 
     def _set_aside(self, entry: str, fields: dict[bytes, bytes], error: Exception) -> None:
         """Keep what can't be read, whole, beside the tables: one bad entry must not stop the

@@ -172,13 +172,13 @@ async def test_an_interruption_while_the_server_starts_ends_the_rollouts(
     """The server is waited for without a pause, so that the interruption comes behind it."""
 
     @contextmanager
-    def interrupted(folder: Path, persistence: str) -> Generator[SimpleNamespace]:
+    def interrupted(folder: Path, **options: str) -> Generator[SimpleNamespace]:
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
         yield SimpleNamespace(url="redis://127.0.0.1:1/0")
 
-    monkeypatch.setattr(rollouts, "running", interrupted)
+    monkeypatch.setattr(rollouts, "running_redis", interrupted)
     work = Rollouts(model="", runs=1, candidates=2, max_tokens=4, seed=1)
     playing = asyncio.create_task(through_the_bus(work, [0], tmp_path))
     done, _ = await asyncio.wait([playing], timeout=10.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from loopline.runtime.errors import UserError
+from loopline.runtime.errors import MendableError
 from loopline.trainers.cli import app
 from loopline.trainers.core.network import load_base
 from loopline.trainers.core.publishing import Publication, require_base
@@ -84,5 +84,5 @@ def test_the_command_names_an_option_that_it_does_not_take(
             *("--base", str(base), "--weights", "lora", "--template-option", word),
         ],
     )
-    assert isinstance(ended.exception, UserError)
+    assert isinstance(ended.exception, MendableError)
     assert said in str(ended.exception)
