@@ -6,6 +6,7 @@ traceback.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Any
@@ -26,6 +27,8 @@ from loopline.workers.gc_tuning import end_quickly
 from loopline.workers.installation import missing
 
 EXIT_BROKEN_PIPE = 141
+_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+"""Errors that the user can mend though they name no file. Any other keeps its traceback."""
 SUMMARY = 64
 """Characters of a command's summary that fit beside its name in 80 columns."""
 
@@ -126,7 +129,7 @@ def explained(error: Exception) -> tuple[str, int | None]:
             return harmless(message), EXIT_UNREACHABLE
     if isinstance(error, ModuleNotFoundError) and (advice := missing(error)):
         return advice, EXIT_FAILED
-    if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+    if isinstance(error, OSError) and (error.filename is not None or error.errno in _OF_THE_DISK):
         return message, EXIT_FAILED
     return message, None
 

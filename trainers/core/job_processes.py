@@ -20,13 +20,13 @@ from typing import Generic, Literal, Protocol, TypeVar
 from pydantic import ValidationError
 
 from loopline.agents.records import Record
+from loopline.runtime.errors import EXIT_INTERRUPTED
 from loopline.trainers.errors import TrainingError
 from loopline.workers.installation import require
 from loopline.workers.own_python import OWN_PYTHON
 from loopline.workers.process_lifetime import dies_with_parent
 from loopline.workers.stop_signals import send
 
-EXIT_INTERRUPTED = 130
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
