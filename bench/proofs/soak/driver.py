@@ -30,9 +30,8 @@ from loopline.bench.proofs.soak.workload import (
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.in_flight import Ticket
 from loopline.workers.engines.local.adapters import AdapterVersion
-from loopline.workers.engines.local.decoder import Job
 from loopline.workers.engines.local.engine import LocalEngine
-from loopline.workers.engines.local.row import Row
+from loopline.workers.engines.local.row import Job, Row
 from loopline.workers.engines.protocol import Completion, EngineError, EngineTotals, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
 

@@ -89,7 +89,7 @@ class VocabCodec:
 
 @dataclass(frozen=True)
 class LoadedGguf:
-    """See `loopline.workers.engines.local.decoder.Loaded`."""
+    """See `loopline.workers.engines.local.backend.Loaded`."""
 
     base: str
     weights_sha256: str | None

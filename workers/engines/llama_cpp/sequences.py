@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from loopline.workers.engines.local.prefixes import common_prefix
+from loopline.workers.engines.local.backend import common_prefix
 
 
 class SequenceMemory(Protocol):

@@ -21,7 +21,7 @@ class AdapterVersion:
     name: str
     version: int
     weights: Any
-    """What the decoder made of them."""
+    """What the backend made of them."""
     users: int = 0
     replaced: bool = False
 

@@ -18,7 +18,13 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 ROWS = 4
 COLUMNS = 64
-"""The allocation grows and shrinks in blocks of so many rows and columns."""
+"""The allocation is a multiple of so many rows and columns."""
+
+GROWTH = 1.5
+"""Times more rows or columns than before, at least, when the allocation grows: what is allocated on
+the way to a size is then at most three times that size. Were it made new for every block, it would
+be as many times that size as there are blocks, and a GPU's allocator, which can't put a larger
+tensor where a smaller one was, would hold most of it."""
 
 FAR_TOO_LARGE = 4
 """Times more cells than needed: then the allocation shrinks."""
@@ -123,7 +129,9 @@ class _Layer(CacheLayerMixin):
 class KVCache(Cache):
     """What a model of transformers writes its keys and values to."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_rows: int, most_columns: int) -> None:
+        """It never has more rows or columns than these without need."""
+        self._most_rows, self._most_columns = most_rows, most_columns
         self._window = _Window()
         self._own: list[_Layer] = []
         super().__init__(layer_class_to_replicate=self._new_layer)  # pyright: ignore[reportArgumentType]
@@ -140,13 +148,33 @@ class KVCache(Cache):
             # The first allocations are within the first pass. If memory ran out there, what some
             # layers got may be more than is needed now.
             self.free()
-        rows, columns = -(-rows // ROWS) * ROWS, -(-columns // COLUMNS) * COLUMNS
+        rows, columns = _blocks(rows, ROWS), _blocks(columns, COLUMNS)
         enough = rows <= window.rows and columns <= window.columns
         if enough and window.rows * window.columns <= FAR_TOO_LARGE * rows * columns:
             return
-        window.rows, window.columns = rows, columns
+        if not enough:
+            roomy = (
+                _grown(window.rows, rows, self._most_rows, ROWS),
+                _grown(window.columns, columns, self._most_columns, COLUMNS),
+            )
+            if roomy != (rows, columns) and self._try_to_allocate(*roomy):
+                return
+        self._allocate(rows, columns)
+
+    def _try_to_allocate(self, rows: int, columns: int) -> bool:
+        try:
+            self._allocate(rows, columns)
+        except RuntimeError:  # out of memory: what is needed may still fit
+            return False
+        return True
+
+    def _allocate(self, rows: int, columns: int) -> None:
+        self._window.rows, self._window.columns = rows, columns
         for layer in self._own:
             layer.allocate()
+        if self._own and torch.cuda.is_available():
+            # No later allocation fits into the tensors that these have replaced.
+            torch.cuda.empty_cache()
 
     def free(self) -> None:
         """Give the memory back."""
@@ -187,3 +215,16 @@ class KVCache(Cache):
     def _held(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values of each layer that has an allocation of both."""
         return (layer.held for layer in self._own if layer.whole)
+
+
+def _blocks(count: int, block: int) -> int:
+    """`count`, rounded up to whole blocks."""
+    return -(-count // block) * block
+
+
+def _grown(before: int, needed: int, most: int, block: int) -> int:
+    """Rows or columns of a larger allocation, of which `needed` are used: as many as before if that
+    is enough and not `GROWTH` times as many, else up to `GROWTH` times as many as before."""
+    if needed <= before:
+        return before if before <= GROWTH * needed else needed
+    return max(needed, min(_blocks(int(before * GROWTH), block), _blocks(most, block)))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """See `loopline.workers.engines.local.decoder.Loaded`."""
+    """See `loopline.workers.engines.local.backend.Loaded`."""
 
     base: str
     weights: BaseWeights
