@@ -2,6 +2,8 @@
 in one call, copy and drop a sequence's cells. Owned by one thread.
 
 The structures of llama.cpp change between releases: the constraints file pins the exact version.
+Its functions are `Any`, so that the types of all the rest can be checked where the package is not
+installed.
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ import ctypes
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loopline.workers.engines.llama_cpp.api import llama
 from loopline.workers.engines.protocol import EngineError
+
+llama: Any = import_module("llama_cpp")
+chat_format: Any = import_module("llama_cpp.llama_chat_format")
 
 MAX_SEQUENCES = 256
 """LLAMA_MAX_SEQ, a constant of llama.cpp's sources."""

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from loopline.agents.records import Message, ToolSpec
-from loopline.workers.engines.llama_cpp.api import chat_format, llama
-from loopline.workers.engines.llama_cpp.context import begin_listening, last_error
+from loopline.workers.engines.llama_cpp.context import (
+    begin_listening,
+    chat_format,
+    last_error,
+    llama,
+)
 from loopline.workers.engines.local.adapter_base import (
     WEIGHTS_KEY,
     base_of_gguf_adapter,
@@ -28,7 +32,6 @@ from loopline.workers.engines.local.model_files import (
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
-from loopline.workers.engines.text.composition import COMPOSED_KEY, composed
 from loopline.workers.engines.text.sentencepiece import (
     BLANK,
     BLANK_AT_BEGINNING_KEY,
@@ -42,6 +45,7 @@ from loopline.workers.engines.text.template_habits import (
     suited,
 )
 from loopline.workers.engines.text.template_options import TemplateValue, unread_option
+from loopline.workers.engines.text.tokenizer_codec import COMPOSED_KEY, composed
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer

@@ -5,6 +5,11 @@ without complaint, and answers nonsense. So our trainers write down which weight
 trained on, as `weights_sha256`: `base_sha256` in the `training.json` beside it, and BASE_KEY in
 the header of one for llama.cpp, whose model has the same under WEIGHTS_KEY. An adapter that says
 nothing of its base, or a GGUF model that says nothing of its weights, is loaded as it is.
+
+A policy can also be answered by a whole model in the place of an adapter: other weights of the
+model that its pool was started with, as a training of all weights makes them. What the pool has
+read of its model stays in use (the tokenizer, the chat template, the shape of the cache), so such a
+model must have the same tokenizer and the same configuration; only its weights are others.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loopline.workers.engines.local.model_files import gguf_text, local_folder, reading, unusable
-from loopline.workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
+from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 
 FACTS = "training.json"
@@ -131,3 +136,30 @@ def _require_base_of_files(settings: ModelSettings, path: str) -> None:
                 lambda: gguf_text(model, WEIGHTS_KEY, settings.model),
                 settings.model,
             )
+
+
+def holds_whole_model(path: str) -> bool:
+    """Whether the folder at `path` holds a model, and not an adapter in PEFT's format."""
+    folder = Path(path).expanduser()
+    return (folder / "config.json").is_file() and not (folder / "adapter_config.json").exists()
+
+
+def require_same_tokenizer(path: str, base: Path, model: str) -> None:
+    """Raises EngineError `bad_request` unless the model at `path` reads and writes the ids of the
+    one in the folder `base`, which the user calls `model`."""
+    own, others = ((each / "tokenizer.json") for each in (base, Path(path).expanduser()))
+    try:
+        same = own.read_bytes() == others.read_bytes()
+    except OSError as error:
+        raise unusable(path, f"tokenizer.json cannot be read: {error.strerror}") from error
+    if not same:
+        raise another(path, "tokenizer.json", model)
+
+
+def another(path: str, file: str, model: str) -> EngineError:
+    """The refusal of a model at `path` for what its `file` says."""
+    return unusable(
+        path,
+        f"its {file} is another one than that of {model}: only what was trained from that model "
+        "can take its place; serve this one as a pool of its own",
+    )

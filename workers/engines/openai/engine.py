@@ -21,14 +21,13 @@ import orjson
 
 from loopline.agents.records import Usage
 from loopline.workers.engines.in_flight import InFlight, Ticket
-from loopline.workers.engines.openai.address import Address
+from loopline.workers.engines.openai.address import Address, key_in, what_is_wrong
 from loopline.workers.engines.openai.answer import Unreadable, decode
 from loopline.workers.engines.openai.assembly import Assembly
 from loopline.workers.engines.openai.complaints import complaint_in, complaint_of, error_in, quote
 from loopline.workers.engines.openai.connection import Connection
 from loopline.workers.engines.openai.errors import Refused, may_be_billed, refused
 from loopline.workers.engines.openai.habits import Habits, advice
-from loopline.workers.engines.openai.keys import key_in, what_is_wrong
 from loopline.workers.engines.openai.retry import RetryPolicy
 from loopline.workers.engines.openai.sse import DONE, Event, sse_events
 from loopline.workers.engines.openai.useless import UselessAnswers

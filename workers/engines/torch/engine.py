@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 import torch
 from transformers import DynamicCache
 
+from loopline.workers.engines.local.adapter_base import holds_whole_model
 from loopline.workers.engines.local.adapters import AdapterVersion
 from loopline.workers.engines.local.backend import (
     WORTH_SHARING,
@@ -24,7 +25,6 @@ from loopline.workers.engines.local.engine import LocalEngine
 from loopline.workers.engines.local.model_files import is_out_of_memory
 from loopline.workers.engines.local.row import Row
 from loopline.workers.engines.local.sampling import raw_logprobs
-from loopline.workers.engines.local.whole_model import holds_whole_model
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.torch.kv_batch import KVBatch

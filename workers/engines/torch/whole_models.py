@@ -19,8 +19,8 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from loopline.workers.engines.local.adapter_base import another, require_same_tokenizer
 from loopline.workers.engines.local.model_files import check_files, reading, unusable
-from loopline.workers.engines.local.whole_model import another, require_same_tokenizer
 from loopline.workers.engines.torch.loading import LoadedModel
 
 Layer = Mapping[str, torch.nn.Parameter]
