@@ -44,10 +44,10 @@ from loopline.trainers.glpft.pipeline import CHECKPOINTS, INITIAL, Watch, claim,
 from loopline.trainers.glpft.report import REPORT, Report
 from loopline.trainers.glpft.settings import SIZES
 from loopline.trainers.glpft.stages import COPYING, EVEN_SHARES, METHODS, Method, stages_of
+from loopline.workers.engine_runner import EnginePool
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.protocol import Engine
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.in_process import EnginePool
 from tests.bench.command_line import bench
 from tests.trainers.tiny_glpft import DATA, SIZE, changed
 

@@ -22,9 +22,9 @@ from loopline.bus import BusSettings
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.testing import running_redis, running_workers
+from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.in_process import EnginePool, InProcess
 from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings
 
 POOL = "pair"
@@ -110,14 +110,14 @@ async def in_process(work: Rollouts, repeats: Sequence[int]) -> list[Played]:
     engine = build_engine(work.served)
     await engine.start()
     try:
-        player = InProcess({POOL: EnginePool(work.served, engine)})
+        player = EngineRunner({POOL: EnginePool(work.served, engine)})
         await _in_process(player, work.warm_up, -1)
         return [await _in_process(player, work, repeat) for repeat in repeats]
     finally:
         await engine.close()
 
 
-async def _in_process(player: InProcess, work: Rollouts, repeat: int) -> Played:
+async def _in_process(player: EngineRunner, work: Rollouts, repeat: int) -> Played:
     runs = [work.run(task, number) for number, task in enumerate(work.tasks(repeat))]
     began = time.perf_counter()
     found = [each async for each in player.play_all(runs, together=CONCURRENCY)]

@@ -23,10 +23,10 @@ from loopline.trainers.grpo.groups import Group, Sealing, seal
 from loopline.trainers.grpo.in_process import Prompter, Rules, Table
 from loopline.trainers.grpo.sampling import Completion, Sampler
 from loopline.trainers.grpo.whole_runs import roll_out_runs
+from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.torch.loading import LoadedModel
-from loopline.workers.in_process import EnginePool, InProcess
 
 from .recorded import a_run
 from .tiny_puzzles import GAME, LEARNING, PUZZLE, sampler_of
@@ -80,7 +80,7 @@ async def recorded(model: LoadedModel) -> list[Trajectory]:
     engine = build_engine(settings)
     await engine.start()
     try:
-        served = InProcess({"pair": EnginePool(settings, engine)})
+        served = EngineRunner({"pair": EnginePool(settings, engine)})
         found: list[Trajectory] = []
         for number, instance in enumerate(islice(stream(Split.TRAIN, 5, PUZZLE), 2)):
             for at in range(K):

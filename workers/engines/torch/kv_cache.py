@@ -22,9 +22,9 @@ COLUMNS = 64
 
 GROWTH = 1.5
 """Times more rows or columns than before, at least, when the allocation grows: what is allocated on
-the way to a size is then at most three times that size. Were it made new for every block, it would
-be as many times that size as there are blocks, and a GPU's allocator, which can't put a larger
-tensor where a smaller one was, would hold most of it."""
+the way to a size is then at most four times that size. Were it made new for every block, it would
+be half as many times that size as there are blocks; and a GPU's allocator, which can't put a larger
+tensor where a smaller one was, would reserve all of it."""
 
 FAR_TOO_LARGE = 4
 """Times more cells than needed: then the allocation shrinks."""

@@ -17,11 +17,11 @@ from loopline.agents.workflows import policies_for, prompt_hashes, workflows
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.testing import RedisProcess
+from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.protocol import AnswerEvent, Completion, GenerateRequest
 from loopline.workers.engines.scripted.engine import ScriptedEngine
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.in_process import EnginePool, InProcess
 from loopline.workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings
 from tests.conftest import quick_settings
 from tests.workers.processes import workers_running
@@ -60,11 +60,11 @@ def at(engine: ScriptedEngine) -> EnginePool:
 
 
 @asynccontextmanager
-async def started(**pools: ModelSettings) -> AsyncGenerator[InProcess]:
+async def started(**pools: ModelSettings) -> AsyncGenerator[EngineRunner]:
     made = {name: EnginePool(settings, build_engine(settings)) for name, settings in pools.items()}
     for pool in made.values():
         await pool.engine.start()
-    yield InProcess(made)
+    yield EngineRunner(made)
     for pool in made.values():
         await pool.engine.close()
 
@@ -196,7 +196,7 @@ async def test_a_budget_that_nobody_would_settle_is_refused() -> None:
 
 async def test_a_call_of_a_tool_that_is_not_offered_is_observed_and_the_run_goes_on() -> None:
     caller = Saying('Action: teleport\nAction Input: {"to": "Paris"}')
-    here = InProcess(
+    here = EngineRunner(
         {"umi": EnginePool(scripted(), ScriptedEngine(scripted())), "caller": at(caller)}
     )
     run = new_run("umi", {**TEAM, "umi_caller": "caller"}, options={"constrained": False})
@@ -210,7 +210,7 @@ async def test_a_call_of_a_tool_that_is_not_offered_is_observed_and_the_run_goes
 
 async def test_the_policies_of_a_pool_are_its_adapters_and_the_pool_itself_is_the_model() -> None:
     model = Saying("I give up.\n Next: give up.")
-    here = InProcess({"umi": at(model)})
+    here = EngineRunner({"umi": at(model)})
     adapted = await here.play(new_run("umi", {**TEAM, "umi_planner": "umi/planner"}))
     plain = await here.play(new_run("umi", TEAM))
     assert [request.adapter for request in model.asked] == ["umi/planner", None]
@@ -225,7 +225,7 @@ async def test_closing_what_comes_stops_the_runs_in_work() -> None:
     slow = scripted(latency_seconds=30.0)
     engine = ScriptedEngine(slow)
     fast = EnginePool(scripted(), ScriptedEngine(scripted()))
-    here = InProcess({"umi": fast, "slow": EnginePool(slow, engine)})
+    here = EngineRunner({"umi": fast, "slow": EnginePool(slow, engine)})
     runs = [new_run("umi", TEAM), new_run("umi", dict.fromkeys(TEAM, "slow"))]
     async with aclosing(here.play_all(runs, together=2)) as played:
         first = await anext(played)

@@ -44,7 +44,7 @@ class EnginePool:
     engine: Engine
 
 
-class InProcess:
+class EngineRunner:
     """Plays runs whose policies are served by these pools, by name."""
 
     def __init__(self, pools: Mapping[str, EnginePool]) -> None:
