@@ -56,7 +56,7 @@ def live(cache: KVCache) -> int:
     """Bytes that it holds."""
     return sum(
         tensor.untyped_storage().nbytes()
-        for layer in cache._own  # pyright: ignore[reportPrivateUsage]
+        for layer in cache._all_layers  # pyright: ignore[reportPrivateUsage]
         for tensor in layer.held
     )
 
@@ -65,7 +65,7 @@ def live(cache: KVCache) -> int:
 def test_rows_that_grow_by_a_token_a_step_allocate_four_times_their_size_in_all(
     allocations: Allocations, columns: int
 ) -> None:
-    """In blocks of 64 columns it would be 4.5 times at 512 columns, 8.5 at 1,024 and 32 at 4,096."""
+    """In blocks of 64 columns it would be 4.5 times at 512, 8.5 at 1,024 and 32 at 4,096."""
     cache = cache_of(64)
     for length in range(2, columns + 1):
         cache.fit(64, length)

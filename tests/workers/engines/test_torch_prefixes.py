@@ -303,7 +303,7 @@ async def test_a_cache_that_gave_its_memory_back_holds_none_of_the_first_prompt(
     await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 3})
     cache = _backend(engine)._batch._cache  # pyright: ignore[reportPrivateUsage]
     cache.free()
-    tensors = [each for layer in cache._own for each in layer._like]  # pyright: ignore[reportPrivateUsage]
+    tensors = [each for layer in cache._all_layers for each in layer._like]  # pyright: ignore[reportPrivateUsage]
     assert tensors
     assert sum(each.untyped_storage().nbytes() for each in tensors) == 0
 

@@ -147,10 +147,10 @@ def test_a_model_is_read_whole_while_the_network_changes_its_own(
     """The thread that decodes may be between two layers of an exchange."""
     loaded = load_model(settings(tiny_model))
     models = WholeModels(loaded.model, loaded.device)
-    red = read_whole_model(str(shaken_models[0]), loaded, models.own)
+    red = read_whole_model(str(shaken_models[0]), loaded, models.original)
     embedding = "model.embed_tokens"
     loaded.model.get_submodule(embedding).weight = red.layers[embedding]["weight"]
-    again = read_whole_model(str(shaken_models[0]), loaded, models.own)
+    again = read_whole_model(str(shaken_models[0]), loaded, models.original)
     assert all(
         torch.equal(again.layers[layer][part], tensor)
         for layer, parts in red.layers.items()

@@ -157,8 +157,10 @@ class LlamaContext:
         if adapter is None:
             code = llama.llama_set_adapters_lora(self._context, None, 0, None)
         else:
-            one = (llama.llama_adapter_lora_p_ctypes * 1)(adapter)
-            code = llama.llama_set_adapters_lora(self._context, one, 1, (ctypes.c_float * 1)(1.0))
+            pointer = (llama.llama_adapter_lora_p_ctypes * 1)(adapter)
+            code = llama.llama_set_adapters_lora(
+                self._context, pointer, 1, (ctypes.c_float * 1)(1.0)
+            )
         if code != 0:
             raise EngineError(f"llama.cpp cannot use the adapter (code {code}): {last_error()}")
 

@@ -82,13 +82,13 @@ class VocabCodec:
 
     def piece(self, token: int) -> bytes:
         """The bytes of one token, which may be no whole character."""
-        known = self._pieces.get(token)
-        if known is None:
+        piece = self._pieces.get(token)
+        if piece is None:
             size = llama.llama_token_to_piece(
                 self._vocab, token, self._buffer, _PIECE_BYTES, 0, True
             )
-            known = self._pieces[token] = self._buffer.raw[: max(size, 0)]
-        return known
+            piece = self._pieces[token] = self._buffer.raw[: max(size, 0)]
+        return piece
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class LoadedGguf:
         shaped: Any = template_messages(suited(messages, self.habits), self.control_tokens)
         offered: Any = template_tools(tools, self.control_tokens)
         try:
-            made = self.formatter(messages=shaped, tools=offered, **self.template_options)
-            return made.prompt
+            rendered = self.formatter(messages=shaped, tools=offered, **self.template_options)
+            return rendered.prompt
         except jinja2.TemplateError as error:
             raise ValueError(str(error)) from error
 
@@ -129,8 +129,8 @@ class LoadedGguf:
 
     def check_base_of(self, adapter: str) -> None:
         """See `Loaded.check_base_of`."""
-        said = base_of_gguf_adapter(adapter)
-        require_base(adapter, said, lambda: self.weights_sha256, self.base)
+        trained_on = base_of_gguf_adapter(adapter)
+        require_base(adapter, trained_on, lambda: self.weights_sha256, self.base)
 
     def close(self) -> None:
         """Give the weights back; nothing of it may be used afterwards."""
@@ -233,8 +233,8 @@ def free_gguf_adapter(adapter: Any) -> None:
 def _metadata(model: Any, key: str, chars: int) -> str | None:
     """A value of the file's header, cut to so many ASCII characters; None if it has none."""
     value = ctypes.create_string_buffer(chars + 1)
-    found = llama.llama_model_meta_val_str(model, key.encode(), value, len(value))
-    return value.value.decode("ascii", "replace") if found > 0 else None
+    length = llama.llama_model_meta_val_str(model, key.encode(), value, len(value))
+    return value.value.decode("ascii", "replace") if length > 0 else None
 
 
 def _named(token: int) -> list[int]:

@@ -80,7 +80,7 @@ def base_of_adapter(path: str) -> str | None:
         raise unusable(path, f"{FACTS} cannot be read: {error.strerror}", "adapter") from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = "".join(f" ({each})" for each in first["loc"])
+        place = "".join(f" ({key})" for key in first["loc"])
         raise unusable(path, f"{FACTS} is wrong{place}: {first['msg']}", "adapter") from error
 
 
@@ -96,17 +96,19 @@ def base_of_gguf_adapter(path: str) -> str | None:
     return gguf_text(gguf_adapter_file(path), BASE_KEY, path, "adapter")
 
 
-def require_base(path: str, said: str | None, own: Callable[[], str | None], model: str) -> None:
+def require_base(
+    path: str, trained_on: str | None, weights: Callable[[], str | None], model: str
+) -> None:
     """Raises EngineError `bad_request` for an adapter at `path` that says to be of other weights
     than `model` has. These are asked for only if it says anything."""
-    found = own() if said is not None else None
-    if said is None or found is None or said == found:
+    present = weights() if trained_on is not None else None
+    if trained_on is None or present is None or trained_on == present:
         return
     raise unusable(
         path,
         f"it is an adapter of another base than {model}: it was trained on weights with the hash "
-        f"{said[:_SHOWN]}, and this model's have {found[:_SHOWN]}. Train one on this model, or "
-        "serve the base that it was trained on",
+        f"{trained_on[:_SHOWN]}, and this model's have {present[:_SHOWN]}. Train one on this "
+        "model, or serve the base that it was trained on",
         "adapter",
     )
 
@@ -147,9 +149,9 @@ def holds_whole_model(path: str) -> bool:
 def require_same_tokenizer(path: str, base: Path, model: str) -> None:
     """Raises EngineError `bad_request` unless the model at `path` reads and writes the ids of the
     one in the folder `base`, which the user calls `model`."""
-    own, others = ((each / "tokenizer.json") for each in (base, Path(path).expanduser()))
+    tokenizer, other = (folder / "tokenizer.json" for folder in (base, Path(path).expanduser()))
     try:
-        same = own.read_bytes() == others.read_bytes()
+        same = tokenizer.read_bytes() == other.read_bytes()
     except OSError as error:
         raise unusable(path, f"tokenizer.json cannot be read: {error.strerror}") from error
     if not same:

@@ -213,7 +213,7 @@ class TorchBackend:
     def read_adapter(self, path: str) -> str | WholeModel:
         """Of a whole model everything, of a LoRA which base it was trained on."""
         if holds_whole_model(path):
-            return read_whole_model(path, self._loaded, self._models.own)
+            return read_whole_model(path, self._loaded, self._models.original)
         self._loaded.check_base_of(path)
         return path
 

@@ -133,18 +133,18 @@ class KVCache(Cache):
         """It never has more rows or columns than these without need."""
         self._most_rows, self._most_columns = most_rows, most_columns
         self._window = _Window()
-        self._own: list[_Layer] = []
+        self._all_layers: list[_Layer] = []
         super().__init__(layer_class_to_replicate=self._new_layer)  # pyright: ignore[reportArgumentType]
 
     def _new_layer(self) -> _Layer:
-        self._own.append(_Layer(self._window))
-        return self._own[-1]
+        self._all_layers.append(_Layer(self._window))
+        return self._all_layers[-1]
 
     def fit(self, rows: int, columns: int) -> None:
         """Have room for so many rows and columns, and not for many times as many. Raises
         RuntimeError if memory runs out; then some layers have it and others don't."""
         window = self._window
-        if any(layer.is_initialized and not layer.whole for layer in self._own):
+        if any(layer.is_initialized and not layer.whole for layer in self._all_layers):
             # The first allocations are within the first pass. If memory ran out there, what some
             # layers got may be more than is needed now.
             self.free()
@@ -170,16 +170,16 @@ class KVCache(Cache):
 
     def _allocate(self, rows: int, columns: int) -> None:
         self._window.rows, self._window.columns = rows, columns
-        for layer in self._own:
+        for layer in self._all_layers:
             layer.allocate()
-        if self._own and torch.cuda.is_available():
+        if self._all_layers and torch.cuda.is_available():
             # No later allocation fits into the tensors that these have replaced.
             torch.cuda.empty_cache()
 
     def free(self) -> None:
         """Give the memory back."""
         self._window.rows = self._window.columns = 0
-        for layer in self._own:
+        for layer in self._all_layers:
             layer.free()
 
     def aim(self, first: int, columns: torch.Tensor, *, before: int, seen: int) -> None:
@@ -192,7 +192,7 @@ class KVCache(Cache):
 
     def copy_row(self, source: int, target: int, length: int) -> None:
         """Let a row begin as another one does."""
-        for layer in self._own:
+        for layer in self._all_layers:
             for tensor in layer.held:
                 tensor[target, :, :length] = tensor[source, :, :length]
 
@@ -202,8 +202,8 @@ class KVCache(Cache):
 
     def write(self, row: int, states: States) -> None:
         """Let a row begin with these."""
-        for held, given in zip(self._held(), states, strict=True):
-            for tensor, beginning in zip(held, given, strict=True):
+        for tensors, beginnings in zip(self._held(), states, strict=True):
+            for tensor, beginning in zip(tensors, beginnings, strict=True):
                 tensor[row, :, : beginning.shape[1]] = beginning
 
     def wipe(self, first: int, end: int | None = None) -> None:
@@ -214,7 +214,7 @@ class KVCache(Cache):
 
     def _held(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values of each layer that has an allocation of both."""
-        return (layer.held for layer in self._own if layer.whole)
+        return (layer.held for layer in self._all_layers if layer.whole)
 
 
 def _blocks(count: int, block: int) -> int:
