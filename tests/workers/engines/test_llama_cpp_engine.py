@@ -17,6 +17,7 @@ from loopline.agents.records import Message
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.local.row import Job, Row
 from loopline.workers.engines.local.scheduler import Scheduler
+from loopline.workers.engines.local.thread import ModelThread
 from loopline.workers.engines.protocol import Completion, Engine, EngineError
 from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.adapter_conformance import AdapterConformance
@@ -167,7 +168,7 @@ def set_back(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     original = Scheduler._set_back  # pyright: ignore[reportPrivateUsage]
 
-    def noting(self: Scheduler[Any], rows: Sequence[Row]) -> None:
+    def noting(self: Scheduler, rows: Sequence[Row]) -> None:
         found.append(bool(rows))
         original(self, rows)
 
@@ -243,9 +244,9 @@ async def test_one_rows_nan_fails_its_request_and_no_other(
     asked = [request(about(topic), sampling={"max_tokens": 12}) for topic in range(4)]
     expected = [await completions(engine, each) for each in asked]
     decode, damaged = LlamaContext.decode, [False]
-    add, waiting, all_wait = Scheduler[Any].add, [0], threading.Event()
+    add, waiting, all_wait = ModelThread[Any].add, [0], threading.Event()
 
-    def added(self: Scheduler[Any], job: Job) -> None:
+    def added(self: ModelThread[Any], job: Job) -> None:
         add(self, job)
         waiting[0] += 1
         if waiting[0] == len(asked):
@@ -260,7 +261,7 @@ async def test_one_rows_nan_fails_its_request_and_no_other(
             damaged[0] = True
         return logits
 
-    monkeypatch.setattr(Scheduler, "add", added)
+    monkeypatch.setattr(ModelThread, "add", added)
     monkeypatch.setattr(LlamaContext, "decode", damage)
     found = await asyncio.gather(
         *(completions(engine, each) for each in asked), return_exceptions=True

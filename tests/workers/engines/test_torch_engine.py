@@ -183,7 +183,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         self, slow_engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Out of memory even for fewer rows than before: whoever asks is told, at once."""
-        scheduler: Any = slow_engine._scheduler  # pyright: ignore[reportPrivateUsage]
+        thread: Any = slow_engine._thread  # pyright: ignore[reportPrivateUsage]
         first, second = (slow_engine.submit(request(stream=True)) for _ in range(2))
         await anext(first)
         await anext(second)
@@ -191,7 +191,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         def no_memory(_: object) -> None:
             raise torch.OutOfMemoryError("no room")
 
-        monkeypatch.setattr(scheduler.backend._batch, "remove", no_memory)
+        monkeypatch.setattr(thread.backend._batch, "remove", no_memory)
         await first.aclose()
         with pytest.raises(EngineError) as told:
             async for _ in second:

@@ -76,7 +76,7 @@ async def busy(engine: TorchEngine) -> AsyncGenerator[Callable[[int], Awaitable[
         released.wait()
 
     async def asked(count: int) -> None:
-        line = engine._scheduler._commands  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+        line = engine._thread._commands  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
         while line.qsize() < count:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
 
@@ -368,10 +368,10 @@ def test_the_cache_finds_the_longest_beginning_and_keeps_its_budget(
 
 
 def _backend(engine: TorchEngine) -> TorchBackend:
-    scheduler = engine._scheduler  # pyright: ignore[reportPrivateUsage]
-    assert scheduler is not None
-    assert isinstance(scheduler.backend, TorchBackend)
-    return scheduler.backend
+    thread = engine._thread  # pyright: ignore[reportPrivateUsage]
+    assert thread is not None
+    assert isinstance(thread.backend, TorchBackend)
+    return thread.backend
 
 
 def _model(engine: TorchEngine) -> Any:

@@ -23,6 +23,7 @@ from loopline.workers.engines.llama_cpp.loading import (
     load_gguf_adapter,
 )
 from loopline.workers.engines.llama_cpp.sequences import Held, Sequences
+from loopline.workers.engines.local.adapter_base import base_of_gguf_adapter, require_base
 from loopline.workers.engines.local.adapters import AdapterVersion
 from loopline.workers.engines.local.backend import Shortage
 from loopline.workers.engines.local.engine import LocalEngine
@@ -227,7 +228,8 @@ class LlamaBackend:
 
     def read_adapter(self, path: str) -> str:
         """Only which base it was trained on."""
-        self._loaded.check_base_of(path)
+        loaded = self._loaded
+        require_base(path, base_of_gguf_adapter(path), lambda: loaded.weights_sha256, loaded.base)
         return path
 
     def load_adapter(self, read: str) -> Any:

@@ -18,9 +18,7 @@ from loopline.workers.engines.llama_cpp.context import (
 )
 from loopline.workers.engines.local.adapter_base import (
     WEIGHTS_KEY,
-    base_of_gguf_adapter,
     gguf_adapter_file,
-    require_base,
 )
 from loopline.workers.engines.local.model_files import (
     check_gguf,
@@ -126,11 +124,6 @@ class LoadedGguf:
         from llguidance.llamacpp import lltokenizer_from_vocab
 
         return lltokenizer_from_vocab(self.vocab, eos_token=sorted(self.end_ids) or None)
-
-    def check_base_of(self, adapter: str) -> None:
-        """See `Loaded.check_base_of`."""
-        trained_on = base_of_gguf_adapter(adapter)
-        require_base(adapter, trained_on, lambda: self.weights_sha256, self.base)
 
     def close(self) -> None:
         """Give the weights back; nothing of it may be used afterwards."""

@@ -58,11 +58,6 @@ class Loaded(Protocol):
         """For constrained decoding; takes seconds for a large vocabulary."""
         ...
 
-    def check_base_of(self, adapter: str) -> None:
-        """Raises EngineError `bad_request` for the adapter at this path if it was trained on other
-        weights. May read all files of the model; called in a thread of its own."""
-        ...
-
 
 L_co = TypeVar("L_co", bound=Loaded, covariant=True)
 

@@ -1,5 +1,5 @@
 """Models in this process: the event loop's side of an engine. Requests in, events out; the work
-is done in a thread of its own (see `Scheduler`)."""
+is done in a thread of its own (see `ModelThread`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline.workers.engines.local.adapters import Adapters, AdapterVersion
 from loopline.workers.engines.local.backend import Backend
 from loopline.workers.engines.local.model_files import local_folder, model_name, reading
 from loopline.workers.engines.local.row import Job
-from loopline.workers.engines.local.scheduler import L, Scheduler
+from loopline.workers.engines.local.thread import L, ModelThread
 from loopline.workers.engines.protocol import (
     AnswerEvent,
     Capabilities,
@@ -41,7 +41,7 @@ class LocalEngine(Generic[L]):
         self._settings = settings
         self._backend = backend
         self._in_flight = InFlight()
-        self._scheduler: Scheduler[L] | None = None
+        self._thread: ModelThread[L] | None = None
         self._loaded: L | None = None
         self._grammars: GrammarCompiler | None = None
         self._adapters = Adapters(self._give_back)
@@ -75,22 +75,22 @@ class LocalEngine(Generic[L]):
         safe or not whole, `unavailable` (retryable) for a hub out of reach or too little memory.
         """
         backend = self._backend(self._settings)
-        scheduler = Scheduler(self._settings, asyncio.get_running_loop(), backend)
-        loaded = await scheduler.start()
-        self._scheduler, self._loaded = scheduler, loaded
+        thread = ModelThread(self._settings, asyncio.get_running_loop(), backend)
+        loaded = await thread.start()
+        self._thread, self._loaded = thread, loaded
         self._grammars = GrammarCompiler(loaded.grammar_tokenizer, loaded.end_ids)
 
     async def close(self) -> None:
         """Cancel what is in work, end the thread, give the memory back."""
         self._in_flight.cancel_all()
-        if self._scheduler is not None:
-            await self._scheduler.stop()
-            self._scheduler = self._loaded = self._grammars = None
+        if self._thread is not None:
+            await self._thread.stop()
+            self._thread = self._loaded = self._grammars = None
 
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[AnswerEvent, None]:
         """See `Engine.submit`."""
         refuse_unsupported(request, self.capabilities, self.name)
-        scheduler = self._running
+        thread = self._running
         seed = request.sampling.seed
         seed = secrets.randbits(63) if seed is None else seed
         done: list[Completion] = []
@@ -103,7 +103,7 @@ class LocalEngine(Generic[L]):
                 request, asyncio.Queue(), secrets.randbits(63) if seed is None else seed, adapter
             )
             job.matcher = await self._matcher(request, ticket)
-            scheduler.add(job)
+            thread.add(job)
             try:
                 with ticket.telling(job.events.put_nowait):
                     while len(done) < request.sampling.n:
@@ -117,7 +117,7 @@ class LocalEngine(Generic[L]):
                         yield event
             finally:
                 if len(done) < request.sampling.n:
-                    scheduler.abandon(job)
+                    thread.abandon(job)
 
     async def _matcher(self, request: GenerateRequest, ticket: Ticket) -> Matcher | None:
         """At the beginning of the request's grammar, if it has one. What is not compiled yet is
@@ -142,10 +142,10 @@ class LocalEngine(Generic[L]):
         """See `Engine.load_adapter`."""
         if self._adapters.version(name) == version:
             return
-        path, scheduler = str(local_folder(path, "adapter")), self._running
+        path, thread = str(local_folder(path, "adapter")), self._running
         with reading(path, "adapter"):
-            read = await asyncio.to_thread(scheduler.backend.read_adapter, path)
-        loading = scheduler.load_adapter(path, read)
+            read = await asyncio.to_thread(thread.backend.read_adapter, path)
+        loading = thread.load_adapter(path, read)
         try:
             weights = await asyncio.wrap_future(loading)
         except asyncio.CancelledError:
@@ -162,8 +162,8 @@ class LocalEngine(Generic[L]):
             self._give_back(AdapterVersion(name, version, loaded.result()))
 
     def _give_back(self, version: AdapterVersion) -> None:
-        if self._scheduler is not None:
-            self._scheduler.unload_adapter(version)
+        if self._thread is not None:
+            self._thread.unload_adapter(version)
 
     async def in_work(self) -> dict[str, int]:
         """What requests have in work, by name, and what does not add up: all zero at rest. What
@@ -176,7 +176,7 @@ class LocalEngine(Generic[L]):
         }
 
     def totals(self) -> EngineTotals:
-        abandoned = self._scheduler.abandoned_tokens if self._scheduler else 0
+        abandoned = self._thread.abandoned_tokens if self._thread else 0
         return EngineTotals(self._calls, self._prompt_tokens, self._completion_tokens, abandoned)
 
     def _count(self, done: Sequence[Completion]) -> None:
@@ -185,7 +185,7 @@ class LocalEngine(Generic[L]):
         self._completion_tokens += sum(completion.usage.completion for completion in done)
 
     @property
-    def _running(self) -> Scheduler[L]:
-        if self._scheduler is None:
+    def _running(self) -> ModelThread[L]:
+        if self._thread is None:
             raise EngineError(f"the {self.name} engine is not started", kind="internal")
-        return self._scheduler
+        return self._thread

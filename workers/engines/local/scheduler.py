@@ -1,4 +1,4 @@
-"""The thread that owns a model: lets requests in, plans passes, draws tokens, hands events back.
+"""Which rows are in work: lets requests in, plans passes, draws tokens, sets rows back.
 
 Continuous batching: a row leaves with its last token, and a waiting request joins before the next
 pass. First come, first served, but for a prompt that begins like one which is about to be read: it
@@ -7,22 +7,16 @@ waits for that one's keys and values, and lets those behind it pass.
 When memory runs out, rows are set back and read again when others have ended. The oldest row always
 goes on, so every request ends; only one that does not fit alone is refused.
 
-Nothing but this thread touches the backend (the model, its cache) and the tokenizer. The event loop
-never waits for it, so leases are renewed however long a pass takes.
+Owned by the thread that owns the model (see `ModelThread`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
-import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from loopline.workers.engines.local.adapters import AdapterVersion
 from loopline.workers.engines.local.backend import (
@@ -32,187 +26,63 @@ from loopline.workers.engines.local.backend import (
     Shortage,
     shares_more,
 )
-from loopline.workers.engines.local.model_files import reading, unusable
 from loopline.workers.engines.local.row import Job, Row, check_ids
 from loopline.workers.engines.local.sampling import Sampled, choose_tokens
-from loopline.workers.engines.protocol import AnswerEvent, EngineBroken, EngineError
+from loopline.workers.engines.protocol import AnswerEvent, EngineError
 from loopline.workers.engines.request_checks import context_overflow
-from loopline.workers.engines.settings import ModelSettings
 
 _log = logging.getLogger(__name__)
 
-L = TypeVar("L", bound=Loaded)
-T = TypeVar("T")
 
+class Scheduler:
+    """The requests of one model. `turn` makes at least one pass, and puts what comes of it into
+    `outbox`."""
 
-@dataclass(frozen=True)
-class _Call:
-    """Work for the thread, between two passes. Without a result nobody waits for it, and its
-    failure is the thread's."""
-
-    work: Callable[[], Any]
-    result: Future[Any] | None = None
-
-
-class Scheduler(Generic[L]):
-    """Start it, feed it jobs from one event loop, stop it."""
-
-    def __init__(
-        self, settings: ModelSettings, loop: asyncio.AbstractEventLoop, backend: Backend[L]
-    ) -> None:
-        self._settings = settings
-        self._loop = loop
-        self.backend = backend
-        self._kind = backend.kind
-        self._commands: queue.SimpleQueue[Job | _Call | None] = queue.SimpleQueue()
-        """None is the last one: stop."""
-        self._started: Future[L] = Future()
-        self._model: L
-        # A request's rows are in exactly one of the three: not let in yet, in work, set back. All
-        # three, and everything below, belong to the thread.
+    def __init__(self, backend: Backend[Loaded], model: Loaded) -> None:
+        self._backend = backend
+        self._model = model
+        # A request's rows are in exactly one of the three: not let in yet, in work, set back.
         self._waiting: deque[Job] = deque()
         self._rows: list[Row] = []
         self._parked: deque[Row] = deque()
         """The oldest first; they come before all that wait."""
-        self._places = 0
+        self._places = backend.max_rows
         """Rows that are let in now: fewer than the backend's for a while after memory ran out."""
         self._ended = 0
         """Rows that ended since the number of places was changed."""
-        self._outbox: list[tuple[Job, AnswerEvent | EngineError]] = []
-        self._thread = threading.Thread(
-            target=self._run, name=f"{self._kind}-{settings.model}", daemon=True
-        )
+        self.outbox: list[tuple[Job, AnswerEvent | EngineError]] = []
         self.abandoned_tokens = 0
-        """Tokens of requests that were abandoned; written by the thread alone."""
+        """Tokens of requests that were abandoned."""
 
-    # What the event loop calls.
+    @property
+    def idle(self) -> bool:
+        return not (self._rows or self._parked or self._waiting)
 
-    async def start(self) -> L:
-        """Load the model in the thread. Raises what `Backend.load` raises."""
-        self._thread.start()
-        return await asyncio.wrap_future(self._started)
-
-    async def stop(self) -> None:
-        """Let the thread end after its current pass; everything in work is dropped."""
-        self._commands.put(None)
-        await asyncio.to_thread(self._thread.join)
+    def in_work(self) -> dict[str, int]:
+        """The thread's part of `LocalEngine.in_work`."""
+        return {
+            "waiting": len(self._waiting),
+            "rows": len(self._rows) + len(self._parked),
+            **self._backend.in_work(),
+        }
 
     def add(self, job: Job) -> None:
-        self._commands.put(job)
+        self._waiting.append(job)
 
     def abandon(self, job: Job) -> None:
         """Nobody waits for this job any more: it need not be finished."""
         # Giving back may need memory itself, and so may fail.
-        self._commands.put(_Call(lambda: self._guarded(lambda: self._abandon(job), [job])))
+        self._guarded(lambda: self._abandon(job), [job])
 
-    def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> Future[list[float]]:
-        """See `Engine.score`."""
-        return self._call(lambda: self._score(list(ids), adapter))
+    def break_off(self, failure: EngineError) -> None:
+        """No request can go on: everyone who waits is told so. The model is not touched."""
+        rows = (*self._rows, *self._parked)
+        for job in dict.fromkeys([*(row.job for row in rows), *self._waiting]):
+            self._send(job, failure)
 
-    def load_adapter(self, path: str, read: Any) -> Future[Any]:
-        """The weights of an `AdapterVersion`, of what `Backend.read_adapter` read at `path`."""
-        return self._call(lambda: self._checked_adapter(path, read))
-
-    def unload_adapter(self, adapter: AdapterVersion) -> None:
-        """No request has it any more: give its memory back."""
-        self._commands.put(_Call(lambda: self.backend.forget_adapter(adapter)))
-
-    def in_work(self) -> Future[dict[str, int]]:
-        """The thread's part of `LocalEngine.in_work`."""
-        return self._call(
-            lambda: {
-                "waiting": len(self._waiting),
-                "rows": len(self._rows) + len(self._parked),
-                **self.backend.in_work(),
-            }
-        )
-
-    def _call(self, work: Callable[[], T]) -> Future[T]:
-        result: Future[T] = Future()
-        self._commands.put(_Call(work, result))
-        return result
-
-    # The thread.
-
-    def _run(self) -> None:
-        try:
-            with reading(self._settings.model):
-                self._model = self.backend.load()
-                try:
-                    with self.backend.context():
-                        self._check_numbers(None)
-                except BaseException:
-                    self.backend.unload()
-                    raise
-        except BaseException as error:  # noqa: BLE001 - it is raised again in `start`
-            self._started.set_exception(error)
-            return
-        self._places = self.backend.max_rows
-        self._started.set_result(self._model)
-        try:
-            with self.backend.context():
-                while self._take_commands():
-                    self._turn()
-                    self._deliver()
-        except BaseException as error:  # noqa: BLE001 - everybody who waits gets it
-            _log.exception("the %s engine's thread can't go on", self._kind)
-            failure = EngineBroken(
-                f"the {self._kind} engine can't go on: {type(error).__name__}: {error}"
-            )
-            rows = (*self._rows, *self._parked)
-            for job in dict.fromkeys([*(row.job for row in rows), *self._waiting]):
-                self._send(job, failure)
-            self._refuse(failure, until_stopped=True)
-        else:
-            self._refuse(EngineError(f"the {self._kind} engine is closed"), until_stopped=False)
-        finally:
-            self.backend.unload()
-
-    def _refuse(self, failure: EngineError, *, until_stopped: bool) -> None:
-        """After the end. Commands may still come in, up to the stop: none may wait for ever."""
-        self._deliver()
-        while until_stopped or not self._commands.empty():
-            match self._commands.get():
-                case Job() as job:
-                    self._send(job, failure)
-                    self._deliver()
-                case _Call(result=result):
-                    if result is not None and result.set_running_or_notify_cancel():
-                        result.set_exception(failure)
-                case None:
-                    until_stopped = False
-
-    def _take_commands(self) -> bool:
-        """Carry out what has come in; sleeps while there is nothing else to do. False to stop."""
-        idle = not (self._rows or self._parked or self._waiting)
-        while True:
-            try:
-                command = self._commands.get(block=idle)
-            except queue.Empty:
-                return True
-            idle = False
-            match command:
-                case Job():
-                    self._waiting.append(command)
-                case _Call(work=work, result=result):
-                    if result is None:
-                        work()
-                    else:
-                        self._answer(result, work)
-                case None:
-                    return False
-
-    def _answer(self, result: Future[Any], work: Callable[[], Any]) -> None:
-        if not result.set_running_or_notify_cancel():
-            return
-        try:
-            result.set_result(work())
-        except Exception as error:  # noqa: BLE001 - a model's code raises anything
-            result.set_exception(self._failure_of(error))
-
-    def _turn(self) -> None:
+    def turn(self) -> None:
         """Admit what waits and there is room for, then draw a token for every row."""
-        while self._admit() and self.backend.reads_apart:
+        while self._admit() and self._backend.reads_apart:
             self._pass()
         if self._rows:
             self._pass()
@@ -230,15 +100,15 @@ class Scheduler(Generic[L]):
                 continue
             # Logits are wanted from the last token before an unchecked or a new one on.
             known = row.ids[: len(row.ids) - row.unchecked - 1]
-            prefix, row.fed = self.backend.find_prefix(row.job.adapter, known)
+            prefix, row.fed = self._backend.find_prefix(row.job.adapter, known)
             if not self._parked and _is_about_to_be_read(row, known, unread):
                 passed.append(row)
                 self._waiting.popleft()
                 continue
             # A request that is more than there is room for runs alone.
-            if self._rows and not self.backend.room_for(row, self._rows, passed, self._places):
+            if self._rows and not self._backend.room_for(row, self._rows, passed, self._places):
                 break
-            if not self.backend.joins(row, unread):
+            if not self._backend.joins(row, unread):
                 break
             if self._parked:
                 self._parked.popleft()
@@ -246,7 +116,7 @@ class Scheduler(Generic[L]):
                 self._waiting.popleft()
                 row.cached = row.fed
             row.reading = True
-            self.backend.enter(row, prefix)
+            self._backend.enter(row, prefix)
             self._rows.append(row)
             unread.append(row)
         self._waiting.extendleft(row.job for row in reversed(passed))
@@ -273,13 +143,13 @@ class Scheduler(Generic[L]):
         while self._rows:
             feeds: dict[Row, int] = {}
             try:
-                feeds = self.backend.plan(self._rows)
-                logits = self.backend.step(feeds)
+                feeds = self._backend.plan(self._rows)
+                logits = self._backend.step(feeds)
                 ready, chosen = self._drawn(feeds, logits)
             except Exception as error:  # noqa: BLE001 - a model's code raises anything
-                shortage = self.backend.shortage(error)
+                shortage = self._backend.shortage(error)
                 if shortage is None:
-                    self._fail_pass(feeds, self._failure_of(error))
+                    self._fail_pass(feeds, self.failure_of(error))
                     return
             else:
                 self._push_all(ready, chosen)
@@ -314,7 +184,7 @@ class Scheduler(Generic[L]):
                     ended.append(row)
                 continue
             siblings, row.siblings = row.siblings, []
-            forked = self.backend.fork(row, siblings, self._places - len(self._rows))
+            forked = self._backend.fork(row, siblings, self._places - len(self._rows))
             for sibling in forked:
                 sibling.ids, sibling.fed, sibling.reading = list(row.ids), row.fed, True
             self._rows.extend(forked)
@@ -346,7 +216,7 @@ class Scheduler(Generic[L]):
             try:
                 self._push(row, sampled)
             except Exception as error:  # noqa: BLE001 - a tokenizer's code raises anything
-                failed[row.job] = self._failure_of(error)
+                failed[row.job] = self.failure_of(error)
                 continue
             if row.finish_reason is not None:
                 finished.append(row)
@@ -371,7 +241,7 @@ class Scheduler(Generic[L]):
             self._complete(row)
 
     def _complete(self, row: Row) -> None:
-        self.backend.recompute_logprobs(row)
+        self._backend.recompute_logprobs(row)
         self._send(row.job, row.completion())
 
     def _end(self, rows: Sequence[Row]) -> None:
@@ -379,12 +249,12 @@ class Scheduler(Generic[L]):
         places."""
         if not rows:
             return
-        self.backend.finish(rows)
+        self._backend.finish(rows)
         self._rows = [row for row in self._rows if row not in rows]
         for _ in rows:
             self._ended += 1
             if self._ended >= self._places:
-                self._places, self._ended = min(self._places + 1, self.backend.max_rows), 0
+                self._places, self._ended = min(self._places + 1, self._backend.max_rows), 0
 
     # Who leaves early.
 
@@ -400,7 +270,7 @@ class Scheduler(Generic[L]):
         leaving = [row for row in self._rows if row.job in jobs]
         if leaving:
             # First: if giving back fails, the rows must not be taken for gone.
-            self.backend.drop(leaving)
+            self._backend.drop(leaving)
             self._rows = [row for row in self._rows if row.job not in jobs]
 
     def _fail(self, jobs: Sequence[Job], failure: EngineError) -> None:
@@ -411,7 +281,7 @@ class Scheduler(Generic[L]):
 
     def _fail_pass(self, feeds: Mapping[Row, int], failure: EngineError) -> None:
         """End what was in a pass that failed, and what was lost with it."""
-        rows = [*feeds, *self.backend.lost(self._rows)] if feeds else self._rows
+        rows = [*feeds, *self._backend.lost(self._rows)] if feeds else self._rows
         self._fail(list(dict.fromkeys(row.job for row in rows)), failure)
 
     def _guarded(self, work: Callable[[], None], jobs: Sequence[Job]) -> bool:
@@ -419,16 +289,16 @@ class Scheduler(Generic[L]):
         try:
             work()
         except Exception as error:  # noqa: BLE001 - a model's or a tokenizer's code raises anything
-            self._fail(jobs, self._failure_of(error))
+            self._fail(jobs, self.failure_of(error))
             return False
         return True
 
-    def _failure_of(self, error: Exception) -> EngineError:
+    def failure_of(self, error: Exception) -> EngineError:
         """What a requester is told of an exception."""
         if isinstance(error, EngineError):
             return error
-        if self.backend.shortage(error) is not None:
-            self.backend.release()
+        if self._backend.shortage(error) is not None:
+            self._backend.release()
             failure = EngineError(
                 "out of memory while decoding; lower max_concurrency or max_tokens of this pool",
                 kind="unavailable",
@@ -436,14 +306,14 @@ class Scheduler(Generic[L]):
             )
             failure.__cause__ = error
             return failure
-        _log.error("the %s engine failed", self._kind, exc_info=error)
+        _log.error("the %s engine failed", self._backend.kind, exc_info=error)
         return EngineError(f"the model failed: {type(error).__name__}: {error}")
 
     # Memory.
 
     def _back_off(self, shortage: Shortage) -> None:
         """Set rows back: those that were about to join, else the youngest ones."""
-        self.backend.release()
+        self._backend.release()
         joining = [row for row in self._rows if row.reading]
         tried = sum(1 + len(row.siblings) for row in self._rows)
         jobs = list(dict.fromkeys(row.job for row in self._rows))
@@ -453,7 +323,7 @@ class Scheduler(Generic[L]):
         by_age = self._by_age()
         if shortage.halve:
             self._places, self._ended = max(1, tried // 2), 0
-            lost = self.backend.lost(self._rows)
+            lost = self._backend.lost(self._rows)
             back = by_age if lost else joining or by_age[self._places :]
         else:
             back = by_age[-1:]
@@ -466,8 +336,8 @@ class Scheduler(Generic[L]):
             _log.warning(
                 "%s: out of memory with %d rows of %s (%s): %d set back, "
                 "at most %d at once for now",
-                self._kind, tried, self._model.base, shortage.reason, tried - len(self._rows),
-                self._places,
+                self._backend.kind, tried, self._model.base, shortage.reason,
+                tried - len(self._rows), self._places,
             )  # fmt: skip
 
     def _by_age(self) -> list[Row]:
@@ -476,7 +346,7 @@ class Scheduler(Generic[L]):
 
     def _set_back(self, rows: Sequence[Row]) -> None:
         """Take rows out of work, the oldest first, to be let in again before all others."""
-        self.backend.drop(rows)
+        self._backend.drop(rows)
         self._rows = [row for row in self._rows if row not in rows]
         for row in reversed(rows):
             job = row.job
@@ -489,72 +359,33 @@ class Scheduler(Generic[L]):
             if job not in self._waiting:
                 self._waiting.appendleft(job)
 
-    # Scores, and numbers that are none.
+    # Scores.
 
-    def _score(self, ids: list[int], adapter: AdapterVersion | None) -> list[float]:
+    def score(self, ids: list[int], adapter: AdapterVersion | None) -> list[float]:
+        """See `Engine.score`."""
         check_ids("score", ids, self._model)
         if len(ids) > self._model.max_context:
             raise context_overflow("score", len(ids), self._model.max_context)
-        scores = self._scored(ids, adapter)
+        scores = self.raw_scores(ids, adapter)
         if any(map(math.isnan, scores)):
             raise EngineError("score: the model's logits are not finite (NaN or infinity)")
         return scores
 
-    def _scored(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:
+    def raw_scores(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:
+        """See `Engine.score`, unchecked; rows are set back if they take the room."""
         while True:
             try:
-                return self.backend.score(ids, adapter)
+                return self._backend.score(ids, adapter)
             except Exception as error:
-                shortage = self.backend.shortage(error)
+                shortage = self._backend.shortage(error)
                 if shortage is None or shortage.halve:
                     raise
                 if len(self._rows) < 2:
                     raise shortage.alone from error
             self._set_back(self._by_age()[-1:])
 
-    def _checked_adapter(self, path: str, read: Any) -> Any:
-        weights = self.backend.load_adapter(read)
-        adapter = AdapterVersion(path, 0, weights)
-        try:
-            self._check_numbers(adapter)
-        except BaseException:
-            self.backend.forget_adapter(adapter)
-            raise
-        return weights
-
-    def _check_numbers(self, adapter: AdapterVersion | None) -> None:
-        """Let the model read two tokens: weights with a NaN or an infinity in them are refused when
-        they are loaded, before the first request fails of them. Raises EngineError."""
-        if any(map(math.isnan, self._scored([0, 1], adapter))):
-            name = self._settings.model if adapter is None else adapter.name
-            raise unusable(
-                name,
-                "what comes of its weights is not finite (NaN or infinity): they are damaged, or "
-                "too large for the dtype; try dtype = 'float32'",
-                "model" if adapter is None else "adapter",
-            )
-
-    # Events.
-
     def _send(self, job: Job, event: AnswerEvent | EngineError) -> None:
-        self._outbox.append((job, event))
-
-    def _deliver(self) -> None:
-        """One wake-up of the event loop per turn, however many rows have news."""
-        if not self._outbox:
-            return
-        events, self._outbox = self._outbox, []
-        try:
-            self._loop.call_soon_threadsafe(_put, events)
-        except RuntimeError:
-            _log.warning(
-                "%d events of the %s engine came after the loop's end", len(events), self._kind
-            )
-
-
-def _put(events: list[tuple[Job, AnswerEvent | EngineError]]) -> None:
-    for job, event in events:
-        job.events.put_nowait(event)
+        self.outbox.append((job, event))
 
 
 def _is_about_to_be_read(row: Row, ids: Sequence[int], unread: Sequence[Row]) -> bool:

@@ -13,7 +13,9 @@ from contextlib import AbstractContextManager
 import torch
 from transformers import DynamicCache
 
-from loopline.workers.engines.local.adapter_base import holds_whole_model
+from loopline.workers.engines.local.adapter_base import (
+    holds_whole_model,
+)
 from loopline.workers.engines.local.adapters import AdapterVersion
 from loopline.workers.engines.local.backend import (
     WORTH_SHARING,

@@ -86,7 +86,8 @@ class LoadedModel:
         )
 
     def check_base_of(self, adapter: str) -> None:
-        """See `Loaded.check_base_of`."""
+        """Raises EngineError `bad_request` for the adapter at this path if it was trained on other
+        weights. May read all files of the model."""
         trained_on = base_of_adapter(adapter)
         require_base(adapter, trained_on, lambda: self.weights.sha256, self.base)
 
