@@ -46,11 +46,11 @@ def changed_model(
 
 def shaken(model: Path, folder: Path, seed: int) -> Path:
     """The model with other numbers in every tensor, embedding and norms too."""
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
 
     def shake(tensors: dict[str, torch.Tensor]) -> None:
         for tensor in tensors.values():
-            tensor += torch.randn(tensor.shape, generator=dice) * tensor.abs().mean()
+            tensor += torch.randn(tensor.shape, generator=rng) * tensor.abs().mean()
 
     return changed_model(model, folder, shake)
 

@@ -28,9 +28,8 @@ from loopline.workers.engines.openai.complaints import complaint_in, complaint_o
 from loopline.workers.engines.openai.connection import Connection
 from loopline.workers.engines.openai.errors import Refused, may_be_billed, refused
 from loopline.workers.engines.openai.habits import Habits, advice
-from loopline.workers.engines.openai.retry import RetryPolicy
+from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
 from loopline.workers.engines.openai.sse import DONE, Event, sse_events
-from loopline.workers.engines.openai.useless import UselessAnswers
 from loopline.workers.engines.openai.wire import request_body
 from loopline.workers.engines.protocol import (
     Capabilities,
@@ -68,7 +67,7 @@ class OpenAIEngine:
         self._policy = RetryPolicy(
             settings.max_attempts, settings.backoff_seconds, settings.max_backoff_seconds
         )
-        self._dice = random.Random()
+        self._rng = random.Random()
         self._in_flight = InFlight()
         self._slots = asyncio.Semaphore(settings.max_concurrency)
         self._connection: Connection | None = None
@@ -275,7 +274,7 @@ class OpenAIEngine:
     async def _wait(self, failures: int, failure: EngineError, ticket: Ticket) -> None:
         """Until the next attempt. Raises where there is none."""
         asked = failure.retry_after if isinstance(failure, Refused) else None
-        wait = self._policy.wait_seconds(failures, asked, self._dice)
+        wait = self._policy.wait_seconds(failures, asked, self._rng)
         if wait is None or self._useless.exhausted(ticket.request_id):
             raise failure
         left = ticket.seconds_left()
