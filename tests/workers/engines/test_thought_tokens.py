@@ -9,7 +9,7 @@ import pytest
 from loopline.workers.engines.local.row import Job, Row
 from loopline.workers.engines.local.sampling import RowSampling, Sampled
 from loopline.workers.engines.protocol import Completion
-from loopline.workers.engines.scripted.packed_text import PackedText
+from loopline.workers.engines.scripted.engine import PackedText
 from loopline.workers.engines.text.chat_prompt import build_prompt
 from tests.workers.engines.asking import request
 

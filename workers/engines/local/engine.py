@@ -24,8 +24,9 @@ from loopline.workers.engines.protocol import (
     EngineError,
     EngineTotals,
     GenerateRequest,
+    refuse_other_version,
+    refuse_unsupported,
 )
-from loopline.workers.engines.request_checks import refuse_other_version, refuse_unsupported
 from loopline.workers.engines.settings import ModelSettings
 
 

@@ -22,8 +22,8 @@ from loopline.workers.engines.protocol import (
     Delta,
     EngineError,
     GenerateRequest,
+    context_overflow,
 )
-from loopline.workers.engines.request_checks import context_overflow
 from loopline.workers.engines.text.chat_prompt import Prompt, TextCodec, build_prompt
 from loopline.workers.engines.text.text_stream import TextStream
 from loopline.workers.engines.text.tool_markup import calls_of

@@ -28,8 +28,7 @@ from loopline.workers.engines.local.backend import (
 )
 from loopline.workers.engines.local.row import Job, Row, check_ids
 from loopline.workers.engines.local.sampling import Sampled, choose_tokens
-from loopline.workers.engines.protocol import AnswerEvent, EngineError
-from loopline.workers.engines.request_checks import context_overflow
+from loopline.workers.engines.protocol import AnswerEvent, EngineError, context_overflow
 
 _log = logging.getLogger(__name__)
 

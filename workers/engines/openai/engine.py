@@ -42,8 +42,8 @@ from loopline.workers.engines.protocol import (
     GenerateRequest,
     NotBilled,
     Sending,
+    refuse_unsupported,
 )
-from loopline.workers.engines.request_checks import refuse_unsupported
 from loopline.workers.engines.settings import ModelSettings
 
 _log = logging.getLogger(__name__)
