@@ -169,13 +169,14 @@ class Scheduler:
         for row, count in feeds.items():
             wanted = row.wanted(count)
             row.fed += count
-            # The last one is for drawing, if nothing is left to be fed.
-            checked = logits[place : place + (wanted if row.left else wanted - 1)]
             place += wanted
-            if row.unchecked and not self._guarded(
-                lambda row=row, checked=checked: row.take_over(checked), [row.job]
-            ):
-                continue
+            if row.unchecked:
+                # The last one is for drawing, if nothing is left to be fed.
+                before = logits[place - wanted : place if row.left else place - 1]
+                if not self._guarded(
+                    lambda row=row, before=before: row.take_over(before), [row.job]
+                ):
+                    continue
             if row.left:
                 continue
             if row.finish_reason is not None:

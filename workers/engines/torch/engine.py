@@ -84,16 +84,13 @@ class TorchBackend:
 
     def find_prefix(self, adapter: AdapterVersion | None, ids: Sequence[int]) -> tuple[States, int]:
         states, length = self._prefixes.longest(adapter, ids, WORTH_SHARING - 1)
-        place = None
-        for at, row in enumerate(self._batch.rows):
-            if (
-                row.job.adapter is adapter
-                and row.fed > length
-                and shares_more(row.ids, ids, length)
-            ):
-                place, length = at, min(row.fed, common_prefix(row.ids, ids))
-        if place is not None:
-            states = self._batch.states(place, length)
+        source: Row | None = None
+        for row in self._batch.rows:
+            same = row.job.adapter is adapter and row.fed > length
+            if same and shares_more(row.ids, ids, length):
+                source, length = row, min(row.fed, common_prefix(row.ids, ids))
+        if source is not None:
+            states = self._batch.states(source, length)
         return states, length if states else 0
 
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
@@ -145,7 +142,9 @@ class TorchBackend:
         for row in rows:
             try:
                 self._prefixes.put(
-                    row.job.adapter, row.ids[: row.fed], lambda row=row: self._batch.states_of(row)
+                    row.job.adapter,
+                    row.ids[: row.fed],
+                    lambda row=row: self._batch.states(row, row.fed),
                 )
             except RuntimeError as error:
                 if not _is_out_of_memory(error):

@@ -86,13 +86,9 @@ class KVBatch:
         self._cache.aim(0, columns, before=longest - 1, seen=longest)
         return self._run(fed[0][:, None], columns, mask, 1)[:, -1]
 
-    def states(self, place: int, length: int) -> States:
+    def states(self, row: Row, length: int) -> States:
         """The keys and values of a row's first tokens, to be read before the batch changes."""
-        return self._cache.read(place, length)
-
-    def states_of(self, row: Row) -> States:
-        """All of a row."""
-        return self.states(self.rows.index(row), row.fed)
+        return self._cache.read(self.rows.index(row), length)
 
     def remove(self, rows: Collection[Row]) -> None:
         """Let rows leave, as far as they are here. The last rows take the places that become free:
