@@ -1,7 +1,7 @@
 """What a kind of model does for the scheduler: the keys and values of rows, passes, adapters.
 
-A backend says how a pass is made and what there is memory for; who is let in, set back, ended and
-told is the scheduler's (see `Scheduler`).
+A backend says how a pass is made and what there is memory for; the scheduler decides who is let in,
+set back and ended, and sends the answers (see `Scheduler`).
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Backend(Protocol[L_co]):
         ...
 
     def drop(self, rows: Sequence[Row]) -> None:
-        """Let rows leave whose keys and values nobody may use: cancelled, failed or set back."""
+        """Let rows leave whose keys and values must not be used: cancelled, failed or set back."""
         ...
 
     def lost(self, rows: Sequence[Row]) -> Sequence[Row]:

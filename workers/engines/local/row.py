@@ -30,7 +30,7 @@ from loopline.workers.engines.text.tool_markup import calls_of
 
 LONGEST_TOKEN = 256
 """Characters: no vocabulary in use has a longer one (128 blanks, in Qwen's and Llama 3's). A text
-of more than so many for each token of the context need not be tokenized to be refused."""
+with more than this for each token of the context is refused without being tokenized."""
 
 
 @dataclass(eq=False)
@@ -83,7 +83,7 @@ def _prompt(request: GenerateRequest, model: Loaded) -> Prompt:
             kind="bad_request",
         ) from error
     # A template that loops without an end holds up the thread all the same: nothing bounds it but
-    # the process. It comes with the weights, and whoever chose these trusts it so far.
+    # the process. It comes with the weights, and whoever serves these trusts it that far.
     if len(rendered) > LONGEST_TOKEN * model.max_context:
         raise EngineError(
             f"request {request.id}: the prompt has {len(rendered)} characters, more than the "
@@ -154,7 +154,7 @@ class Row:
 
     _first_token: float = 0.0
     _starts: list[int] = field(default_factory=list[int])
-    """Where in the text each token begins; those of a cut character at one place."""
+    """Where in the text each token begins; tokens of one character begin at one place."""
 
     def __post_init__(self) -> None:
         self._stream = TextStream(self.codec, self.request.sampling.stop, self.prompt.ids[-1])
@@ -209,7 +209,7 @@ class Row:
 
     def push(self, sampled: Sampled) -> Delta:
         """Take a token; returns the text it releases, often none. The end-of-turn token is
-        kept in the ids (it was sampled and must be trainable) but is no text. A row whose
+        kept in the ids (it was sampled and must be trainable) but is not text. A row whose
         grammar is complete ends without one: there was nothing left to sample.
 
         Raises EngineError if the row's grammar cannot go on from there.

@@ -74,7 +74,7 @@ class Scheduler:
         self._guarded(lambda: self._abandon(job), [job])
 
     def break_off(self, failure: EngineError) -> None:
-        """No request can go on: everyone who waits is told so. The model is not touched."""
+        """No request can go on: all of them end with this error. The model is not touched."""
         rows = (*self._rows, *self._parked)
         for job in dict.fromkeys([*(row.job for row in rows), *self._waiting]):
             self._send(job, failure)
@@ -294,7 +294,7 @@ class Scheduler:
         return True
 
     def failure_of(self, error: Exception) -> EngineError:
-        """What a requester is told of an exception."""
+        """The error that a request ends with, for any exception."""
         if isinstance(error, EngineError):
             return error
         if self._backend.shortage(error) is not None:
@@ -341,7 +341,7 @@ class Scheduler:
             )  # fmt: skip
 
     def _by_age(self) -> list[Row]:
-        """Rows in work, the oldest first; of those of one request, the first to be let in."""
+        """Rows in work, the oldest first."""
         return sorted(self._rows, key=lambda row: row.started)
 
     def _set_back(self, rows: Sequence[Row]) -> None:
@@ -354,7 +354,7 @@ class Scheduler:
                 self._parked.appendleft(row)
                 continue
             if row.unchecked:
-                # Its grammar and its text stand in the midst of ids that are not its own yet.
+                # Its grammar and its text are in the middle of the ids to continue from.
                 job.rows, job.generated = [], 0
             if job not in self._waiting:
                 self._waiting.appendleft(job)

@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Call:
-    """Work for the thread, between two passes. Without a result nobody waits for it, and its
-    failure is the thread's."""
+    """Work for the thread, between two passes. If there is no result to wait for, a failure ends
+    the thread."""
 
     work: Callable[[], Any]
     result: Future[Any] | None = None

@@ -1,6 +1,6 @@
 """Keys and values of all rows in one allocation per layer, written in place.
 
-transformers' own cache makes each layer anew for every token: with many rows, that takes several
+transformers' own cache allocates each layer again for every token: with many rows, that takes several
 times as long as everything else. Here a row's tokens stand in the columns from 0 on, so a token's
 column is its position; what stands behind a row's last token is hidden by the mask. Owned by one
 thread.
@@ -18,7 +18,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 ROWS = 4
 COLUMNS = 64
-"""The allocation is a multiple of so many rows and columns."""
+"""Rows and columns are allocated in multiples of these."""
 
 GROWTH = 1.5
 """Times more rows or columns than before, at least, when the allocation grows: what is allocated on
@@ -141,7 +141,7 @@ class KVCache(Cache):
         return self._all_layers[-1]
 
     def fit(self, rows: int, columns: int) -> None:
-        """Have room for so many rows and columns, and not for many times as many. Raises
+        """Have room for these rows and columns, and not for many times as many. Raises
         RuntimeError if memory runs out; then some layers have it and others don't."""
         window = self._window
         if any(layer.is_initialized and not layer.whole for layer in self._all_layers):
