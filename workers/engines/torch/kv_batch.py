@@ -16,8 +16,8 @@ from loopline.workers.engines.local.row import Row
 from loopline.workers.engines.torch.kv_cache import KVCache, States
 
 READ_AT_ONCE = 512
-"""Most tokens of a long prompt that are read behind a beginning in one pass: bounds the mask to this
-many times the context."""
+"""Most tokens that are read behind a beginning in one pass: bounds the mask to this many times the
+context."""
 
 
 class KVBatch:
