@@ -1,9 +1,9 @@
 """Keys and values of all rows in one allocation per layer, written in place.
 
 transformers' own cache allocates each layer again for every token: with many rows, that takes
-several times as long as everything else. Here a row's tokens stand in the columns from 0 on, so a token's
-column is its position; what stands behind a row's last token is hidden by the mask. Owned by one
-thread.
+several times as long as everything else. Here a row's tokens stand in the columns from 0 on, so a
+token's column is its position; what stands behind a row's last token is hidden by the mask. Owned
+by one thread.
 """
 
 from __future__ import annotations
