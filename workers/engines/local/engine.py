@@ -93,7 +93,6 @@ class LocalEngine(Generic[L]):
         refuse_unsupported(request, self.capabilities, self.name)
         thread = self._running
         seed = request.sampling.seed
-        seed = secrets.randbits(63) if seed is None else seed
         done: list[Completion] = []
         with (
             self._adapters.use(request.adapter) as adapter,
@@ -101,7 +100,10 @@ class LocalEngine(Generic[L]):
         ):
             refuse_other_version(request, 0 if adapter is None else adapter.version)
             job = Job(
-                request, asyncio.Queue(), secrets.randbits(63) if seed is None else seed, adapter
+                request,
+                asyncio.Queue(),
+                secrets.randbits(63) if seed is None else seed,
+                adapter,
             )
             job.matcher = await self._matcher(request, ticket)
             thread.add(job)
