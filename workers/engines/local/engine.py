@@ -93,18 +93,15 @@ class LocalEngine(Generic[L]):
         refuse_unsupported(request, self.capabilities, self.name)
         thread = self._running
         seed = request.sampling.seed
+        if seed is None:
+            seed = secrets.randbits(63)
         done: list[Completion] = []
         with (
             self._adapters.use(request.adapter) as adapter,
             self._in_flight.enter(request) as ticket,
         ):
             refuse_other_version(request, 0 if adapter is None else adapter.version)
-            job = Job(
-                request,
-                asyncio.Queue(),
-                secrets.randbits(63) if seed is None else seed,
-                adapter,
-            )
+            job = Job(request, asyncio.Queue(), seed, adapter)
             job.matcher = await self._matcher(request, ticket)
             thread.add(job)
             try:
