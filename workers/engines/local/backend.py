@@ -111,7 +111,8 @@ class Backend(Protocol[L_co]):
 
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
         """Whether `row` may join `rows`, at most `places` of them at once; those that `passed` wait
-        for the reading of one of `rows` and come next."""
+        for the reading of one of `rows` and come next. Where a `Shortage` halves the places,
+        siblings take one each: otherwise as many would be let in again."""
         ...
 
     def joins(self, row: Row, reading: Sequence[Row]) -> bool:
