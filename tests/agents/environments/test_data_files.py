@@ -37,7 +37,7 @@ def test_lines_of_a_text_are_entries_and_blank_ones_are_not(package: Path) -> No
     ("content", "problem"),
     [
         ("x = 3", "a.toml of story_texts: x: Input should be a valid tuple"),
-        ('x = ""', "a.toml of story_texts: x: Tuple should have at least 1 item"),
+        ('x = ""', "a.toml of story_texts: x: Value should have at least 1 item"),
         ("x = ", "a.toml of story_texts cannot be read: Invalid value"),
     ],
 )
