@@ -38,6 +38,7 @@ def _environment(package: str) -> Environment:
         finalize=_harmless,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     environment.filters["grouped"] = _grouped
     environment.filters["spaced"] = _spaced
