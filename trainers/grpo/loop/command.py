@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-import sys
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -375,9 +374,9 @@ def table(report: LoopReport) -> Table:
 
 
 def _show(report: LoopReport, output: Path) -> None:
-    from rich.console import Console
+    from loopline.runtime.terminal.tables import output_console
 
-    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table(report))
+    output_console().print(table(report))
     seconds = report.seconds
     shares = ", ".join(
         f"{name} {part / max(seconds.total, 1e-9):.0%}"
