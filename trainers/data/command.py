@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -122,9 +123,10 @@ def _rows(made: DataSet) -> int:
 
 
 def _show_card(made: DataSet) -> None:
+    from rich.console import Console
 
     from loopline.runtime.terminal.safe_text import harmless
-    from loopline.runtime.terminal.tables import figures, output_console
+    from loopline.runtime.terminal.tables import figures
     from loopline.trainers.data.examples import SETS
 
     for source in made.card.sources:
@@ -152,7 +154,8 @@ def _show_card(made: DataSet) -> None:
                 f"{card.instructions.get(source, 0):,}",
                 "; ".join(f"{reason}: {n:,}" for reason, n in reasons.items()),
             )
-    output_console(120).print(table)
+    width = None if sys.stdout.isatty() else 120
+    Console(highlight=False, width=width).print(table)
 
 
 def _show_samples(made: DataSet) -> None:

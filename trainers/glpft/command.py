@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -231,11 +232,11 @@ def table(report: Report) -> Table:
 
 
 def _show(report: Report, output: Path) -> None:
+    from rich.console import Console
 
-    from loopline.runtime.terminal.tables import output_console
     from loopline.trainers.glpft.page import PAGE
 
-    output_console(120).print(table(report))
+    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table(report))
     typer.echo(
         f"{report.settings.method}: {report.tokens:,} tokens of a budget of {report.budget:,}, "
         f"{report.padding / report.tokens:.1%} padding, {report.seconds / 60:.1f} minutes; "

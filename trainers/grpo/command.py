@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -461,11 +462,11 @@ def table(report: Report) -> Table:
 
 
 def _show(report: Report, output: Path) -> None:
+    from rich.console import Console
 
-    from loopline.runtime.terminal.tables import output_console
     from loopline.trainers.grpo.page import PAGE
 
-    output_console().print(table(report))
+    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table(report))
     cut = f"{report.truncated:,} with nothing but cut completions, " if report.truncated else ""
     typer.echo(
         f"version {report.settings.base_version} → {report.version}; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -242,12 +243,13 @@ class _Shown(ShownProgress):
 
 
 def _show(report: Report, output: Path) -> None:
+    from rich.console import Console
 
     from loopline.runtime.terminal.pluralize import counted
-    from loopline.runtime.terminal.tables import figures, output_console
+    from loopline.runtime.terminal.tables import figures
     from loopline.trainers.prompts.output import PROFILE, PROMPTS
 
-    console = output_console()
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     for found in report.prompts:
         table = figures(
             "candidate", "from", "solved", "of", "rate", "95 %", "tokens/run", "until",

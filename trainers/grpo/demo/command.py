@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import typer
@@ -15,8 +16,8 @@ JOBS = 2
 
 def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
     """Run the demonstration, or what is left of it, and print what was found."""
+    from rich.console import Console
 
-    from loopline.runtime.terminal.tables import output_console
     from loopline.trainers.core.job_progress import JobProgress
     from loopline.trainers.core.output_lock import locked
     from loopline.trainers.grpo.demo.pipeline import run
@@ -31,7 +32,7 @@ def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
 
     with stoppable(), locked(output), JobProgress("arms") as progress:
         report = run(DemoSettings(), output, jobs=JOBS, restart=restart, watcher=progress.watch)
-    console = output_console()
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     console.print(findings_table(report))
     console.print(compute_table(report))
     for line in (*behaviour(report), *conclusion(report)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -374,9 +375,9 @@ def table(report: LoopReport) -> Table:
 
 
 def _show(report: LoopReport, output: Path) -> None:
-    from loopline.runtime.terminal.tables import output_console
+    from rich.console import Console
 
-    output_console().print(table(report))
+    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table(report))
     seconds = report.seconds
     shares = ", ".join(
         f"{name} {part / max(seconds.total, 1e-9):.0%}"
