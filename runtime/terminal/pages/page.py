@@ -24,10 +24,11 @@ def page(title: str, body: str, *, style: str = "", script: str = "", after: str
     if script:
         allowed.append(f"script-src '{_hash(script)}'")
     policy = "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
-    return render(
+    whole_page = render(
         _PACKAGE, "page.html.j2",
         title=title, body=body, style=whole, script=script, after=after, policy=policy,
     )  # fmt: skip
+    return str(whole_page)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
