@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,14 +23,13 @@ HOSTILE = (
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of an importable package `some_pages`."""
-    folder = tmp_path / "some_pages"
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an importable package of its own name: templates are read once per process."""
+    folder = tmp_path / f"pages_of_{tmp_path.name}"
     folder.mkdir()
     (folder / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    yield folder
-    sys.modules.pop("some_pages", None)
+    return folder
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
@@ -52,17 +49,17 @@ def test_control_characters_are_shown_as_code_points() -> None:
 def test_a_template_of_another_package_finds_the_shared_macros(package: Path) -> None:
     template = '{% from "macros.html.j2" import link %}{{ link("#a", name) }} {{ count | grouped }}'
     (package / "a.html.j2").write_text(template)
-    found = render("some_pages", "a.html.j2", name="a < b", count=12345)
+    found = render(package.name, "a.html.j2", name="a < b", count=12345)
     assert found == Markup('<a href="#a">a &lt; b</a> 12,345')
 
 
 def test_a_name_that_is_not_given_is_an_error(package: Path) -> None:
     (package / "b.html.j2").write_text("{{ missing }}")
     with pytest.raises(UndefinedError, match="'missing' is undefined"):
-        render("some_pages", "b.html.j2")
+        render(package.name, "b.html.j2")
 
 
 def test_code_is_marked_and_still_text(package: Path) -> None:
     (package / "c.html.j2").write_text("{{ text | code }}")
-    shown = render("some_pages", "c.html.j2", text="go on with `bench <x>`")
+    shown = render(package.name, "c.html.j2", text="go on with `bench <x>`")
     assert shown == "go on with <code>bench &lt;x&gt;</code>"
