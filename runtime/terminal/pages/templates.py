@@ -62,4 +62,5 @@ def _spaced(name: str) -> str:
 
 def _code(text: str) -> Markup:
     """Words between backticks as code."""
-    return Markup(re.sub("`(.+?)`", r"<code>\1</code>", escape(harmless(text))))
+    # A plain string: a `Markup` would escape what is put into it.
+    return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(harmless(text)))))
