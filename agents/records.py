@@ -290,6 +290,27 @@ class Trajectory(Record):
     agent_rewards: dict[str, float] = Field(default_factory=dict)
     """By role, from the same."""
 
+    @classmethod
+    def from_texts(
+        cls,
+        run: str | bytes,
+        steps: tuple[Step, ...],
+        outcome: str,
+        answer: str,
+        reason: str,
+        ended: float,
+    ) -> Self:
+        """An ended run from what the bus keeps of it, before its workflow's rewards: an empty text
+        stands for none. Raises ValidationError, or ValueError for an unknown outcome."""
+        return cls(
+            run=Run.model_validate_json(run),
+            steps=steps,
+            outcome=Outcome(outcome),
+            answer=answer or None,
+            reason=reason or None,
+            ended=ended,
+        )
+
 
 class Unknown(Record):
     """What can be said of a call that was sent to an endpoint and whose usage nobody knows: the

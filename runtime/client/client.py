@@ -24,7 +24,6 @@ from loopline.agents.records import (
     MAX_PROMPT_CHARS,
     Budget,
     JsonObject,
-    Outcome,
     Run,
     Step,
     Task,
@@ -307,14 +306,10 @@ def trajectory_of(state: RunState) -> Trajectory:
 
     Raises `RunUnknown`.
     """
+    steps = steps_of(state)
     return rewarded(
-        Trajectory(
-            run=run_of(state),
-            steps=steps_of(state),
-            outcome=Outcome(state.outcome),
-            answer=state.answer or None,
-            reason=state.reason or None,
-            ended=state.ended,
+        Trajectory.from_texts(
+            state.run, steps, state.outcome, state.answer, state.reason, state.ended
         )
     )
 

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from loopline.agents.records import Call, Outcome, Run, Step, Trajectory, UsageEntry
+from loopline.agents.records import Call, Outcome, Step, Trajectory, UsageEntry
 from loopline.agents.replay import replay
 from loopline.agents.workflows import rewarded
 from loopline.bench.proofs.faults import outside
@@ -151,13 +151,9 @@ def in_order(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _trajectory(record: RunRecord) -> Trajectory:
-    return Trajectory(
-        run=Run.model_validate_json(record.run),
-        steps=tuple(Step.model_validate_json(step) for step in record.journal),
-        outcome=Outcome(record.outcome),
-        answer=record.answer or None,
-        reason=record.reason or None,
-        ended=record.ended,
+    steps = tuple(Step.model_validate_json(step) for step in record.journal)
+    return Trajectory.from_texts(
+        record.run, steps, record.outcome, record.answer, record.reason, record.ended
     )
 
 

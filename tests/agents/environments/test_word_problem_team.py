@@ -29,7 +29,7 @@ from loopline.agents.environments.word_problem_team import (
 )
 from loopline.agents.environments.word_problem_team.numbers import numbers_of, with_names
 from loopline.agents.environments.word_problem_team.rules import Item, Items, Work, Worked
-from loopline.agents.environments.word_problems import SCHEMES, generate
+from loopline.agents.environments.word_problems import generate, schemes
 from loopline.agents.errors import InvalidTask
 from tests.agents.environments.sample_size import INSTANCES, TIMEOUT
 from tests.agents.environments.story_reader import readings
@@ -107,7 +107,7 @@ def test_how_a_problem_is_told_belongs_to_one_split_alone() -> None:
         for split in Split
     }
     assert sum(map(len, told.values())) == len(set[str]().union(*told.values()))
-    kept_away = {w.id for scheme in SCHEMES for w in scheme.wordings if w.held_out}
+    kept_away = {w.id for scheme in schemes() for w in scheme.wordings if w.held_out}
     assert told[Split.TEST] <= kept_away
     assert not told[Split.TRAIN] & kept_away
     for split in Split:
@@ -115,7 +115,7 @@ def test_how_a_problem_is_told_belongs_to_one_split_alone() -> None:
 
 
 def test_every_scheme_of_training_has_many_wordings_there_and_some_to_test() -> None:
-    for scheme in SCHEMES:
+    for scheme in schemes():
         if not scheme.held_out:
             splits = [split_of_wording(wording) for wording in scheme.wordings]
             assert splits.count(Split.TRAIN) >= 3, scheme.name

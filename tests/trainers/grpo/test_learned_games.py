@@ -17,7 +17,7 @@ from loopline.agents.environments.sokoban.level import Play
 from loopline.agents.environments.word_problem_team import WordProblemInstance, stream
 from loopline.agents.environments.word_problem_team.numbers import with_names
 from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
-from loopline.agents.environments.word_problems import SCHEMES
+from loopline.agents.environments.word_problems import schemes
 from loopline.trainers.core.job_processes import Told
 from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.arm import work
@@ -188,7 +188,7 @@ def test_no_wording_of_a_test_problem_is_in_what_arms_learn_from() -> None:
 
 def test_demonstrations_are_of_few_wordings_and_rewards_of_all() -> None:
     game = LearnedWordProblems()
-    every = [w for scheme in SCHEMES if not scheme.held_out for w in scheme.wordings]
+    every = [w for scheme in schemes() if not scheme.held_out for w in scheme.wordings]
     training = [w for w in every if word_problem_team.split_of_wording(w) is Split.TRAIN]
     heard = {wording.id for wording in training if game.weak_team.heard(wording)}
     assert 0.08 < len(heard) / len(training) < 0.17

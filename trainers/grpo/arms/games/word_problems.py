@@ -41,7 +41,7 @@ from loopline.agents.environments.word_problem_team.rules import (
     equation_key,
     with_kept,
 )
-from loopline.agents.environments.word_problems import SCHEMES, Wording, words
+from loopline.agents.environments.word_problems import Wording, schemes, words
 from loopline.agents.records import Record
 from loopline.trainers.grpo.arms.games.protocol import Team
 from loopline.trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
@@ -79,7 +79,7 @@ def _spoken() -> Iterator[str]:
     """The words of what training tells, as they are written there."""
     told = [
         wording.text
-        for scheme in SCHEMES
+        for scheme in schemes()
         for wording in scheme.wordings
         if not scheme.held_out and split_of_wording(wording) is Split.TRAIN
     ]
