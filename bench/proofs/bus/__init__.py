@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from loopline.bench.proofs.registering import add_proof
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("bus")(bus)
+    add_proof(app, "bus", bus, minutes="6 minutes")
 
 
 def bus(
@@ -23,7 +25,10 @@ def bus(
         float, typer.Option(min=1.0, max=600.0, help="Length of one latency measurement.")
     ] = 5.0,
     persistence: Annotated[
-        str, typer.Option(help="Of the server: none, everysec, always; 'both': none, everysec.")
+        str,
+        typer.Option(
+            help="Append-only file of Redis: none, everysec, always; both: none, everysec."
+        ),
     ] = "both",
     idle_entries: Annotated[
         int, typer.Option(min=1_000, max=10_000_000, help="Pending entries that are swept over.")
@@ -31,24 +36,10 @@ def bus(
     only_peers: Annotated[
         bool, typer.Option("--only-peers", help="Leave out recovery, sweeper and idle worker.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Measure the bus beside its peers, on a Redis of its own.
 
     One producer and one consumer process, 256-byte JSON messages, handlers that do nothing; ours
     runs at its full guarantee: typed envelope and payload, lease, atomic commit with journal
-    append and hand-off to a next stream. Exit code 1 if a bar is missed.
+    append and hand-off to a next stream.
     """
-    from loopline.bench.proofs.bus.command import Plan, measure
-
-    measure(
-        Plan(
-            messages=messages,
-            repeats=repeats,
-            latency_seconds=latency_seconds,
-            persistence=persistence,
-            idle_entries=idle_entries,
-            only_peers=only_peers,
-        ),
-        as_json=as_json,
-    )

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from loopline.bench.proofs.registering import add_proof
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("engine")(engine)
+    add_proof(app, "engine", engine, minutes="8 minutes", full="60 minutes")
 
 
 def engine(
@@ -22,25 +24,23 @@ def engine(
         ),
     ] = "random-100m",
     precision: Annotated[
-        str, typer.Option(metavar="f32|f16|bf16|q8_0|q4_k_m", help="Of the GGUF made of it.")
+        str,
+        typer.Option(
+            metavar="f32|f16|bf16|q8_0|q4_k_m",
+            help="Precision of the GGUF file that is made of the model.",
+        ),
     ] = "bf16",
     only: Annotated[
         str, typer.Option(metavar="both|llama_cpp|torch", help="Which of our engines.")
     ] = "both",
-    concurrency: Annotated[
-        str, typer.Option(help="Requests in flight, comma-separated.")
-    ] = "1,4,16,64",
+    concurrency: Annotated[str, typer.Option(help="Requests in flight, comma-separated.")] = "1,16",
     repeats: Annotated[
         int, typer.Option(min=1, max=100, help="Interleaved repeats; the medians are reported.")
-    ] = 3,
+    ] = 1,
     threads: Annotated[int, typer.Option(min=1, max=256, help="CPU threads of each engine.")] = 2,
     batched_bench: Annotated[
         Path | None, typer.Option(help="llama.cpp's own llama-batched-bench, to compare with.")
     ] = None,
-    output: Annotated[Path, typer.Option(help="Where the page with the plot goes.")] = Path(
-        "results/engine.html"
-    ),
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Measure the engines' tokens/s and latency beside peers. All run on this machine.
 
@@ -48,18 +48,3 @@ def engine(
     static batch, and its continuous batching. All requests begin with one role prompt of about
     300 tokens.
     """
-    from loopline.bench.proofs.engine.command import Plan, measure
-
-    measure(
-        Plan(
-            model=model,
-            precision=precision,
-            only=only,
-            concurrency=concurrency,
-            repeats=repeats,
-            threads=threads,
-            batched_bench=batched_bench,
-            output=output,
-        ),
-        as_json=as_json,
-    )

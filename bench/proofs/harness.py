@@ -1,0 +1,240 @@
+"""How every proof runs: it says how long it takes, and ends with tables, a line of JSON, a page and
+an exit code. Interrupted or failing, it shows what was measured so far.
+
+A proof brings a model of its options, an estimate of its time and a function that measures. The
+harness does everything else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from loopline.agents.records import Record
+from loopline.bench.errors import UsageError
+from loopline.bench.proofs import baselines
+from loopline.bench.proofs.outcome import Outcome, tables
+from loopline.bench.proofs.page import render
+from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.tables import figures
+from loopline.workers.atomic_files import write_atomic
+
+SHOWN = 10
+"""Violations that are printed, each with its history."""
+WIDTH = 120
+"""Columns of a table where there is no terminal."""
+
+OptionsT = TypeVar("OptionsT", bound=Record)
+
+
+class Progress:
+    """Lines on stderr about what is in work, and the last outcome that is worth showing."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self.outcome: Callable[[], Outcome] | None = None
+        """Makes the outcome so far, once there is one; set by the proof."""
+
+    def say(self, text: str, *, end: str = "\n") -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True, end=end)
+
+
+def nothing_to_check(options: Record) -> None:
+    """Of a proof whose options are right by their types."""
+
+
+@dataclass(frozen=True)
+class Proof(Generic[OptionsT]):
+    """One measurement of the project itself."""
+
+    name: str
+    """On the command line, and of its file of baselines."""
+    title: str
+    options: type[OptionsT]
+    minutes: Callable[[OptionsT], float]
+    """About how long it takes on two cores."""
+    run: Callable[[OptionsT, Progress], Outcome]
+    """Measures. Raises `BenchError` for what can't be measured. While it runs it may set
+    `Progress.outcome`."""
+    check: Callable[[OptionsT], None] = nothing_to_check
+    """Before anything is started. Raises `UsageError`."""
+    full: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Options of the long form: values in place of defaults by `--full`."""
+
+
+def conduct(
+    proof: Proof[OptionsT],
+    values: Mapping[str, Any],
+    *,
+    as_json: bool = False,
+    output: Path | None = None,
+    record: bool = False,
+) -> Outcome:
+    """Run a proof, and show what it found. Raises `BenchError`, and `typer.Exit` unless every bar
+    was held and no rule was broken; the exit code of Ctrl-C is that of shells."""
+    options = proof.options.model_validate(values)
+    proof.check(options)
+    if record:
+        # A machine whose disk or checkout can't take the line is named before the work.
+        baselines.require_folder()
+    load, began = os.getloadavg()[0], time.monotonic()
+    progress = Progress()
+    progress.say(f"{proof.title}: takes {duration(proof.minutes(options))} on 2 cores")
+    # What a proof mounts or starts outlives a process that ends without being interrupted.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    shown = _Shown(proof, options, began, as_json=as_json, output=output)
+    try:
+        outcome = proof.run(options, progress)
+    except KeyboardInterrupt:
+        # Here, because typer turns it into a silent exit.
+        told = shown.so_far(progress)
+        progress.say("stopped; what was measured so far stands above" if told else "stopped")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except Exception:
+        shown.so_far(progress)
+        raise
+    line = shown.all_of(outcome, complete=True)
+    if record:
+        path = baselines.append(proof.name, line, load=load)
+        progress.say(f"recorded in {path}")
+    if not outcome.passed:
+        raise typer.Exit(EXIT_FAILED)
+    return outcome
+
+
+@dataclass(frozen=True)
+class _Shown(Generic[OptionsT]):
+    """Where an outcome goes."""
+
+    proof: Proof[OptionsT]
+    options: OptionsT
+    began: float
+    as_json: bool
+    output: Path | None
+
+    def so_far(self, progress: Progress) -> bool:
+        """What was measured before an end that was not planned; False where there is nothing."""
+        outcome = progress.outcome() if progress.outcome is not None else Outcome()
+        if outcome.measurements or outcome.violations:
+            self.all_of(outcome, complete=False)
+            return True
+        return False
+
+    def all_of(self, outcome: Outcome, *, complete: bool) -> dict[str, Any]:
+        """Print the tables, write the page, end with the line; returns what that holds."""
+        line = line_of(self.proof, self.options, outcome, complete=complete)
+        line["seconds"] = round(time.monotonic() - self.began, 1)
+        show(outcome, Console(width=None if sys.stdout.isatty() else WIDTH))
+        if self.output is not None:
+            self.output.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.output, render(self.proof.title, outcome, line))
+            typer.echo(f"page: {self.output}")
+        if self.as_json:
+            typer.echo(json.dumps(line))
+        return line
+
+
+def line_of(
+    proof: Proof[OptionsT], options: OptionsT, outcome: Outcome, *, complete: bool
+) -> dict[str, Any]:
+    """What `--json` ends with, and what a baseline holds beside date, commit and machine. A value
+    that could not be measured is null."""
+    return {
+        "proof": proof.name,
+        "complete": complete,
+        "passed": outcome.passed and complete,
+        "options": options.model_dump(mode="json"),
+        "measurements": {
+            each.key: {
+                name: _rounded(value) if isinstance(value, float) else value
+                for name, value in each.model_dump(
+                    exclude={"name", "subject", "group"}, exclude_defaults=True
+                ).items()
+            }
+            for each in outcome.measurements
+        },
+        "violations": dict(outcome.broken),
+        "facts": outcome.facts,
+    }
+
+
+def _rounded(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def show(outcome: Outcome, console: Console) -> None:
+    """Everything, for a reader at a terminal."""
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    say(f"\n{outcome.about}")
+    for table in tables(outcome.measurements):
+        drawn = figures(*table.head, words=(table.head[0], "unit", "bar"), title=table.title)
+        # Else nine columns would have no room on 80.
+        drawn.padding = (0, 1, 0, 0)
+        for row in table.rows:
+            cells = [escape(cell) for cell in row]
+            if cells[-1] == "missed":
+                cells[-1] = "[red]missed[/red]"
+            drawn.add_row(*cells)
+        console.print()
+        console.print(drawn)
+    console.print()
+    for name, value in outcome.facts.items():
+        for line in _fact(name, value):
+            say(line)
+    for note in outcome.notes:
+        say(note)
+    for violation in outcome.violations[:SHOWN]:
+        console.print(f"\n[red]violation[/red] {escape(str(violation))}", highlight=False)
+        for line in outcome.context(violation):
+            say(f"    {line}")
+    total = outcome.broken.total()
+    if total:
+        rules = ", ".join(f"{rule}: {times}" for rule, times in outcome.broken.items())
+        say(f"\n{counted(total, 'violation')} by rule: {rules}")
+
+
+def _fact(name: str, value: object) -> list[str]:
+    """A line, or one for each value of a mapping."""
+    if isinstance(value, Mapping):
+        return [line for key, each in value.items() for line in _fact(f"{name} {key}", each)]  # pyright: ignore[reportUnknownVariableType]
+    return [f"{name.replace('_', ' '):32} {value}"]
+
+
+def duration(minutes: float) -> str:
+    """As in `about 3 minutes`."""
+    if minutes < 1:
+        return "less than a minute"
+    return f"about {counted(round(minutes), 'minute')}"
+
+
+def choice(option: str, value: str, *known: str) -> None:
+    """Raises `UsageError` for a value that is none of those."""
+    if value not in known:
+        raise UsageError(f"--{option} {value!r}: choose one of {', '.join(known)}")
+
+
+def numbers(option: str, text: str, *, low: float, high: float) -> list[float]:
+    """Comma-separated numbers, from `low` to `high`. Raises `UsageError`."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(low <= value <= high for value in found):
+        raise UsageError(f"--{option} {text!r}: numbers from {low:g} to {high:g}, comma-separated")
+    return found
