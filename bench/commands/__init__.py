@@ -35,15 +35,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Prove": (
         "proofs.bus",
         "proofs.engine",
+        "proofs.failover",
         "proofs.faults",
         "proofs.fidelity",
         "proofs.gpu",
         "proofs.grpo_faults",
         "proofs.grpo_speed",
         "proofs.soak",
-        "commands.takeover",
         "proofs.training",
         "proofs.validity",
+        "commands.history",
     ),
 }
 """Modules of `loopline.bench`: users evaluate with the first, repeat what is published with the

@@ -34,16 +34,18 @@ _SERVERS: dict[str, tuple[Persistence, ...]] = {
     "always": ("always",),
     "both": ("none", "everysec"),
 }
-_QUANTITIES: tuple[tuple[str, str, str], ...] = (
+_RATES = (
     ("enqueue_per_second", "enqueue", "/s"),
     ("drain_per_second", "drain", "/s"),
     ("end_to_end_per_second", "end to end", "/s"),
     ("consumer_rss_mb", "RSS", "MB"),
-    ("producer_cpu_per_1000", "producer CPU", "s/1,000"),
-    ("consumer_cpu_per_1000", "consumer CPU", "s/1,000"),
-    ("server_cpu_per_1000", "server CPU", "s/1,000"),
 )
-"""Field of `Throughput`, what it is called, unit."""
+_CPU = (
+    ("producer_cpu_per_1000", "producer", "s"),
+    ("consumer_cpu_per_1000", "consumer", "s"),
+    ("server_cpu_per_1000", "server", "s"),
+)
+"""Fields of `Throughput`, what they are called, units."""
 
 
 class BusOptions(Record):
@@ -76,19 +78,24 @@ class Peer:
 
 def peers_measured(persistence: str, peers: dict[str, Peer]) -> list[Measurement]:
     """Every figure of every peer on one server."""
+    server = f"appendonly {persistence}"
     found: list[Measurement] = []
     for name, peer in peers.items():
-        rates = f"appendonly {persistence}"
-        found += [
-            measured(label, peer.rate(quantity), unit, subject=name, group=rates, better=(
-                "higher" if unit == "/s" else "lower"
-            ))
-            for quantity, label, unit in _QUANTITIES
-        ]  # fmt: skip
+        for group, quantities in (
+            (server, _RATES), (f"{server}, CPU seconds per 1,000 messages", _CPU)
+        ):  # fmt: skip
+            found += [
+                measured(
+                    label, peer.rate(quantity), unit, subject=name, group=group,
+                    better="higher" if unit == "/s" else "lower",
+                )
+                for quantity, label, unit in quantities
+            ]  # fmt: skip
+        group = f"{server}, publication to handler at {RATE:g} messages/s"
         found += [
             measured(
                 f"p{round(100 * share)}", peer.latency(share), "ms", better="lower", subject=name,
-                group=f"appendonly {persistence}, publication to handler at {RATE:g} messages/s",
+                group=group,
             )
             for share in (0.5, 0.95, 0.99)
         ]  # fmt: skip

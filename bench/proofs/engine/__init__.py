@@ -27,7 +27,7 @@ def engine(
         str,
         typer.Option(
             metavar="f32|f16|bf16|q8_0|q4_k_m",
-            help="Precision of the GGUF file that is made of the model.",
+            help="Precision of the GGUF file.",
         ),
     ] = "bf16",
     only: Annotated[

@@ -6,18 +6,20 @@ from typing import Annotated
 
 import typer
 
+from loopline.bench.proofs.registering import add_proof
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("fidelity")(fidelity)
+    add_proof(app, "fidelity", fidelity, minutes="5 minutes")
 
 
 def fidelity(
     model: Annotated[
         str, typer.Option(help="micro:llm, micro:slm, or a folder of safetensors.")
     ] = "micro:llm",
-    prompts: Annotated[int, typer.Option(min=1, max=100_000, help="How many random ones.")] = 200,
-    seed: Annotated[int, typer.Option(help="Of the prompts, the draws and the adapters.")] = 7,
+    prompts: Annotated[int, typer.Option(min=1, max=100_000, help="Random prompts.")] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts, the draws and the adapters.")] = 7,
     together: Annotated[
         int, typer.Option(min=2, max=256, help="Requests in flight where they are batched.")
     ] = 16,
@@ -25,10 +27,10 @@ def fidelity(
         str, typer.Option(metavar="both|llama_cpp|torch", help="Which of our engines.")
     ] = "both",
     dtype: Annotated[
-        str, typer.Option(metavar="float32|float64", help="Of torch, both sides; float64 is exact.")
+        str,
+        typer.Option(metavar="float32|float64", help="Floating-point type of torch."),
     ] = "float32",
     threads: Annotated[int, typer.Option(min=1, max=256, help="CPU threads of each engine.")] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Compare the engines' log-probabilities with a plain pass. Token by token.
 
@@ -37,6 +39,3 @@ def fidelity(
     q8_0 and q4_k_m: how often its likeliest token is the same, and how far log-probabilities lie
     apart. In float32 every sum rounds, in both alike; float64 shows what is left without that.
     """
-    from loopline.bench.proofs.fidelity.command import Plan, measure
-
-    measure(Plan(model, prompts, seed, together, only, threads, dtype), as_json=as_json)

@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 
 from loopline.bench.errors import BenchError, UsageError
-from loopline.bench.proofs.fidelity.command import quantiles
+from loopline.bench.proofs.fidelity.proof import quantiles
 from loopline.bench.proofs.gpu.model import Written, write_model
 from loopline.bench.proofs.gpu.parity import Parity, compare
 from loopline.bench.proofs.gpu.serving import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from loopline.bench.statistics import Interval, wilson
 
@@ -44,17 +44,3 @@ class Counts:
     @property
     def validity(self) -> Interval:
         return wilson(self.valid, self.written)
-
-    def as_json(self) -> dict[str, object]:
-        """Counts, and shares with their 95 % Wilson intervals (null where nothing was written)."""
-        shares = {"called": self.called, "parses": self.parsing, "validates": self.validity}
-        return {
-            **{name: value for name, value in asdict(self).items() if name != "seconds"},
-            **{
-                name: None
-                if share.estimate != share.estimate
-                else [round(each, 4) for each in (share.estimate, share.low, share.high)]
-                for name, share in shares.items()
-            },
-            "tokens_per_second": round(self.tokens_per_second, 1),
-        }

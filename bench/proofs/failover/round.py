@@ -2,42 +2,30 @@
 
 Two workers with the same model, as they are deployed. One has all the requests in hand, each of
 them in the middle of its text, and is killed; the other has nothing to do and takes them over. What
-the other then still has to write is part of the time, so the same requests, asked of it anew from
-their beginning, stand beside it.
+the other then still has to write is part of the time, so the same requests are sent to it once
+more, from their beginning, for comparison.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
 import random
 import signal
-import statistics
-import sys
-import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loopline.agents.records import Call, Message, SamplingParams, UsageEntry
 from loopline.bench.errors import BenchError
-from loopline.bench.proofs.engine.models import prepare, require
-from loopline.bench.statistics import spread
 from loopline.bus import Admission, Bus, BusSettings, Envelope, Inbox
-from loopline.testing import running_redis, running_workers
+from loopline.testing import running_workers
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import CompletionPayload, calls, inference_stream, registry
 from loopline.workers.settings import GpuWorkerSettings
 
 IN_FLIGHT = 16
-MOST_OVER_LEASE = 2.0
-"""The bar: the last answer comes this many seconds after a lease's length, at most."""
-PRECISION = "bf16"
-"""Of the GGUF file."""
 POOL = "slm"
 STREAM = inference_stream(POOL)
 SAMPLING = SamplingParams(temperature=0.0, max_tokens=256)
@@ -49,7 +37,7 @@ TIMEOUT = 120.0
 class Round:
     """Seconds from the kill, unless said otherwise."""
 
-    taken_over: float
+    continued: float
     """Until the last of the requests had a new token."""
     answered: float
     """Until the last of them was answered."""
@@ -57,7 +45,7 @@ class Round:
     """Tokens that they had together when the worker was killed."""
     left: int
     """Tokens that they got after it."""
-    from_the_beginning: float
+    undisturbed: float
     """Seconds in which the other worker answers the same requests when nobody is killed."""
 
 
@@ -73,63 +61,9 @@ class _Request:
     answered: float = 0.0
 
 
-def measure(
-    engines: Sequence[str], model: str, *, lease_seconds: float, rounds: int
-) -> dict[str, list[Round]]:
-    """Kill a worker `rounds` times for each engine.
+async def play(settings: BusSettings, model: ModelSettings, number: int, folder: Path) -> Round:
+    """Raises `BenchError` if an answer is billed twice, or a follower reads another text."""
 
-    Raises `BenchError` if an answer is billed twice, or a follower reads anything but its text, and
-    for a model that is not there.
-    """
-    require(model, PRECISION)
-    found: dict[str, list[Round]] = {engine: [] for engine in engines}
-    with tempfile.TemporaryDirectory(prefix="bench-takeover-") as scratch:
-        weights = prepare(model, PRECISION, Path(scratch), with_gguf="llama_cpp" in engines)
-        with running_redis(Path(scratch) / "redis", persistence="none", listen="tcp") as server:
-            settings = BusSettings(redis_url=server.url, lease_seconds=lease_seconds)
-            for number, engine in itertools.product(range(rounds), engines):
-                print(f"round {number + 1} of {rounds}: {engine}…", file=sys.stderr)
-                server.flush()
-                file = weights.gguf if engine == "llama_cpp" else weights.folder
-                served = ModelSettings(engine=engine, model=str(file), max_concurrency=IN_FLIGHT)
-                found[engine].append(
-                    asyncio.run(_round(settings, served, number, Path(scratch) / "workers"))
-                )
-    return found
-
-
-def said(engine: str, rounds: Sequence[Round], limit: float) -> str:
-    """One engine's figures, for a reader."""
-    return (
-        f"{engine}: {IN_FLIGHT} streamed requests, their worker killed {len(rounds)} times; "
-        "medians (least–greatest) in seconds after the kill\n"
-        f"  each goes on at another: {spread([each.taken_over for each in rounds]).text('.2f')}\n"
-        f"  each is answered:        {spread([each.answered for each in rounds]).text('.2f')}"
-        f" (bar: at most {limit:g})\n"
-        f"  tokens before and after: {statistics.median(each.written for each in rounds):.0f}"
-        f" and {statistics.median(each.left for each in rounds):.0f}\n"
-        "  the same requests of a worker that is not killed:"
-        f" {spread([each.from_the_beginning for each in rounds]).text('.2f')}"
-    )
-
-
-def as_json_line(found: Mapping[str, Sequence[Round]], limit: float) -> str:
-    """The slowest answer of each engine, and every round."""
-    return json.dumps(
-        {
-            **{
-                f"{engine}_answered_s": max(e.answered for e in each)
-                for engine, each in found.items()
-            },
-            "limit_s": limit,
-            "rounds": {
-                engine: [asdict(each) for each in rounds] for engine, rounds in found.items()
-            },
-        }
-    )
-
-
-async def _round(settings: BusSettings, model: ModelSettings, number: int, folder: Path) -> Round:
     def gpu(name: str) -> GpuWorkerSettings:
         return GpuWorkerSettings(bus=settings, name=name, models={POOL: model})
 
@@ -141,38 +75,38 @@ async def _round(settings: BusSettings, model: ModelSettings, number: int, folde
         # Frozen until its blocking read has run out: so the first gets everything.
         second.send_signal(signal.SIGSTOP)
         await asyncio.sleep(2 * settings.block_seconds)
-        asked = [_Request(str(uuid.uuid4()), number * IN_FLIGHT + n) for n in range(IN_FLIGHT)]
-        asking = asyncio.gather(*(_ask(bus, inbox, each) for each in asked))
-        await _all_begun(asked, asking)
+        requests = [_Request(str(uuid.uuid4()), number * IN_FLIGHT + n) for n in range(IN_FLIGHT)]
+        asking = asyncio.gather(*(_ask(bus, inbox, each) for each in requests))
+        await _all_begun(requests, asking)
         second.send_signal(signal.SIGCONT)
         # Renewals come every third of a lease: be killed anywhere between two of them.
         await asyncio.sleep(random.uniform(0.0, settings.lease_seconds / 3))
         first.send_signal(signal.SIGKILL)
         killed = time.perf_counter()
-        if any(each.answered for each in asked):
+        if any(each.answered for each in requests):
             raise BenchError(
                 "requests were answered before the worker was killed: the model is too fast for "
                 "this measurement; take a larger one by --model"
             )
-        written = sum(len(each.tokens) for each in asked)
+        written = sum(len(each.tokens) for each in requests)
         answers = await asking
-        await _check(bus, asked, answers)
-        again = [_Request(str(uuid.uuid4()), each.seed) for each in asked]
+        await _check(bus, requests, answers)
+        again = [_Request(str(uuid.uuid4()), each.seed) for each in requests]
         began = time.perf_counter()
         await asyncio.gather(*(_ask(bus, inbox, each) for each in again))
         return Round(
-            taken_over=max(next(at for at in each.tokens if at > killed) for each in asked)
+            continued=max(next(at for at in each.tokens if at > killed) for each in requests)
             - killed,
-            answered=max(each.answered for each in asked) - killed,
+            answered=max(each.answered for each in requests) - killed,
             written=written,
-            left=sum(len(each.tokens) for each in asked) - written,
-            from_the_beginning=time.perf_counter() - began,
+            left=sum(len(each.tokens) for each in requests) - written,
+            undisturbed=time.perf_counter() - began,
         )
 
 
-async def _all_begun(asked: list[_Request], asking: asyncio.Future[list[Call]]) -> None:
+async def _all_begun(requests: list[_Request], asking: asyncio.Future[list[Call]]) -> None:
     async with asyncio.timeout(TIMEOUT):
-        while not all(each.tokens for each in asked):
+        while not all(each.tokens for each in requests):
             if asking.done():
                 await asking
             await asyncio.sleep(0.005)
@@ -216,8 +150,8 @@ async def _read(bus: Bus, request: _Request) -> None:
         request.tokens += [time.perf_counter()] * tokens
 
 
-async def _check(bus: Bus, asked: list[_Request], answers: list[Call]) -> None:
-    for request, call in zip(asked, answers, strict=True):
+async def _check(bus: Bus, requests: list[_Request], answers: list[Call]) -> None:
+    for request, call in zip(requests, answers, strict=True):
         usage = [UsageEntry.model_validate_json(each) for each in await bus.usage(request.run_id)]
         used = Counter(entry.call_id for entry in usage if not entry.discarded)
         if used != {call.id: 1}:

@@ -1,0 +1,179 @@
+"""`bench fidelity`: what is compared."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from loopline.agents.records import Record
+from loopline.bench.errors import UsageError
+from loopline.bench.proofs.fidelity import torch_side
+from loopline.bench.proofs.fidelity.reference import Reference, random_adapter
+from loopline.bench.proofs.harness import Progress, Proof, choice
+from loopline.bench.proofs.outcome import Measurement, Outcome, measured
+from loopline.bench.statistics import quantile
+from loopline.workers.engines.local.model_files import local_folder
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.installation import how_to_install
+
+SHARES = (0.5, 0.9, 0.99, 1.0)
+"""Quantiles of the differences that are shown; the last one is the greatest difference."""
+
+NEAR = 1e-5
+"""Nats. Float32 itself rounds by more than that now and then; see `torch_side.rounding`."""
+
+
+class FidelityOptions(Record):
+    """What to compare."""
+
+    model: str
+    prompts: int
+    seed: int
+    together: int
+    only: str
+    dtype: str
+    threads: int
+
+
+def check(options: FidelityOptions) -> None:
+    """Raises `UsageError` for what can't be compared here."""
+    choice("only", options.only, "both", "llama_cpp", "torch")
+    choice("dtype", options.dtype, "float32", "float64")
+    if options.dtype == "float64" and options.only != "torch":
+        raise UsageError("--dtype float64: llama_cpp has no such weights; add --only torch")
+    if options.only != "torch" and find_spec("llama_cpp") is None:
+        raise UsageError(
+            f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --only torch"
+        )
+    try:
+        folder = local_folder(options.model)
+    except EngineError as error:
+        raise UsageError(f"--model {options.model}: {error}") from error
+    if not (folder / "config.json").is_file():
+        raise UsageError(f"--model {options.model}: there is no folder with a config.json")
+
+
+def run(options: FidelityOptions, progress: Progress) -> Outcome:
+    """Compare every way of asking with a plain forward pass."""
+    outcome = Outcome(
+        about=f"{options.model}, {options.prompts} random prompts. |difference of "
+        "log-probabilities| in nats, token by token, to a plain forward pass in "
+        f"{options.dtype} where a row names nothing else."
+    )
+    progress.outcome = lambda: outcome
+    with tempfile.TemporaryDirectory(prefix="bench-fidelity-") as scratch:
+        asyncio.run(_compare(options, Path(scratch), outcome, progress))
+    return outcome
+
+
+async def _compare(
+    options: FidelityOptions, scratch: Path, outcome: Outcome, progress: Progress
+) -> None:
+    folder, found = local_folder(options.model), outcome.measurements
+    reference = Reference(folder, torch.float64 if options.dtype == "float64" else torch.float32)
+    adapters = [
+        random_adapter(reference, scratch / f"adapter-{number}", options.seed + number)
+        for number in range(3)
+    ]
+    compare = partial(
+        torch_side.compare, folder, reference, adapters, prompts=options.prompts,
+        seed=options.seed, together=options.together, threads=options.threads,
+        dtype="float64" if options.dtype == "float64" else "float32",
+    )  # fmt: skip
+    progress.say("the torch engine, as it decodes…")
+    ways, alone = await compare()
+    if options.only != "llama_cpp":
+        group = f"torch, {options.dtype}, as decoded"
+        for way, each in ways.items():
+            found += differences(group, way, each.all)
+        if options.dtype == "float32":
+            plain, engine = torch_side.rounding(folder, reference, alone)
+            found += differences(group, "alone, to float64", engine.all)
+            found += differences(group, "the plain pass itself, to float64", plain.all)
+        progress.say("the torch engine with plain_logprobs…")
+        for way, each in (await compare(plain=True))[0].items():
+            found += differences(f"torch, {options.dtype}, plain_logprobs", way, each.all)
+    if options.only != "torch":
+        await _llama_cpp(options, scratch, reference, alone, found, progress)
+
+
+async def _llama_cpp(
+    options: FidelityOptions,
+    scratch: Path,
+    reference: Reference,
+    alone: Sequence[torch_side.Completion],
+    found: list[Measurement],
+    progress: Progress,
+) -> None:
+    from loopline.bench.proofs.fidelity import llama_side
+    from loopline.trainers.export.precision import Precision
+
+    folder = local_folder(options.model)
+    sequences = [[*each.prompt_ids, *each.output_ids] for each in alone]
+    for precision in (Precision.F32, Precision.Q8_0, Precision.Q4_K_M):
+        progress.say(f"llama_cpp, {precision}…")
+        agreement = llama_side.compare(
+            folder, scratch, precision, reference, sequences, threads=options.threads
+        )
+        group = "llama_cpp, the same tokens read by both"
+        found += differences(group, str(precision), agreement.differences)
+        found.append(
+            measured(
+                "same likeliest token", agreement.share, "%", scale=100, better="higher",
+                subject=str(precision), group=group,
+            )
+        )  # fmt: skip
+    same, positions = await llama_side.greedy(
+        folder, scratch, alone, prompts=options.prompts, seed=options.seed,
+        together=options.together, threads=options.threads,
+    )  # fmt: skip
+    # Each engine by itself in f32, up to the first difference of each answer.
+    found.append(
+        measured("llama_cpp_same_greedy", same / positions, "%", scale=100, better="higher")
+    )
+
+
+def differences(group: str, subject: str, values: Sequence[float]) -> list[Measurement]:
+    """How many differences there are, how many are near, and their quantiles."""
+    add = partial(measured, subject=subject, group=group)
+    return [
+        add("tokens", len(values)),
+        add("within 1e-5", within(values), "%", scale=100, better="higher"),
+        *(add(name, value, better="lower") for name, value in quantiles(values).items()),
+    ]
+
+
+def within(values: Sequence[float]) -> float:
+    """The share of tokens that differ by no more than `NEAR`."""
+    return sum(each <= NEAR for each in values) / len(values)
+
+
+def quantiles(values: Sequence[float]) -> dict[str, float]:
+    """By name: p50, p90, p99, max."""
+    return {
+        "max" if share == 1.0 else f"p{round(share * 100)}": quantile(values, share)
+        for share in SHARES
+    }
+
+
+def _minutes(options: FidelityOptions) -> float:
+    """Of the micro models."""
+    torch_passes = 2 if options.only != "llama_cpp" else 1
+    llama = 0.0 if options.only == "torch" else 0.25
+    return (20 + options.prompts * (0.3 * torch_passes + llama)) / 60
+
+
+PROOF = Proof(
+    name="fidelity",
+    title="the engines' log-probabilities beside a plain forward pass",
+    options=FidelityOptions,
+    minutes=_minutes,
+    run=run,
+    check=check,
+)
