@@ -94,7 +94,7 @@ def conduct(
     progress = Progress()
     progress.say(f"{proof.title}: takes {duration(proof.minutes(options))} on 2 cores")
     # What a proof mounts or starts outlives a process that ends without being interrupted.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     shown = _Shown(proof, options, began, as_json=as_json, output=output)
     try:
         outcome = proof.run(options, progress)
@@ -106,6 +106,8 @@ def conduct(
     except Exception:
         shown.so_far(progress)
         raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
     line = shown.all_of(outcome, complete=True)
     if record:
         path = baselines.append(proof.name, line, load=load)
