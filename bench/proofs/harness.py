@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import typer
+from pydantic import BeforeValidator
 from rich.console import Console
 from rich.markup import escape
 
@@ -36,6 +38,11 @@ SHOWN = 10
 """Violations that are printed, each with its history."""
 WIDTH = 120
 """Columns of a table where there is no terminal."""
+
+RandomSeed = Annotated[
+    int, BeforeValidator(lambda seed: secrets.randbelow(2**31) if seed is None else seed)
+]
+"""A seed; a random one in place of None."""
 
 OptionsT = TypeVar("OptionsT", bound=Record)
 

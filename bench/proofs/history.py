@@ -52,7 +52,9 @@ def series_of(lines: Sequence[Baseline]) -> list[Series]:
     """By machine and options, in the order of their first lines."""
     groups: dict[str, list[Baseline]] = {}
     for line in lines:
-        key = line.machine.model_dump_json() + json.dumps(line.options, sort_keys=True)
+        # Another seed is another sample of the same measurement.
+        options = {name: value for name, value in line.options.items() if name != "seed"}
+        key = line.machine.model_dump_json() + json.dumps(options, sort_keys=True)
         groups.setdefault(key, []).append(line)
     return [Series(tuple(group), tuple(_courses(group))) for group in groups.values()]
 

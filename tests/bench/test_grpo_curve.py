@@ -78,7 +78,7 @@ def solving(count: int, first: int = 0) -> str:
 
 def history(**changes: object) -> LoopHistory:
     whole = {
-        "rounds": 2, "groups": 40, "trained_groups": 30, "runs": 8, "struck": {}, "died": (),
+        "rounds": 2, "groups": 40, "trained_groups": 30, "runs": 8, "injected": {}, "died": (),
         "sampled": (0.5, 0.75), "seconds": 60.0, "violations": (), **changes,
     }  # fmt: skip
     return LoopHistory.model_validate(whole)
@@ -181,7 +181,7 @@ def test_the_rule_is_shown_on_loops_that_nobody_attacked() -> None:
 
 
 def test_the_report_is_a_harmless_page_with_the_curves_and_a_line_of_json() -> None:
-    report = reported(solving(45), solving(82), struck={"kill": 3, "trainer": 1})
+    report = reported(solving(45), solving(82), injected={"kill": 3, "trainer": 1})
     page = ParsedPage(render(report))
     page.require_harmless()
     assert len(page.of("figure")) == 3

@@ -1,4 +1,4 @@
-"""Every proof says how long it takes, and ends with what it measured, whole or as far as it came."""
+"""Every proof says how long it takes, and ends with what it measured, whole or in part."""
 
 from __future__ import annotations
 

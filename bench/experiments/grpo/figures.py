@@ -14,17 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import Field
 
 from loopline.agents.records import Record
 from loopline.bench.experiments.grpo.trials import Trial
-from loopline.bench.statistics import (
-    Interval,
-    pigeonhole_bootstrap,
-    wilson,
-)
+from loopline.bench.experiments.harness import Bounds
+from loopline.bench.statistics import pigeonhole_bootstrap, wilson
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
@@ -62,22 +59,6 @@ CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (
 
 Verdict = Literal["more", "less", "no difference found"]
 """Of other seeds and puzzles, by whether the interval holds zero."""
-
-
-class Bounds(Record):
-    """An estimate with its 95 % interval."""
-
-    estimate: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, found: Interval) -> Self:
-        return cls(estimate=found.estimate, low=found.low, high=found.high)
-
-    @property
-    def interval(self) -> Interval:
-        return Interval(self.estimate, self.low, self.high)
 
 
 class CurvePoint(Record):

@@ -1,56 +1,45 @@
-"""The report: on a terminal, and in the output folder as Markdown, HTML and JSON."""
+"""The report: its document, and the line of JSON."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from loopline.bench.experiments.grpo import page
+from loopline.bench.experiments.document import Document, Section
 from loopline.bench.experiments.grpo.figures import GrpoReport
+from loopline.bench.experiments.grpo.plots import curves_plots, differences_plot, solved_plot
 from loopline.bench.experiments.grpo.tables import about, ending, tables, title
-from loopline.bench.report.markdown import table
-from loopline.trainers.core.json_records import write_record
-from loopline.trainers.grpo.arms.folder import REPORT
-from loopline.workers.atomic_files import write_atomic
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
-def write(report: GrpoReport, output: Path) -> None:
-    """`report.md`, `report.html` and `report.json`."""
-    write_atomic(output / "report.md", markdown(report))
-    write_atomic(output / "report.html", page.render(report))
-    write_record(output / REPORT, report)
-
-
-def markdown(report: GrpoReport) -> str:
-    """The whole document."""
-    lines = [f"# {title(report)}", "", about(report)]
-    for heading, (head, rows) in tables(report).items():
-        if rows:
-            lines += ["", f"{heading}:", "", *table(head, rows)]
-    return "\n\n".join(filter(None, ("\n".join(lines), report.published, ending(report)))) + "\n"
-
-
-def show(report: GrpoReport, output: Path, console: Console) -> None:
-    """On a terminal."""
-    from loopline.runtime.terminal.tables import figures
-
-    _say(console, about(report))
-    for heading, (head, rows) in tables(report).items():
-        if rows:
-            words = (head[0], "failures", "about", "answers", "finding", "why")
-            shown = figures(*head, words=words)
-            for row in rows:
-                shown.add_row(*map(_plain, row))
-            # Not the table's title: that is folded where the table is narrow.
-            _say(console, f"\n{heading}:")
-            console.print(shown)
-    console.print()
-    for line in (report.published, ending(report), f"Report: {output / 'report.html'}"):
-        if line:
-            _say(console, line)
+def document(report: GrpoReport) -> Document:
+    """What it says, wherever it is read. What models wrote is in it as text."""
+    drawings = [
+        (
+            solved_plot(report),
+            "Held-out puzzles solved, with the 95 % interval; the small dots are the seeds.",
+        )
+    ]
+    if report.differences:
+        drawings.append(
+            (
+                differences_plot(report),
+                "What one arm solves more than another, in percentage points, with the 95 % "
+                "interval; grey where it holds zero.",
+            )
+        )
+    caption = (
+        "Greedy success on puzzles of the validation split, mean of the seeds and their range, "
+        "over {}."
+    )
+    over = ("completions drawn or answers imitated", "tokens through the model in training")
+    drawings += [
+        (drawing, caption.format(what))
+        for drawing, what in zip(curves_plots(report), over, strict=True)
+    ]
+    return Document(
+        title=title(report),
+        about=about(report),
+        sections=[Section(tables(report), drawings)],
+        closing=(report.published, ending(report)),
+        words=("failures", "about", "answers", "finding", "why"),
+    )
 
 
 def last_line(report: GrpoReport) -> dict[str, object]:
@@ -84,14 +73,3 @@ def last_line(report: GrpoReport) -> dict[str, object]:
         "minutes": report.minutes,
         "cpu_minutes": report.cpu_minutes,
     }
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _plain(text: str) -> str:
-    """What a model wrote is no markup of the terminal's."""
-    from rich.markup import escape
-
-    return escape(text)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from loopline.agents.environments.game import Scheme
-from loopline.bench.experiments.grpo.figures import ArmFigures, Bounds, GrpoReport, at_equal_tokens
+from loopline.bench.experiments.document import Table
+from loopline.bench.experiments.grpo.figures import ArmFigures, GrpoReport, at_equal_tokens
 from loopline.bench.experiments.grpo.published import QWEN3_SMALL
+from loopline.bench.experiments.harness import Bounds
 from loopline.bench.report import figures as say
 from loopline.runtime.terminal.pluralize import counted
 from loopline.trainers.core.checkpoints import changed_settings
@@ -14,8 +16,6 @@ from loopline.trainers.grpo.arms.kinds import KINDS
 from loopline.trainers.grpo.arms.tuning import OWN
 from loopline.trainers.grpo.settings import LORA_RATE
 
-Table = tuple[list[str], list[list[str]]]
-"""Heading and rows."""
 _BUDGET = (
     "Every arm has the settings of its game; these were chosen by trials of the warm start and "
     "AT-GRPO on puzzles of another seed, and the other arms take {}. Arms that learn from rewards "

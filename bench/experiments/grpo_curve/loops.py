@@ -26,7 +26,7 @@ from pydantic import Field
 from loopline.agents.records import Record
 from loopline.bench.experiments.grpo_curve.looks import Measurement
 from loopline.bench.experiments.grpo_curve.settings import CurveSettings, loop_arguments
-from loopline.bench.proofs.faults.chaos import BLOWS
+from loopline.bench.proofs.faults.chaos import FAULTS
 from loopline.bench.proofs.grpo_faults.checker import check
 from loopline.bench.proofs.grpo_faults.driver import ONLY_KILLS, LoopAttack, LoopDriver, LoopWork
 from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
@@ -70,10 +70,10 @@ class LoopHistory(Record):
     groups: int
     trained_groups: int
     runs: int
-    struck: dict[str, int]
-    """Blows by kind; `trainer` counts its deaths."""
+    injected: dict[str, int]
+    """Faults by kind; `trainer` counts its deaths."""
     died: tuple[str, ...]
-    """Workers that ended without being struck."""
+    """Workers that ended without an injected fault."""
     sampled: tuple[float, ...]
     """By round, the share of all its runs that were solved, those that broke off included; the best
     of K candidates was executed."""
@@ -173,14 +173,14 @@ def _played(
     """From a bus without anything on it to the end of the loop, checked."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    blows = None
+    faults = None
     if loop.kind == "attacked":
-        blows = ONLY_KILLS if settings.only_kills else BLOWS
+        faults = ONLY_KILLS if settings.only_kills else FAULTS
     driver = LoopDriver(
         folder,
         LoopWork(base, settings.rounds, settings.groups, loop_arguments(settings, loop.seed)),
         seed=loop.seed,
-        blows=blows,
+        faults=faults,
         progress=lambda done, said: tell(
             Told(event="training", done=done, total=settings.rounds, said=said)
         ),
@@ -201,7 +201,7 @@ def history_of(found: LoopAttack, folder: Path, violations: list[str]) -> LoopHi
         groups=len(fates),
         trained_groups=fates.count("trained"),
         runs=len(found.evidence.bus.accepted),
-        struck=dict(found.struck),
+        injected=dict(found.injected),
         died=tuple(found.died),
         sampled=() if report is None else tuple(each.success for each in report.rounds),
         seconds=round(found.seconds, 1),

@@ -112,7 +112,7 @@ def show(report: CurveReport, output: Path, console: Console) -> None:
     _say(console, about(report))
     for heading, (head, rows) in tables(report).items():
         if rows:
-            shown = figures(*head, words=("loop", "round", "struck", "verdict"))
+            shown = figures(*head, words=("loop", "round", "injected", "verdict"))
             for row in rows:
                 shown.add_row(*row)
             _say(console, f"\n{heading}:")
@@ -146,7 +146,7 @@ def _numbers(each: CurveFigures) -> dict[str, object]:
         "solved": {str(number): round(found.estimate, 4) for number, found in each.looks.items()},
         "gain": [round(end, 4) for end in (each.gain.estimate, each.gain.low, each.gain.high)],
         "within": each.within,
-        "struck": each.history.struck,
+        "injected": each.history.injected,
         "seconds": each.history.seconds,
     }
 

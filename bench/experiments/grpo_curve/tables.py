@@ -117,7 +117,7 @@ def held(loops: list[CurveFigures]) -> Table:
 
 def loops(report: CurveReport) -> Table:
     """What each did, and what was done to it."""
-    head = ["loop", "over warm start", "over its twin", "groups", "trained", "struck", "seconds",
+    head = ["loop", "over warm start", "over its twin", "groups", "trained", "injected", "seconds",
             "violations"]  # fmt: skip
     rows = [
         [
@@ -126,7 +126,7 @@ def loops(report: CurveReport) -> Table:
             "–" if each.over_twin is None else _points(each.over_twin),
             say.count(each.history.groups),
             say.count(each.history.trained_groups),
-            ", ".join(f"{kind} {times}" for kind, times in each.history.struck.items()) or "–",
+            ", ".join(f"{kind} {times}" for kind, times in each.history.injected.items()) or "–",
             say.count(each.history.seconds),
             say.count(len(each.history.violations)),
         ]

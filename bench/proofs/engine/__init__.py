@@ -12,17 +12,17 @@ from loopline.bench.proofs.registering import add_proof
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    add_proof(app, "engine", engine, minutes="8 minutes", full="60 minutes")
+    add_proof(app, "engine", engine, minutes="5 minutes", full="an hour")
 
 
 def engine(
     model: Annotated[
         str,
         typer.Option(
-            help="random-100m (a Qwen2 of that size with random weights), micro:llm, micro:slm, "
-            "or a folder of safetensors."
+            help="micro:llm, micro:slm, random-100m (a Qwen2 of that size with random weights), or "
+            "a folder of safetensors."
         ),
-    ] = "random-100m",
+    ] = "micro:llm",
     precision: Annotated[
         str,
         typer.Option(
@@ -33,10 +33,10 @@ def engine(
     only: Annotated[
         str, typer.Option(metavar="both|llama_cpp|torch", help="Which of our engines.")
     ] = "both",
-    concurrency: Annotated[str, typer.Option(help="Requests in flight, comma-separated.")] = "1,16",
+    concurrency: Annotated[str, typer.Option(help="Requests in flight, comma-separated.")] = "16",
     repeats: Annotated[
         int, typer.Option(min=1, max=100, help="Interleaved repeats; the medians are reported.")
-    ] = 1,
+    ] = 3,
     threads: Annotated[int, typer.Option(min=1, max=256, help="CPU threads of each engine.")] = 2,
     batched_bench: Annotated[
         Path | None, typer.Option(help="llama.cpp's own llama-batched-bench, to compare with.")

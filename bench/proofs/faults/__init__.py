@@ -3,28 +3,29 @@ and nothing doubled."""
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from loopline.bench.proofs.registering import add_proof
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("faults")(faults)
+    add_proof(app, "faults", faults, minutes="6 minutes")
 
 
 def faults(
     runs: Annotated[int, typer.Option(min=1, max=1_000_000, help="Runs to admit.")] = 2000,
-    seed: Annotated[
-        int | None, typer.Option(help="Of the plan of faults; a random one if not given.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the faults; random without it.")] = None,
     workers: Annotated[int, typer.Option(min=5, max=64, help="Worker processes.")] = 6,
     rate: Annotated[float, typer.Option(min=0.1, help="Runs admitted per second.")] = 20.0,
     appendfsync: Annotated[
         str,
-        typer.Option(help="Of the append-only file: always, or everysec (a slow disk may lose)."),
+        typer.Option(
+            help="Syncing of the append-only file: always, or everysec (a slow disk may lose)."
+        ),
     ] = "always",
     settings: Annotated[
         str,
@@ -42,10 +43,9 @@ def faults(
             "(of `runtime up`). link and disk need root."
         ),
     ] = None,
-    output: Annotated[
+    evidence: Annotated[
         Path | None, typer.Option(help="New folder for the evidence and the logs; kept.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Attack a deployment under load, and check its whole history. Runs `delegate` while its
     workers, its Redis, their connections, disk and clocks are attacked.
@@ -54,19 +54,6 @@ def faults(
     every record, and proves that every run ended once and with the right answer, every step was
     committed once and in order by the owner of its lease, ledger and endpoint agree, whoever
     followed a stream read it without a gap or a repeat, no worker died by itself, and nothing is
-    left over. Exit code 1, and the history around it, for any violation. What can't be done on this
+    left over. A violation is shown with the history around it. What can't be done on this
     machine is named, with the reason.
     """
-    from loopline.bench.proofs.faults.command import Asked, attack
-
-    asked = Asked(
-        runs=runs,
-        seed=secrets.randbelow(2**31) if seed is None else seed,
-        workers=workers,
-        rate=rate,
-        appendfsync=appendfsync,
-        settings=settings,
-        attacks=attacks,
-        output=output,
-    )
-    attack(asked, as_json=as_json)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from loopline.agents.arithmetic import evaluate, show
 from loopline.bench.proofs.faults.followers import Followers
-from loopline.bench.proofs.faults.lookout import LOOK_SECONDS
+from loopline.bench.proofs.faults.monitor import LOOK_SECONDS
 from loopline.bus import OUTAGE, Bus, BusUnavailable, Overloaded
 from loopline.runtime.client.client import Client
 

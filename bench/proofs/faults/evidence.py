@@ -114,7 +114,7 @@ class Evidence(_Data):
     live_workers: list[str]
     """Workers that ran then."""
     died: list[str] = []
-    """Workers that ended without being struck, with their last words."""
+    """Workers that ended without an injected fault, with their last words."""
     expected: dict[str, str] = {}
     """Run → its right answer, of questions where it is known."""
     followed: list[Followed] = []

@@ -35,7 +35,7 @@ DEFAULT = Times("default", run_seconds=600.0)
 
 
 def times_of(name: str) -> Times:
-    """Raises `UsageError` for a name that is none."""
+    """Raises `UsageError` for an unknown name."""
     for times in (FAST, DEFAULT):
         if times.name == name:
             return times

@@ -131,18 +131,18 @@ async def attack(folder: Path, runs: int, seed: int, progress: Callable[[str], N
     """Raises `BenchError` if the deployment can't be started or never drains."""
     began = time.monotonic()
     asking = Asking(runs=runs, seed=seed, rate=RATE, run_seconds=RUN_SECONDS, progress=progress)
-    deployment, struck = Deployment(folder), Counter[str]()
+    deployment, injected = Deployment(folder), Counter[str]()
     await deployment.start()
     try:
         settings = deployment.settings()
         async with Bus(settings) as bus, Client.connect(settings) as client:
             followers, enough = Followers(client.bus, seed), asyncio.Event()
-            striking = asyncio.create_task(_strike(bus, deployment, seed, enough, struck))
+            injecting = asyncio.create_task(_inject(bus, deployment, seed, enough, injected))
             try:
                 await asking.until_ended(bus, client, followers, _nothing)
             finally:
                 enough.set()
-                await striking
+                await injecting
             followed = await followers.done(FOLLOW_SECONDS)
             await _at_rest(bus)
         await deployment.down()
@@ -164,11 +164,11 @@ async def attack(folder: Path, runs: int, seed: int, progress: Callable[[str], N
     finally:
         server.kill()
     seen = {"died": deployment.died, "expected": asking.expected, "followed": followed}
-    return Attack(evidence.model_copy(update=seen), struck, {}, time.monotonic() - began)
+    return Attack(evidence.model_copy(update=seen), injected, {}, time.monotonic() - began)
 
 
-async def _strike(
-    bus: Bus, deployment: Deployment, seed: int, enough: asyncio.Event, struck: Counter[str]
+async def _inject(
+    bus: Bus, deployment: Deployment, seed: int, enough: asyncio.Event, injected: Counter[str]
 ) -> None:
     lives, work = random.Random(seed), _Work(bus)
     while not enough.is_set():
@@ -178,7 +178,7 @@ async def _strike(
         await timeout_of(enough, lives.uniform(*LIFE_SECONDS))
         if not enough.is_set():
             deployment.kill()
-            struck[NAME] += 1
+            injected[NAME] += 1
             await deployment.start()
 
 

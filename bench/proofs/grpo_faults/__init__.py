@@ -3,32 +3,35 @@ that no sealed group was lost, doubled or of mixed versions."""
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from loopline.bench.proofs.registering import add_proof
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("grpo-faults")(grpo_faults)
+    add_proof(app, "grpo-faults", grpo_faults, minutes="3 minutes")
 
 
 def grpo_faults(
-    groups: Annotated[int, typer.Option(min=8, max=100_000, help="To seal, about.")] = 1000,
-    seed: Annotated[
-        int | None, typer.Option(help="Of the plan of faults; a random one if not given.")
-    ] = None,
-    puzzles: Annotated[int, typer.Option(min=2, max=1_000, help="Of a round.")] = 24,
-    staleness: Annotated[int, typer.Option(min=0, max=8, help="Of the loop.")] = 0,
+    groups: Annotated[
+        int, typer.Option(min=8, max=100_000, help="Groups to collect, about.")
+    ] = 1000,
+    seed: Annotated[int | None, typer.Option(help="Seed of the faults; random without it.")] = None,
+    puzzles: Annotated[int, typer.Option(min=2, max=1_000, help="Puzzles of a round.")] = 24,
+    staleness: Annotated[
+        int, typer.Option(min=0, max=8, help="Rounds that samples may be old.")
+    ] = 0,
     only_kills: Annotated[
-        bool, typer.Option(help="Kill workers and the trainer; stop nobody, leave Redis alone.")
+        bool,
+        typer.Option(help="No SIGSTOP, no restart of Redis: only SIGKILL of workers and trainer."),
     ] = False,
-    output: Annotated[
+    evidence: Annotated[
         Path | None, typer.Option(help="New folder for the evidence and the logs; kept.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Attack `train grpo --loop`, and check every group. It runs in a process of
     its own, with rollouts on five worker processes, while workers are killed, stopped past their
@@ -38,16 +41,5 @@ def grpo_faults(
     Then a checker reads the whole history, the store and what the loop wrote down, and trains anew
     from the store: every planned run was admitted and recorded once, every group that was sampled
     was sealed once, of one version, no older than --staleness allows; every version was published
-    once; and the last one has the same weights, bit for bit. Exit code 1 for any violation.
+    once; and the last one has the same weights, bit for bit.
     """
-    from loopline.bench.proofs.grpo_faults.command import Plan, attack
-
-    plan = Plan(
-        groups=groups,
-        seed=secrets.randbelow(2**31) if seed is None else seed,
-        puzzles=puzzles,
-        staleness=staleness,
-        only_kills=only_kills,
-        output=output,
-    )
-    attack(plan, as_json=as_json)

@@ -15,8 +15,9 @@ from typing import Any, cast
 
 from loopline.agents.records import Message, SamplingParams
 from loopline.bench.errors import BenchError, UsageError
-from loopline.bench.proofs.soak import laws, memory
-from loopline.bench.proofs.soak.laws import Seen, Sums, Violation
+from loopline.bench.proofs.outcome import Violation
+from loopline.bench.proofs.soak import invariants, memory
+from loopline.bench.proofs.soak.invariants import Seen, Sums
 from loopline.bench.proofs.soak.weights import SETS, Prepared
 from loopline.bench.proofs.soak.workload import (
     ADAPTERS,
@@ -69,7 +70,7 @@ class Kept:
 
 
 @dataclass
-class Found:
+class SoakResult:
     """What came out."""
 
     sums: Sums = field(default_factory=Sums)
@@ -114,7 +115,7 @@ class Soak:
         threads: int,
         progress: Callable[[str], None],
     ) -> None:
-        self.found = Found()
+        self.found = SoakResult()
         self._kind = engine
         self._prepared = prepared
         self._requests = requests
@@ -237,7 +238,7 @@ class Soak:
     def _note(self, seen: Seen) -> None:
         found = self.found
         found.sums.add(seen)
-        found.add(laws.check(seen))
+        found.add(invariants.check(seen))
         found.latest = max(found.latest, seen.late)
         if seen.planned.repeated and seen.ending == "done":
             weights = None if seen.version is None else self._weights[seen.version]
@@ -322,10 +323,10 @@ class Soak:
         ]
         objects = _objects()
         objects.subtract(self._objects_before)
-        found.add(laws.nothing_left(in_work, tasks, objects))
-        found.add(laws.every_request_ended(found.sums, self._sent))
-        found.add(laws.totals_add_up(found.sums, found.totals))
-        found.add(laws.memory_is_flat(found.samples, self._requests))
+        found.add(invariants.nothing_left(in_work, tasks, objects))
+        found.add(invariants.every_request_ended(found.sums, self._sent))
+        found.add(invariants.totals_add_up(found.sums, found.totals))
+        found.add(invariants.memory_is_flat(found.samples, self._requests))
 
     async def _repeat(self) -> None:
         """Ask for some answers again, one at a time, of an engine that has never served anybody
@@ -354,7 +355,7 @@ class Soak:
         events = [each async for each in engine.submit(asked)]
         quiet = {each.index: each for each in events if isinstance(each, Completion)}
         for answer in kept.answers:
-            found = await laws.compare(answer, quiet[answer.index], logprob)
+            found = await invariants.compare(answer, quiet[answer.index], logprob)
             self.found.repeated += 1
             self.found.tied += found.tied
             self.found.difference = max(self.found.difference, found.difference)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from loopline.bench.errors import UsageError
+from loopline.bench.experiments.document import markdown
 from loopline.bench.experiments.grpo.figures import report_of
-from loopline.bench.experiments.grpo.plan import COMPARED, with_needed
-from loopline.bench.experiments.grpo.report import markdown
+from loopline.bench.experiments.grpo.grid import COMPARED, with_needed
+from loopline.bench.experiments.grpo.report import document
 from loopline.trainers.grpo.arms.games.known import GAMES
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
@@ -29,21 +30,21 @@ from loopline.trainers.grpo.arms.kinds import (
 )
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.arms.tuning import OWN, Tuning
-from tests.bench.grpo_results import FAST, NO_BONUS, SLOW, SMALL, a_result, plan
+from tests.bench.grpo_results import FAST, NO_BONUS, SLOW, SMALL, a_result, grid
 
 
 def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
-    assert plan(tmp_path, arms="tool-agent-alone").kinds == (WARM_START, AT_GRPO, PROPOSER)
-    assert plan(tmp_path, arms="swapped-policies").kinds == (
+    assert grid(tmp_path, arms="tool-agent-alone").kinds == (WARM_START, AT_GRPO, PROPOSER)
+    assert grid(tmp_path, arms="swapped-policies").kinds == (
         WARM_START, AT_GRPO, PER_ROLE, SWAPPED,
     )  # fmt: skip
-    assert plan(tmp_path, arms="best-of-k, single-agent").kinds == (WARM_START, SINGLE, BEST_OF_K)
-    assert plan(tmp_path).kinds == tuple(KINDS)
-    assert [arm.seed for arm in plan(tmp_path, arms="warm-start").arms({})] == [1, 2]
+    assert grid(tmp_path, arms="best-of-k, single-agent").kinds == (WARM_START, SINGLE, BEST_OF_K)
+    assert grid(tmp_path).kinds == tuple(KINDS)
+    assert [arm.seed for arm in grid(tmp_path, arms="warm-start").arms({})] == [1, 2]
 
 
 def test_every_arm_that_learns_is_tried_in_every_way_that_concerns_it(tmp_path: Path) -> None:
-    trials = plan(tmp_path, trials="own,rate=0.3,rate=3,entropy=0,batch=0.33").trials
+    trials = grid(tmp_path, trials="own,rate=0.3,rate=3,entropy=0,batch=0.33").trials
     rewarded = {name for name, kind in KINDS.items() if kind.way == "reinforced"}
     rewarded.remove(EXPERT_ITERATION)
     assert len(rewarded) == 6
@@ -55,15 +56,15 @@ def test_every_arm_that_learns_is_tried_in_every_way_that_concerns_it(tmp_path: 
     }  # fmt: skip
     assert len(trials) == len(set(trials))
     assert {arm.seed for arm in trials} == {1}
-    assert plan(tmp_path, trials="rate=0.5").trials == []
-    assert plan(tmp_path, arms="best-of-k").trials == []
+    assert grid(tmp_path, trials="rate=0.5").trials == []
+    assert grid(tmp_path, arms="best-of-k").trials == []
 
 
 def test_a_way_of_whole_runs_is_tried_where_whole_runs_compete_and_nowhere_else(
     tmp_path: Path,
 ) -> None:
     tiny = Tuning(batch=0.0625)
-    asked = plan(tmp_path, trials="own,rate=0.3,whole-runs:batch=0.0625")
+    asked = grid(tmp_path, trials="own,rate=0.3,whole-runs:batch=0.0625")
     tried = {arm.kind for arm in asked.trials if arm.tuning == tiny}
     assert tried == {MAS_GRPO, MAS_GRPO_TOKENS}
     assert {arm.kind for arm in asked.trials if arm.tuning == SLOW} > tried
@@ -72,7 +73,7 @@ def test_a_way_of_whole_runs_is_tried_where_whole_runs_compete_and_nowhere_else(
 
 
 def test_a_way_of_compared_arms_is_not_tried_in_the_others(tmp_path: Path) -> None:
-    asked = plan(tmp_path, trials="own,rate=0.3,compared:rate=3,compared:entropy=0")
+    asked = grid(tmp_path, trials="own,rate=0.3,compared:rate=3,compared:entropy=0")
     tried = {arm.kind for arm in asked.trials if arm.tuning in (FAST, NO_BONUS)}
     assert tried == {name for name in COMPARED if KINDS[name].learns}
     assert [arm.tuning for arm in asked.trials if arm.kind == PER_ROLE] == [OWN, SLOW]
@@ -82,7 +83,7 @@ def test_arms_that_are_compared_have_all_seeds_and_the_others_the_first_three(
     tmp_path: Path,
 ) -> None:
     seeds: dict[ArmName, list[int]] = {}
-    for arm in plan(tmp_path, seeds="8,7,6,5,4").arms({}):
+    for arm in grid(tmp_path, seeds="8,7,6,5,4").arms({}):
         seeds.setdefault(arm.kind, []).append(arm.seed)
     # What is measured of an arm that has them all costs no training.
     every = {
@@ -93,7 +94,7 @@ def test_arms_that_are_compared_have_all_seeds_and_the_others_the_first_three(
 
 
 def test_what_the_table_needs_whatever_is_chosen_is_done_beside_the_trials(tmp_path: Path) -> None:
-    asked = plan(tmp_path, arms="mas-grpo,swapped-policies", seeds="1,2", trials="rate=0.3,own")
+    asked = grid(tmp_path, arms="mas-grpo,swapped-policies", seeds="1,2", trials="rate=0.3,own")
     sure = {(arm.kind, arm.seed, arm.tuning) for arm in asked.certain}
     kinds = (WARM_START, AT_GRPO)
     assert sure == {(kind, seed, OWN) for kind in kinds for seed in (1, 2)}
@@ -102,7 +103,7 @@ def test_what_the_table_needs_whatever_is_chosen_is_done_beside_the_trials(tmp_p
 
 
 def test_how_many_trainings_there_are_is_known_before_anything_is_chosen(tmp_path: Path) -> None:
-    asked = plan(tmp_path, seeds="1,2,3", trials="own,rate=0.3,rate=3,entropy=0,batch=0.33")
+    asked = grid(tmp_path, seeds="1,2,3", trials="own,rate=0.3,rate=3,entropy=0,batch=0.33")
     ways: list[tuple[dict[ArmName, Tuning], int]] = [
         ({AT_GRPO: OWN, PER_ROLE: SLOW, CONTINUED: FAST}, 0),
         ({AT_GRPO: NO_BONUS, PER_ROLE: OWN, MAS_GRPO: SMALL}, 2),
@@ -111,12 +112,12 @@ def test_how_many_trainings_there_are_is_known_before_anything_is_chosen(tmp_pat
         every = with_needed([*asked.first, *asked.arms(chosen)])
         assert len(every) == len(asked.first) + asked.behind + more
     assert asked.behind > 0
-    alone = plan(tmp_path, trials="rate=0.5")
+    alone = grid(tmp_path, trials="rate=0.5")
     assert (len(alone.first), alone.behind) == (0, len(with_needed(alone.arms({}))))
 
 
 def test_an_arm_is_tuned_as_was_chosen_and_what_plays_it_too(tmp_path: Path) -> None:
-    asked = plan(tmp_path, seeds="2")
+    asked = grid(tmp_path, seeds="2")
     chosen: dict[ArmName, Tuning] = {PER_ROLE: SLOW, MAS_GRPO: FAST, AT_GRPO: NO_BONUS}
     found = {arm.kind: arm.tuning for arm in asked.arms(chosen)}
     assert (found[PER_ROLE], found[SWAPPED]) == (SLOW, SLOW)
@@ -126,7 +127,7 @@ def test_an_arm_is_tuned_as_was_chosen_and_what_plays_it_too(tmp_path: Path) -> 
 
 def test_one_tuning_alone_is_taken_as_far_as_it_concerns_an_arm(tmp_path: Path) -> None:
     both = Tuning(rate=0.5, entropy=0)
-    asked = plan(tmp_path, trials="rate=0.5+entropy=0")
+    asked = grid(tmp_path, trials="rate=0.5+entropy=0")
     alone = {arm.kind: arm.tuning for arm in asked.arms({})}
     assert (alone[AT_GRPO], alone[PROPOSER], alone[WARM_START]) == (both, both, OWN)
     assert alone[CONTINUED] == Tuning(rate=0.5)
@@ -148,7 +149,7 @@ def test_what_an_arm_spends_is_measured_by_at_grpo_as_its_game_has_it(tmp_path: 
 
 @pytest.mark.parametrize("game", list(GAMES))
 def test_all_arms_of_a_game_have_its_settings(tmp_path: Path, game: str) -> None:
-    settings = plan(tmp_path, game=game).settings
+    settings = grid(tmp_path, game=game).settings
     assert settings.game == GAMES[game].game
     assert (settings.network, settings.supervised, settings.reinforced) == tuple(
         getattr(GAMES[game].training, name) for name in ("network", "supervised", "reinforced")
@@ -158,8 +159,8 @@ def test_all_arms_of_a_game_have_its_settings(tmp_path: Path, game: str) -> None
 def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_the_report(
     tmp_path: Path,
 ) -> None:
-    changed = plan(tmp_path, changes=["reinforced.entropy=0", "network.layers=1"]).settings
-    own = plan(tmp_path).settings
+    changed = grid(tmp_path, changes=["reinforced.entropy=0", "network.layers=1"]).settings
+    own = grid(tmp_path).settings
     assert changed == own.model_copy(
         update={
             "reinforced": own.reinforced.model_copy(update={"entropy": 0}),
@@ -168,7 +169,8 @@ def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_th
     )
     results = [a_result(WARM_START, seed, "10000000") for seed in (1, 2)]
     as_changed, as_own = (
-        markdown(report_of(each, results, {}, "", 1.0, cpu_minutes=1)) for each in (changed, own)
+        markdown(document(report_of(each, results, {}, "", 1.0, cpu_minutes=1)))
+        for each in (changed, own)
     )
     entropy = own.reinforced.entropy
     told = f"settings: network.layers (2 → 1), reinforced.entropy ({entropy:g} → 0.0)."
@@ -209,4 +211,4 @@ def test_options_that_cannot_be_are_refused(
     tmp_path: Path, changes: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(UsageError, match=why):
-        plan(tmp_path, **changes)
+        grid(tmp_path, **changes)

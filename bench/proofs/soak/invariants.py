@@ -1,5 +1,5 @@
-"""What must hold of every soak. Each law is a function from what was seen to violations; none of
-them asks the engine how a request went."""
+"""What must hold of every soak. Each invariant is a function from what was seen to violations;
+none of them asks the engine how a request went."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from loopline.bench.proofs.outcome import Violation
 from loopline.bench.proofs.soak import memory
 from loopline.bench.proofs.soak.workload import SCHEMA, Planned
 from loopline.workers.engines.protocol import AnswerEvent, Completion, Delta, EngineTotals
@@ -25,19 +26,6 @@ AT_REST = 8
 
 Logprob = Callable[[Sequence[int]], Awaitable[float]]
 """Of the last id, given those before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One broken promise."""
-
-    rule: str
-    said: str
-    request_id: str = ""
-
-    def __str__(self) -> str:
-        where = f" {self.request_id}:" if self.request_id else ""
-        return f"[{self.rule}]{where} {self.said}"
 
 
 @dataclass
@@ -78,9 +66,11 @@ class Seen:
 
 
 def check(seen: Seen) -> list[Violation]:
-    """Every violation of the laws of one request."""
+    """Every violation of the invariants of one request."""
     return [
-        Violation(rule, said, seen.planned.id) for rule, law in LAWS.items() for said in law(seen)
+        Violation(rule, said, seen.planned.id)
+        for rule, invariant in INVARIANTS.items()
+        for said in invariant(seen)
     ]
 
 
@@ -188,7 +178,7 @@ def follows_the_schema(seen: Seen) -> Iterator[str]:
         return
     for done in seen.completions:
         if done.finish_reason == "stop" and not _is_instance(done.text):
-            yield f"{done.text!r} is no instance of the schema"
+            yield f"{done.text!r} is not an instance of the schema"
 
 
 def _is_instance(text: str) -> bool:
@@ -201,7 +191,7 @@ def _is_instance(text: str) -> bool:
     return isinstance(found["answer"], int) and 0 <= found["answer"] <= 999
 
 
-LAWS: dict[str, Callable[[Seen], Iterator[str]]] = {
+INVARIANTS: dict[str, Callable[[Seen], Iterator[str]]] = {
     "ended as planned": ended_as_planned,
     "ended in time": ended_in_time,
     "answered once": answered_once,

@@ -1,5 +1,5 @@
-"""What is asked of the bench. Its folder is that of `loopline.trainers.grpo.arms.folder`, and holds
-besides
+"""Which arms are trained, and tuned how. The folder is that of
+`loopline.trainers.grpo.arms.folder`, and holds besides
 
     OUTPUT/baselines.json                    what players by hand solve
     OUTPUT/report.md, report.html, report.json
@@ -83,8 +83,8 @@ def has_all_seeds(name: ArmName) -> bool:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything that is asked of one command."""
+class GrpoGrid:
+    """The trainings of one command."""
 
     output: Path
     settings: ArmSettings
@@ -162,7 +162,7 @@ def with_needed(arms: Sequence[Arm]) -> list[Arm]:
     return list(found)
 
 
-def plan_of(
+def grid_of(
     output: Path,
     *,
     game: str,
@@ -172,7 +172,7 @@ def plan_of(
     held_out: int,
     jobs: int,
     changes: Sequence[str] = (),
-) -> Plan:
+) -> GrpoGrid:
     """From the options as they are typed; `changes` are settings in place of the game's own, as in
     `reinforced.entropy=0`. Raises `UsageError`, `InputError`."""
     if game not in GAMES:
@@ -190,7 +190,7 @@ def plan_of(
         supervised=known.training.supervised,
         reinforced=known.training.reinforced,
     )
-    return Plan(output, _changed(settings, changes), _kinds(arms), jobs, _ways(trials))
+    return GrpoGrid(output, _changed(settings, changes), _kinds(arms), jobs, _ways(trials))
 
 
 def _changed(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:

@@ -8,32 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from loopline.agents.records import Record
 from loopline.bench.errors import OutputError
-from loopline.bench.experiments.staleness.plan import (
-    TITLES,
+from loopline.bench.experiments.staleness.cells import (
     Cell,
     CellResult,
     Correction,
     StalenessSettings,
     read_result,
 )
-from loopline.bench.report.figures import span
 from loopline.bench.statistics import bootstrap_difference, mean_share, shares_of_seeds, wilson
-from loopline.runtime.terminal.tables import figures
 from loopline.trainers.grpo.arms.results import ArmResult
 from loopline.trainers.grpo.arms.results import read_result as read_arm
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 Bounds = tuple[float, float, float]
 """Estimate, lower and upper bound."""
 
 
-class Finding(Record):
+class CellFigures(Record):
     """One age with one correction, over all seeds."""
 
     age: int
@@ -55,17 +48,17 @@ class Finding(Record):
     """Why trainings ended before their last update."""
 
 
-class Findings(Record):
+class StalenessReport(Record):
     """The whole bench."""
 
     settings: StalenessSettings
     warm_start: Bounds
-    cells: tuple[Finding, ...]
+    cells: tuple[CellFigures, ...]
     tokens: int
     cpu_minutes: float
 
 
-def findings_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path) -> Findings:
+def report_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path) -> StalenessReport:
     """From the results. Raises OutputError for a cell without one."""
     warm = {cell.seed: _warm(cell, output) for cell in cells if cell.age is None}
     done: list[CellResult] = []
@@ -74,23 +67,23 @@ def findings_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path
         if cell.age is not None:
             done.append(_result(cell, output))
             by_kind.setdefault((cell.age, cell.correction), []).append(done[-1])
-    return Findings(
+    return StalenessReport(
         settings=settings,
         warm_start=_success([one.outcomes for one in warm.values()]),
-        cells=tuple(_finding(*kind, own, warm) for kind, own in by_kind.items()),
+        cells=tuple(_figures(*kind, own, warm) for kind, own in by_kind.items()),
         tokens=sum(one.tokens for one in (*warm.values(), *done)),
         cpu_minutes=round(sum(one.cpu_seconds for one in (*warm.values(), *done)) / 60, 3),
     )
 
 
-def _finding(
+def _figures(
     age: int, correction: Correction, own: Sequence[CellResult], warm: dict[int, ArmResult]
-) -> Finding:
+) -> CellFigures:
     outcomes = [one.outcomes for one in own]
     before = [warm[one.cell.seed].outcomes for one in own]
     gain = bootstrap_difference(shares_of_seeds(outcomes), shares_of_seeds(before))
     sizes = [size for one in own for size in one.effective_samples]
-    return Finding(
+    return CellFigures(
         age=age,
         correction=correction,
         solved=sum(one.solved for one in own),
@@ -129,22 +122,3 @@ def _warm(cell: Cell, output: Path) -> ArmResult:
     if found is None:
         raise OutputError(f"{cell.folder(output)} has no result: run the command again")
     return found
-
-
-def table_of(findings: Findings) -> Table:
-    """A row for each age and correction, for a terminal."""
-    made = figures(
-        "versions ago", "correction", "success", "95 %", "over warm start", "95 %", "ESS", "95 %",
-        "clipped", "stopped", words=("correction",),
-    )  # fmt: skip
-    for one in findings.cells:
-        made.add_row(
-            str(one.age), TITLES[one.correction],
-            f"{one.success[0]:.1%}", span(*one.success[1:]),
-            f"{100 * one.gain[0]:+.1f}", f"{100 * one.gain[1]:+.1f} to {100 * one.gain[2]:+.1f}",
-            *(("–", "–") if one.effective_samples is None else
-              (f"{one.effective_samples[0]:.3f}",
-               f"{one.effective_samples[1]:.3f}–{one.effective_samples[2]:.3f}")),
-            f"{one.clipped:.1%}", str(len(one.stopped) or "–"),
-        )  # fmt: skip
-    return made

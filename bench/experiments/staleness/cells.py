@@ -10,10 +10,10 @@ from pydantic import Field
 
 from loopline.agents.records import Record
 from loopline.trainers.core.json_records import find_record
+from loopline.trainers.grpo.arms.results import read_result as read_arm
 from loopline.trainers.grpo.arms.training import Reinforced
 from loopline.trainers.grpo.demo.settings import DemoSettings
 
-SETTINGS = "settings.json"
 RESULT = "result.json"
 AGES = (0, 1, 2, 4, 8, 16, 32)
 
@@ -50,6 +50,11 @@ class Cell(Record):
         if self.age is None:
             return f"seed {self.seed}, warm start"
         return f"seed {self.seed}, {self.age} versions ago, {TITLES[self.correction]}"
+
+    @property
+    def needs(self) -> tuple[Cell, ...]:
+        """The warm start of its seed."""
+        return () if self.age is None else (Cell(seed=self.seed),)
 
     def folder(self, output: Path) -> Path:
         """Where its result is written; the warm start's is that of the demonstration's arm."""
@@ -111,6 +116,13 @@ def cells_of(
         for correction in corrections
         for seed in seeds
     ]
+
+
+def finished(cell: Cell, output: Path) -> bool:
+    """Raises `UnreadableModel`."""
+    if cell.age is None:
+        return read_arm(cell.folder(output)) is not None
+    return read_result(cell, output) is not None
 
 
 def read_result(cell: Cell, output: Path) -> CellResult | None:

@@ -15,7 +15,7 @@ REST_SECONDS = 120.0
 _LOOKS_PER_SCAN = 8
 
 
-class Lookout:
+class Monitor:
     """The picture of the last look; all of it since the attack began."""
 
     def __init__(self, fleet: Fleet, work: Sequence[str]) -> None:
@@ -27,7 +27,7 @@ class Lookout:
         self.endless: set[str] = set()
         """Keys that were ever seen without an expiry."""
         self.died: list[str] = []
-        """Workers that ended without being struck."""
+        """Workers that ended without an injected fault."""
         self._fleet = fleet
         self._work = tuple(work)
         self._history_read = "-"

@@ -1,0 +1,194 @@
+"""`bench faults`: attack, check."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from loopline.agents.records import Record
+from loopline.bench.errors import UsageError
+from loopline.bench.output import new_folder
+from loopline.bench.proofs.faults import supervised
+from loopline.bench.proofs.faults.attacks import ATTACKS, WEIGHTS
+from loopline.bench.proofs.faults.checker import around, check
+from loopline.bench.proofs.faults.driver import Attack, AttackSettings, Driver, require_persistence
+from loopline.bench.proofs.faults.evidence import Evidence
+from loopline.bench.proofs.faults.settings import DEFAULT, FAST, times_of
+from loopline.bench.proofs.harness import Progress, Proof, RandomSeed
+from loopline.bench.proofs.outcome import Measurement, Outcome, measured
+
+DEFAULT_SHARE, SUPERVISED_SHARE = 20, 40
+"""Of the runs, every so many-th one is asked for once more under default settings, and of a
+deployment that a supervisor keeps."""
+MOST_BESIDE = 200
+
+
+class FaultsOptions(Record):
+    """What to attack, and how."""
+
+    runs: int
+    seed: RandomSeed
+    workers: int
+    rate: float
+    appendfsync: str
+    settings: str
+    attacks: str | None
+    evidence: Path | None
+
+
+Run = Callable[[Path, Callable[[str], None]], Attack]
+
+
+def check_options(options: FaultsOptions) -> None:
+    """Raises `UsageError` for options that make no sense, and for a folder that is not empty."""
+    stages_of(options)
+    if options.evidence is not None:
+        # What an earlier attack has left would be counted with this one's.
+        new_folder(options.evidence.resolve())
+
+
+def run(options: FaultsOptions, progress: Progress) -> Outcome:
+    """Attack one deployment after the other, and check each history. Raises `BenchError`."""
+    # The client outlasts every outage; saying so each time would bury the report.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    outcome = Outcome(
+        about=f"Seed {options.seed}: {options.runs} runs, {options.workers} workers, appendfsync "
+        f"{options.appendfsync}."
+    )
+    progress.outcome = lambda: outcome
+    progress.say(outcome.about)
+    histories: dict[int, Evidence] = {}
+    outcome.context = lambda violation: map(str, around(histories[id(violation)], violation))
+    with ExitStack() as stack:
+        whole = options.evidence.resolve() if options.evidence else Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-faults-"))
+        )  # fmt: skip
+        for name, attack in stages_of(options).items():
+            folder = whole / name
+            folder.mkdir()
+            done = attack(folder, lambda text, name=name: progress.say(f"{name}: {text}"))
+            violations = check(done.evidence)
+            histories |= {id(violation): done.evidence for violation in violations}
+            outcome.violate(violations)
+            outcome.measurements += measurements(name, done)
+            outcome.notes += [
+                f"{name}: not done: {attack}: {why}" for attack, why in done.unable.items()
+            ]
+            if options.evidence:
+                (folder / "evidence.json").write_text(done.evidence.model_dump_json(indent=1))
+                progress.say(f"evidence and logs: {folder}")
+    about = {attack.name: attack.about for attack in ATTACKS} | {supervised.NAME: supervised.ABOUT}
+    outcome.facts = {"faults": about}
+    return outcome
+
+
+def stages_of(options: FaultsOptions) -> dict[str, Run]:
+    """By name, what is to be attacked, one after the other. Raises `UsageError` for options that
+    make no sense."""
+    persistence, times = require_persistence(options.appendfsync), times_of(options.settings)
+    weights, supervisor = _weights(options.attacks)
+    first = AttackSettings(
+        runs=options.runs, seed=options.seed, workers=options.workers, rate=options.rate,
+        persistence=persistence, times=times, weights=weights,
+    )  # fmt: skip
+    stages: dict[str, Run] = {}
+    if weights:
+        stages[times.name] = _driven(first)
+        beside = min(MOST_BESIDE, options.runs // DEFAULT_SHARE)
+        if times is FAST and beside:
+            stages[DEFAULT.name] = _driven(replace(first, runs=beside, times=DEFAULT))
+    if supervisor:
+        share = options.runs if not weights else options.runs // SUPERVISED_SHARE
+        few = min(MOST_BESIDE, share)
+        if few:
+            stages["supervisor"] = lambda folder, progress: asyncio.run(
+                supervised.attack(folder, few, options.seed, progress)
+            )
+    return stages
+
+
+def _driven(settings: AttackSettings) -> Run:
+    return lambda folder, progress: asyncio.run(Driver(folder, settings, progress).run())
+
+
+def _weights(names: str | None) -> tuple[Mapping[str, int], bool]:
+    """Of the chosen attacks on processes of the bench's own, and whether to attack a supervisor."""
+    if names is None:
+        return WEIGHTS, True
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    known = [*WEIGHTS, supervised.NAME]
+    for name in chosen:
+        if name not in known:
+            raise UsageError(f"--attacks {name!r}: there is {', '.join(known)}")
+    if not chosen:
+        raise UsageError(f"--attacks names none of {', '.join(known)}")
+    return {name: WEIGHTS[name] for name in chosen if name in WEIGHTS}, supervised.NAME in chosen
+
+
+def measurements(stage: str, attack: Attack) -> list[Measurement]:
+    """One deployment's attack in numbers: a column of the tables."""
+    return [
+        *(
+            measured(stage, float(value), subject=name, group="what happened")
+            for name, value in counts_of(attack).items()
+        ),
+        *(
+            measured(stage, float(times), subject=fault, group="injected faults")
+            for fault, times in sorted(attack.injected.items())
+        ),
+    ]
+
+
+def counts_of(attack: Attack) -> dict[str, float]:
+    """By name."""
+    evidence = attack.evidence
+    kinds = Counter(event.kind for event in evidence.history)
+    fates = Counter(row.rsplit(" ", 1)[1] for row in evidence.stored_calls)
+    return {
+        "accepted": len(evidence.accepted),
+        "ended": kinds["end"],
+        "commits": kinds["commit"],
+        "takeovers": kinds["claim"],
+        "stale commits refused": kinds["stale"],
+        "duplicates refused": kinds["duplicate"],
+        "dead letters": len(evidence.dead_letters),
+        "calls": fates["used"],
+        "calls discarded": fates["discarded"],
+        "calls unknown": fates["unknown"],
+        "calls billed": sum(evidence.billed.values()),
+        "calls billed twice": sum(times > 1 for times in evidence.billed.values()),
+        "streams followed": len(evidence.followed),
+        "workers that died by themselves": len(evidence.died),
+        "seconds": round(attack.seconds, 1),
+    }
+
+
+def _minutes(options: FaultsOptions) -> float:
+    """Runs come at a steady rate at best; faults and restarts on two cores double that."""
+    seconds = 0.0
+    for stage in stages_of(options):
+        runs = {
+            FAST.name: options.runs,
+            DEFAULT.name: options.runs if options.settings == DEFAULT.name else min(
+                MOST_BESIDE, options.runs // DEFAULT_SHARE
+            ),
+        }.get(stage, min(MOST_BESIDE, options.runs // SUPERVISED_SHARE))  # fmt: skip
+        seconds += 45 + max(runs / options.rate, runs * 0.12)
+    return seconds / 60
+
+
+PROOF = Proof(
+    name="faults",
+    title="a deployment under attack, and the check of its whole history",
+    options=FaultsOptions,
+    minutes=_minutes,
+    run=run,
+    check=check_options,
+)

@@ -1,0 +1,108 @@
+"""`bench soak`: attack an engine, and check what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from loopline.agents.records import Record
+from loopline.bench.proofs.harness import Progress, Proof, RandomSeed
+from loopline.bench.proofs.outcome import Measurement, Outcome, measured
+from loopline.bench.proofs.soak import memory
+from loopline.bench.proofs.soak.driver import Soak, SoakResult
+from loopline.bench.proofs.soak.invariants import GRACE, SAME
+from loopline.bench.proofs.soak.weights import prepare
+
+
+class SoakOptions(Record):
+    """What to attack, and how."""
+
+    engine: str
+    requests: int
+    seed: RandomSeed
+    model: str
+    concurrency: int
+    threads: int
+
+
+def run(options: SoakOptions, progress: Progress) -> Outcome:
+    """Attack, check. Raises `BenchError` for a model that can't be served."""
+    progress.say(
+        f"seed {options.seed}: {options.requests:,} requests to {options.engine} with "
+        f"{options.model}, {options.concurrency} in flight"
+    )
+    with tempfile.TemporaryDirectory(prefix="bench-soak-") as scratch:
+        soak = Soak(
+            options.engine,
+            prepare(options.engine, options.model, Path(scratch)),
+            requests=options.requests,
+            seed=options.seed,
+            concurrency=options.concurrency,
+            threads=options.threads,
+            progress=progress.say,
+        )
+        progress.outcome = lambda: outcome_of(options, soak.found)
+        asyncio.run(soak.run())
+    return outcome_of(options, soak.found)
+
+
+def outcome_of(options: SoakOptions, found: SoakResult) -> Outcome:
+    """The soak in numbers, at any time."""
+    third, last = memory.quarters(found.samples) if len(found.samples) >= 4 else (0.0, 0.0)
+    return Outcome(
+        about=f"{options.engine} with {options.model}, seed {options.seed}.",
+        measurements=_measurements(options, found) if found.sums.endings else [],
+        violations=found.violations,
+        broken=found.rules,
+        facts={
+            "ended": found.sums.endings.total(),
+            "endings": dict(sorted(found.sums.endings.items())),
+            "answered": found.sums.answered,
+            "prompt_tokens": found.sums.prompt_tokens,
+            "completion_tokens": found.sums.completion_tokens,
+            "abandoned_tokens": found.totals.abandoned_tokens,
+            "versions_loaded": found.operations["load"],
+            "adapters_unloaded": found.operations["unload"],
+            "damaged_adapters_refused": found.operations["load damaged"],
+            "compared_in_quiet": found.repeated,
+            "nearly_tied": found.tied,
+            "rss_third_quarter_mb": round(third / 1e6, 1),
+            "rss_last_quarter_mb": round(last / 1e6, 1),
+        },
+        notes=[] if found.rested else ["broken off: what is left at rest was not looked at"],
+    )
+
+
+def _measurements(options: SoakOptions, found: SoakResult) -> list[Measurement]:
+    growth = memory.growth(found.samples)
+    judged = options.requests >= memory.FEWEST_REQUESTS
+    figures = [
+        measured("longest_until_ended_early", found.latest, "s", better="lower", bar=GRACE),
+        measured("greatest_logprob_difference", found.difference, "nats", better="lower", bar=SAME),
+    ]
+    if growth is not None:
+        figures.append(
+            measured(
+                "rss_growth", growth, "%", scale=100, better="lower",
+                bar=100 * memory.GROWTH if judged else None,
+            )
+        )  # fmt: skip
+    if found.seconds:
+        rate = found.sums.endings.total() / found.seconds
+        figures.insert(0, measured("requests_per_second", rate, "/s", better="higher"))
+    return figures
+
+
+def _minutes(options: SoakOptions) -> float:
+    """Of the micro-SLM, and 200 answers once more in quiet."""
+    return (20 + options.requests * 0.016) / 60
+
+
+PROOF = Proof(
+    name="soak",
+    title="one engine under cancellations, deadlines and swaps of adapters",
+    options=SoakOptions,
+    minutes=_minutes,
+    run=run,
+)
