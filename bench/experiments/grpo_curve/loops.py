@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from loopline.agents.records import Record
 from loopline.bench.experiments.grpo_curve.looks import Measurement
@@ -70,8 +70,8 @@ class LoopHistory(Record):
     groups: int
     trained_groups: int
     runs: int
-    injected: dict[str, int]
-    """Faults by kind; `trainer` counts its deaths."""
+    injected: dict[str, int] = Field(validation_alias=AliasChoices("injected", "struck"))
+    """Faults by kind, called `struck` in older folders; `trainer` counts its deaths."""
     died: tuple[str, ...]
     """Workers that ended without an injected fault."""
     sampled: tuple[float, ...]

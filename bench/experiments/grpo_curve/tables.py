@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from loopline.bench.experiments.grpo.figures import Bounds
-from loopline.bench.experiments.grpo_curve.findings import ALPHA, CurveFigures, CurveReport, Held
+from loopline.bench.experiments.document import Table
+from loopline.bench.experiments.grpo_curve.figures import ALPHA, CurveFigures, CurveReport, Held
+from loopline.bench.experiments.harness import Bounds
 from loopline.bench.report import figures as say
 from loopline.runtime.terminal.pluralize import counted
 
-Table = tuple[list[str], list[list[str]]]
-"""Heading and rows."""
 TITLE = "The learning curve of an attacked loop"
 
 

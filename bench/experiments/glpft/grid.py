@@ -1,4 +1,4 @@
-"""What is asked of the bench, and where it is kept.
+"""Which cells are trained, and where they are kept.
 
     OUTPUT/settings.json                         what every cell follows from
     OUTPUT/data/                                 the training instructions
@@ -20,21 +20,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from loopline.agents.environments.api_worlds import Split
 from loopline.agents.records import JsonObject, Record
 from loopline.bench.append_log import corrupt, read_log
 from loopline.bench.datasets import Item
-from loopline.bench.errors import OutputError, UsageError
+from loopline.bench.errors import UsageError
+from loopline.bench.experiments.harness import claim, listed
 from loopline.bench.results import Result
 from loopline.bench.tools import worlds
-from loopline.trainers.core.checkpoints import changed_settings
-from loopline.trainers.core.json_records import write_record
 from loopline.trainers.glpft.settings import MICRO, SIZES, Size
 from loopline.trainers.glpft.stages import METHODS, Method
 
-SETTINGS = "settings.json"
 HELD_OUT = (Split.UNSEEN_WORLDS, Split.UNSEEN_WORDINGS, Split.UNSEEN_COMBINATIONS)
 APART = Split.UNSEEN_APIS
 OPTIONS: JsonObject = {"calculator": False, "constrained": True, "tool_style": "signatures"}
@@ -62,7 +60,7 @@ class Common(Record):
     """Of the table of learning rates: another one trains other cells."""
 
 
-class SizePlan(Record):
+class SizeBudget(Record):
     """One size."""
 
     size: Size
@@ -76,11 +74,16 @@ class Cell(Record):
     size: str
     method: Method
     seed: int
-    plan: SizePlan
+    budget: SizeBudget
 
     @property
     def name(self) -> str:
         return f"{self.size} {self.method} {self.seed}"
+
+    @property
+    def needs(self) -> tuple[Cell, ...]:
+        """What methods have in common is taken from another cell or made: none is waited for."""
+        return ()
 
     def folder(self, output: Path) -> Path:
         return output / "cells" / self.size / f"{self.method}-{self.seed}"
@@ -92,12 +95,12 @@ class Cell(Record):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything that is asked of one command."""
+class GlpftGrid:
+    """The cells of one command."""
 
     output: Path
     common: Common
-    sizes: dict[str, SizePlan]
+    sizes: dict[str, SizeBudget]
     methods: tuple[Method, ...]
     seeds: tuple[int, ...]
     jobs: int
@@ -106,10 +109,10 @@ class Plan:
     def cells(self) -> list[Cell]:
         """In the order of work: seed by seed, so that what was done before a stop compares."""
         return [
-            Cell(size=size, method=method, seed=seed, plan=plan)
+            Cell(size=size, method=method, seed=seed, budget=budget)
             for seed in self.seeds
             for method in self.methods
-            for size, plan in self.sizes.items()
+            for size, budget in self.sizes.items()
         ]
 
     @cached_property
@@ -117,17 +120,14 @@ class Plan:
         return items_of(self.common)
 
     def claim(self) -> None:
-        """Make the folder this bench's own. Raises `OutputError` for one that was begun with other
-        settings, or holds something else."""
-        output, path = self.output, self.output / SETTINGS
-        if not path.exists() and output.exists() and any(_visible(output)):
-            raise OutputError(f"{output} holds something else; name another folder")
-        _claim(path, self.common)
+        """Make the folder this experiment's own. Raises `OutputError` for one that was begun with
+        other settings, or holds something else."""
+        claim(self.output, self.common)
         for name, size in self.sizes.items():
-            _claim(output / "cells" / name / SETTINGS, size)
+            claim(self.output / "cells" / name, size)
 
 
-def plan_of(
+def grid_of(
     output: Path,
     *,
     sizes: str,
@@ -136,26 +136,26 @@ def plan_of(
     tokens: str,
     common: Common,
     jobs: int,
-) -> Plan:
+) -> GlpftGrid:
     """From the options as they are typed. Raises `UsageError`."""
-    names = _listed("--sizes", sizes, SIZES)
-    budgets = _numbers("--tokens", tokens)
+    names = listed("--sizes", sizes, list(SIZES))
+    budgets = _numbers("--tokens", tokens.split(","), tokens)
     if len(budgets) not in (1, len(names)):
         raise UsageError(
             f"--tokens takes one number, or one for each of the {len(names)} sizes; got {tokens!r}"
         )
     if len(budgets) == 1:
         budgets *= len(names)
-    chosen = _listed("--methods", methods, METHODS)
-    return Plan(
+    chosen = listed("--methods", methods, METHODS)
+    return GlpftGrid(
         output=output,
         common=common,
         sizes={
-            name: SizePlan(size=SIZES[name], tokens=budget)
+            name: SizeBudget(size=SIZES[name], tokens=budget)
             for name, budget in zip(names, budgets, strict=True)
         },
         methods=tuple(known for name in chosen for known in METHODS if known == name),
-        seeds=tuple(_numbers("--seeds", seeds)),
+        seeds=tuple(_numbers("--seeds", listed("--seeds", seeds), seeds)),
         jobs=jobs,
     )
 
@@ -201,45 +201,13 @@ def read_results(folder: Path) -> dict[str, Result]:
     return found
 
 
-def _visible(folder: Path) -> list[Path]:
-    """Hidden files are of ours, from before a crash."""
-    return [path for path in folder.iterdir() if not path.name.startswith(".")]
-
-
 def finished(folder: Path, items: Sequence[Item]) -> bool:
     """Whether nothing of the cell is left to do: what has played everything is trained."""
     results = read_results(folder)
     return all(item.id in results for item in items)
 
 
-def _claim(path: Path, wanted: BaseModel) -> None:
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_record(path, wanted)
-        return
-    try:
-        found = type(wanted).model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        why = error.errors()[0]["msg"]
-        raise OutputError(f"{path} is damaged ({why}); name another folder") from error
-    changed = changed_settings(found.model_dump(), wanted.model_dump())
-    if changed:
-        raise OutputError(
-            f"{path.parent} was begun with other settings: {', '.join(changed)}; use the same "
-            "ones, or name another folder"
-        )
-
-
-def _listed(option: str, text: str, known: Sequence[str] | dict[str, Size]) -> list[str]:
-    names = _parts(option, text)
-    for name in names:
-        if name not in known:
-            raise UsageError(f"{option}: there is no {name!r}; there are: {', '.join(known)}")
-    return names
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    parts = _parts(option, text) if option == "--seeds" else text.split(",")
+def _numbers(option: str, parts: Sequence[str], text: str) -> list[int]:
     try:
         found = [int(part.strip().replace("_", "")) for part in parts]
     except ValueError:
@@ -247,13 +215,3 @@ def _numbers(option: str, text: str) -> list[int]:
     if not found or min(found) < 1:
         raise UsageError(f"{option} takes whole numbers above 0, comma-separated; got {text!r}")
     return found
-
-
-def _parts(option: str, text: str) -> list[str]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise UsageError(f"{option} names nothing")
-    for part in parts:
-        if parts.count(part) > 1:
-            raise UsageError(f"{option} names {part!r} twice")
-    return parts

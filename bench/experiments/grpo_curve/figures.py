@@ -24,11 +24,10 @@ from statistics import fmean
 from typing import Literal
 
 from loopline.agents.records import Record
-from loopline.bench.experiments.grpo.figures import Bounds
 from loopline.bench.experiments.grpo_curve.loops import CurveLoop, LoopHistory, LoopResult
 from loopline.bench.experiments.grpo_curve.settings import CurveSettings
+from loopline.bench.experiments.harness import Bounds
 from loopline.bench.statistics import (
-    bootstrap_difference,
     detectable_difference,
     mcnemar_exact,
     paired_table,
@@ -178,7 +177,7 @@ def _figures(own: LoopResult, undisturbed: Sequence[LoopResult], alpha: float) -
 
 
 def _gap(first: str, second: str) -> Bounds:
-    return Bounds.of(bootstrap_difference(_solved(first), _solved(second)))
+    return Bounds.paired(_solved(first), _solved(second))
 
 
 def _share(outcomes: str) -> float:
