@@ -33,17 +33,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "experiments.grpo_curve",
     ),
     "Prove": (
-        "proofs.bus",
-        "proofs.engine",
-        "proofs.failover",
-        "proofs.faults",
-        "proofs.fidelity",
-        "proofs.gpu",
-        "proofs.grpo_faults",
-        "proofs.grpo_speed",
-        "proofs.soak",
-        "proofs.training",
-        "proofs.validity",
+        "proofs.commands",
         "commands.history",
     ),
 }

@@ -16,15 +16,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import typer
-from pydantic import BeforeValidator
+from pydantic import ConfigDict
 from rich.console import Console
 from rich.markup import escape
 
 from loopline.agents.records import Record
+from loopline.bench.benchmark import options_of
 from loopline.bench.errors import UsageError
 from loopline.bench.proofs import baselines
 from loopline.bench.proofs.outcome import Outcome, tables
@@ -33,18 +35,32 @@ from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from loopline.runtime.terminal.pluralize import counted
 from loopline.runtime.terminal.tables import figures
 from loopline.workers.atomic_files import write_atomic
+from loopline.workers.installation import how_to_install
 
 SHOWN = 10
 """Violations that are printed, each with its history."""
+MANY = 6
+"""Columns that fit on 80 with headings of one line."""
 WIDTH = 120
 """Columns of a table where there is no terminal."""
 
-RandomSeed = Annotated[
-    int, BeforeValidator(lambda seed: secrets.randbelow(2**31) if seed is None else seed)
-]
-"""A seed; a random one in place of None."""
+Engines = Literal["both", "llama_cpp", "torch"]
+"""Which of our engines are measured."""
 
-OptionsT = TypeVar("OptionsT", bound=Record)
+
+class Options(Record):
+    """Base of the proofs' options: each field is an option of the command, its docstring the help,
+    and the class's docstring says what the proof does."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+def random_seed() -> int:
+    """Of a proof that is not asked for a seed."""
+    return secrets.randbelow(2**31)
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 class Progress:
@@ -59,7 +75,7 @@ class Progress:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True, end=end)
 
 
-def nothing_to_check(options: Record) -> None:
+def nothing_to_check(options: Options) -> None:
     """Of a proof whose options are right by their types."""
 
 
@@ -92,7 +108,7 @@ def conduct(
 ) -> Outcome:
     """Run a proof, and show what it found. Raises `BenchError`, and `typer.Exit` unless every bar
     was held and no rule was broken; the exit code of Ctrl-C is that of shells."""
-    options = proof.options.model_validate(values)
+    options = options_of(proof.options, values)
     proof.check(options)
     if record:
         # A machine whose disk or checkout can't take the line is named before the work.
@@ -192,8 +208,9 @@ def show(outcome: Outcome, console: Console) -> None:
 
     say(f"\n{outcome.about}")
     for table in tables(outcome.measurements):
-        drawn = figures(*table.head, words=(table.head[0], "unit", "bar"), title=table.title)
-        # Else nine columns would have no room on 80.
+        many = len(table.head) > MANY
+        head = [heading.replace(" ", "\n") if many else heading for heading in table.head]
+        drawn = figures(*head, words=(head[0], "unit", "bar"), title=table.title)
         drawn.padding = (0, 1, 0, 0)
         for row in table.rows:
             cells = [escape(cell) for cell in row]
@@ -232,10 +249,12 @@ def duration(minutes: float) -> str:
     return f"about {counted(round(minutes), 'minute')}"
 
 
-def choice(option: str, value: str, *known: str) -> None:
-    """Raises `UsageError` for a value that is none of those."""
-    if value not in known:
-        raise UsageError(f"--{option} {value!r}: choose one of {', '.join(known)}")
+def require_engines(only: str) -> None:
+    """Raises `UsageError` where llama_cpp is to be measured and is not installed."""
+    if only != "torch" and find_spec("llama_cpp") is None:
+        raise UsageError(
+            f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --only torch"
+        )
 
 
 def numbers(option: str, text: str, *, low: float, high: float) -> list[float]:

@@ -113,8 +113,11 @@ def rows(series: Series, *, everything: bool) -> list[list[str]]:
 
 
 def heading(series: Series) -> list[str]:
-    """Of the same table: dates and commits."""
-    dates = [f"{line.date:%Y-%m-%d}\n{_commit(line)}" for line in series.lines[-SHOWN:]]
+    """Of the same table: date, commit and what else the machine did."""
+    dates = [
+        f"{line.date:%Y-%m-%d}\n{_commit(line)}\nload {line.load:.1f}"
+        for line in series.lines[-SHOWN:]
+    ]
     return ["measurement", *dates, ""]
 
 

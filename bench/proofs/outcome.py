@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Any, Literal
 
 from loopline.agents.records import Record
@@ -47,7 +47,7 @@ class Measurement(Record):
 
     def text(self, between: str = " ") -> str:
         """As in `12.3 (10.1–15.0)`."""
-        if self.low is None or self.high is None or self.low == self.high:
+        if self.low is None or self.high is None or self.low == self.high or isnan(self.value):
             return number(self.value)
         return f"{number(self.value)}{between}({number(self.low)}–{number(self.high)})"
 
@@ -64,11 +64,13 @@ def measured(
     group: str = "",
 ) -> Measurement:
     """A measurement of a number, of repeats or of an interval; `scale` turns it into the unit."""
-    bounds = (value,) if isinstance(value, (int, float)) else tuple(value)
-    middle, low, high = (*(scale * bound for bound in bounds), None, None)[:3]
-    assert middle is not None
+    low = high = None
+    if isinstance(value, Spread):
+        value, low, high = value.median, scale * value.least, scale * value.greatest
+    elif isinstance(value, Interval):
+        value, low, high = value.estimate, scale * value.low, scale * value.high
     return Measurement(
-        name=name, value=middle, low=low, high=high, unit=unit, bar=bar, better=better,
+        name=name, value=scale * value, low=low, high=high, unit=unit, bar=bar, better=better,
         subject=subject, group=group,
     )  # fmt: skip
 
@@ -184,7 +186,7 @@ def _verdict(measurement: Measurement) -> str:
 def number(value: float) -> str:
     """With about three significant digits; `–` for NaN."""
     size = abs(value)
-    if math.isnan(value):
+    if isnan(value):
         return "–"
     if value == round(value) and size < 1e15:
         return f"{value:,.0f}"

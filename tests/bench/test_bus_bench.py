@@ -123,4 +123,4 @@ def test_the_command_ends_with_one_line_of_json() -> None:
 def test_an_unknown_persistence_is_refused_with_the_choices() -> None:
     done = bench("bus", "--persistence", "x")
     assert done.returncode == 2
-    assert "choose one of none, everysec, always, both" in done.stderr
+    assert "--persistence: Input should be 'none', 'everysec', 'always' or 'both'" in done.stderr

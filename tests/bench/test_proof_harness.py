@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
-from loopline.agents.records import Record
 from loopline.bench.errors import BenchError, UsageError
-from loopline.bench.proofs import baselines, harness
-from loopline.bench.proofs.harness import Progress, Proof, conduct
+from loopline.bench.proofs import baselines, commands, harness
+from loopline.bench.proofs.commands import PROOFS
+from loopline.bench.proofs.harness import Options, Progress, Proof, conduct
 from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measured, number
 from loopline.bench.statistics import Spread
+from tests.bench.command_line import bench
 
 
-class Options(Record):
+class ExampleOptions(Options):
     repeats: int = 3
 
 
-def proof(run: Callable[[Options, Progress], Outcome], minutes: float = 3.2) -> Proof[Options]:
-    return Proof("example", "an example", Options, lambda options: minutes, run)
+Run = Callable[[ExampleOptions, Progress], Outcome]
+
+
+def proof(run: Run) -> Proof[ExampleOptions]:
+    return Proof("example", "an example", ExampleOptions, lambda options: 3.2, run)
 
 
 def outcome(value: float = 2.0, *violations: Violation) -> Outcome:
@@ -35,7 +40,7 @@ def outcome(value: float = 2.0, *violations: Violation) -> Outcome:
     return found
 
 
-def exit_code_of(run: Callable[[Options, Progress], Outcome], **how: Any) -> int:
+def exit_code_of(run: Run, **how: Any) -> int:
     try:
         conduct(proof(run), {}, **how)
     except typer.Exit as ended:
@@ -69,7 +74,7 @@ def test_a_missed_bar_is_an_exit_code(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_violation_is_an_exit_code_and_stands_with_its_history(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def run(options: Options, progress: Progress) -> Outcome:
+    def run(options: ExampleOptions, progress: Progress) -> Outcome:
         found = outcome(2.0, Violation("once", "came twice", "run-1"))
         found.context = lambda violation: [f"history of {violation.subject}"]
         return found
@@ -90,7 +95,7 @@ def test_a_violation_is_an_exit_code_and_stands_with_its_history(
 def test_what_was_measured_before_an_early_end_is_shown(
     error: BaseException, code: int, ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(options: Options, progress: Progress) -> Outcome:
+    def run(options: ExampleOptions, progress: Progress) -> Outcome:
         progress.outcome = outcome
         raise error
 
@@ -107,7 +112,7 @@ def test_what_was_measured_before_an_early_end_is_shown(
 def test_an_interruption_before_anything_was_measured_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def run(options: Options, progress: Progress) -> Outcome:
+    def run(options: ExampleOptions, progress: Progress) -> Outcome:
         raise KeyboardInterrupt
 
     assert exit_code_of(run, as_json=True) == 130
@@ -143,10 +148,8 @@ def test_subjects_stand_in_rows_and_quantities_in_columns() -> None:
 def test_a_value_that_was_not_measured_is_a_dash_and_null() -> None:
     missing = measured("delay", float("nan"), "ms")
     assert missing.text() == "–"
-    line = harness.line_of(
-        proof(lambda options, progress: outcome()), Options(), Outcome(measurements=[missing]),
-        complete=True,
-    )  # fmt: skip
+    example, found = proof(lambda options, progress: outcome()), Outcome(measurements=[missing])
+    line = harness.line_of(example, ExampleOptions(), found, complete=True)
     assert line["measurements"]["delay"]["value"] is None
 
 
@@ -190,10 +193,47 @@ def test_a_recorded_line_is_read_back_with_its_machine(
 def test_a_proof_that_was_interrupted_is_not_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(options: Options, progress: Progress) -> Outcome:
+    def run(options: ExampleOptions, progress: Progress) -> Outcome:
         progress.outcome = outcome
         raise KeyboardInterrupt
 
     monkeypatch.setattr(baselines, "folder", lambda: tmp_path)
     assert exit_code_of(run, record=True) == 130
     assert baselines.read("example") == []
+
+
+@pytest.mark.parametrize("name", PROOFS)
+def test_the_help_of_a_proof_tells_the_duration_of_its_defaults(name: str) -> None:
+    """And by default no proof takes more than ten minutes on two cores."""
+    proof = import_module(f"loopline.bench.proofs.{name.replace('-', '_')}.proof").PROOF
+    assert proof.name == name
+    minutes = proof.minutes(proof.options())
+    assert minutes <= 10
+    assert PROOFS[name].minutes == max(1, round(minutes))
+    assert bool(PROOFS[name].full) == bool(proof.full)
+    # What the long form sets are options.
+    proof.options.model_validate(proof.full)
+
+
+def test_the_long_form_leaves_what_the_user_wrote_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: dict[str, object] = {}
+
+    def conduct(proof: object, values: dict[str, object], **how: object) -> None:
+        given.update(values)
+
+    monkeypatch.setattr(harness, "conduct", conduct)
+    commands._built.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    done = bench("engine", "--full", "--concurrency", "2", "--batched-bench", "x")
+    assert done.returncode == 0, done.stderr
+    assert given == {"model": "random-100m", "concurrency": "2", "batched_bench": "x"}
+    commands._built.cache_clear()  # pyright: ignore[reportPrivateUsage]
+
+
+def test_an_option_that_cannot_be_is_named_with_what_was_written() -> None:
+    done = bench("bus", "--latency-seconds", "0")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: --latency-seconds: Input should be greater than or equal to 1; got '0'\n"
+    )

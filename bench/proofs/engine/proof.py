@@ -9,20 +9,25 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
-from loopline.agents.records import Record
-from loopline.bench.errors import UsageError
+from pydantic import Field
+
 from loopline.bench.proofs.engine import batched
 from loopline.bench.proofs.engine.models import Weights, prepare, require
 from loopline.bench.proofs.engine.workload import Measured, Peer, asks
-from loopline.bench.proofs.harness import Progress, Proof, choice, numbers
+from loopline.bench.proofs.harness import (
+    Engines,
+    Options,
+    Progress,
+    Proof,
+    numbers,
+    require_engines,
+)
 from loopline.bench.proofs.isolated_process import alone_in_a_process
 from loopline.bench.proofs.outcome import Measurement, Outcome, Plot, measured
 from loopline.bench.statistics import quantile, spread
 from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
-from loopline.workers.installation import how_to_install
 
 OURS_LLAMA = "ours (llama_cpp)"
 OURS_TORCH = "ours (torch)"
@@ -31,16 +36,29 @@ GENERATE = "generate"
 CONTINUOUS = "continuous batching"
 
 
-class EngineOptions(Record):
-    """What to measure."""
+class EngineOptions(Options):
+    """All run on this machine.
 
-    model: str
-    precision: str
-    only: str
-    concurrency: str
-    repeats: int
-    threads: int
-    batched_bench: Path | None
+    Peers: llama-cpp-python's packaged server, llama-batched-bench, transformers' `generate` on a
+    static batch, and its continuous batching. All requests begin with one role prompt of about
+    300 tokens.
+    """
+
+    model: str = "micro:llm"
+    """micro:llm, micro:slm, random-100m (a Qwen2 of that size with random weights), or a folder of
+    safetensors."""
+    precision: str = "bf16"
+    """Precision of the GGUF file: f32, f16, bf16, q8_0 or q4_k_m."""
+    only: Engines = "both"
+    """Which of our engines."""
+    concurrency: str = "16"
+    """Requests in flight, comma-separated."""
+    repeats: int = Field(default=3, ge=1, le=100)
+    """Interleaved repeats; the medians are reported."""
+    threads: int = Field(default=2, ge=1, le=256)
+    """CPU threads of each engine."""
+    batched_bench: Path | None = None
+    """llama.cpp's own llama-batched-bench, to compare with."""
 
     @property
     def places(self) -> list[int]:
@@ -158,11 +176,7 @@ def _ratio(
 
 def check(options: EngineOptions) -> None:
     """Raises `UsageError` for what can't be measured here."""
-    choice("only", options.only, "both", "llama_cpp", "torch")
-    if options.only != "torch" and find_spec("llama_cpp") is None:
-        raise UsageError(
-            f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --only torch"
-        )
+    require_engines(options.only)
     _ = options.places
     require(options.model, options.precision)
 

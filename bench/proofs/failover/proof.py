@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 
-from loopline.agents.records import Record
-from loopline.bench.errors import UsageError
+from pydantic import Field
+
 from loopline.bench.proofs.engine.models import prepare, require
 from loopline.bench.proofs.failover.round import IN_FLIGHT, Round, play
-from loopline.bench.proofs.harness import Progress, Proof, choice
+from loopline.bench.proofs.harness import Engines, Options, Progress, Proof, require_engines
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.statistics import quantile, spread
 from loopline.bus import BusSettings
 from loopline.testing import running_redis
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.installation import how_to_install
 
 MOST_OVER_LEASE = 2.0
 """The bar: the last answer comes this many seconds after a lease's length, at most."""
@@ -26,13 +24,20 @@ PRECISION = "bf16"
 """Of the GGUF file."""
 
 
-class FailoverOptions(Record):
-    """What to measure."""
+class FailoverOptions(Options):
+    """Another worker must have answered all of them within the lease + 2 s. It fails, too, if an
+    answer was billed twice, or if a follower saw a gap.
+    """
 
-    model: str
-    only: str
-    lease: float
-    rounds: int
+    model: str = "random-micro"
+    """random-micro or random-100m (random weights: they do not end a text before its limit), or a
+    model folder whose completions run to the token limit."""
+    only: Engines = "both"
+    """Which of our engines."""
+    lease: float = Field(default=2.0, ge=0.5, le=60)
+    """Lease in seconds."""
+    rounds: int = Field(default=5, ge=1, le=100)
+    """Kills per engine."""
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -41,11 +46,7 @@ class FailoverOptions(Record):
 
 def check(options: FailoverOptions) -> None:
     """Raises `UsageError` for what can't be measured here."""
-    choice("only", options.only, "both", "llama_cpp", "torch")
-    if options.only != "torch" and find_spec("llama_cpp") is None:
-        raise UsageError(
-            f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --only torch"
-        )
+    require_engines(options.only)
     require(options.model, PRECISION)
 
 

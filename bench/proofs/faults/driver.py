@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopline.bench.errors import UsageError
 from loopline.bench.proofs.faults.asking import Asking
 from loopline.bench.proofs.faults.attacks import WEIGHTS, Scene
 from loopline.bench.proofs.faults.chaos import Chaos
@@ -178,12 +177,3 @@ def _way(slot: Slot, server: RedisProcess, proxy: Proxy, far: FarMachine | None)
     if far and _is_far(slot):
         return f"redis://{far.address}:{server.port}/0"
     return server.url if slot.kind == "recorder" else proxy.url
-
-
-def require_persistence(appendfsync: str) -> Persistence:
-    """Raises `UsageError` for anything but `always` and `everysec`."""
-    if appendfsync == "always":
-        return "always"
-    if appendfsync == "everysec":
-        return "everysec"
-    raise UsageError(f"--appendfsync {appendfsync!r}: choose always or everysec")

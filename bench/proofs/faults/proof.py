@@ -9,19 +9,20 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import structlog
+from pydantic import Field
 
-from loopline.agents.records import Record
 from loopline.bench.errors import UsageError
 from loopline.bench.output import new_folder
 from loopline.bench.proofs.faults import supervised
 from loopline.bench.proofs.faults.attacks import ATTACKS, WEIGHTS
 from loopline.bench.proofs.faults.checker import around, check
-from loopline.bench.proofs.faults.driver import Attack, AttackSettings, Driver, require_persistence
+from loopline.bench.proofs.faults.driver import Attack, AttackSettings, Driver
 from loopline.bench.proofs.faults.evidence import Evidence
-from loopline.bench.proofs.faults.settings import DEFAULT, FAST, times_of
-from loopline.bench.proofs.harness import Progress, Proof, RandomSeed
+from loopline.bench.proofs.faults.settings import DEFAULT, FAST
+from loopline.bench.proofs.harness import Options, Progress, Proof, random_seed
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 
 DEFAULT_SHARE, SUPERVISED_SHARE = 20, 40
@@ -30,17 +31,36 @@ deployment that a supervisor keeps."""
 MOST_BESIDE = 200
 
 
-class FaultsOptions(Record):
-    """What to attack, and how."""
+class FaultsOptions(Options):
+    """Runs `delegate` while its workers, Redis, their connections, disk and clocks are attacked.
 
-    runs: int
-    seed: RandomSeed
-    workers: int
-    rate: float
-    appendfsync: str
-    settings: str
-    attacks: str | None
-    evidence: Path | None
+    Its big model is behind an endpoint that keeps books. Then a checker reads the whole history and
+    every record, and proves that every run ended once and with the right answer, every step was
+    committed once and in order by the owner of its lease, ledger and endpoint agree, every follower
+    read its stream without a gap or a repeat, no worker died by itself, and nothing is left over. A
+    violation is shown with the history around it. What can't be done on this machine is named, with
+    the reason.
+    """
+
+    runs: int = Field(default=2000, ge=1, le=1_000_000)
+    """Runs to admit."""
+    seed: int = Field(default_factory=random_seed)
+    """Seed of the faults; random without it."""
+    workers: int = Field(default=6, ge=5, le=64)
+    """Worker processes."""
+    rate: float = Field(default=20.0, ge=0.1)
+    """Runs admitted per second."""
+    appendfsync: Literal["always", "everysec"] = "always"
+    """Syncing of the append-only file; by everysec a slow disk may lose."""
+    settings: Literal["fast", "default"] = "fast"
+    """fast: short leases, so that much happens, and after them a twentieth of the runs with default
+    settings; default: all of them with these."""
+    attacks: str | None = None
+    """Comma-separated; all without it: kill, stop (SIGSTOP), redis (restart), reset, half_close,
+    tear, delay, partition, refuse (a proxy), link (a network namespace), memory (maxmemory), disk
+    (full), clock (jumps), supervisor (of `runtime up`). link and disk need root."""
+    evidence: Path | None = None
+    """New folder for the evidence and the logs; kept."""
 
 
 Run = Callable[[Path, Callable[[str], None]], Attack]
@@ -92,11 +112,11 @@ def run(options: FaultsOptions, progress: Progress) -> Outcome:
 def stages_of(options: FaultsOptions) -> dict[str, Run]:
     """By name, what is to be attacked, one after the other. Raises `UsageError` for options that
     make no sense."""
-    persistence, times = require_persistence(options.appendfsync), times_of(options.settings)
+    times = FAST if options.settings == FAST.name else DEFAULT
     weights, supervisor = _weights(options.attacks)
     first = AttackSettings(
         runs=options.runs, seed=options.seed, workers=options.workers, rate=options.rate,
-        persistence=persistence, times=times, weights=weights,
+        persistence=options.appendfsync, times=times, weights=weights,
     )  # fmt: skip
     stages: dict[str, Run] = {}
     if weights:

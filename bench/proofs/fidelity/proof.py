@@ -6,21 +6,20 @@ import asyncio
 import tempfile
 from collections.abc import Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import torch
+from pydantic import Field
 
-from loopline.agents.records import Record
 from loopline.bench.errors import UsageError
 from loopline.bench.proofs.fidelity import torch_side
 from loopline.bench.proofs.fidelity.reference import Reference, random_adapter
-from loopline.bench.proofs.harness import Progress, Proof, choice
+from loopline.bench.proofs.harness import Engines, Options, Progress, Proof, require_engines
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.statistics import quantile
 from loopline.workers.engines.local.model_files import local_folder
 from loopline.workers.engines.protocol import EngineError
-from loopline.workers.installation import how_to_install
 
 SHARES = (0.5, 0.9, 0.99, 1.0)
 """Quantiles of the differences that are shown; the last one is the greatest difference."""
@@ -29,28 +28,36 @@ NEAR = 1e-5
 """Nats. Float32 itself rounds by more than that now and then; see `torch_side.rounding`."""
 
 
-class FidelityOptions(Record):
-    """What to compare."""
+class FidelityOptions(Options):
+    """Token by token.
 
-    model: str
-    prompts: int
-    seed: int
-    together: int
-    only: str
-    dtype: str
-    threads: int
+    torch: greedy and sampled at temperature 1; alone, batched, behind beginnings that were
+    computed before, and with another adapter in each row. llama_cpp on the same weights as f32,
+    q8_0 and q4_k_m: how often its likeliest token is the same, and how far log-probabilities lie
+    apart. In float32 every sum rounds, in both alike; float64 shows what is left without that.
+    """
+
+    model: str = "micro:llm"
+    """micro:llm, micro:slm, or a folder of safetensors."""
+    prompts: int = Field(default=200, ge=1, le=100_000)
+    """Random prompts."""
+    seed: int = 7
+    """Seed of the prompts, the draws and the adapters."""
+    together: int = Field(default=16, ge=2, le=256)
+    """Requests in flight where they are batched."""
+    only: Engines = "both"
+    """Which of our engines."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Floating-point type of torch."""
+    threads: int = Field(default=2, ge=1, le=256)
+    """CPU threads of each engine."""
 
 
 def check(options: FidelityOptions) -> None:
     """Raises `UsageError` for what can't be compared here."""
-    choice("only", options.only, "both", "llama_cpp", "torch")
-    choice("dtype", options.dtype, "float32", "float64")
     if options.dtype == "float64" and options.only != "torch":
         raise UsageError("--dtype float64: llama_cpp has no such weights; add --only torch")
-    if options.only != "torch" and find_spec("llama_cpp") is None:
-        raise UsageError(
-            f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --only torch"
-        )
+    require_engines(options.only)
     try:
         folder = local_folder(options.model)
     except EngineError as error:

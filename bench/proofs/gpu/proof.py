@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from pydantic import Field
 
-from loopline.agents.records import Record
 from loopline.bench.errors import BenchError, UsageError
 from loopline.bench.proofs.fidelity.proof import quantiles
 from loopline.bench.proofs.gpu.model import Written, write_model
@@ -33,7 +33,7 @@ from loopline.bench.proofs.gpu.serving import (
     warm,
 )
 from loopline.bench.proofs.gpu.training import Trained, Training, train
-from loopline.bench.proofs.harness import Progress, Proof
+from loopline.bench.proofs.harness import Options, Progress, Proof
 from loopline.bench.proofs.isolated_process import alone_in_a_process
 from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measured
 from loopline.trainers.core.memory import peak_memory_mb
@@ -53,20 +53,38 @@ SAMPLES_LEFT = 95.0
 alone; per cent."""
 
 
-class GpuOptions(Record):
-    """What to measure."""
+class GpuOptions(Options):
+    """It has Qwen3-1.7B's configuration and random weights, in bfloat16: serve, sample, train an
+    adapter for each of two roles by AT-GRPO, swap them in, serve. By default it is cut so that a
+    CPU goes through it; --full takes the whole model, which needs a GPU.
 
-    layers: int
-    vocabulary: int
-    groups: int
-    candidates: int
-    prompt: int
-    max_tokens: int
-    steps: int
-    rank: int
-    piece_tokens: int
-    threads: int
-    seed: int
+    Prints tokens per second and peak memory of the engine and of the trainer. Fails unless the
+    engine's log-probabilities are transformers' own, the trainer's are the engine's, each role is
+    answered by its new adapter, and requests in flight end with the one that they began with.
+    """
+
+    layers: int = Field(default=2, ge=1, le=28)
+    """Layers; Qwen3-1.7B has 28."""
+    vocabulary: int = Field(default=2_048, ge=2_048, le=151_936)
+    """Embedding rows; Qwen3-1.7B has 151,936."""
+    groups: int = Field(default=2, ge=1)
+    """Groups of each role in a step."""
+    candidates: int = Field(default=2, ge=2, le=64)
+    """Samples of a group (K)."""
+    prompt: int = Field(default=24, ge=1)
+    """Words of a prompt."""
+    max_tokens: int = Field(default=12, ge=1)
+    """Tokens of a completion."""
+    steps: int = Field(default=2, ge=2)
+    """Training steps; the first is not timed."""
+    rank: int = Field(default=16, ge=1)
+    """Rank of the adapters."""
+    piece_tokens: int = Field(default=4_096, ge=64)
+    """Tokens that go through the model at once: its memory."""
+    threads: int = Field(default=1, ge=1)
+    """CPU threads, where there is no GPU."""
+    seed: int = 1
+    """Seed of weights, prompts and rewards."""
 
     @property
     def workload(self) -> Workload:

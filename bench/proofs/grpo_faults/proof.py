@@ -8,25 +8,39 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import structlog
+from pydantic import Field
 
-from loopline.agents.records import Record
 from loopline.bench.output import new_folder
 from loopline.bench.proofs.faults.chaos import FAULTS
 from loopline.bench.proofs.grpo_faults.checker import check
 from loopline.bench.proofs.grpo_faults.driver import ONLY_KILLS, LoopAttack, LoopDriver, work_of
-from loopline.bench.proofs.harness import Progress, Proof, RandomSeed
+from loopline.bench.proofs.harness import Options, Progress, Proof, random_seed
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 
 
-class GrpoFaultsOptions(Record):
-    """What to attack, and how."""
+class GrpoFaultsOptions(Options):
+    """It runs in a process of its own, with rollouts on five worker processes, while workers are
+    killed, stopped past their leases and continued, Redis is killed and restarted, and the trainer
+    itself is killed and started again.
 
-    groups: int
-    seed: RandomSeed
-    puzzles: int
-    staleness: int
-    only_kills: bool
-    evidence: Path | None
+    Then a checker reads the whole history, the store and what the loop wrote down, and trains again
+    from the store: every planned run was admitted and recorded once, every group that was sampled
+    was sealed once, of one version, no older than --staleness allows; every version was published
+    once; and the last one has the same weights, bit for bit.
+    """
+
+    groups: int = Field(default=1000, ge=8, le=100_000)
+    """Groups to collect, about."""
+    seed: int = Field(default_factory=random_seed)
+    """Seed of the faults; random without it."""
+    puzzles: int = Field(default=24, ge=2, le=1_000)
+    """Puzzles of a round."""
+    staleness: int = Field(default=0, ge=0, le=8)
+    """Rounds that samples may be old."""
+    only_kills: bool = False
+    """No SIGSTOP, no restart of Redis: only SIGKILL of workers and trainer."""
+    evidence: Path | None = None
+    """New folder for the evidence and the logs; kept."""
 
 
 def check_options(options: GrpoFaultsOptions) -> None:

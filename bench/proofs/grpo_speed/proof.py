@@ -10,13 +10,15 @@ from concurrent.futures import Executor
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
-from loopline.agents.records import Record
+from pydantic import Field
+
 from loopline.bench.errors import UsageError
 from loopline.bench.proofs.grpo_speed import ours, trl_peer
 from loopline.bench.proofs.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
 from loopline.bench.proofs.grpo_speed.workload import StepWork
-from loopline.bench.proofs.harness import Progress, Proof, choice
+from loopline.bench.proofs.harness import Options, Progress, Proof
 from loopline.bench.proofs.isolated_process import alone_in_a_process
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.statistics import spread
@@ -30,20 +32,38 @@ Rates = dict[str, list[float]]
 """By what was measured, tokens per second of each repeat."""
 
 
-class GrpoSpeedOptions(Record):
-    """What to measure."""
+class GrpoSpeedOptions(Options):
+    """Rollouts through the bus beside the same engine in-process, a step beside trl's.
 
-    model: str
-    runs: int
-    candidates: int
-    max_tokens: int
-    groups: int
-    prompt: int
-    steps: int
-    repeats: int
-    only: str
-    trl: bool
-    seed: int
+    Rollouts: sampled tokens per second of a gpu worker, a worker per role, a recorder and Redis,
+    each a process, against one process without a bus; Plan-Path puzzles, the same seeds, the engine
+    on one thread. Steps: tokens per second of one update by the same groups, in fp32 on one thread,
+    with prefixes shared (as trainings do) and without; each trainer after two steps that are not
+    measured.
+    """
+
+    model: str = "micro:llm"
+    """Model of rollouts and steps: micro name, hub id or folder."""
+    runs: int = Field(default=16, ge=1, le=10_000)
+    """Puzzles of each repeat."""
+    candidates: int = Field(default=8, ge=2, le=64)
+    """Samples of a state (K)."""
+    max_tokens: int = Field(default=32, ge=1, le=4_096)
+    """Tokens of a completion, at most."""
+    groups: int = Field(default=4, ge=1, le=10_000)
+    """Groups of a step."""
+    prompt: int = Field(default=192, ge=2)
+    """Longest prompt of a step's groups."""
+    steps: int = Field(default=2, ge=1)
+    """Measured steps of each repeat."""
+    repeats: int = Field(default=5, ge=1, le=100)
+    """Interleaved repeats; the medians are reported."""
+    only: Literal["both", "rollouts", "steps"] = "both"
+    """Which half is measured."""
+    trl: bool = True
+    """Measure trl's GRPOTrainer too."""
+    seed: int = 1
+    """Seed of puzzles, samples and batches."""
 
     @property
     def rollouts(self) -> Rollouts:
@@ -64,7 +84,6 @@ class GrpoSpeedOptions(Record):
 
 def check(options: GrpoSpeedOptions) -> None:
     """Raises `UsageError` for what can't be measured here."""
-    choice("only", options.only, "both", "rollouts", "steps")
     try:
         base_folder(options.model)
     except TrainingError as error:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
+from typing import Literal
 
-from loopline.agents.records import Record
-from loopline.bench.proofs.harness import Progress, Proof, RandomSeed
+from pydantic import Field
+
+from loopline.bench.proofs.harness import Options, Progress, Proof, random_seed
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.proofs.soak import memory
 from loopline.bench.proofs.soak.driver import Soak, SoakResult
@@ -15,15 +17,26 @@ from loopline.bench.proofs.soak.invariants import GRACE, SAME
 from loopline.bench.proofs.soak.weights import prepare
 
 
-class SoakOptions(Record):
-    """What to attack, and how."""
+class SoakOptions(Options):
+    """Close some, let the deadlines of some pass, and swap, unload and damage adapters meanwhile.
 
-    engine: str
-    requests: int
-    seed: RandomSeed
-    model: str
-    concurrency: int
-    threads: int
+    Every request must end once, in a way that its plan allows, with the adapter's version that
+    served when it was sent; counts must add up; answers must be those of a quiet engine; at rest
+    nothing may be left, and memory must not have grown.
+    """
+
+    engine: Literal["llama_cpp", "torch"] = "llama_cpp"
+    """Which engine."""
+    requests: int = Field(default=10_000, ge=1, le=10_000_000)
+    """Requests to send."""
+    seed: int = Field(default_factory=random_seed)
+    """Seed of the requests; random without it."""
+    model: str = "micro:slm"
+    """micro:slm, micro:llm, or a folder of safetensors."""
+    concurrency: int = Field(default=16, ge=1, le=200)
+    """Requests in flight; the engine has half the rows."""
+    threads: int = Field(default=1, ge=1, le=256)
+    """CPU threads of the engine."""
 
 
 def run(options: SoakOptions, progress: Progress) -> Outcome:

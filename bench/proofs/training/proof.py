@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
-from loopline.agents.records import Record
+from pydantic import Field
+
 from loopline.bench.errors import UsageError
-from loopline.bench.proofs.harness import Progress, Proof, choice
+from loopline.bench.proofs.harness import Options, Progress, Proof
 from loopline.bench.proofs.isolated_process import alone_in_a_process
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.proofs.training import ours, trl_peer
@@ -28,17 +30,30 @@ TRAINERS = "supervised training"
 _TRL = ("trl", "datasets")
 
 
-class TrainingOptions(Record):
-    """What to measure."""
+class TrainingOptions(Options):
+    """Tokens per second and memory.
 
-    size: str
-    samples: int
-    batch: int
-    steps: int
-    repeats: int
-    threads: int
-    seed: int
-    only: str
+    Same model, rows, precision, threads, optimizer and real tokens per step, on the CPU; only
+    completions are learned. trl is measured without packing, and with each packing that works
+    there.
+    """
+
+    size: str = "micro-0.8m"
+    """Model size: micro-0.2m, micro-0.8m or micro-2m."""
+    samples: int = Field(default=400, ge=8, le=100_000)
+    """Instructions of the simulator; the rows are their planner's."""
+    batch: int = Field(default=48, ge=1)
+    """Rows per step."""
+    steps: int = Field(default=16, ge=1)
+    """Measured steps of each repeat; every 8 of them have rows of all lengths."""
+    repeats: int = Field(default=3, ge=1, le=100)
+    """Interleaved repeats; the medians are reported."""
+    threads: int = Field(default=1, ge=1, le=256)
+    """CPU threads of each trainer."""
+    seed: int = 1
+    """Seed of the instructions, the weights and the order."""
+    only: Literal["both", "ours"] = "both"
+    """Whether trl is measured too."""
 
 
 @dataclass
@@ -102,7 +117,6 @@ def _trainer(name: str, runs: list[Measured]) -> list[Measurement]:
 
 def check(options: TrainingOptions) -> None:
     """Raises `UsageError` for what can't be measured here."""
-    choice("only", options.only, "both", OURS)
     try:
         size(options.size)
     except TrainingError as error:

@@ -6,10 +6,13 @@ import asyncio
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Literal
+
+from pydantic import Field
 
 from loopline.agents.environments.word_problems import HELD_OUT, generate
-from loopline.agents.records import Record, SamplingParams
-from loopline.bench.proofs.harness import Progress, Proof, choice, numbers
+from loopline.agents.records import SamplingParams
+from loopline.bench.proofs.harness import Options, Progress, Proof, numbers
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.proofs.validity.counts import Counts
 from loopline.bench.proofs.validity.tasks import JsonAnswer, Task, ToolCalls
@@ -18,17 +21,29 @@ from loopline.workers.engines.protocol import Completion, Engine
 from loopline.workers.engines.settings import ModelSettings
 
 
-class ValidityOptions(Record):
-    """What to measure."""
+class ValidityOptions(Options):
+    """Constrained and not.
 
-    model: str
-    engine: str
-    samples: int
-    temperatures: str
-    max_tokens: int
-    concurrency: int
-    threads: int
-    seed: int
+    Held-out word problems are asked with the planner's tools, and then for an answer as a JSON
+    object: with the schema enforced, and in words alone. The same problems and seeds each time.
+    """
+
+    model: str = "micro:llm"
+    """micro:llm, micro:slm, or what a pool's `model` may be."""
+    engine: Literal["torch", "llama_cpp"] = "torch"
+    """Which engine."""
+    samples: int = Field(default=200, ge=1, le=100_000)
+    """Word problems for each figure."""
+    temperatures: str = "0,0.7,1.0,1.5"
+    """Sampling temperatures, comma-separated."""
+    max_tokens: int = Field(default=256, ge=1)
+    """Tokens of a completion, at most."""
+    concurrency: int = Field(default=16, ge=1, le=256)
+    """Requests in flight."""
+    threads: int = Field(default=1, ge=1, le=256)
+    """CPU threads of the model."""
+    seed: int = 0
+    """Seed of the problems and of the sampling."""
 
     @property
     def degrees(self) -> list[float]:
@@ -46,12 +61,6 @@ class ValidityOptions(Record):
         """Of one request; the same with and without a constraint."""
         seed = self.seed * 1_000_003 + number
         return SamplingParams(temperature=temperature, max_tokens=self.max_tokens, seed=seed)
-
-
-def check(options: ValidityOptions) -> None:
-    """Raises `UsageError` for what can't be measured."""
-    choice("engine", options.engine, "torch", "llama_cpp")
-    _ = options.degrees
 
 
 def measurements(counted: list[Counts]) -> list[Measurement]:
@@ -146,6 +155,10 @@ async def _ask(
     counts.seconds = time.perf_counter() - started
 
 
+def _check(options: ValidityOptions) -> None:
+    _ = options.degrees
+
+
 def _minutes(options: ValidityOptions) -> float:
     """Of the micro models: both kinds, free and constrained, at each temperature."""
     return (20 + 4 * len(options.degrees) * options.samples * 0.04) / 60
@@ -157,5 +170,5 @@ PROOF = Proof(
     options=ValidityOptions,
     minutes=_minutes,
     run=run,
-    check=check,
+    check=_check,
 )
