@@ -110,12 +110,12 @@ def show(document: Document, output: Path, console: Console) -> None:
         for line in filter(None, (section.about,)):
             say(f"\n{line}")
         for caption, (head, rows) in _filled(section):
-            shown = figures(*head, words=(head[0], *document.words))
+            drawn = figures(*head, words=(head[0], *document.words))
             for row in rows:
-                shown.add_row(*map(plain, row))
+                drawn.add_row(*map(plain, row))
             # Not the table's title: that is folded where the table is narrow.
             say(f"\n{caption}:")
-            console.print(shown)
+            console.print(drawn)
     console.print()
     for line in (*document.verdicts, *document.closing, f"Report: {output / 'report.html'}"):
         if line:

@@ -50,8 +50,8 @@ class Bounds(Record):
     high: float
 
     @classmethod
-    def of(cls, found: Interval) -> Bounds:
-        return cls(estimate=found.estimate, low=found.low, high=found.high)
+    def of(cls, interval: Interval) -> Bounds:
+        return cls(estimate=interval.estimate, low=interval.low, high=interval.high)
 
     @classmethod
     def paired(cls, first: Sequence[float], second: Sequence[float]) -> Bounds:
@@ -68,15 +68,15 @@ def conduct(output: Path, work: Callable[[], T | None]) -> T:
     Ctrl-C, which `work` tells by None or KeyboardInterrupt."""
     try:
         with locked(output):
-            found = work()
+            result = work()
     except TrainingError as error:
         raise BenchError(str(error)) from error
     except KeyboardInterrupt:
-        found = None
-    if found is None:
+        result = None
+    if result is None:
         print("stopped; go on with the same command", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED)
-    return found
+    return result
 
 
 def do_cells(
@@ -110,14 +110,14 @@ def claim(output: Path, settings: BaseModel, *, free: Mapping[str, Any] | None =
             output.mkdir(parents=True, exist_ok=True)
             write_record(path, settings)
             return
-        found = claimed_settings(path, type(settings))
+        earlier = claimed_settings(path, type(settings))
     except TrainingError as error:
         raise OutputError(str(error)) from error
     except OSError as error:
         raise OutputError(f"{output} can't be made a folder: {error.strerror}") from error
     exclude: Any = free
     changed = changed_settings(
-        found.model_dump(exclude=exclude), settings.model_dump(exclude=exclude)
+        earlier.model_dump(exclude=exclude), settings.model_dump(exclude=exclude)
     )
     if changed:
         raise OutputError(

@@ -87,7 +87,7 @@ def require_folder() -> None:
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"--record: {place} can't be made: {error.strerror}") from error
+        raise OutputError(f"--record: {place} can't be current: {error.strerror}") from error
     if not os.access(place, os.W_OK):
         raise OutputError(f"--record: {place} can't be written to")
 
@@ -95,13 +95,13 @@ def require_folder() -> None:
 def append(proof: str, line: Mapping[str, Any], *, load: float) -> Path:
     """Add a line with date, commit and machine; the file. Raises `OutputError`."""
     path = folder() / f"{proof}.jsonl"
-    made = build()
+    current = build()
     baseline = Baseline.model_validate(
         {
             **line,
             "date": datetime.now(UTC).replace(microsecond=0),
-            "commit": made.commit if made else "",
-            "modified": made.modified if made else False,
+            "commit": current.commit if current else "",
+            "modified": current.modified if current else False,
             "machine": machine(),
             "load": round(load, 2),
             "versions": versions(),
@@ -116,15 +116,15 @@ def append(proof: str, line: Mapping[str, Any], *, load: float) -> Path:
 def read(proof: str) -> list[Baseline]:
     """All lines, the oldest first. Raises `OutputError` naming a damaged one."""
     path = folder() / f"{proof}.jsonl"
-    found: list[Baseline] = []
+    lines: list[Baseline] = []
     if not path.exists():
-        return found
+        return lines
     for number, record in read_log(path):
         try:
-            found.append(Baseline.model_validate(record))
+            lines.append(Baseline.model_validate(record))
         except ValidationError as error:
             raise corrupt(path, number, str(error.errors()[0]["msg"])) from error
-    return found
+    return lines
 
 
 def recorded() -> list[str]:
@@ -146,13 +146,13 @@ def versions() -> dict[str, str]:
     """Of Python and of the packages that figures depend on."""
     import platform
 
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def _cpu() -> str:

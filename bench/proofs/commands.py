@@ -100,9 +100,9 @@ def _built(name: str) -> TyperCommand:
 
     def command(**values: Any) -> None:
         shared = {key: values.pop(key) for key in _SHARED if key in values}
-        given = {key: value for key, value in values.items() if value is not None}
+        written = {key: value for key, value in values.items() if value is not None}
         long = proof.full if shared.pop("full", False) else {}
-        conduct(proof, {**long, **given}, **shared)
+        conduct(proof, {**long, **written}, **shared)
 
     shared = {key: kind for key, kind in _SHARED.items() if key != "full" or proof.full}
     fields = {key: _option(key, field) for key, field in proof.options.model_fields.items()}
@@ -129,7 +129,7 @@ def _built(name: str) -> TyperCommand:
 def _option(key: str, field: Any) -> Any:
     """How typer reads a field: as text, for the model to check."""
     flag, kind = f"--{key.replace('_', '-')}", field.annotation
-    kinds = [each for each in get_args(kind) if each is not NoneType]
+    kinds = [part for part in get_args(kind) if part is not NoneType]
     if get_origin(kind) is not Literal and kinds:
         kind = kinds[0]
     notes: list[str] = []

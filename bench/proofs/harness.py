@@ -123,8 +123,8 @@ def conduct(
         outcome = proof.run(options, progress)
     except KeyboardInterrupt:
         # Here, because typer turns it into a silent exit.
-        told = shown.so_far(progress)
-        progress.say("stopped; what was measured so far stands above" if told else "stopped")
+        anything = shown.so_far(progress)
+        progress.say("stopped; what was measured so far stands above" if anything else "stopped")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except Exception:
         shown.so_far(progress)
@@ -183,13 +183,13 @@ def line_of(
         "passed": outcome.passed and complete,
         "options": options.model_dump(mode="json"),
         "measurements": {
-            each.key: {
+            measurement.key: {
                 name: _rounded(value) if isinstance(value, float) else value
-                for name, value in each.model_dump(
+                for name, value in measurement.model_dump(
                     exclude={"name", "subject", "group"}, exclude_defaults=True
                 ).items()
             }
-            for each in outcome.measurements
+            for measurement in outcome.measurements
         },
         "violations": dict(outcome.broken),
         "facts": outcome.facts,
@@ -238,7 +238,7 @@ def show(outcome: Outcome, console: Console) -> None:
 def _fact(name: str, value: object) -> list[str]:
     """A line, or one for each value of a mapping."""
     if isinstance(value, Mapping):
-        return [line for key, each in value.items() for line in _fact(f"{name} {key}", each)]  # pyright: ignore[reportUnknownVariableType]
+        return [line for key, inner in value.items() for line in _fact(f"{name} {key}", inner)]  # pyright: ignore[reportUnknownVariableType]
     return [f"{name.replace('_', ' '):32} {value}"]
 
 
@@ -260,9 +260,9 @@ def require_engines(only: str) -> None:
 def numbers(option: str, text: str, *, low: float, high: float) -> list[float]:
     """Comma-separated numbers, from `low` to `high`. Raises `UsageError`."""
     try:
-        found = [float(part) for part in text.split(",")]
+        parsed = [float(part) for part in text.split(",")]
     except ValueError:
-        found = []
-    if not found or not all(low <= value <= high for value in found):
+        parsed = []
+    if not parsed or not all(low <= value <= high for value in parsed):
         raise UsageError(f"--{option} {text!r}: numbers from {low:g} to {high:g}, comma-separated")
-    return found
+    return parsed

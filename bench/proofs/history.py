@@ -61,11 +61,11 @@ def series_of(lines: Sequence[Baseline]) -> list[Series]:
 
 def _courses(lines: Sequence[Baseline]) -> list[Course]:
     names = dict.fromkeys(name for line in reversed(lines) for name in line.measurements)
-    found: list[Course] = []
+    courses: list[Course] = []
     for name in names:
         values = tuple(line.measurements.get(name) for line in lines)
-        found.append(Course(name, values, change_of(values)))
-    return found
+        courses.append(Course(name, values, change_of(values)))
+    return courses
 
 
 def change_of(values: Sequence[RecordedValue | None]) -> Change:

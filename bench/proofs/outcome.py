@@ -148,11 +148,11 @@ def tables(measurements: Sequence[Measurement]) -> list[Table]:
     for measurement in measurements:
         place = grouped.setdefault(measurement.group, []) if measurement.subject else whole
         place.append(measurement)
-    found = [_by_subject(group, members) for group, members in grouped.items()]
+    result = [_by_subject(group, members) for group, members in grouped.items()]
     if whole:
         rows = [[m.name, m.text(), m.unit, _demand(m), _verdict(m)] for m in whole]
-        found.append(Table("Measurements", ["measurement", "value", "unit", "bar", ""], rows))
-    return found
+        result.append(Table("Measurements", ["measurement", "value", "unit", "bar", ""], rows))
+    return result
 
 
 def _by_subject(group: str, members: Sequence[Measurement]) -> Table:

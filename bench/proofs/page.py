@@ -15,8 +15,8 @@ def render(title: str, outcome: Outcome, line: Mapping[str, Any]) -> str:
     """The whole page; `line` is what `--json` prints."""
     parts = [f"<h1>{escape(title)}</h1>", f'<p class="soft">{escape(outcome.about)}</p>']
     parts += [figure(plot.drawing, plot.caption) for plot in outcome.plots]
-    for each in tables(outcome.measurements):
-        parts += [f'<p class="lead">{escape(each.title)}</p>', table(each.head, each.rows)]
+    for part in tables(outcome.measurements):
+        parts += [f'<p class="lead">{escape(part.title)}</p>', table(part.head, part.rows)]
     parts += [f"<p>{escape(note)}</p>" for note in outcome.notes]
     for violation in outcome.violations:
         history = "\n".join(outcome.context(violation))

@@ -90,12 +90,12 @@ class Peer:
 def peers_measured(persistence: str, peers: dict[str, Peer]) -> list[Measurement]:
     """Every figure of every peer on one server."""
     server = f"appendonly {persistence}"
-    found: list[Measurement] = []
+    figures: list[Measurement] = []
     for name, peer in peers.items():
         for group, quantities in (
             (server, _RATES), (f"{server}, CPU seconds per 1,000 messages", _CPU)
         ):  # fmt: skip
-            found += [
+            figures += [
                 measured(
                     label, peer.rate(quantity), unit, subject=name, group=group,
                     better="higher" if unit == "/s" else "lower",
@@ -103,14 +103,14 @@ def peers_measured(persistence: str, peers: dict[str, Peer]) -> list[Measurement
                 for quantity, label, unit in quantities
             ]  # fmt: skip
         group = f"{server}, publication to handler at {RATE:g} messages/s"
-        found += [
+        figures += [
             measured(
                 f"p{round(100 * share)}", peer.latency(share), "ms", better="lower", subject=name,
                 group=group,
             )
             for share in (0.5, 0.95, 0.99)
         ]  # fmt: skip
-    return found
+    return figures
 
 
 def ratios(peers: dict[str, Peer], *, bars: bool, server: str = "") -> list[Measurement]:
@@ -123,9 +123,9 @@ def ratios(peers: dict[str, Peer], *, bars: bool, server: str = "") -> list[Meas
     def drained(other: str) -> Spread:
         theirs = peers[other]
         repeats = zip(ours.throughput, theirs.throughput, strict=True)
-        each = [a.drain_per_second / b.drain_per_second for a, b in repeats]
+        per_repeat = [a.drain_per_second / b.drain_per_second for a, b in repeats]
         medians = [peer.rate("drain_per_second").median for peer in (ours, theirs)]
-        return Spread(medians[0] / medians[1], min(each), max(each))
+        return Spread(medians[0] / medians[1], min(per_repeat), max(per_repeat))
 
     p99s = [
         quantile(a, 0.99) / quantile(b, 0.99)
@@ -145,14 +145,14 @@ def ratios(peers: dict[str, Peer], *, bars: bool, server: str = "") -> list[Meas
     ]  # fmt: skip
 
 
-def recovered(found: Recovery) -> list[Measurement]:
+def recovered(result: Recovery) -> list[Measurement]:
     """Seconds from SIGKILL of a worker to the handler's start in another: the slowest counts."""
     return [
-        measured("recovery_first_s", spread(found.first), "s", better="lower"),
-        measured("recovery_last_s", spread(found.last), "s", better="lower"),
+        measured("recovery_first_s", spread(result.first), "s", better="lower"),
+        measured("recovery_last_s", spread(result.last), "s", better="lower"),
         measured(
-            "recovery_s", max(found.last), "s", better="lower",
-            bar=found.lease_seconds + MAX_OVER_LEASE,
+            "recovery_s", max(result.last), "s", better="lower",
+            bar=result.lease_seconds + MAX_OVER_LEASE,
         ),
     ]  # fmt: skip
 
@@ -188,9 +188,9 @@ async def _measure(options: BusOptions, outcome: Outcome, progress: Progress) ->
         return
     with _server("none") as server:
         progress.say("recovery after SIGKILL…")
-        found = await recovery(server)
-        outcome.measurements += recovered(found)
-        outcome.facts["lease_seconds"] = found.lease_seconds
+        result = await recovery(server)
+        outcome.measurements += recovered(result)
+        outcome.facts["lease_seconds"] = result.lease_seconds
         progress.say("idle worker…")
         idle_cost = await idle.idle_worker(server)
         outcome.measurements.append(

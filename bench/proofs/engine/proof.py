@@ -80,19 +80,19 @@ class Runs:
 
     def measurements(self) -> list[Measurement]:
         """Every peer's figures, then the ratios."""
-        found: list[Measurement] = []
+        figures: list[Measurement] = []
         for places, peers in self.by_places.items():
             for name, runs in peers.items():
-                found += _peer(f"{places} in flight", name, runs)
+                figures += _peer(f"{places} in flight", name, runs)
         most = max(self.by_places, default=0)
         for places, peers in self.by_places.items():
-            found += _ratio(f"llama_cpp_vs_server_{places}", peers, OURS_LLAMA, SERVER)
+            figures += _ratio(f"llama_cpp_vs_server_{places}", peers, OURS_LLAMA, SERVER)
             if places in (16, 64, most):
-                found += _ratio(f"torch_vs_generate_{places}", peers, OURS_TORCH, GENERATE)
-                found += _ratio(f"torch_vs_continuous_{places}", peers, OURS_TORCH, CONTINUOUS)
+                figures += _ratio(f"torch_vs_generate_{places}", peers, OURS_TORCH, GENERATE)
+                figures += _ratio(f"torch_vs_continuous_{places}", peers, OURS_TORCH, CONTINUOUS)
         if self.batched:
             theirs, ours = zip(*self.batched, strict=True)
-            found += [
+            figures += [
                 measured("llama_batched_bench_s", spread(theirs), "s"),
                 measured("llama_cpp_batch_s", spread(ours), "s", better="lower"),
                 measured(
@@ -100,7 +100,7 @@ class Runs:
                     better="higher",
                 ),
             ]  # fmt: skip
-        return found
+        return figures
 
     def plot(self, title: str) -> Plot:
         """Tokens per second over the number of requests in flight, a line for each peer."""
@@ -159,7 +159,7 @@ def _peer(group: str, name: str, runs: list[Measured]) -> list[Measurement]:
         figure("per token p99", lambda run: run.per_token, 0.99),
         figure("request p99", lambda run: run.whole, 0.99, "s"),
         # Zeros where a peer does not say.
-        *(prompt if any(each.value for each in prompt) else []),
+        *(prompt if any(figure.value for figure in prompt) else []),
     ]  # fmt: skip
 
 

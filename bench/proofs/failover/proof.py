@@ -52,28 +52,28 @@ def check(options: FailoverOptions) -> None:
 
 def measurements(rounds: dict[str, list[Round]], lease: float) -> list[Measurement]:
     """Seconds after the kill, over all kills of each engine; the slowest answer counts."""
-    found: list[Measurement] = []
+    figures: list[Measurement] = []
     for engine, played in rounds.items():
         for name, values in (
-            ("continued by another", [each.continued for each in played]),
-            ("answered", [each.answered for each in played]),
-            ("without a kill", [each.undisturbed for each in played]),
+            ("continued by another", [kill.continued for kill in played]),
+            ("answered", [kill.answered for kill in played]),
+            ("without a kill", [kill.undisturbed for kill in played]),
         ):
-            found.append(
+            figures.append(
                 measured(name, spread(values), "s", better="lower", subject=engine, group="kills")
             )
         for name, counts in (
-            ("tokens before", [float(each.written) for each in played]),
-            ("tokens after", [float(each.left) for each in played]),
+            ("tokens before", [float(kill.written) for kill in played]),
+            ("tokens after", [float(kill.left) for kill in played]),
         ):
-            found.append(measured(name, quantile(counts, 0.5), subject=engine, group="kills"))
-        found.append(
+            figures.append(measured(name, quantile(counts, 0.5), subject=engine, group="kills"))
+        figures.append(
             measured(
-                f"{engine}_answered_s", max(each.answered for each in played), "s",
+                f"{engine}_answered_s", max(kill.answered for kill in played), "s",
                 better="lower", bar=lease + MOST_OVER_LEASE,
             )
         )  # fmt: skip
-    return found
+    return figures
 
 
 def run(options: FailoverOptions, progress: Progress) -> Outcome:

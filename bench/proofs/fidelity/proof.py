@@ -82,7 +82,7 @@ def run(options: FidelityOptions, progress: Progress) -> Outcome:
 async def _compare(
     options: FidelityOptions, scratch: Path, outcome: Outcome, progress: Progress
 ) -> None:
-    folder, found = local_folder(options.model), outcome.measurements
+    folder, figures = local_folder(options.model), outcome.measurements
     reference = Reference(folder, torch.float64 if options.dtype == "float64" else torch.float32)
     adapters = [
         random_adapter(reference, scratch / f"adapter-{number}", options.seed + number)
@@ -97,17 +97,17 @@ async def _compare(
     ways, alone = await compare()
     if options.only != "llama_cpp":
         group = f"torch, {options.dtype}, as decoded"
-        for way, each in ways.items():
-            found += differences(group, way, each.all)
+        for way, distances in ways.items():
+            figures += differences(group, way, distances.all)
         if options.dtype == "float32":
             plain, engine = torch_side.rounding(folder, reference, alone)
-            found += differences(group, "alone, to float64", engine.all)
-            found += differences(group, "the plain pass itself, to float64", plain.all)
+            figures += differences(group, "alone, to float64", engine.all)
+            figures += differences(group, "the plain pass itself, to float64", plain.all)
         progress.say("the torch engine with plain_logprobs…")
-        for way, each in (await compare(plain=True))[0].items():
-            found += differences(f"torch, {options.dtype}, plain_logprobs", way, each.all)
+        for way, distances in (await compare(plain=True))[0].items():
+            figures += differences(f"torch, {options.dtype}, plain_logprobs", way, distances.all)
     if options.only != "torch":
-        await _llama_cpp(options, scratch, reference, alone, found, progress)
+        await _llama_cpp(options, scratch, reference, alone, figures, progress)
 
 
 async def _llama_cpp(
@@ -115,22 +115,22 @@ async def _llama_cpp(
     scratch: Path,
     reference: Reference,
     alone: Sequence[torch_side.Completion],
-    found: list[Measurement],
+    figures: list[Measurement],
     progress: Progress,
 ) -> None:
     from loopline.bench.proofs.fidelity import llama_side
     from loopline.trainers.export.precision import Precision
 
     folder = local_folder(options.model)
-    sequences = [[*each.prompt_ids, *each.output_ids] for each in alone]
+    sequences = [[*done.prompt_ids, *done.output_ids] for done in alone]
     for precision in (Precision.F32, Precision.Q8_0, Precision.Q4_K_M):
         progress.say(f"llama_cpp, {precision}…")
         agreement = llama_side.compare(
             folder, scratch, precision, reference, sequences, threads=options.threads
         )
         group = "llama_cpp, the same tokens read by both"
-        found += differences(group, str(precision), agreement.differences)
-        found.append(
+        figures += differences(group, str(precision), agreement.differences)
+        figures.append(
             measured(
                 "same likeliest token", agreement.share, "%", scale=100, better="higher",
                 subject=str(precision), group=group,
@@ -141,7 +141,7 @@ async def _llama_cpp(
         together=options.together, threads=options.threads,
     )  # fmt: skip
     # Each engine by itself in f32, up to the first difference of each answer.
-    found.append(
+    figures.append(
         measured("llama_cpp_same_greedy", same / positions, "%", scale=100, better="higher")
     )
 
@@ -158,7 +158,7 @@ def differences(group: str, subject: str, values: Sequence[float]) -> list[Measu
 
 def within(values: Sequence[float]) -> float:
     """The share of tokens that differ by no more than `NEAR`."""
-    return sum(each <= NEAR for each in values) / len(values)
+    return sum(value <= NEAR for value in values) / len(values)
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:

@@ -109,25 +109,25 @@ class Loop:
     def violations(self) -> list[Violation]:
         """What is not served as it must be."""
         wanted: set[tuple[str | None, int]] = {(role, LAST) for role in ROLES}
-        found: list[Violation] = []
+        violations: list[Violation] = []
         if self.swapped.in_flight != frozenset([LAST - 1]):
-            found.append(
+            violations.append(
                 Violation(
                     "swap", "requests in flight did not end with the version that they began with"
                 )
             )
         if set(self.swapped.served) != wanted:
-            found.append(
+            violations.append(
                 Violation("swap", "requests after the swap were not answered by the new versions")
             )
-        return found
+        return violations
 
     def measurements(self) -> list[Measurement]:
         """Speed and memory of every part, differences of log-probabilities, and the bars."""
         trained, swapped, parity = self.trained, self.swapped, self.parity
         part = partial(measured, group="parts; memory is of each process, at its peak")
         role = f"trainer, a step of {len(ROLES)} roles"
-        found = [
+        figures = [
             part("tokens/s", self.rollouts.tokens_per_second, better="higher", subject="rollouts"),
             part("seconds", self.rollouts.seconds, better="lower", subject="rollouts"),
             part("tokens/s", trained.tokens_per_second, better="higher", subject=role),
@@ -153,10 +153,10 @@ class Loop:
                 measured, subject=name.replace("_", " "),
                 group="|difference of log-probabilities|, nats",
             )  # fmt: skip
-            found.append(distance("tokens", len(values)))
-            found.append(distance("mean", mean(values), better="lower"))
-            found += [distance(key, value) for key, value in quantiles(values).items()]
-        found += [
+            figures.append(distance("tokens", len(values)))
+            figures.append(distance("mean", mean(values), better="lower"))
+            figures += [distance(key, value) for key, value in quantiles(values).items()]
+        figures += [
             measured(
                 "engine_rounding",
                 mean(parity.engine_to_exact) / mean(parity.transformers_to_exact),
@@ -168,14 +168,14 @@ class Loop:
             ),
         ]  # fmt: skip
         for name, step in trained.steps[0].items():
-            found.append(
+            figures.append(
                 measured(
                     f"effective_samples_{name}", step.effective_samples, "%", scale=100,
                     better="higher", bar=SAMPLES_LEFT,
                 )
             )  # fmt: skip
-            found.append(measured(f"kl_to_engine_{name}", step.behind, "nats", better="lower"))
-        return found
+            figures.append(measured(f"kl_to_engine_{name}", step.behind, "nats", better="lower"))
+        return figures
 
 
 def check(options: GpuOptions) -> None:
@@ -277,7 +277,7 @@ def _name(device: torch.device, threads: int) -> str:
 
 def _some(answers: Answers) -> list[Completion]:
     """The first of each request's, both roles among them."""
-    return [each[0] for each in answers.completions[:COMPARED]]
+    return [completions[0] for completions in answers.completions[:COMPARED]]
 
 
 def mean(differences: Sequence[float]) -> float:

@@ -90,7 +90,7 @@ def measurements(attack: LoopAttack) -> list[Measurement]:
     """The attack in numbers."""
     evidence = attack.evidence
     kinds = Counter(event.kind for event in evidence.bus.history)
-    fates = Counter(group.fate for each in evidence.sealed for group in each.groups)
+    fates = Counter(group.fate for sealed in evidence.sealed for group in sealed.groups)
     counts = {
         "groups": fates.total(),
         "groups_trained": fates["trained"],
@@ -98,7 +98,7 @@ def measurements(attack: LoopAttack) -> list[Measurement]:
         "groups_too_old": fates["stale"] + fates["foreign"],
         "rounds": len(evidence.sealed),
         "runs": len(evidence.bus.accepted),
-        "versions_published": sum(len(each.versions) for each in evidence.published.values()),
+        "versions_published": sum(len(policy.versions) for policy in evidence.published.values()),
         "commits": kinds["commit"],
         "takeovers": kinds["claim"],
         "stale_commits_refused": kinds["stale"],

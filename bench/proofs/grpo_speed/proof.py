@@ -94,7 +94,7 @@ def check(options: GrpoSpeedOptions) -> None:
 
 def measurements(rates: Rates) -> list[Measurement]:
     """Tokens per second of each way and trainer, and the ratios repeat by repeat."""
-    found = [
+    figures = [
         measured(
             "tokens/s", spread(values), better="higher", subject=name,
             group="rollouts" if name in (BUS, IN_PROCESS) else "steps",
@@ -102,16 +102,16 @@ def measurements(rates: Rates) -> list[Measurement]:
         for name, values in rates.items()
         if values
     ]  # fmt: skip
-    for name, ours_, other in (
+    for name, mine, other in (
         ("bus_vs_in_process", BUS, IN_PROCESS),
         ("grpo_vs_trl", SHARED, TRL),
         ("grpo_plain_vs_trl", PLAIN, TRL),
     ):
-        pairs = zip(rates.get(ours_, ()), rates.get(other, ()), strict=False)
+        pairs = zip(rates.get(mine, ()), rates.get(other, ()), strict=False)
         ratios = [a / b for a, b in pairs]
         if ratios:
-            found.append(measured(name, spread(ratios), "×", better="higher"))
-    return found
+            figures.append(measured(name, spread(ratios), "×", better="higher"))
+    return figures
 
 
 def run(options: GrpoSpeedOptions, progress: Progress) -> Outcome:
@@ -140,7 +140,7 @@ def _about(options: GrpoSpeedOptions) -> str:
 
 
 class _Counter:
-    """Says which measurement is in work, and what each one found."""
+    """Says which measurement is in work, and what each one figures."""
 
     def __init__(self, progress: Progress, repeats: int, total: int) -> None:
         self._progress, self._repeats, self._total = progress, repeats, total
@@ -167,8 +167,8 @@ def _rollouts(options: GrpoSpeedOptions, counter: _Counter, rates: Rates) -> Non
 
 def _on_the_bus(work: Rollouts, repeat: int) -> float:
     with tempfile.TemporaryDirectory(prefix="bench-grpo-speed-") as folder:
-        (made,) = asyncio.run(through_the_bus(work, [repeat], Path(folder)))
-    return made.tokens_per_second
+        (played,) = asyncio.run(through_the_bus(work, [repeat], Path(folder)))
+    return played.tokens_per_second
 
 
 def _in_process(work: Rollouts, repeat: int) -> float:
@@ -180,8 +180,8 @@ def _here(work: Rollouts, repeat: int) -> float:
     import torch
 
     torch.set_num_threads(1)
-    (made,) = asyncio.run(in_process(work, [repeat]))
-    return made.tokens_per_second
+    (played,) = asyncio.run(in_process(work, [repeat]))
+    return played.tokens_per_second
 
 
 def _steps(options: GrpoSpeedOptions, counter: _Counter, rates: Rates) -> None:

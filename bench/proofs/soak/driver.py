@@ -102,7 +102,7 @@ class SoakResult:
 
 
 class Soak:
-    """One soak. `found` may be read at any time, also after an interruption."""
+    """One soak. `result` may be read at any time, also after an interruption."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Soak:
         threads: int,
         progress: Callable[[str], None],
     ) -> None:
-        self.found = SoakResult()
+        self.result = SoakResult()
         self._kind = engine
         self._prepared = prepared
         self._requests = requests
@@ -148,7 +148,7 @@ class Soak:
         finally:
             await engine.close()
         await self._repeat()
-        self.found.rested = True
+        self.result.rested = True
 
     async def _started(self) -> LocalEngine[Any]:
         settings = ModelSettings(
@@ -175,8 +175,8 @@ class Soak:
             await asyncio.gather(*(self._place(engine, room) for _ in range(self._concurrency)))
             await asyncio.gather(*self._operating)
         finally:
-            self.found.seconds = time.perf_counter() - began
-            self.found.totals = _since(before, engine.totals())
+            self.result.seconds = time.perf_counter() - began
+            self.result.totals = _since(before, engine.totals())
             self._line()
 
     async def _place(self, engine: LocalEngine[Any], room: Room) -> None:
@@ -236,7 +236,7 @@ class Soak:
             seen.ending, seen.said = type(error).__name__, str(error)
 
     def _note(self, seen: Seen) -> None:
-        found = self.found
+        found = self.result
         found.sums.add(seen)
         found.add(invariants.check(seen))
         found.latest = max(found.latest, seen.late)
@@ -251,11 +251,11 @@ class Soak:
 
     def _line(self) -> None:
         self._last_line = time.monotonic()
-        ended = self.found.sums.endings.total()
+        ended = self.result.sums.endings.total()
         self._progress(
             f"{ended:,} of {self._requests:,} requests ended, {self._sent - ended} in flight, "
-            f"{self.found.operations['load']} versions loaded, {memory.resident() / 1e6:,.0f} MB, "
-            f"{self.found.rules.total()} violations"
+            f"{self.result.operations['load']} versions loaded, {memory.resident() / 1e6:,.0f} MB, "
+            f"{self.result.rules.total()} violations"
         )
 
     # The adapters.
@@ -271,12 +271,12 @@ class Soak:
                     try:
                         await self._load(engine, name, (operation.weights + same) % SETS)
                     except EngineError as error:
-                        self.found.add([Violation("adapters", f"loading {name}: {error}")])
+                        self.result.add([Violation("adapters", f"loading {name}: {error}")])
                 case "load damaged":
                     await self._refused(engine, name)
                 case "unload":
                     await self._unload(engine, name)
-            self.found.operations[operation.kind] += 1
+            self.result.operations[operation.kind] += 1
 
     async def _load(self, engine: LocalEngine[Any], name: str, weights: int) -> None:
         version = next(self._versions)
@@ -294,7 +294,7 @@ class Soak:
             ending = "loaded"
         if ending != "bad_request":
             said = f"a damaged adapter {name}: {ending}"
-            self.found.add([Violation("adapters", said)])
+            self.result.add([Violation("adapters", said)])
 
     async def _unload(self, engine: LocalEngine[Any], name: str) -> None:
         expected = "unloaded" if name in self._serving else "unknown_adapter"
@@ -306,13 +306,13 @@ class Soak:
             ending = error.kind
         if ending != expected:
             said = f"unloading {name}: {ending} instead of {expected}"
-            self.found.add([Violation("adapters", said)])
+            self.result.add([Violation("adapters", said)])
 
     # The end.
 
     async def _at_rest(self, engine: LocalEngine[Any]) -> None:
         """Look at what is left when all requests have ended and all adapters are unloaded."""
-        found = self.found
+        found = self.result
         for name in list(self._serving):
             await self._unload(engine, name)
         in_work = await engine.in_work()
@@ -356,11 +356,11 @@ class Soak:
         quiet = {each.index: each for each in events if isinstance(each, Completion)}
         for answer in kept.answers:
             found = await invariants.compare(answer, quiet[answer.index], logprob)
-            self.found.repeated += 1
-            self.found.tied += found.tied
-            self.found.difference = max(self.found.difference, found.difference)
+            self.result.repeated += 1
+            self.result.tied += found.tied
+            self.result.difference = max(self.result.difference, found.difference)
             if found.said:
-                self.found.add([Violation("as in quiet", found.said, kept.planned.id)])
+                self.result.add([Violation("as in quiet", found.said, kept.planned.id)])
 
 
 async def measured(engine: LocalEngine[Any]) -> Room:

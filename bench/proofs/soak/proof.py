@@ -55,44 +55,46 @@ def run(options: SoakOptions, progress: Progress) -> Outcome:
             threads=options.threads,
             progress=progress.say,
         )
-        progress.outcome = lambda: outcome_of(options, soak.found)
+        progress.outcome = lambda: outcome_of(options, soak.result)
         asyncio.run(soak.run())
-    return outcome_of(options, soak.found)
+    return outcome_of(options, soak.result)
 
 
-def outcome_of(options: SoakOptions, found: SoakResult) -> Outcome:
+def outcome_of(options: SoakOptions, result: SoakResult) -> Outcome:
     """The soak in numbers, at any time."""
-    third, last = memory.quarters(found.samples) if len(found.samples) >= 4 else (0.0, 0.0)
+    third, last = memory.quarters(result.samples) if len(result.samples) >= 4 else (0.0, 0.0)
     return Outcome(
         about=f"{options.engine} with {options.model}, seed {options.seed}.",
-        measurements=_measurements(options, found) if found.sums.endings else [],
-        violations=found.violations,
-        broken=found.rules,
+        measurements=_measurements(options, result) if result.sums.endings else [],
+        violations=result.violations,
+        broken=result.rules,
         facts={
-            "ended": found.sums.endings.total(),
-            "endings": dict(sorted(found.sums.endings.items())),
-            "answered": found.sums.answered,
-            "prompt_tokens": found.sums.prompt_tokens,
-            "completion_tokens": found.sums.completion_tokens,
-            "abandoned_tokens": found.totals.abandoned_tokens,
-            "versions_loaded": found.operations["load"],
-            "adapters_unloaded": found.operations["unload"],
-            "damaged_adapters_refused": found.operations["load damaged"],
-            "compared_in_quiet": found.repeated,
-            "nearly_tied": found.tied,
+            "ended": result.sums.endings.total(),
+            "endings": dict(sorted(result.sums.endings.items())),
+            "answered": result.sums.answered,
+            "prompt_tokens": result.sums.prompt_tokens,
+            "completion_tokens": result.sums.completion_tokens,
+            "abandoned_tokens": result.totals.abandoned_tokens,
+            "versions_loaded": result.operations["load"],
+            "adapters_unloaded": result.operations["unload"],
+            "damaged_adapters_refused": result.operations["load damaged"],
+            "compared_in_quiet": result.repeated,
+            "nearly_tied": result.tied,
             "rss_third_quarter_mb": round(third / 1e6, 1),
             "rss_last_quarter_mb": round(last / 1e6, 1),
         },
-        notes=[] if found.rested else ["broken off: what is left at rest was not looked at"],
+        notes=[] if result.rested else ["broken off: what is left at rest was not looked at"],
     )
 
 
-def _measurements(options: SoakOptions, found: SoakResult) -> list[Measurement]:
-    growth = memory.growth(found.samples)
+def _measurements(options: SoakOptions, result: SoakResult) -> list[Measurement]:
+    growth = memory.growth(result.samples)
     judged = options.requests >= memory.FEWEST_REQUESTS
     figures = [
-        measured("longest_until_ended_early", found.latest, "s", better="lower", bar=GRACE),
-        measured("greatest_logprob_difference", found.difference, "nats", better="lower", bar=SAME),
+        measured("longest_until_ended_early", result.latest, "s", better="lower", bar=GRACE),
+        measured(
+            "greatest_logprob_difference", result.difference, "nats", better="lower", bar=SAME
+        ),
     ]
     if growth is not None:
         figures.append(
@@ -101,8 +103,8 @@ def _measurements(options: SoakOptions, found: SoakResult) -> list[Measurement]:
                 bar=100 * memory.GROWTH if judged else None,
             )
         )  # fmt: skip
-    if found.seconds:
-        rate = found.sums.endings.total() / found.seconds
+    if result.seconds:
+        rate = result.sums.endings.total() / result.seconds
         figures.insert(0, measured("requests_per_second", rate, "/s", better="higher"))
     return figures
 

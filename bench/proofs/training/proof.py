@@ -66,14 +66,14 @@ class Runs:
 
     def measurements(self) -> list[Measurement]:
         """Every trainer's figures, and ours to the fastest other that packs, and that does not."""
-        found = [
-            each for name, runs in self.repeats.items() if runs for each in _trainer(name, runs)
+        figures = [
+            figure for name, runs in self.repeats.items() if runs for figure in _trainer(name, runs)
         ]
         for name, packed in (("sft_vs_trl_packed", True), ("sft_vs_trl", False)):
             other = self._fastest(packed=packed)
             if other is not None:
-                found.append(measured(name, self._ratio(other), "×", better="higher"))
-        return found
+                figures.append(measured(name, self._ratio(other), "×", better="higher"))
+        return figures
 
     def fastest(self) -> dict[str, str]:
         """By ratio, the trainer that it is to."""

@@ -54,7 +54,7 @@ class ValidityOptions(Options):
         """Held-out problems, of each split alike."""
         share = -(-self.samples // len(HELD_OUT))
         groups = [generate(split, share, self.seed) for split in HELD_OUT]
-        mixed = [each.prompt for group in zip(*groups, strict=True) for each in group]
+        mixed = [problem.prompt for group in zip(*groups, strict=True) for problem in group]
         return mixed[: self.samples]
 
     def sampling(self, temperature: float, number: int) -> SamplingParams:
@@ -65,11 +65,11 @@ class ValidityOptions(Options):
 
 def measurements(counted: list[Counts]) -> list[Measurement]:
     """A table for each kind of answer, a row for each temperature, free and constrained."""
-    found: list[Measurement] = []
-    for counts in sorted(counted, key=lambda each: (each.kind, each.temperature)):
+    figures: list[Measurement] = []
+    for counts in sorted(counted, key=lambda counts: (counts.kind, counts.temperature)):
         subject = f"T {counts.temperature:g}, {'constrained' if counts.constrained else 'free'}"
         add = partial(measured, subject=subject, group=counts.kind)
-        found += [
+        figures += [
             add("called", counts.called, "%", scale=100),
             add("written", counts.written),
             add("cut", counts.cut),
@@ -80,8 +80,8 @@ def measurements(counted: list[Counts]) -> list[Measurement]:
     held = [counts for counts in counted if counts.constrained]
     if held:
         invalid = sum(counts.written - counts.cut - counts.valid for counts in held)
-        found.append(measured("constrained_and_invalid", float(invalid), better="lower", bar=0.0))
-    return found
+        figures.append(measured("constrained_and_invalid", float(invalid), better="lower", bar=0.0))
+    return figures
 
 
 def run(options: ValidityOptions, progress: Progress) -> Outcome:
