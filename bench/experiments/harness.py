@@ -10,13 +10,18 @@ import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from loopline.agents.records import Record
 from loopline.bench.errors import BenchError, OutputError, UsageError
-from loopline.bench.statistics import Interval, bootstrap_difference
+from loopline.bench.statistics import (
+    Interval,
+    bootstrap_difference,
+    pigeonhole_bootstrap,
+    wilson,
+)
 from loopline.runtime.errors import EXIT_INTERRUPTED
 from loopline.trainers.core.checkpoints import changed_settings, claimed_settings, require_unused
 from loopline.trainers.core.job_processes import Job, do_jobs
@@ -42,6 +47,10 @@ class Cell(Job, Protocol):
 CellT = TypeVar("CellT", bound=Cell)
 
 
+Verdict = Literal["more", "less", "no difference found"]
+"""Of other seeds and items, by whether the interval of a difference holds zero."""
+
+
 class Bounds(Record):
     """An estimate with its 95 % interval."""
 
@@ -58,9 +67,28 @@ class Bounds(Record):
         """First less second, item by item, by bootstrap over items."""
         return cls.of(bootstrap_difference(first, second))
 
+    @classmethod
+    def of_seeds(cls, cells: Sequence[Sequence[float]], *, least: float) -> Bounds:
+        """The mean of a table of seeds by items, whose values are from `least` to 1; of differences
+        that are paired by seed and item, the mean difference. Seeds and items are drawn together
+        (`pigeonhole_bootstrap`), and few seeds do not stretch the interval beyond what can be.
+        Where all values are the same, it is as wide as Wilson's interval lets other items be."""
+        first = cells[0][0]
+        if all(value == first for row in cells for value in row):
+            unlike = wilson(0, len(cells[0])).high
+            alike = (1 - unlike) * first
+            return cls(estimate=first, low=alike + unlike * least, high=alike + unlike)
+        drawn = pigeonhole_bootstrap(cells)
+        return cls(estimate=drawn.estimate, low=max(least, drawn.low), high=min(1.0, drawn.high))
+
     @property
     def interval(self) -> Interval:
         return Interval(self.estimate, self.low, self.high)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of a difference."""
+        return "more" if self.low > 0 else "less" if self.high < 0 else "no difference found"
 
 
 def conduct(output: Path, work: Callable[[], T | None]) -> T:

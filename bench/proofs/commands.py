@@ -71,7 +71,7 @@ def _deferred(name: str) -> type[TyperCommand]:
             return _built(name).params
 
         @params.setter
-        def params(self, value: Any) -> None: ...
+        def params(self, value: Any) -> None: ...  # pyright: ignore[reportIncompatibleVariableOverride]
 
         @property
         def callback(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]

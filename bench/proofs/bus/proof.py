@@ -233,7 +233,7 @@ async def _compare(
 def _minutes(options: BusOptions) -> float:
     """Each repeat of a peer starts seven processes, moves the messages three times and measures
     latencies."""
-    repeat = len(PEERS) * (9.0 + options.messages * 3.2e-4 + options.latency_seconds)
+    repeat = len(PEERS) * (5.5 + options.messages * 3.2e-4 + options.latency_seconds)
     rest = 0.0 if options.only_peers else 55.0 + options.idle_entries * 2e-5
     return (len(_SERVERS[options.persistence]) * options.repeats * repeat + rest) / 60
 

@@ -216,8 +216,8 @@ def _work(options: GrpoSpeedOptions) -> StepWork:
 
 def _minutes(options: GrpoSpeedOptions) -> float:
     """Of the micro-LLM: a start of processes for each measurement, then its tokens."""
-    rollout = 10 + options.runs * options.candidates * options.max_tokens * 0.004
-    step = 8 + options.steps * options.groups * options.candidates * 0.1
+    rollout = 12 + options.runs * options.candidates * options.max_tokens * 0.004
+    step = 10 + options.steps * options.groups * options.candidates * 0.1
     return options.repeats * (len(options.ways) * rollout + len(options.trainers) * step) / 60
 
 
