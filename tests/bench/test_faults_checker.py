@@ -304,7 +304,7 @@ def test_a_stored_trajectory_that_is_not_the_journal_is_found(evidence: Evidence
 
 
 def test_a_key_without_an_expiry_is_found(evidence: Evidence) -> None:
-    evidence.endless_keys.append("{sw:0}:log:1")
+    evidence.keys_without_ttl.append("{sw:0}:log:1")
     [violation] = check(evidence)
     assert str(violation) == "[bounded life] {sw:0}:log:1 has no expiry"
 

@@ -284,7 +284,7 @@ def nothing_left(evidence: Evidence) -> Iterator[Violation]:
 
 def life_bounded(evidence: Evidence) -> Iterator[Violation]:
     """No key lives for ever, at any time."""
-    for key in evidence.endless_keys:
+    for key in evidence.keys_without_ttl:
         yield Violation("bounded life", f"{key} has no expiry")
 
 

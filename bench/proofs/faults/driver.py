@@ -11,16 +11,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopline.bench.proofs.faults.asking import Asking
 from loopline.bench.proofs.faults.attacks import WEIGHTS, Scene
 from loopline.bench.proofs.faults.chaos import Chaos
 from loopline.bench.proofs.faults.collection import WORK_STREAMS, gather
 from loopline.bench.proofs.faults.evidence import Evidence
 from loopline.bench.proofs.faults.fleet import STORE, Slot, delegates, endpoint_options, models_of
 from loopline.bench.proofs.faults.followers import Followers
-from loopline.bench.proofs.faults.ground import Clocks, FarMachine, far_machine, small_disk
+from loopline.bench.proofs.faults.load import RunLoad
 from loopline.bench.proofs.faults.monitor import Monitor
 from loopline.bench.proofs.faults.proxy import Proxy
+from loopline.bench.proofs.faults.resources import Clocks, FarMachine, far_machine, small_disk
 from loopline.bench.proofs.faults.settings import FAST, Times
 from loopline.bus import Bus
 from loopline.runtime.client.client import Client
@@ -69,7 +69,7 @@ class Driver:
         self._folder = folder
         self._settings = settings
         self._weights = WEIGHTS if settings.weights is None else settings.weights
-        self._asking = Asking(
+        self._load = RunLoad(
             runs=settings.runs,
             seed=settings.seed,
             rate=settings.rate,
@@ -80,7 +80,7 @@ class Driver:
     async def run(self) -> Attack:
         """Raises `BenchError` if a process can't be started or never drains."""
         began = time.monotonic()
-        settings, asking = self._settings, self._asking
+        settings, load = self._settings, self._load
         async with self._scene() as (scene, endpoint):
             assert scene.proxy is not None
             chaos = Chaos(settings.seed, scene, self._weights, COMMITS)
@@ -101,15 +101,15 @@ class Driver:
                     bus,
                     self._folder / STORE,
                     seed=settings.seed,
-                    accepted=asking.accepted,
-                    endless=sorted(scene.monitor.endless),
+                    accepted=load.accepted,
+                    keys_without_ttl=sorted(scene.monitor.keys_without_ttl),
                     live_consumers=consumers,
                     live_workers=alive,
                 )
             evidence = evidence.model_copy(
                 update={
                     "died": scene.monitor.died,
-                    "expected": asking.expected,
+                    "expected": load.expected,
                     "followed": followed,
                     "billed": endpoint.served.answers_by_id(),
                 }
@@ -122,7 +122,7 @@ class Driver:
         enough = asyncio.Event()
         injecting = asyncio.create_task(chaos.run(enough))
         try:
-            await self._asking.until_ended(bus, client, followers, lambda: scene.monitor.look(bus))
+            await self._load.until_ended(bus, client, followers, lambda: scene.monitor.look(bus))
         finally:
             enough.set()
             await injecting

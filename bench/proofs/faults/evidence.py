@@ -107,7 +107,7 @@ class Evidence(_Data):
     delayed: dict[str, int]
     active: list[str]
     dead_letters: list[Letter]
-    endless_keys: list[str]
+    keys_without_ttl: list[str]
     """Keys that were ever seen without an expiry."""
     live_consumers_before_drain: list[str]
     """Names in the groups of the work streams at rest, before the workers were told to drain."""

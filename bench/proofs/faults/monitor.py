@@ -1,4 +1,4 @@
-"""Watches an attacked deployment: who is ready, what was committed, which keys would never go."""
+"""Watches an attacked deployment: who is ready, what was committed, which keys have no TTL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from loopline.bench.proofs.faults.collection import endless_keys, log_keys, stream_states, work_keys
+from loopline.bench.proofs.faults.collection import (
+    log_keys,
+    stream_states,
+    work_keys,
+)
 from loopline.bench.proofs.faults.fleet import Fleet
 from loopline.bus import OUTAGE, Bus, present
 
@@ -24,7 +28,7 @@ class Monitor:
         """Workers that say so."""
         self.commits = 0
         """Steps committed."""
-        self.endless: set[str] = set()
+        self.keys_without_ttl: set[str] = set()
         """Keys that were ever seen without an expiry."""
         self.died: list[str] = []
         """Workers that ended without an injected fault."""
@@ -41,7 +45,7 @@ class Monitor:
             )
             await self._count_commits(bus)
             if self._looks % _LOOKS_PER_SCAN == 0:
-                self.endless.update(await endless_keys(bus))
+                self.keys_without_ttl.update(await find_keys_without_ttl(bus))
         except OUTAGE:
             self.ready = frozenset()
         self.died += self._fleet.revive()

@@ -246,7 +246,7 @@ class LoopDriver:
         return LoopEvidence(
             bus=await gather(
                 client.bus, store, seed=self._seed, accepted=accepted,
-                endless=sorted(self._monitor.endless), live_consumers=consumers,
+                keys_without_ttl=sorted(self._monitor.keys_without_ttl), live_consumers=consumers,
                 live_workers=alive, work=WORK,
             ),
             waves=waves,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from loopline.bench.proofs.faults.fleet import Fleet, Slot
-from loopline.bench.proofs.faults.ground import Clocks, FarMachine, SmallDisk
 from loopline.bench.proofs.faults.monitor import Monitor
 from loopline.bench.proofs.faults.proxy import Proxy
+from loopline.bench.proofs.faults.resources import Clocks, FarMachine, SmallDisk
 from loopline.testing import RedisProcess
 
 

@@ -19,7 +19,7 @@ FOLLOWED = 0.2
 """Share of the runs that stream, and are read along."""
 
 
-class Asking:
+class RunLoad:
     """So many runs, at a steady rate."""
 
     def __init__(
