@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from loopline.bench.proofs.faults.collection import (
+    find_keys_without_ttl,
     log_keys,
     stream_states,
     work_keys,
@@ -38,7 +39,7 @@ class Monitor:
         self._looks = 0
 
     async def look(self, bus: Bus) -> None:
-        """Look once, and start anew who died by himself. While Redis is away nobody is ready."""
+        """Look once, and restart workers that ended by themselves. While Redis is away none is ready."""
         try:
             self.ready = frozenset(
                 worker.name for worker in await present(bus) if worker.state == "ready"

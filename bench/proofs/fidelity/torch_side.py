@@ -63,7 +63,7 @@ async def compare(
         ("batched", together, [None]),
         ("adapters in one batch", together, [None, *paths]),
     ):
-        # Started anew each time, so that nothing is in memory from the way before.
+        # Started again each time, so that nothing is in memory from the way before.
         engine = build_engine(settings)
         await engine.start()
         try:
