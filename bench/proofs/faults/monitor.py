@@ -39,7 +39,7 @@ class Monitor:
         self._looks = 0
 
     async def look(self, bus: Bus) -> None:
-        """Look once, and restart workers that ended by themselves. While Redis is away none is ready."""
+        """Look once, and restart workers that ended. While Redis is away none is ready."""
         try:
             self.ready = frozenset(
                 worker.name for worker in await present(bus) if worker.state == "ready"
