@@ -7,10 +7,10 @@ from typing import Any
 
 from loopline.agents.records import Record
 from loopline.bench.experiments.document import Document, Section
-from loopline.bench.experiments.glpft.figures import SizeFigures
+from loopline.bench.experiments.glpft.figures import ALL, SizeFigures
 from loopline.bench.experiments.glpft.grid import Common, GlpftGrid
-from loopline.bench.experiments.glpft.plots import differences_plot, solved_plot
 from loopline.bench.experiments.glpft.tables import PUBLISHED, TITLE, about, heading, tables
+from loopline.bench.experiments.intervals import differences_plot, solved_plot
 
 
 class GlpftReport(Record):
@@ -48,7 +48,9 @@ def document(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> Document:
 
 def _drawings(size: SizeFigures) -> list[tuple[str, str]]:
     solved = (
-        solved_plot(size),
+        solved_plot(
+            (each.method, each.solved[ALL].mean, each.solved[ALL].seeds) for each in size.methods
+        ),
         "Solved instructions of the three held-out splits, with the 95 % interval; the small "
         "dots are the seeds.",
     )
@@ -57,7 +59,9 @@ def _drawings(size: SizeFigures) -> list[tuple[str, str]]:
     return [
         solved,
         (
-            differences_plot(size),
+            differences_plot(
+                (each.first, each.second, each.solved[ALL]) for each in size.differences
+            ),
             "What GLPFT solves more than another method, in percentage points, with the 95 % "
             "interval; grey where it holds zero.",
         ),

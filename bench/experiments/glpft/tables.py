@@ -5,8 +5,8 @@ from __future__ import annotations
 from loopline.bench.experiments.document import Table
 from loopline.bench.experiments.glpft.figures import ALL, MethodFigures, SizeFigures
 from loopline.bench.experiments.glpft.grid import APART, HELD_OUT, GlpftGrid
+from loopline.bench.experiments.intervals import points, share
 from loopline.bench.report import figures as say
-from loopline.bench.statistics import Interval
 
 TITLE = "GLPFT against its baselines"
 SHORT = {
@@ -82,7 +82,7 @@ def splits(size: SizeFigures) -> Table:
         ["method", *(f"{SHORT[name]} ({first[name].instructions:,})" for name in names)],
         [
             *(
-                [each.method, *(_share(each.solved[name].mean) for name in names)]
+                [each.method, *(share(each.solved[name].mean) for name in names)]
                 for each in size.methods
             ),
             *(
@@ -99,7 +99,7 @@ def differences(size: SizeFigures) -> Table:
     return (
         ["pair", *(SHORT[name] for name in names)],
         [
-            [f"{each.first} − {each.second}", *(_points(each.solved[name]) for name in names)]
+            [f"{each.first} − {each.second}", *(points(each.solved[name]) for name in names)]
             for each in size.differences
         ],
     )
@@ -112,7 +112,7 @@ def hallucination(size: SizeFigures) -> Table:
     return (
         ["method", *(f"{SHORT[name]} ({first[name].instructions:,})" for name in names)],
         [
-            [each.method, *(_share(found) for found in shares if found is not None)]
+            [each.method, *(share(found) for found in shares if found is not None)]
             for each in size.methods
             for shares in ((each.hallucination, each.unseen_apis_hallucination),)
         ],
@@ -144,11 +144,3 @@ def _solved(each: MethodFigures) -> list[str]:
         say.span(min(found.seeds), max(found.seeds)),
         f"{each.calls:.2f}",
     ]
-
-
-def _share(found: Interval) -> str:
-    return f"{say.share(found.estimate)} ({say.span(found.low, found.high)})"
-
-
-def _points(found: Interval) -> str:
-    return f"{say.points(found.estimate)} [{say.points(found.low)}, {say.points(found.high)}]"

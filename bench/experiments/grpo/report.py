@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from loopline.bench.experiments.document import Document, Section
 from loopline.bench.experiments.grpo.figures import GrpoReport
-from loopline.bench.experiments.grpo.plots import curves_plots, differences_plot, solved_plot
 from loopline.bench.experiments.grpo.tables import about, ending, tables, title
+from loopline.bench.experiments.intervals import differences_plot, solved_plot
+from loopline.bench.report.figures import share
+from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
 
 
 def document(report: GrpoReport) -> Document:
     """What it says, wherever it is read. What models wrote is in it as text."""
     drawings = [
         (
-            solved_plot(report),
+            solved_plot(
+                (each.arm, each.success, [one.estimate for one in each.by_seed.values()])
+                for each in report.arms
+            ),
             "Held-out puzzles solved, with the 95 % interval; the small dots are the seeds.",
         )
     ]
     if report.differences:
         drawings.append(
             (
-                differences_plot(report),
+                differences_plot(
+                    (each.first, each.second, each.gap) for each in report.differences
+                ),
                 "What one arm solves more than another, in percentage points, with the 95 % "
                 "interval; grey where it holds zero.",
             )
@@ -39,6 +46,25 @@ def document(report: GrpoReport) -> Document:
         sections=[Section(tables(report), drawings)],
         closing=(report.published, ending(report)),
         words=("failures", "about", "answers", "finding", "why"),
+    )
+
+
+def curves_plots(report: GrpoReport) -> tuple[str, str]:
+    """Greedy success on puzzles of the validation split over samples, and over tokens; empty
+    without a curve."""
+    shown = [each for each in report.arms if len(each.curve) > 1]
+    return (
+        _curves([(e.arm, [(p.samples, p.success, p.low, p.high) for p in e.curve]) for e in shown],
+                "samples"),
+        _curves([(e.arm, [(p.tokens, p.success, p.low, p.high) for p in e.curve]) for e in shown],
+                "tokens"),
+    )  # fmt: skip
+
+
+def _curves(lines: list[tuple[str, list[tuple[float, float, float, float]]]], over: str) -> str:
+    curves = [Curve(name, [Point(*values) for values in found]) for name, found in lines]
+    return curves_plot(
+        f"Success over {over}", curves, x_label=f"{over} in training", say=share, least=0.0
     )
 
 
