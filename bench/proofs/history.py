@@ -19,6 +19,8 @@ from loopline.bench.proofs.baselines import Baseline, RecordedValue
 from loopline.bench.proofs.outcome import number
 
 Change = Literal["worse", "better", ""]
+_FREE = ("seed", "evidence")
+"""Options that may differ: another seed is another sample of the same measurement."""
 SHOWN = 5
 """Lines whose values stand in a table: the last ones."""
 
@@ -52,8 +54,7 @@ def series_of(lines: Sequence[Baseline]) -> list[Series]:
     """By machine and options, in the order of their first lines."""
     groups: dict[str, list[Baseline]] = {}
     for line in lines:
-        # Another seed is another sample of the same measurement.
-        options = {name: value for name, value in line.options.items() if name != "seed"}
+        options = {name: value for name, value in line.options.items() if name not in _FREE}
         key = line.machine.model_dump_json() + json.dumps(options, sort_keys=True)
         groups.setdefault(key, []).append(line)
     return [Series(tuple(group), tuple(_courses(group))) for group in groups.values()]
