@@ -175,7 +175,7 @@ class _Shown(Generic[OptionsT]):
 def line_of(
     proof: Proof[OptionsT], options: OptionsT, outcome: Outcome, *, complete: bool
 ) -> dict[str, Any]:
-    """What `--json` ends with, and what a baseline holds beside date, commit and machine. A value
+    """What `--json` ends with, and what a baseline holds besides date, commit and machine. A value
     that could not be measured is null."""
     return {
         "proof": proof.name,

@@ -117,7 +117,7 @@ def test_the_command_ends_with_one_line_of_json() -> None:
     assert found["drain_vs_faststream"]["bar"] == 3.0
     drained = {key.split(" / ")[1] for key in found if key.startswith("appendonly everysec / ")}
     assert drained == set(PEERS)
-    assert "bus beside a raw loop and FastStream: takes" in done.stderr
+    assert "bus against a raw loop and FastStream: takes" in done.stderr
 
 
 def test_an_unknown_persistence_is_refused_with_the_choices() -> None:

@@ -328,10 +328,10 @@ def test_what_began_in_another_way_or_is_in_work_is_not_taken(single: Path, tmp_
     assert [each.name for each in begun.iterdir()] == [CHECKPOINTS]
 
 
-def test_beside_a_cell_are_the_other_methods_of_its_size_and_seed(tmp_path: Path) -> None:
+def test_siblings_of_a_cell_are_the_other_methods_of_its_size_and_seed(tmp_path: Path) -> None:
     *_, cell = a_grid(tmp_path).cells
     assert cell.name == "tiny glpft 2"
-    assert [str(each.relative_to(tmp_path)) for each in cell.beside(tmp_path)] == [
+    assert [str(each.relative_to(tmp_path)) for each in cell.siblings(tmp_path)] == [
         f"cells/tiny/{method}-2" for method in METHODS if method != "glpft"
     ]
 

@@ -136,7 +136,7 @@ def test_success_at_equal_tokens_is_that_of_the_first_look_with_as_many_as_at_gr
 
 
 def test_where_nothing_is_published_the_report_says_so() -> None:
-    assert "nothing to stand beside" in said("word_problems")
+    assert "nothing to compare with" in said("word_problems")
     assert all(said(name) for name in GAMES)
 
 

@@ -51,7 +51,7 @@ def run_job(output: Path, job: str, tell: Callable[[Told], None]) -> str:
     items = items_of(Common.model_validate_json((output / SETTINGS).read_bytes()))
     cell = Cell.model_validate_json(job)
     data = read(data_folder(output))
-    work(cell, cell.folder(output), data, items, at, cell.beside(output))
+    work(cell, cell.folder(output), data, items, at, cell.siblings(output))
     return ""
 
 
@@ -74,9 +74,9 @@ def work(
     data: DataSet,
     items: Sequence[Item],
     tell: Callable[[Done], None],
-    beside: Sequence[Path] = (),
+    siblings: Sequence[Path] = (),
 ) -> None:
-    """Do what is not done; what all methods begin with is taken from the folders `beside`, where
+    """Do what is not done; what all methods begin with is taken from the folders `siblings`, where
     one has it. Raises `TrainingError`s and `BenchError`s; Ctrl-C ends a training step, or the runs
     in work, and raises KeyboardInterrupt."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def work(
 
     tell(Done("training", 0, tokens))
     claim(settings, data, training)
-    take_beginning(settings, training, map(training_folder, beside))
+    take_beginning(settings, training, map(training_folder, siblings))
     train(
         settings,
         data,

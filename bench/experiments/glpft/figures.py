@@ -203,7 +203,7 @@ def _report(folder: Path) -> Report:
         why = str(error).splitlines()[0]
         raise OutputError(
             f"{path} cannot be read ({why}); remove {folder}, and the same command does the cell "
-            "anew"
+            "again"
         ) from error
 
 
@@ -219,7 +219,7 @@ def _require_alike(grid: GlpftGrid, size: str) -> None:
         raise OutputError(
             f"{' and '.join(found.values())} were trained with different settings (see "
             f"training/settings.json of each), so they do not compare; remove the older cells of "
-            f"{grid.output}, and the same command does them anew"
+            f"{grid.output}, and the same command does them again"
         )
 
 

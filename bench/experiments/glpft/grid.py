@@ -88,7 +88,7 @@ class Cell(Record):
     def folder(self, output: Path) -> Path:
         return output / "cells" / self.size / f"{self.method}-{self.seed}"
 
-    def beside(self, output: Path) -> list[Path]:
+    def siblings(self, output: Path) -> list[Path]:
         """The folders of the other methods at this size, with this seed."""
         others = [self.model_copy(update={"method": each}) for each in METHODS]
         return [other.folder(output) for other in others if other != self]

@@ -11,7 +11,7 @@
     OUTPUT/clock.json                    seconds of the wall clock so far
     OUTPUT/report.json, report.html, report.md
 
-What is finished is not done again; a loop that was stopped begins anew.
+What is finished is not done again; a loop that was stopped begins again.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def loops_of(settings: CurveSettings) -> list[CurveLoop]:
 def read_result(loop: CurveLoop, output: Path) -> LoopResult | None:
     """Of a finished loop; None if it is not finished. Raises `UnreadableModel`."""
     folder = loop.folder(output)
-    return find_record(folder / RESULT, LoopResult, f"remove {folder} to run it anew")
+    return find_record(folder / RESULT, LoopResult, f"remove {folder} to run it again")
 
 
 def warm_start_of(settings: CurveSettings) -> Arm:
@@ -147,7 +147,7 @@ def do_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) 
     folder, base = loop.folder(output), output / "base"
     kept = KeptAdapters(folder / "adapters")
     path = folder / HISTORY
-    history = find_record(path, LoopHistory, f"remove {folder} to run it anew")
+    history = find_record(path, LoopHistory, f"remove {folder} to run it again")
     if history is None:
         history = _played(loop, settings, base, folder, kept, tell)
         write_record(path, history)
@@ -187,7 +187,7 @@ def _played(
         kept=kept,
     )
     found = driver.attack()
-    scratch = folder / "trained-anew"
+    scratch = folder / "trained-again"
     scratch.mkdir()
     return history_of(found, folder, [str(each) for each in check(found.evidence, scratch)])
 

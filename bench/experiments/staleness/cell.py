@@ -50,7 +50,7 @@ def work(
 ) -> CellResult | None:
     """Train and measure, and write the result; None for a warm start, which has its own.
 
-    A training is minutes long and follows from its settings: one that was stopped begins anew.
+    A training is minutes long and follows from its settings: one that was stopped begins again.
     Ctrl-C ends the update in work and raises KeyboardInterrupt.
     """
     if cell.age is None:

@@ -1,1 +1,1 @@
-"""`bench bus`: what a message costs here, beside a raw loop and FastStream, on one Redis."""
+"""`bench bus`: what a message costs here, against a raw loop and FastStream, on one Redis."""

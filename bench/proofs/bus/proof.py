@@ -240,7 +240,7 @@ def _minutes(options: BusOptions) -> float:
 
 PROOF = Proof(
     name="bus",
-    title="bus beside a raw loop and FastStream",
+    title="bus against a raw loop and FastStream",
     options=BusOptions,
     minutes=_minutes,
     run=run,

@@ -1,1 +1,1 @@
-"""`bench engine`: the engines in this process beside what else serves the same weights."""
+"""`bench engine`: the engines in this process against other servers of the same weights."""

@@ -282,7 +282,7 @@ def _minutes(options: EngineOptions) -> float:
 
 PROOF = Proof(
     name="engine",
-    title="engines in this process beside what else serves the same weights",
+    title="engines in this process against other servers of the same weights",
     options=EngineOptions,
     minutes=_minutes,
     run=run,

@@ -33,7 +33,7 @@ class Chaos:
         weights: Mapping[str, int] = FAULTS,
         commits: tuple[float, float] = COMMITS,
     ) -> None:
-        """`weights`: by an attack's name, how often it comes beside the others; `commits`: steps
+        """`weights`: by an attack's name, how often it comes among the others; `commits`: steps
         between two attacks, at least."""
         self.injected: Counter[str] = Counter()
         self.unable: dict[str, str] = {}

@@ -28,7 +28,7 @@ from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 DEFAULT_SHARE, SUPERVISED_SHARE = 20, 40
 """Of the runs, every so many-th one is asked for once more under default settings, and of a
 deployment that a supervisor keeps."""
-MOST_BESIDE = 200
+MOST_OF_FURTHER = 200
 
 
 class FaultsOptions(Options):
@@ -121,12 +121,12 @@ def stages_of(options: FaultsOptions) -> dict[str, Run]:
     stages: dict[str, Run] = {}
     if weights:
         stages[times.name] = _driven(first)
-        beside = min(MOST_BESIDE, options.runs // DEFAULT_SHARE)
-        if times is FAST and beside:
-            stages[DEFAULT.name] = _driven(replace(first, runs=beside, times=DEFAULT))
+        further = min(MOST_OF_FURTHER, options.runs // DEFAULT_SHARE)
+        if times is FAST and further:
+            stages[DEFAULT.name] = _driven(replace(first, runs=further, times=DEFAULT))
     if supervisor:
         share = options.runs if not weights else options.runs // SUPERVISED_SHARE
-        few = min(MOST_BESIDE, share)
+        few = min(MOST_OF_FURTHER, share)
         if few:
             stages["supervisor"] = lambda folder, progress: asyncio.run(
                 supervised.attack(folder, few, options.seed, progress)
@@ -197,9 +197,9 @@ def _minutes(options: FaultsOptions) -> float:
         runs = {
             FAST.name: options.runs,
             DEFAULT.name: options.runs if options.settings == DEFAULT.name else min(
-                MOST_BESIDE, options.runs // DEFAULT_SHARE
+                MOST_OF_FURTHER, options.runs // DEFAULT_SHARE
             ),
-        }.get(stage, min(MOST_BESIDE, options.runs // SUPERVISED_SHARE))  # fmt: skip
+        }.get(stage, min(MOST_OF_FURTHER, options.runs // SUPERVISED_SHARE))  # fmt: skip
         seconds += 45 + max(runs / options.rate, runs * 0.12)
     return seconds / 60
 

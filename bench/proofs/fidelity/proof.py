@@ -178,7 +178,7 @@ def _minutes(options: FidelityOptions) -> float:
 
 PROOF = Proof(
     name="fidelity",
-    title="the engines' log-probabilities beside a plain forward pass",
+    title="the engines' log-probabilities against a plain forward pass",
     options=FidelityOptions,
     minutes=_minutes,
     run=run,

@@ -1,4 +1,4 @@
-"""The torch engine's log-probabilities beside those of a plain forward pass."""
+"""The torch engine's log-probabilities against those of a plain forward pass."""
 
 from __future__ import annotations
 

@@ -192,11 +192,11 @@ def run(options: GpuOptions, progress: Progress) -> Outcome:
         progress.say("a cut of the model; --full takes the whole one through this GPU")
     with (
         tempfile.TemporaryDirectory(prefix="bench-gpu-") as scratch,
-        # The trainer has a process and memory of its own, as beside a deployment.
-        alone_in_a_process(tasks=None) as beside,
+        # The trainer has a process and memory of its own, as next to a deployment.
+        alone_in_a_process(tasks=None) as trainer,
     ):
         try:
-            loop = asyncio.run(take(options, Path(scratch), beside, progress))
+            loop = asyncio.run(take(options, Path(scratch), trainer, progress))
         except BrokenProcessPool as error:
             raise BenchError(
                 "the trainer's process was killed, for want of memory most likely: give a smaller "
@@ -229,13 +229,13 @@ def outcome_of(options: GpuOptions, loop: Loop) -> Outcome:
     return outcome
 
 
-async def take(options: GpuOptions, scratch: Path, beside: Executor, progress: Progress) -> Loop:
+async def take(options: GpuOptions, scratch: Path, trainer: Executor, progress: Progress) -> Loop:
     """Serve, sample, train, swap, serve, compare."""
     loop, work, model = asyncio.get_running_loop(), options.workload, scratch / "model"
     first, last = scratch / "first", scratch / "last"
     progress.say("random weights…")
     written = await loop.run_in_executor(
-        beside, write_model, model, options.layers, options.vocabulary, options.seed
+        trainer, write_model, model, options.layers, options.vocabulary, options.seed
     )
     engine = build_engine(work.settings(model, options.threads))
     began = time.perf_counter()
@@ -251,7 +251,7 @@ async def take(options: GpuOptions, scratch: Path, beside: Executor, progress: P
             steps=options.steps, rank=options.rank, piece_tokens=options.piece_tokens,
             threads=options.threads, seed=options.seed,
         )  # fmt: skip
-        trained = await loop.run_in_executor(beside, train, training)
+        trained = await loop.run_in_executor(trainer, train, training)
         progress.say("the engine serves the adapters, and newer ones…")
         swapped = await swap(engine, work, first, last)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -260,7 +260,7 @@ async def take(options: GpuOptions, scratch: Path, beside: Executor, progress: P
         await engine.close()
     progress.say("transformers reads the same…")
     parity = await loop.run_in_executor(
-        beside, compare, model, _some(rollouts), _some(swapped.answers),
+        trainer, compare, model, _some(rollouts), _some(swapped.answers),
         {role: last / role for role in ROLES},
     )  # fmt: skip
     return Loop(

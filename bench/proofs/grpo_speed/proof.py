@@ -33,7 +33,7 @@ Rates = dict[str, list[float]]
 
 
 class GrpoSpeedOptions(Options):
-    """Rollouts through the bus beside the same engine in-process, a step beside trl's.
+    """Rollouts through the bus against the same engine in-process, a step against trl's.
 
     Rollouts: sampled tokens per second of a gpu worker, a worker per role, a recorder and Redis,
     each a process, against one process without a bus; Plan-Path puzzles, the same seeds, the engine
@@ -223,7 +223,7 @@ def _minutes(options: GrpoSpeedOptions) -> float:
 
 PROOF = Proof(
     name="grpo-speed",
-    title="AT-GRPO's rollouts and training steps beside peers",
+    title="AT-GRPO's rollouts and training steps against peers",
     options=GrpoSpeedOptions,
     minutes=_minutes,
     run=run,

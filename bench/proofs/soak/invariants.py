@@ -277,7 +277,7 @@ def memory_is_flat(samples: Sequence[int], requests: int) -> Iterator[Violation]
 
 @dataclass
 class Comparison:
-    """An answer beside that of a quiet engine."""
+    """An answer and that of a quiet engine."""
 
     tied: bool = False
     """They part where two tokens were as good as tied."""

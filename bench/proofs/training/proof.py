@@ -186,7 +186,7 @@ def _minutes(options: TrainingOptions) -> float:
 
 PROOF = Proof(
     name="training",
-    title="supervised training beside trl's SFTTrainer",
+    title="supervised training against trl's SFTTrainer",
     options=TrainingOptions,
     minutes=_minutes,
     run=run,

@@ -62,7 +62,7 @@ class Attack(ABC):
 
     name: ClassVar[str]
     weight: ClassVar[int]
-    """How often it is chosen, beside the others."""
+    """How often it is chosen, among the others."""
     about: ClassVar[str]
     """In a few words, for the help."""
     needs: ClassVar[str] = ""
