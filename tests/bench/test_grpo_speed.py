@@ -32,7 +32,7 @@ from loopline.bench.proofs.grpo_speed.rollouts import Rollouts, in_process, thro
 from loopline.bench.proofs.grpo_speed.trl_peer import padded_samples
 from loopline.bench.proofs.grpo_speed.workload import StepWork
 from loopline.bench.proofs.harness import conduct
-from loopline.bench.proofs.isolated_process import alone_in_a_process
+from loopline.bench.proofs.isolated_process import isolated_worker
 from loopline.trainers.core.models import export_model, load_tokenizer, new_model
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 
@@ -153,7 +153,7 @@ def test_each_measurement_is_named_with_what_it_found(
 
 def test_an_interruption_waits_for_no_measurement() -> None:
     def interrupted() -> None:
-        with alone_in_a_process() as executor:
+        with isolated_worker() as executor:
             measurement = executor.submit(time.sleep, 600.0)
             while not measurement.running():
                 pass

@@ -24,7 +24,7 @@ from loopline.bench.proofs.harness import (
     numbers,
     require_engines,
 )
-from loopline.bench.proofs.isolated_process import alone_in_a_process
+from loopline.bench.proofs.isolated_process import isolated_worker
 from loopline.bench.proofs.outcome import Measurement, Outcome, Plot, measured
 from loopline.bench.statistics import quantile, spread
 from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
@@ -200,7 +200,7 @@ def run(options: EngineOptions, progress: Progress) -> Outcome:
     with (
         tempfile.TemporaryDirectory(prefix="bench-engine-") as scratch,
         # What one leaves behind costs the next up to a third of its speed.
-        alone_in_a_process() as alone,
+        isolated_worker() as alone,
     ):
         with_gguf = options.only != "torch"
         making = alone.submit(

@@ -34,7 +34,7 @@ from loopline.bench.proofs.gpu.serving import (
 )
 from loopline.bench.proofs.gpu.training import Trained, Training, train
 from loopline.bench.proofs.harness import Options, Progress, Proof
-from loopline.bench.proofs.isolated_process import alone_in_a_process
+from loopline.bench.proofs.isolated_process import isolated_worker
 from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measured
 from loopline.trainers.core.memory import peak_memory_mb
 from loopline.workers.engines.factory import build_engine
@@ -193,7 +193,7 @@ def run(options: GpuOptions, progress: Progress) -> Outcome:
     with (
         tempfile.TemporaryDirectory(prefix="bench-gpu-") as scratch,
         # The trainer has a process and memory of its own, as next to a deployment.
-        alone_in_a_process(tasks=None) as trainer,
+        isolated_worker(tasks=None) as trainer,
     ):
         try:
             loop = asyncio.run(take(options, Path(scratch), trainer, progress))

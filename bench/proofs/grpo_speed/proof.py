@@ -19,7 +19,7 @@ from loopline.bench.proofs.grpo_speed import ours, trl_peer
 from loopline.bench.proofs.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
 from loopline.bench.proofs.grpo_speed.workload import StepWork
 from loopline.bench.proofs.harness import Options, Progress, Proof
-from loopline.bench.proofs.isolated_process import alone_in_a_process
+from loopline.bench.proofs.isolated_process import isolated_worker
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.statistics import spread
 from loopline.trainers.core.network import base_folder
@@ -172,7 +172,7 @@ def _on_the_bus(work: Rollouts, repeat: int) -> float:
 
 
 def _in_process(work: Rollouts, repeat: int) -> float:
-    with alone_in_a_process() as alone:
+    with isolated_worker() as alone:
         return alone.submit(_here, work, repeat).result()
 
 
@@ -192,7 +192,7 @@ def _steps(options: GrpoSpeedOptions, counter: _Counter, rates: Rates) -> None:
     }
     if not options.trainers:
         return
-    with alone_in_a_process() as alone:
+    with isolated_worker() as alone:
         work = alone.submit(_work, options).result()
         for repeat in range(options.repeats):
             for name in options.trainers:

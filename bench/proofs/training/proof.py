@@ -16,7 +16,7 @@ from pydantic import Field
 
 from loopline.bench.errors import UsageError
 from loopline.bench.proofs.harness import Options, Progress, Proof
-from loopline.bench.proofs.isolated_process import alone_in_a_process
+from loopline.bench.proofs.isolated_process import isolated_worker
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.proofs.training import ours, trl_peer
 from loopline.bench.proofs.training.workload import Measured, Prepared, Workload, prepare
@@ -131,7 +131,7 @@ def run(options: TrainingOptions, progress: Progress) -> Outcome:
     with (
         tempfile.TemporaryDirectory(prefix="bench-training-") as scratch,
         # Peak memory is the process's, too.
-        alone_in_a_process() as alone,
+        isolated_worker() as alone,
     ):
         workload = Workload(
             folder=Path(scratch), size=options.size, batch=options.batch, steps=options.steps,
