@@ -276,7 +276,7 @@ def _minutes(options: EngineOptions) -> float:
     parameters takes twelve times as long for them as a micro model."""
     scale = 12.0 if options.model == "random-100m" else 1.0
     parts = {"both": 1.0, "torch": 0.65, "llama_cpp": 0.35}[options.only]
-    seconds = sum(70.0 + scale * 1.2 * places for places in options.places)
+    seconds = sum(80.0 + scale * 1.2 * places for places in options.places)
     return options.repeats * parts * seconds / 60
 
 

@@ -191,7 +191,7 @@ def counts_of(attack: Attack) -> dict[str, float]:
 
 
 def _minutes(options: FaultsOptions) -> float:
-    """Runs come at a steady rate at best; faults and restarts on two cores double that."""
+    """Each deployment starts and comes to rest; runs come at a steady rate, or as fast as they end."""
     seconds = 0.0
     for stage in stages_of(options):
         runs = {
@@ -200,7 +200,7 @@ def _minutes(options: FaultsOptions) -> float:
                 MOST_OF_FURTHER, options.runs // DEFAULT_SHARE
             ),
         }.get(stage, min(MOST_OF_FURTHER, options.runs // SUPERVISED_SHARE))  # fmt: skip
-        seconds += 45 + max(runs / options.rate, runs * 0.12)
+        seconds += 60 + max(runs / options.rate, runs * 0.06)
     return seconds / 60
 
 

@@ -39,7 +39,7 @@ class FidelityOptions(Options):
 
     model: str = "micro:llm"
     """micro:llm, micro:slm, or a folder of safetensors."""
-    prompts: int = Field(default=200, ge=1, le=100_000)
+    prompts: int = Field(default=100, ge=1, le=100_000)
     """Random prompts."""
     seed: int = 7
     """Seed of the prompts, the draws and the adapters."""
@@ -172,8 +172,8 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
 def _minutes(options: FidelityOptions) -> float:
     """Of the micro models."""
     torch_passes = 2 if options.only != "llama_cpp" else 1
-    llama = 0.0 if options.only == "torch" else 0.25
-    return (20 + options.prompts * (0.3 * torch_passes + llama)) / 60
+    llama = 0.0 if options.only == "torch" else 0.5
+    return (20 + options.prompts * (0.75 * torch_passes + llama)) / 60
 
 
 PROOF = Proof(
@@ -183,4 +183,5 @@ PROOF = Proof(
     minutes=_minutes,
     run=run,
     check=check,
+    full={"prompts": 200},
 )

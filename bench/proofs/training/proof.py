@@ -180,8 +180,8 @@ def _minutes(options: TrainingOptions) -> float:
     """A process per repeat of each trainer, and its steps: two more warm it up."""
     trainers = 1 if options.only == OURS else 1 + len(trl_peer.FORMS)
     scale = {"micro-0.2m": 0.4, "micro-2m": 2.2}.get(options.size, 1.0)
-    steps = scale * options.batch / 48 * (options.steps + 2) * 1.0
-    return (0.05 * options.samples + options.repeats * trainers * (10 + steps)) / 60
+    steps = scale * options.batch / 48 * (options.steps + 2) * 1.5
+    return (0.05 * options.samples + options.repeats * trainers * (12 + steps)) / 60
 
 
 PROOF = Proof(
