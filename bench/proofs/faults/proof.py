@@ -191,7 +191,7 @@ def counts_of(attack: Attack) -> dict[str, float]:
 
 
 def _minutes(options: FaultsOptions) -> float:
-    """Each deployment starts and comes to rest; runs come at a steady rate, or as fast as they end."""
+    """Deployments start and come to rest; runs come at a steady rate, or as fast as they end."""
     seconds = 0.0
     for stage in stages_of(options):
         runs = {
