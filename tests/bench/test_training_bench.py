@@ -37,7 +37,7 @@ OPTIONS = TrainingOptions(
 
 
 def bench_training(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=110)
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=200)
 
 
 def measured(*arguments: str) -> dict[str, Any]:
