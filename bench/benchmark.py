@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -96,11 +96,11 @@ def by_signals(class_of: Callable[[Outcome, bool, Collection[str]], Class]) -> C
     return lambda result, gold: class_of(result.outcome, result.right, result.signals)
 
 
-def options_of(model: type[R], choices: JsonObject) -> R:
-    """The options that a command line gives a data set. Raises UsageError, naming the option."""
+def options_of(model: type[R], choices: Mapping[str, Any]) -> R:
+    """The options that a command line gives. Raises UsageError, naming the option."""
     try:
         return model.model_validate(choices)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(str(part) for part in first["loc"]).replace("_", "-")
         raise UsageError(f"--{where}: {first['msg']}; got {first['input']!r}") from error

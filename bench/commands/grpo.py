@@ -71,9 +71,9 @@ def grpo(
     done again, and further seeds, arms and trials may be asked of the folder.
     """
     from loopline.bench.experiments.grpo.command import measure
-    from loopline.bench.experiments.grpo.plan import plan_of
+    from loopline.bench.experiments.grpo.grid import grid_of
 
-    plan = plan_of(
+    grid = grid_of(
         output,
         game=game,
         seeds=seeds,
@@ -83,4 +83,4 @@ def grpo(
         jobs=jobs,
         changes=changes or (),
     )
-    measure(plan, as_json=as_json)
+    measure(grid, as_json=as_json)

@@ -12,7 +12,7 @@ from loopline.agents.workflows import policies_for, prompt_hashes, workflows
 from loopline.bench.append_log import AppendLog
 from loopline.bench.datasets import Item
 from loopline.bench.errors import BenchError
-from loopline.bench.experiments.glpft.plan import OPTIONS, read_results, results_path
+from loopline.bench.experiments.glpft.grid import OPTIONS, read_results, results_path
 from loopline.bench.output import ManifestItem
 from loopline.bench.results import Result, result_of
 from loopline.bench.tools.worlds import WorldsJudge

@@ -1,4 +1,4 @@
-"""What the paper of AT-GRPO reports (arXiv 2510.11062), to stand beside our own: context, not a
+"""What the paper of AT-GRPO reports (arXiv 2510.11062), to stand next to our own: context, not a
 comparison. Its models have learned language, its puzzles are given to them in words."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QWEN3_LARGE: dict[str, dict[ArmName, float]] = {
 ABLATION: dict[str, dict[ArmName, float]] = {"plan_path": {PER_ROLE: 96.0, SWAPPED: 6.0}}
 """Of its ablation: the trained policies in each other's place."""
 NONE = {
-    "word_problems": f"Published ({SOURCE}): nothing to stand beside. Its mathematics is that of "
+    "word_problems": f"Published ({SOURCE}): nothing to compare with. Its mathematics is that of "
     "competitions (AIME, OlympiadBench); generated word problems are not in it."
 }
 """Games that the paper does not have."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from loopline.agents.environments.game import Scheme
-from loopline.bench.experiments.grpo.figures import ArmFigures, Bounds, GrpoReport, at_equal_tokens
+from loopline.bench.experiments.document import Table
+from loopline.bench.experiments.grpo.figures import ArmFigures, GrpoReport, at_equal_tokens
 from loopline.bench.experiments.grpo.published import QWEN3_SMALL
+from loopline.bench.experiments.intervals import points
 from loopline.bench.report import figures as say
 from loopline.runtime.terminal.pluralize import counted
 from loopline.trainers.core.checkpoints import changed_settings
@@ -14,8 +16,6 @@ from loopline.trainers.grpo.arms.kinds import KINDS
 from loopline.trainers.grpo.arms.tuning import OWN
 from loopline.trainers.grpo.settings import LORA_RATE
 
-Table = tuple[list[str], list[list[str]]]
-"""Heading and rows."""
 _BUDGET = (
     "Every arm has the settings of its game; these were chosen by trials of the warm start and "
     "AT-GRPO on puzzles of another seed, and the other arms take {}. Arms that learn from rewards "
@@ -152,7 +152,7 @@ def solved(report: GrpoReport) -> Table:
             say.span(each.success.low, each.success.high),
             _counted_seeds(len(each.by_seed)),
             _range(each),
-            "–" if each.gain is None else _points(each.gain),
+            "–" if each.gain is None else points(each.gain),
             "–" if each.agreement is None else f"{each.agreement:.0%}",
             f"{published[each.arm]:.1f} %" if each.arm in published else "–",
         ]
@@ -166,7 +166,7 @@ def differences(report: GrpoReport) -> Table:
     rows = [
         [
             f"{each.first} − {each.second}",
-            _points(each.gap),
+            points(each.gap),
             _counted_seeds(len(each.by_seed)),
             ", ".join(say.points(gap) for gap in each.by_seed.values()),
             each.verdict,
@@ -291,10 +291,6 @@ def said(report: GrpoReport) -> Table:
         for agent, answers in each.said.items()
     ]
     return ["agent", "answers"], rows
-
-
-def _points(found: Bounds) -> str:
-    return f"{say.points(found.estimate)} [{say.points(found.low)}, {say.points(found.high)}]"
 
 
 def _counted_seeds(count: int) -> str:
