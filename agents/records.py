@@ -35,7 +35,8 @@ class Record(BaseModel):
 class Task(Record):
     """What is to be solved, with everything needed to rebuild it, but not its answer."""
 
-    environment: str = Field(default="question", max_length=64)
+    environment: str = Field(default="question", max_length=256)
+    """Its name, or `package.module:OBJECT` where it was found by that."""
     instance: JsonObject = Field(default_factory=dict)
     prompt: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from loopline.agents.records import JsonObject, Outcome, Record
-from loopline.bench.arms import QUESTION_ARMS, Arms
+from loopline.bench.arms import QUESTION_ARMS, Arm, Arms
 from loopline.bench.datasets import Dataset, Request
 from loopline.bench.errors import UsageError
 from loopline.bench.judgement import Judge
@@ -64,7 +64,11 @@ class Benchmark:
     classes: Mapping[str, str] = field(default_factory=dict[str, str])
     """Failure classes beyond those of `loopline.bench.taxonomy` → what they mean."""
     arms: Arms = QUESTION_ARMS
+    arms_of: Callable[[JsonObject], Arms] | None = None
+    """Where the arms depend on what is asked: from the data set's own options, or from its
+    `reference`, to its arms. Raises UsageError."""
     default_arms: str = "llm,router,slm"
+    """Empty: the first one."""
     default_split: str = "test"
     options: type[Record] | None = None
     """What `Request.choices` must be, where a data set has options of its own."""
@@ -84,6 +88,17 @@ class Benchmark:
     where nothing is to be said of them."""
     origin: Origin | None = None
     """How to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
+
+    def arms_for(self, asked: JsonObject) -> Arms:
+        """The arms for these options, or for a data set with this `reference`. Raises
+        UsageError."""
+        return self.arms if self.arms_of is None else self.arms_of(asked)
+
+    def parse_arms(self, text: str | None, choices: JsonObject) -> tuple[Arm, ...]:
+        """The arms that a command line names; None: the default ones, or the first there is. Raises
+        UsageError."""
+        arms = self.arms_for(choices)
+        return arms.parse(text or self.default_arms or next(iter(arms.listed)))
 
     @property
     def class_meanings(self) -> dict[str, str]:

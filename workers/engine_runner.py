@@ -102,7 +102,7 @@ class _StepHost:
     def __init__(self, pools: Mapping[str, EnginePool], run: Run, handoff: Handoff) -> None:
         self._run = run
         self._handoff = handoff
-        self._policy = policy_of(run, handoff.role)
+        self._policy = policy_of(run, handoff.agent)
         self._name = pool_of(self._policy)
         self._pool = pools[self._name]
         self._count = 0
@@ -120,7 +120,7 @@ class _StepHost:
         run, handoff, pool = self._run, self._handoff, self._pool
         chosen = sampling or pool.settings.sampling()
         if chosen.seed is None:
-            chosen = chosen.model_copy(update={"seed": agent_seed(run, handoff.role)})
+            chosen = chosen.model_copy(update={"seed": agent_seed(run, handoff.agent)})
         request = GenerateRequest(
             id=request_key(run, handoff.turn, handoff.branch, self._count),
             messages=tuple(messages),

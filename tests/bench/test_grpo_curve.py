@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from loopline.agents.environments.puzzles import difficulty_of
+from loopline.agents.environments.registry import find
 from loopline.bench.errors import BenchError
 from loopline.bench.experiments.document import html, markdown
 from loopline.bench.experiments.grpo_curve.figures import (
@@ -201,8 +201,9 @@ def test_loops_play_the_game_that_the_warm_start_has_played() -> None:
         wanted = [[value for name, value in options if name == each]
                   for each in ("--difficulty", "--setting")]  # fmt: skip
         (size,) = [int(value) for name, value in options if name == "--size"]
-        found = difficulty_of(
-            "plan_path", size, key_value_options("--difficulty", wanted[0]),
+        found = find(settings.game.name).levels(
+            size,
+            key_value_options("--difficulty", wanted[0]),
             key_value_options("--setting", wanted[1]),
         )  # fmt: skip
         assert found == settings.game.puzzle

@@ -12,7 +12,7 @@ from loopline.bench.experiments.document import markdown
 from loopline.bench.experiments.grpo.figures import report_of
 from loopline.bench.experiments.grpo.grid import COMPARED, with_needed
 from loopline.bench.experiments.grpo.report import document
-from loopline.trainers.grpo.arms.games.known import GAMES
+from loopline.trainers.grpo.arms.game import LearnedGame, taught
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
@@ -147,12 +147,13 @@ def test_what_an_arm_spends_is_measured_by_at_grpo_as_its_game_has_it(tmp_path: 
     assert len({Arm(kind=AT_GRPO, seed=2, tuning=each).folder(tmp_path) for each in tunings}) == 5
 
 
-@pytest.mark.parametrize("game", list(GAMES))
+@pytest.mark.parametrize("game", taught())
 def test_all_arms_of_a_game_have_its_settings(tmp_path: Path, game: str) -> None:
     settings = grid(tmp_path, game=game).settings
-    assert settings.game == GAMES[game].game
+    learned = LearnedGame.of(game)
+    assert settings.game == learned
     assert (settings.network, settings.supervised, settings.reinforced) == tuple(
-        getattr(GAMES[game].training, name) for name in ("network", "supervised", "reinforced")
+        getattr(learned.training, name) for name in ("network", "supervised", "reinforced")
     )
 
 
@@ -181,7 +182,7 @@ def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_th
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"game": "chess"}, "--game: there is no 'chess'; there are: plan_path"),
+        ({"game": "chess"}, "--game chess: there is no environment 'chess' .known: plan_path"),
         ({"arms": "at-grpo,ppo"}, "--arms: there is no 'ppo'; there are: warm-start"),
         ({"arms": ""}, "--arms: there is no ''"),
         ({"trials": "own,fast"}, "--trials fast: own, or factors of rate, entropy, batch"),

@@ -23,7 +23,7 @@ from loopline.bench.experiments.grpo.report import document, last_line
 from loopline.bench.experiments.grpo.tables import tables
 from loopline.bench.experiments.grpo.trials import Trial, chosen_of, lower, trial_of
 from loopline.bench.statistics import pigeonhole_bootstrap, wilson
-from loopline.trainers.grpo.arms.games.known import GAMES
+from loopline.trainers.grpo.arms.game import LearnedGame, taught
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     CONTINUED,
@@ -82,7 +82,7 @@ def test_an_arm_that_solves_no_puzzle_has_wilson_s_interval_over_the_puzzles() -
 
 def test_a_game_with_few_demonstrations_says_of_how_many_ways_of_telling_they_are() -> None:
     results = [a_result(WARM_START, seed, "10000000") for seed in (1, 2)]
-    words = SETTINGS.model_copy(update={"game": GAMES["word_problems"].game})
+    words = SETTINGS.model_copy(update={"game": LearnedGame.of("word_problems")})
     few = report_of(words, results, {}, said("word_problems"), 1.0, cpu_minutes=1)
     assert "one in 8 of the training wordings" in markdown(document(few))
     assert "on word problems" in markdown(document(few))
@@ -137,7 +137,7 @@ def test_success_at_equal_tokens_is_that_of_the_first_look_with_as_many_as_at_gr
 
 def test_where_nothing_is_published_the_report_says_so() -> None:
     assert "nothing to compare with" in said("word_problems")
-    assert all(said(name) for name in GAMES)
+    assert all(said(name) for name in taught())
 
 
 def test_a_difference_is_paired_by_seed_and_puzzle_and_a_null_is_printed_as_one(

@@ -103,8 +103,12 @@ class WordProblemInstance(Record):
 
     @property
     def split(self) -> Split | None:
-        """By the wordings; None of a mixture, which no generator makes."""
-        return split_of_wordings(self.wordings)
+        """By the wordings; None of a mixture, which no generator makes, and of wordings that are
+        another version's."""
+        try:
+            return split_of_wordings(self.wordings)
+        except KeyError:
+            return None
 
     @property
     def id(self) -> str:

@@ -16,9 +16,10 @@ from typing import Literal, get_args
 
 from pydantic import ValidationError
 
+from loopline.agents.errors import AgentError
 from loopline.bench.errors import UsageError
 from loopline.runtime.config.key_value_options import key_value_options
-from loopline.trainers.grpo.arms.games.known import GAMES
+from loopline.trainers.grpo.arms.game import LearnedGame
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     CONTINUED,
@@ -175,20 +176,22 @@ def grid_of(
 ) -> GrpoGrid:
     """From the options as they are typed; `changes` are settings in place of the game's own, as in
     `reinforced.entropy=0`. Raises `UsageError`, `InputError`."""
-    if game not in GAMES:
-        raise UsageError(f"--game: there is no {game!r}; there are: {', '.join(GAMES)}")
-    known = GAMES[game]
+    try:
+        learned = LearnedGame.of(game)
+    except AgentError as error:
+        raise UsageError(f"--game {game}: {error}") from error
+    training = learned.training
     settings = ArmSettings(
-        game=known.game,
+        game=learned,
         seeds=seeds_of(seeds),
         test_seed=TEST_SEED,
         held_out=held_out,
         looks=LOOKS,
         looked_at=LOOKED_AT,
         checkpoint_every=CHECKPOINT_EVERY,
-        network=known.training.network,
-        supervised=known.training.supervised,
-        reinforced=known.training.reinforced,
+        network=training.network,
+        supervised=training.supervised,
+        reinforced=training.reinforced,
     )
     return GrpoGrid(output, _changed(settings, changes), _kinds(arms), jobs, _ways(trials))
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
+from loopline.agents.environments.registry import DEFAULT
+from loopline.agents.payloads import PLAYER
 from loopline.bench.errors import BenchError, UsageError
 from loopline.bench.proofs.faults.attacks import Scene
 from loopline.bench.proofs.faults.chaos import Chaos
@@ -41,7 +43,7 @@ from loopline.workers.settings import (
 
 POOL = "pair"
 SERVED = ("tool", "plan")
-ROLES = ("tool_agent", "plan_agent")
+ROLES = (PLAYER,)
 WORK = (*(role_stream(role) for role in ROLES), inference_stream(POOL))
 FLEET = ("roles", "gpu", "roles", "gpu", "recorder")
 TURNS = 2
@@ -273,7 +275,7 @@ def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int)
             f"{ceil(groups / ((MAX_VERSIONS - 1) * GROUPS_PER_PUZZLE))} or more"
         )
     arguments = (
-        "--weights", "lora", "--rank", "2", "--game", "plan_path", "--size", "5",
+        "--weights", "lora", "--rank", "2", "--game", DEFAULT, "--size", "5",
         "--setting", f"turns={TURNS}", "--setting", "brief=true", "--no-instructions",
         "--max-tokens", "8", "--puzzles", str(puzzles), "--batch", "4", "--group-size", str(K),
         "--learning-rate", "1e-3", "--truncated", "keep", "--staleness", str(staleness),

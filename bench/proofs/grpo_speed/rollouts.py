@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loopline.agents.environments.plan_path import Difficulty
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.puzzles import drawn_puzzles
+from loopline.agents.environments.registry import DEFAULT, find
+from loopline.agents.payloads import PLAYER
 from loopline.agents.records import Budget, JsonObject, Run, Task, Trajectory
 from loopline.agents.workflows import policies_for, prompt_hashes, workflows
 from loopline.bench.errors import BenchError
@@ -29,7 +29,7 @@ from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleW
 
 POOL = "pair"
 WORKFLOW = "pair"
-ROLES = ("tool_agent", "plan_agent")
+ROLE_WORKERS = 2
 TURNS = 4
 SIZE = 10
 SECONDS = 600.0
@@ -61,11 +61,10 @@ class Rollouts:
 
     def tasks(self, repeat: int) -> list[Task]:
         """Other puzzles in every repeat."""
-        difficulty = Difficulty(rows=SIZE, columns=SIZE)
-        setting = difficulty.setting.model_copy(update={"turns": TURNS, "brief": True})
+        game = find(DEFAULT)
+        levels = game.levels(SIZE, {}, {"turns": TURNS, "brief": True})
         seed = zlib.crc32(f"{self.seed}:{repeat}".encode())
-        chosen = difficulty.model_copy(update={"setting": setting})
-        return [each.task for each in drawn_puzzles(chosen, Split.TRAIN, seed, self.runs)]
+        return [game.task(puzzle) for puzzle in game.puzzles(Split.TRAIN, seed, self.runs, levels)]
 
     @property
     def warm_up(self) -> Rollouts:
@@ -83,8 +82,10 @@ class Rollouts:
             task=task,
             workflow=WORKFLOW,
             options=workflows.get(WORKFLOW).check_options(options),
-            policies=policies_for(WORKFLOW, dict.fromkeys(ROLES, POOL)),
-            prompts=prompt_hashes(WORKFLOW),
+            policies=policies_for(
+                WORKFLOW, {agent.name: POOL for agent in find(DEFAULT).agents}, DEFAULT
+            ),
+            prompts=prompt_hashes(WORKFLOW, environment=DEFAULT),
             seed=number,
             budget=Budget(seconds=SECONDS),
             created=now,
@@ -142,8 +143,10 @@ async def _deployed(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
         asked = [
             GpuWorkerSettings(bus=bus, name="gpu", models={POOL: work.served}),
             *(
-                RoleWorkerSettings(bus=bus, name=role, roles=(role,), concurrency=CONCURRENCY)
-                for role in ROLES
+                RoleWorkerSettings(
+                    bus=bus, name=f"player-{number}", roles=(PLAYER,), concurrency=CONCURRENCY
+                )
+                for number in range(ROLE_WORKERS)
             ),
             RecorderSettings(bus=bus, name="recorder", store=folder / "store"),
         ]

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from loopline.agents.arithmetic import evaluate
-from loopline.agents.environments.game import PLAN, TOOL, replayed
+from loopline.agents.environments.game import replayed
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode
 from loopline.agents.environments.word_problem_team import (
     Difficulty,
     Equation,
     WordProblemInstance,
-    WordProblems,
     WordProblemSetting,
     check_work,
     instances,
     split_of_wording,
     stream,
 )
+from loopline.agents.environments.word_problem_team.environment import WORD_PROBLEMS
 from loopline.agents.environments.word_problem_team.numbers import numbers_of, with_names
 from loopline.agents.environments.word_problem_team.rules import Item, Items, Work, Worked
 from loopline.agents.environments.word_problems import generate, schemes
@@ -51,7 +51,7 @@ def nuts(**setting: object) -> WordProblemInstance:
 
 
 def begun(instance: WordProblemInstance) -> Episode:
-    return WordProblems().reset(instance.task.instance)
+    return WORD_PROBLEMS.reset(instance.task.instance)
 
 
 def after(*texts: str, **setting: object) -> Episode:
@@ -164,7 +164,7 @@ def test_an_instance_whose_solution_does_not_follow_from_its_text_is_refused(
     names = ("left", "operator", "right", "result")
     steps: list[JsonValue] = [dict(zip(names, step, strict=True)) for step in solution]
     with pytest.raises(InvalidTask) as error:
-        WordProblems().reset({"text": TEXT, "solution": steps})
+        WORD_PROBLEMS.reset({"text": TEXT, "solution": steps})
     assert told in str(error.value)
 
 
@@ -226,7 +226,7 @@ def test_verify_agrees_with_the_answer_and_what_is_refused_changes_nothing(
             sign = {"add": "+", "sub": "-", "mul": "*", "div": "/"}[one.call]
             assert evaluate(f"{one.values[0]} {sign} {one.values[1]}") == one.result
     assert episode.verify().solved == (episode.state.answer == instance.answer)
-    assert replayed(WordProblems(), instance.task.instance, episode.taken) == episode
+    assert replayed(WORD_PROBLEMS, instance.task.instance, episode.taken) == episode
 
 
 def test_the_tool_agent_is_told_what_came_of_its_calls() -> None:

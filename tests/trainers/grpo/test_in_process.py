@@ -7,11 +7,12 @@ from itertools import islice
 
 import pytest
 
-from loopline.agents.environments.game import AGENTS, TOOL, Agent
+from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path import stream
+from loopline.agents.environments.plan_path.game import opened
 from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.team_episode import AGENTS, TOOL
 from loopline.agents.records import Message
-from loopline.trainers.grpo.arms.games.plan_path import opened
 from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.in_process import Prompter, evaluate
 from loopline.workers.engine_runner import EnginePool, EngineRunner

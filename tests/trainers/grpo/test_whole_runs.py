@@ -9,13 +9,14 @@ from itertools import islice
 import pytest
 import torch
 
-from loopline.agents.environments.game import AGENTS, Agent
+from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path import stream
+from loopline.agents.environments.plan_path.game import opened
 from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.team_episode import AGENTS
 from loopline.agents.records import PolicyRef, Trajectory
 from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.arm import work
-from loopline.trainers.grpo.arms.games.plan_path import opened
 from loopline.trainers.grpo.arms.kinds import WARM_START
 from loopline.trainers.grpo.arms.models import MODEL
 from loopline.trainers.grpo.arms.results import Arm

@@ -7,12 +7,12 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from loopline.agents.environments.game import PLAN
 from loopline.agents.environments.grid import STEPS, Cell, beside, manhattan
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.plan_path.game import PlanPath
+from loopline.agents.environments.plan_path.game import opened
 from loopline.agents.environments.plan_path.instance import PlanPathInstance, is_free, shortest_path
 from loopline.agents.environments.plan_path.walk import Moves, Walk, refusal
+from loopline.agents.environments.team_episode import PLAN
 
 Policy = Callable[[PlanPathInstance, Walk, random.Random], str]
 """The next move from where a walk has led."""
@@ -70,7 +70,7 @@ def plays(policy: Policy, instance: PlanPathInstance, seed: int) -> bool:
     would make from where it is, up to the first one that its answer would end at."""
     setting = instance.setting.model_copy(update={"team": (PLAN,)})
     alone = instance.model_copy(update={"setting": setting})
-    episode = PlanPath().reset(alone.model_dump(mode="json"))
+    episode = opened(alone)
     rng = random.Random(f"{instance.id}:{seed}")
     while not episode.done:
         moves = _answer(policy, alone, episode.state, rng)

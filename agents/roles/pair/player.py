@@ -1,11 +1,12 @@
-"""Both agents: K completions of one observation, each scored on a copy, the best one executed."""
+"""An agent of an environment: K completions of one observation, each scored on a copy, the best
+one executed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loopline.agents.environments.environment import AnyEnvironment
 from loopline.agents.environments.game import (
-    PLAN,
     Agent,
     Applied,
     Episode,
@@ -14,62 +15,69 @@ from loopline.agents.environments.game import (
     taken_by,
 )
 from loopline.agents.environments.puzzle_splits import content_hash
+from loopline.agents.environments.team_episode import SPECS
 from loopline.agents.environments.tool_program import ProgramRun
-from loopline.agents.errors import environment_code
+from loopline.agents.errors import UnexpectedPayload, environment_code
 from loopline.agents.judging import ProgramRuns, RunPrograms, ask_judge
-from loopline.agents.prompts import Prompt, load_prompt
+from loopline.agents.payloads import PLAYER, TurnPayload
+from loopline.agents.prompts import Prompt
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Decision, JsonObject, json_object
 from loopline.agents.roles.pair.candidates import Scored, choose
-from loopline.agents.roles.pair.episode import episode_of
+from loopline.agents.roles.pair.episode import environment_of, episode_of
 from loopline.agents.roles.pair.settings import options_of
 from loopline.agents.roles.protocol import StepContext, StepResult
-from loopline.agents.roles.umi.step import refuse_other_payloads
 
 Trial = tuple[Episode, Applied]
 """A copy of the episode on which a completion was applied, and what came of it."""
 
 
-class PuzzleAgent:
-    """Decides `acted` {turn, observed, done, solved, reason, next, reward}, and for a plan agent
-    {agrees}: whether it did what was proposed to it. `observed` is a hash of what the candidates
-    answer to: steps with the same one can share a group. A tool agent that writes programs also
-    says {judged}: what came of the executed one, so that the run can be played again."""
+class PlayerRole:
+    """Takes the turns of every agent of every environment; the hand-over says whose turn it is.
 
+    Decides `acted` {turn, observed, done, solved, reason, next, reward}. `observed` is a hash of
+    what the candidates answer to: steps with the same one can share a group. Where agents propose
+    things, one that acts says {agrees} as well: whether it did what was proposed to it. An agent
+    that writes programs says {judged}: what came of the executed one, so that the run can be played
+    again."""
+
+    name = PLAYER
     version = 1
-
-    def __init__(self, agent: Agent) -> None:
-        self.name = agent
-        self._agent: Agent = agent
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        """For calls, and for programs."""
-        names = (self.name, f"{self.name}_python")
-        return tuple(load_prompt(name, "loopline.agents.roles.pair") for name in names)
+        """Of the two agents that the environments of this package share, for calls and for
+        programs. Those of others are their environment's (`loopline.agents.workflows`)."""
+        return tuple(
+            prompt
+            for spec in SPECS
+            for prompt in (spec.prompt, spec.program_prompt)
+            if isinstance(prompt, Prompt)
+        )
 
     async def step(self, context: StepContext, host: Host) -> StepResult:
-        refuse_other_payloads(context, self.name)
-        options = options_of(context.run)
-        episode = episode_of(context.run, context.journal)
-        environment = context.run.task.environment
-        with environment_code(environment, f"as {self.name} observed"):
-            text = episode.observe(self._agent)
+        payload = context.payload
+        if not isinstance(payload, TurnPayload):
+            raise UnexpectedPayload(f"role {self.name!r} takes turns, not {payload.type_name!r}")
+        agent, options = payload.agent, options_of(context.run)
+        episode, environment = episode_of(context.run, context.journal), environment_of(context.run)
+        spec = environment.agent(agent)
+        with environment_code(environment.key, f"as {agent} observed"):
+            text = episode.observe(agent)
             by_program = isinstance(episode, ProgrammedEpisode) and episode.by_program
-        of_calls, of_programs = self.prompts
-        prompt = of_programs if by_program else of_calls
+        prompt = environment.prompt(spec, by_program=by_program)
         entries: list[JsonObject] = []
 
         async def tried(calls: Sequence[Call]) -> list[Scored[Trial]]:
-            runs = await self._run(context, host, episode, calls, entries)
+            runs = await self._run(context, host, agent, episode, calls, entries)
             return [
-                self._tried(context, episode, call, ran)
+                self._tried(context, agent, episode, call, ran)
                 for call, ran in zip(calls, runs, strict=True)
             ]
 
         choice = await choose(context, host, prompt, text, options, tried)
         after, applied = choice.found
-        with environment_code(environment, f"as what {self.name} did was verified"):
+        with environment_code(environment.key, f"as what {agent} did was verified"):
             verdict, done = after.verify(), after.done
             following = None if done else after.agent
         data: JsonObject = {
@@ -81,8 +89,8 @@ class PuzzleAgent:
             "next": following,
             "reward": choice.reward,
         }
-        if self._agent == PLAN:
-            data["agrees"] = self._agrees(context, _action(applied))
+        if not spec.proposes and any(other.proposes for other in environment.agents):
+            data["agrees"] = _agrees(context, environment, _action(applied))
         ran = after.taken[-1].ran
         if ran is not None:
             data["judged"] = json_object(ran)
@@ -100,16 +108,17 @@ class PuzzleAgent:
         self,
         context: StepContext,
         host: Host,
+        agent: Agent,
         episode: Episode,
         calls: Sequence[Call],
         entries: list[JsonObject],
     ) -> list[ProgramRun | None]:
         """What came of each completion's program, where it has one; the judge is asked once for all
         of them, and `entries` gets what it was asked. Raises `EnvironmentFault`."""
-        with environment_code(context.run.task.environment, f"on an action of {self.name}"):
+        with environment_code(context.run.task.environment, f"on an action of {agent}"):
             if not isinstance(episode, ProgrammedEpisode):
                 return [None] * len(calls)
-            wanted = [episode.to_run(self._agent, call.said) for call in calls]
+            wanted = [episode.to_run(agent, call.said) for call in calls]
         first = next((one for one in wanted if one is not None), None)
         if first is None:
             return [None] * len(calls)
@@ -122,26 +131,32 @@ class PuzzleAgent:
         return [None if one is None else runs[one.program] for one in wanted]
 
     def _tried(
-        self, context: StepContext, episode: Episode, call: Call, ran: ProgramRun | None
+        self,
+        context: StepContext,
+        agent: Agent,
+        episode: Episode,
+        call: Call,
+        ran: ProgramRun | None,
     ) -> Scored[Trial]:
         """Raises `EnvironmentFault`."""
         environment = context.run.task.environment
-        with environment_code(environment, f"as the episode was copied for {self.name}"):
+        with environment_code(environment, f"as the episode was copied for {agent}"):
             trial = episode.copy()
-        with environment_code(environment, f"on an action of {self.name}"):
-            applied = taken_by(trial, Taken(self._agent, call.said, ran))
+        with environment_code(environment, f"on an action of {agent}"):
+            applied = taken_by(trial, Taken(agent, call.said, ran))
         return Scored(call, _action(applied), applied.rewards, (trial, applied))
 
-    def _agrees(self, context: StepContext, action: JsonObject) -> bool | None:
-        """`None` where nothing was proposed: the agent is alone, or the calls were refused, or they
-        only looked."""
-        before = next((step for step in context.journal if step.turn == context.turn - 1), None)
-        if before is None or before.agent == self.name:
-            return None
-        proposed = before.candidates[before.selected].action.get("did")
-        if not isinstance(proposed, dict) or not any(proposed.values()):
-            return None
-        return action.get("did") == proposed
+
+def _agrees(context: StepContext, environment: AnyEnvironment, action: JsonObject) -> bool | None:
+    """`None` where nothing was proposed: no agent that proposes has acted just before, or its calls
+    were refused, or they only looked."""
+    before = next((step for step in context.journal if step.turn == context.turn - 1), None)
+    if before is None or not environment.agent(before.agent).proposes:
+        return None
+    proposed = before.candidates[before.selected].action.get("did")
+    if not isinstance(proposed, dict) or not any(proposed.values()):
+        return None
+    return action.get("did") == proposed
 
 
 def _action(applied: Applied) -> JsonObject:
