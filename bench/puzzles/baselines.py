@@ -14,6 +14,7 @@ from loopline.agents.environments.team_episode import TeamEpisode
 from loopline.agents.errors import AgentError
 from loopline.agents.records import JsonObject
 
+_BLIND = "blind "
 _BLIND_AGENT = (
     "blind: an agent alone that says the same whatever the puzzle is, the best that a search on "
     "training puzzles finds"
@@ -27,7 +28,9 @@ def players_by_hand(reference: JsonObject) -> str:
         do = find(game).players_do if isinstance(game, str) else ""
     except AgentError:
         return ""
-    return f"{do}; {_BLIND_AGENT}" if do else ""
+    solved = reference.get("baselines")
+    blind = isinstance(solved, dict) and any(name.startswith(_BLIND) for name in solved)
+    return f"{do}; {_BLIND_AGENT}" if do and blind else do
 
 
 def baselines_of(
