@@ -68,9 +68,11 @@ class CountingBackend:
 
     kind = "counting"
     max_rows = 5
+    reads_apart = True
+    cells = 0
+    halve = True
 
-    def __init__(self, settings: ModelSettings, *, cells: int, apart: bool, halve: bool) -> None:
-        self.cells, self.reads_apart, self.halve = cells, apart, halve
+    def __init__(self, settings: ModelSettings) -> None:
         self.memory: dict[Row, list[int]] = {}
 
     def load(self) -> Counting:
@@ -162,7 +164,8 @@ def expected(prompt: str, count: int) -> tuple[int, ...]:
 
 def started(cells: int, *, apart: bool, halve: bool) -> tuple[Scheduler, CountingBackend]:
     settings = ModelSettings(engine="torch", model="counting")
-    backend = CountingBackend(settings, cells=cells, apart=apart, halve=halve)
+    backend = CountingBackend(settings)
+    backend.cells, backend.reads_apart, backend.halve = cells, apart, halve
     return Scheduler(backend, backend.load()), backend
 
 
