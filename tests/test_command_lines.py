@@ -60,3 +60,37 @@ def test_the_umbrella_has_the_commands_of_runtime_at_its_top(command: str) -> No
 @pytest.mark.parametrize("words", [("bench", "gsm8k"), ("train", "grpo")])
 def test_the_umbrella_has_bench_and_train_as_groups(words: tuple[str, str]) -> None:
     assert "Usage:" in CliRunner().invoke(loopline, [*words, "--help"]).output
+
+
+def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every command that can be run, under its whole name."""
+    if hasattr(command, "commands"):
+        for name, inner in command.commands.items():
+            yield from leaves(inner, (*words, name))
+    else:
+        yield " ".join(words), command
+
+
+@pytest.mark.parametrize("name", ["runtime", "train", "bench"])
+def test_each_help_text_can_be_read_alone(name: str) -> None:
+    """None begins as an answer to the line before it."""
+    seen = 0
+    for words, command in leaves(typer.main.get_command(PROGRAMS[name])):
+        if name == "bench" and command.rich_help_panel != "Evaluate":
+            continue
+        for parameter in command.params:
+            if getattr(parameter, "hidden", False):
+                continue
+            text: str = getattr(parameter, "help", None) or ""
+            where = f"{name} {words}: {parameter.name}"
+            assert len(text.split("  [")[0]) > 10, where
+            assert not text.startswith(("Of ", "To ", "As ", "What ")), f"{where}: {text}"
+            seen += 1
+    assert seen > 30
+
+
+@pytest.mark.parametrize("name", ["train", "bench"])
+def test_each_command_has_its_options_before_it_is_run(name: str) -> None:
+    """Their models are imported by name: one that isn't there would only be missed at the door."""
+    for words, command in leaves(typer.main.get_command(PROGRAMS[name])):
+        assert command.params, words

@@ -104,7 +104,7 @@ def settings_of(
 
 
 def loop_arguments(settings: CurveSettings, seed: int) -> tuple[str, ...]:
-    """Of `train grpo --loop`: the game as the warm start has played it, and the rates."""
+    """Of `train grpo loop`: the game as the warm start has played it, and the rates."""
     puzzle, chosen = settings.puzzle, settings.reinforced
     played = puzzle.setting.model_dump(mode="json", exclude={"team", "marks"})
     difficulty = {"obstacles": puzzle.obstacles, "least_moves": puzzle.least_moves}

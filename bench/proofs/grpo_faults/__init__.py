@@ -30,7 +30,7 @@ def grpo_faults(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Attack `train grpo --loop`, and check every group. It runs in a process of
+    """Attack `train grpo loop`, and check every group. It runs in a process of
     its own, with rollouts on five worker processes, while workers are killed, stopped past their
     leases and continued, Redis is killed and restarted, and the trainer itself is killed and
     started again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loopline.trainers.core.command_options import FolderOptions, JsonOptions
 from loopline.trainers.grpo.arms.games.known import AnyGame
 from loopline.trainers.grpo.arms.games.plan_path import TRAINING, LearnedPlanPath
 from loopline.trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
@@ -16,3 +17,7 @@ class DemoSettings(ArmSettings):
 
     game: AnyGame = LearnedPlanPath()
     reinforced: Reinforced = TRAINING.reinforced.model_copy(update={"steps": 48})
+
+
+class DemoOptions(JsonOptions, FolderOptions):
+    """What `train grpo demo` is asked for: its settings are fixed."""

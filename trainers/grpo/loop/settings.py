@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from loopline.agents.environments.puzzles import Difficulty, Game, difficulty_of
 from loopline.agents.errors import InvalidOptions
 from loopline.agents.records import JsonObject
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.workflows import workflows
+from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.runtime.terminal.pluralize import counted
 from loopline.trainers.data.task_files import JUDGED, TeamTasks
 from loopline.trainers.grpo.settings import GrpoSettings
@@ -18,10 +19,44 @@ from loopline.trainers.grpo.settings import GrpoSettings
 WORKFLOW = "pair"
 
 
-class LoopSettings(BaseModel):
-    """One run of `train grpo --loop`, but for where it is written."""
+def _plays_game(options: Any) -> bool:
+    return options.tasks is None
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+_GENERATED = OnlyWith("generated puzzles, not with --tasks", _plays_game)
+
+
+class RolloutOptions(Options):
+    """What is played, and how."""
+
+    panel: ClassVar[str] = "Rollouts"
+
+    game: Annotated[Game | None, _GENERATED] = None
+    """Game whose puzzles of the train split are generated and played."""
+    size: Annotated[int | None, _GENERATED, Option(default="the game's")] = None
+    """Cells along a side of a puzzle."""
+    difficulty: Annotated[JsonObject, _GENERATED, Option(example="boxes=2")] = Field(
+        default_factory=dict
+    )
+    """Option of the game's generator: boxes=2, obstacles=0.3, …; may be repeated."""
+    setting: Annotated[JsonObject, _GENERATED] = Field(default_factory=dict)
+    """How the game is played: turns=4, brief=true, view=3, …; may be repeated."""
+    rounds: int = Field(default=20, ge=1)
+    """Rounds, each of which makes one version of the policies."""
+    puzzles: int = Field(default=64, ge=1)
+    """Puzzles or tasks that a round begins with."""
+    temperature: float = Field(default=1.0, gt=0, le=5)
+    """Temperature of rollouts."""
+    max_tokens: int = Field(default=512, ge=1, le=131_072)
+    """Most tokens of one completion."""
+    instructions: bool = True
+    """Put the role's prompt before what an agent sees; off for models that learn without it."""
+    run_seconds: float = Field(default=3_600.0, gt=0, le=86_400)
+    """Seconds after which a run is given up."""
+
+
+class LoopSettings(RolloutOptions):
+    """What one loop follows from, but for where it is written. It is what the folder records."""
 
     grpo: GrpoSettings
     """`batch` is the number of groups with a signal that a round is to have."""
@@ -31,24 +66,12 @@ class LoopSettings(BaseModel):
     """The same of the rest of the team."""
     prompts: dict[str, str] = Field(default_factory=dict)
     """Content hash of each prompt of the workflow, as the deployment has it."""
-    game: Game | None = None
-    """That puzzles are generated of; None: the tasks of a file are played."""
     tasks: TeamTasks | None = None
-    size: int | None = None
-    difficulty: JsonObject = Field(default_factory=dict)
-    setting: JsonObject = Field(default_factory=dict)
-    rounds: int = Field(ge=1)
-    puzzles: int = Field(ge=1)
-    """Or tasks, of a round's first wave."""
+    """None: puzzles of the game are played."""
     most_puzzles: int = Field(ge=1)
-    """Of a round, with those that make up for groups without a signal."""
+    """Most puzzles of a round, with those that make up for groups without a signal."""
     adaptive: AdaptiveSampling | None = None
-    """Of candidates; None: K of each observation."""
-    temperature: float = Field(default=1.0, gt=0, le=5)
-    max_tokens: int = Field(default=512, ge=1, le=131_072)
-    instructions: bool = True
-    run_seconds: float = Field(default=3_600.0, gt=0, le=86_400)
-    """After which a run is given up."""
+    """Adaptive sampling of candidates; None: K of each observation."""
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -101,7 +124,7 @@ class LoopSettings(BaseModel):
             return self.tasks
         if self.game is None:
             raise InvalidOptions(
-                "--loop needs a game: --game plan_path, sokoban, sudoku or word_problems; or the "
+                "a loop needs a game: --game plan_path, sokoban, sudoku or word_problems; or the "
                 "tasks of a file: --tasks FILE (`bench tasks` writes one)"
             )
         return difficulty_of(self.game, self.size, self.difficulty, self.setting)
