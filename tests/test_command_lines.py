@@ -84,7 +84,7 @@ def test_each_help_text_can_be_read_alone(name: str) -> None:
             text: str = getattr(parameter, "help", None) or ""
             where = f"{name} {words}: {parameter.name}"
             assert len(text.split("  [")[0]) > 10, where
-            assert not text.startswith(("Of ", "To ", "As ", "What ")), f"{where}: {text}"
+            assert not text.startswith(("Of ", "To ", "As ")), f"{where}: {text}"
             seen += 1
     assert seen > 30
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         BenchmarkOptions,
         Gsm8kOptions,
         QuestionOptions,
+        RunOptions,
         WordProblemOptions,
     )
     from loopline.bench.datasets import Request
@@ -36,7 +37,20 @@ def add_benchmark(app: typer.Typer, command: Callable[[Any], None], options: str
     """Add a command that ends as every benchmark does, with a model of
     `bench.commands.options`."""
     about = f"{inspect.getdoc(command)}\n\n{ENDS}"
-    add_command(app, command, f"bench.commands.options:{options}", about=about)
+    add_command(app, command, f"bench.commands.options:{options}", about=about, preview=preview)
+
+
+def preview(options: RunOptions) -> list[str]:
+    """What `--dry-run` says."""
+    where = options.redis_url or "the deployment of this machine's state directory"
+    output = options.output
+    lines = [
+        f"asks {where}, {options.concurrency:,} runs at once",
+        f"writes to {output or 'a new folder under results/'}",
+    ]
+    if output is not None and (output / "manifest.json").exists():
+        lines.append(f"{output} already holds a benchmark: go on with bench resume {output}")
+    return lines
 
 
 def conduct(asked: Asked, *, as_json: bool) -> None:

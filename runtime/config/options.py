@@ -33,6 +33,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from loopline.runtime.config.key_value_options import key_value_options, key_value_texts
+from loopline.runtime.config.secrets import Redactor
 from loopline.runtime.config.sources import (
     Layer,
     Tree,
@@ -274,8 +275,8 @@ def _worded(error: ErrorDetails, known: Iterable[Entry], layers: list[Layer]) ->
 
 def toml_of(options: BaseModel) -> list[str]:
     """The whole model as a file that `--config` reads. What is None has no line of its own: TOML
-    has no word for it, and a comment says so."""
-    return toml_lines(options.model_dump(mode="json"))
+    has no word for it, and a comment says so. Passwords are hidden."""
+    return toml_lines(Redactor().value(options.model_dump(mode="json")))
 
 
 def signature_of(model: type[BaseModel], *, dry_run: bool) -> inspect.Signature:

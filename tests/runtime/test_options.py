@@ -305,6 +305,12 @@ def test_what_is_wrong_in_the_file_is_said_with_file_and_key(
     assert said in str(caught.value)
 
 
+def test_a_dry_run_shows_no_password() -> None:
+    _, out, _ = invoke("out", "--base", "redis://me:secret-word@there:1", "--dry-run")
+    assert "redis://me:***@there:1" in out
+    assert "secret-word" not in out
+
+
 def test_a_default_is_no_word_about_what_it_needs(tmp_path: Path) -> None:
     """A dry run writes every key: its file must not be refused for them."""
     assert resolved(Training, {"output": "out", "base": "x", "loss__clip": "0.2"}).loss.clip == 0.2
