@@ -77,8 +77,6 @@ class QuestionOptions(RunOptions):
 class Gsm8kOptions(QuestionOptions):
     """GSM8K."""
 
-    panel: ClassVar[str] = "Questions"
-
     samples: Annotated[int | None, Option(default="all")] = None
     """Number of questions."""
     split: str = "test"
@@ -90,8 +88,6 @@ class Gsm8kOptions(QuestionOptions):
 class WordProblemOptions(QuestionOptions):
     """Generated word problems."""
 
-    panel: ClassVar[str] = "Questions"
-
     samples: int = 60
     """Number of questions."""
     split: str = "held_out"
@@ -100,8 +96,6 @@ class WordProblemOptions(QuestionOptions):
 
 class BenchmarkOptions(QuestionOptions):
     """A benchmark of the user's."""
-
-    panel: ClassVar[str] = "Questions"
 
     benchmark: Annotated[str, Argument()]
     """Name of a benchmark, package.module:OBJECT, or a file of questions (my.jsonl)."""
@@ -188,8 +182,6 @@ class ProblemOptions(TeamOptions):
 class CodeOptions(ProblemOptions):
     """Programming problems."""
 
-    panel: ClassVar[str] = "Questions"
-
     dataset: str = "humaneval"
     """Data set: humaneval, mbpp, mbpp_sanitized, apps, codecontests or livecodebench."""
     split: str = "test"
@@ -202,8 +194,6 @@ class CodeOptions(ProblemOptions):
 
 class MathOptions(ProblemOptions):
     """Mathematical problems."""
-
-    panel: ClassVar[str] = "Questions"
 
     dataset: str = "aime24"
     """Data set: gsm8k, wordproblems (generated), aime24, aime25 or olympiadbench."""

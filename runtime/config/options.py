@@ -46,6 +46,8 @@ from loopline.runtime.errors import InputError
 
 COMMAND_LINE = "command line"
 DEFAULT_PANEL = "Options"
+MOST_SHOWN = 80
+"""Characters of a wrong value in an error."""
 
 
 class Options(BaseModel):
@@ -56,7 +58,7 @@ class Options(BaseModel):
     )
 
     panel: ClassVar[str] = DEFAULT_PANEL
-    """Heading of this class's own fields in the help."""
+    """Heading of this class's own fields in the help; a class below it inherits the heading."""
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -146,7 +148,8 @@ def _entries(model: type[BaseModel], path: tuple[str, ...], panel: str | None) -
         own = [name for name in inspect.get_annotations(base) if name in model.model_fields]
         for name in own:
             if _declares(model, name) is base:
-                place = cast("str | None", base.__dict__.get("panel")) or panel or DEFAULT_PANEL
+                own_panel: str = getattr(base, "panel", DEFAULT_PANEL)
+                place = panel if panel and own_panel == DEFAULT_PANEL else own_panel
                 yield from _entry(model.model_fields[name], (*path, name), place)
 
 
@@ -269,7 +272,7 @@ def _worded(error: ErrorDetails, known: Iterable[Entry], layers: list[Layer]) ->
         return f"{entry.flag} is missing: give it, or `{key} = …` in the file of --config"
     within = "".join(f" {part}" for part in where[len(entry.path) :])
     value = error["input"]
-    shown = "" if isinstance(value, dict) else f" {value}"
+    shown = "" if isinstance(value, dict) else f" {str(value)[:MOST_SHOWN]}"
     return f"{_place(entry, layers)}{within}{shown}: {message}"
 
 

@@ -8,8 +8,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from loopline.runtime.config.options import Argument, OnlyWith, Option, Options
+from loopline.runtime.config.options import Argument, OnlyWith, Option, Options, toml_of
 from loopline.runtime.config.sources import URL_VARIABLE
+from loopline.trainers.core.disk_errors import writing
+from loopline.workers.atomic_files import write_atomic
 
 
 class FolderOptions(Options):
@@ -19,6 +21,13 @@ class FolderOptions(Options):
     """Folder for checkpoints and results. The same command goes on with what is in it."""
     restart: bool = False
     """Discard previous progress in OUTPUT and start over."""
+
+    def record(self) -> None:
+        """Write all options into the folder, as a file that `--config` reads. Raises
+        `NotEnoughDisk`."""
+        path = self.output / "options.toml"
+        with writing(path):
+            write_atomic(path, "\n".join(toml_of(self)) + "\n")
 
 
 class JsonOptions(Options):
@@ -56,8 +65,6 @@ class DeploymentOptions(Options):
 
 class PublishingOptions(DeploymentOptions):
     """The running deployment that a training publishes to."""
-
-    panel: ClassVar[str] = "Deployment"
 
     wait: Annotated[float, _PUBLISHED] = Field(default=60.0, ge=0)
     """Seconds to wait for workers to load each published adapter."""

@@ -66,6 +66,8 @@ def glpft(options: GlpftOptions) -> None:
                 keep_data=options.from_store is not None,
                 restart=restart and processes.is_first,
             )
+            if processes.is_first:
+                options.record()
         with _Shown(seen=processes.is_first) as shown:
             report = train(
                 settings,

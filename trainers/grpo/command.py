@@ -108,6 +108,7 @@ def offline(options: OfflineOptions) -> None:
             if processes.is_first:
                 held.enter_context(locked(output))
                 claim(output, settings, data, restart=begin_anew)
+                options.record()
         if processes.is_first:
             _say_skipped(data)
         with _Shown(seen=processes.is_first) as shown:

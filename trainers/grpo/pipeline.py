@@ -1,6 +1,7 @@
 """A whole training from groups that are there.
 
     OUTPUT/settings.json          what everything follows from
+    OUTPUT/options.toml           the command's options, a file for --config
     OUTPUT/runs.json              the recorded runs that it is made of
     OUTPUT/checkpoints/           of the training in work
     OUTPUT/curves/<policy>/       for TensorBoard

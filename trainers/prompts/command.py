@@ -67,6 +67,7 @@ def prompts(options: PromptsOptions) -> None:
         raise TrainingError(str(error)) from error
     with locked(output):
         claim(output, made.settings, made.candidates, restart=options.restart)
+        options.record()
         report = read_report(output)
         if report is not None:
             typer.echo(f"the search in {output} is finished; --restart searches anew", err=True)

@@ -279,7 +279,7 @@ def test_a_dry_run_says_what_would_run_and_touches_nothing(
     assert again == out
     code, _, err = command("offline", "--config", file)
     assert code == 0, err
-    code, out, err = command("offline", "--config", file, "--dry-run")
+    code, out, err = command("offline", "--config", output / "options.toml", "--dry-run")
     assert f"# {output} is finished: nothing would be done again" in out
     code, out, err = command("offline", "--config", file, "--restart", "--dry-run")
     assert f"# discards the progress in {output} and starts over" in out

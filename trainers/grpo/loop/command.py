@@ -108,6 +108,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: Line) -> LoopReport:
     )
     with locked(output):
         book = claim(output, settings, restart=options.restart)
+        options.record()
         report = read_loop_report(output)
         if report is not None:
             forget_work(output / CHECKPOINTS)
