@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -22,7 +22,6 @@ from loopline.runtime.config.options import (
     Options,
     entries,
     resolved,
-    toml_of,
     validated,
 )
 from loopline.runtime.errors import InputError
@@ -93,10 +92,10 @@ def preview(options: Training) -> list[str]:
     return [f"trains {options.base}"]
 
 
-def program(run: Callable[[Any], None] = training) -> typer.Typer:
+def program() -> typer.Typer:
     """With the command and another one, so that both have their names."""
     app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
-    add_command(app, run, MODEL, name="training", preview=preview)
+    add_command(app, training, MODEL, name="training", preview=preview)
     app.command("other")(lambda: None)  # pyright: ignore[reportUnknownLambdaType]
     return app
 
@@ -136,7 +135,7 @@ def command_line(options: Training) -> list[str]:
             case dict():
                 pairs: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
                 for name, each in pairs.items():
-                    text = each if entry.path == ("policy",) else toml_free(each)
+                    text = each if entry.path == ("policy",) else json.dumps(each)
                     words += [entry.flag, f"{name}={text}"]
             case tuple() if entry.option.comma:
                 words.append(f"{entry.flag}={','.join(map(str, value))}")
@@ -148,12 +147,6 @@ def command_line(options: Training) -> list[str]:
             case _:
                 words.append(f"{entry.flag}={value}")
     return [*words, "--", str(options.output)]
-
-
-def toml_free(value: object) -> str:
-    import json
-
-    return json.dumps(value)
 
 
 NAMES = st.text(
@@ -194,22 +187,23 @@ def test_a_model_written_as_a_command_line_is_read_as_itself(made: Training) -> 
     assert [made] == ran
 
 
-@given(TRAININGS)
-def test_a_dry_run_writes_a_file_that_is_read_as_the_same_model(made: Training) -> None:
-    folder = Path(__file__).parent / "__pycache__"
-    code, out, err = invoke(*command_line(made)[:0], "--dry-run", *command_line(made))
+@given(made=TRAININGS)
+def test_a_dry_run_writes_a_file_that_is_read_as_the_same_model(
+    made: Training, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    ran.clear()
+    code, out, err = invoke("--dry-run", *command_line(made))
     assert code == 0, err
     assert ran == []
-    file = folder / "options.toml"
+    file = tmp_path_factory.getbasetemp() / "options.toml"
     file.write_text(out, encoding="utf-8")
     assert resolved(Training, {}, file) == made
     assert out.splitlines()[-1] == f"# trains {made.base}"
 
 
-@given(TRAININGS, st.integers(2, 1000))
-def test_what_is_recorded_as_json_is_read_as_the_same_model(made: Training, steps: int) -> None:
+@given(TRAININGS)
+def test_what_is_recorded_as_json_is_read_as_the_same_model(made: Training) -> None:
     assert Training.model_validate_json(made.model_dump_json()) == made
-    assert "\n".join(toml_of(made)).count("\nsteps = ") == (made.steps is not None)
 
 
 def written(path: Path, text: str) -> Path:
@@ -339,7 +333,11 @@ def test_the_help_has_panels_with_texts_defaults_and_ranges() -> None:
     assert "--base <text> Model to begin with. [required]" in said
 
 
-def test_a_list_of_commands_does_not_import_their_models() -> None:
-    assert program() is not None
-    ended = CliRunner().invoke(program(lambda options: None), ["--help"])
-    assert "training" in ended.output
+def test_a_list_of_commands_does_not_import_their_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} was imported")
+
+    monkeypatch.setattr("loopline.runtime.program.import_module", refuse)
+    ended = CliRunner().invoke(program(), ["--help"])
+    assert ended.exit_code == 0
+    assert "Train something." in ended.output
