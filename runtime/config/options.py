@@ -404,7 +404,7 @@ def call(
     for line in toml_of(options):
         typer.echo(line)
     for line in preview(options):
-        typer.echo(f"# {line}")
+        typer.echo(Redactor().text(f"# {line}"))
 
 
 def _without_none(annotation: Any) -> Any:
