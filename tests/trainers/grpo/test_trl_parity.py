@@ -123,7 +123,7 @@ def ours(
     if reference is not None:
         losses = losses + objective.kl * divergences(tokens, reference[answer], objective)
     counts = answer.sum(1)
-    each = shares_of(sequence, counts, objective.normalisation, objective.limit)
+    each = shares_of(sequence, counts, objective.normalisation, objective.completion_limit)
     return loss_and_gradients((losses * each).sum(), model)
 
 
