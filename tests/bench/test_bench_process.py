@@ -41,7 +41,7 @@ def test_help_imports_nothing_heavy() -> None:
         ("wordproblems", "Number of questions. [default: 60]", "--data"),
         ("gsm8k", "Number of questions. [default: all]", "generated set"),
         ("run", "Number of questions. [default: all, or that of a generated set]", "default: all]"),
-        ("tools", "Number of questions. [default: 200 of the simulator, else all]", "default: all]"),
+        ("tools", "[default: 200 of the simulator, else all]", "default: all]"),
     ],
 )
 def test_help_says_how_many_questions_a_benchmark_asks(
