@@ -49,7 +49,7 @@ class RunOptions(Options):
 
         return Asked(
             benchmark=benchmark,
-            arms=benchmark.arms.parse(benchmark.default_arms if arms is None else arms),
+            arms=benchmark.parse_arms(arms, request.choices),
             request=request,
             concurrency=self.concurrency,
             budget_dollars=self.budget_usd,
@@ -143,17 +143,20 @@ class PuzzleOptions(TeamOptions):
 
     panel: ClassVar[str] = "Questions"
 
-    game: str = "plan_path"
-    """Game to play: plan_path, sokoban, sudoku or word_problems."""
+    game: Annotated[
+        str | None, Option(metavar="NAME|MODULE:OBJECT", default="a way through a grid")
+    ] = None
+    """Environment to play, by its name or by where its object is."""
     size: Annotated[int | None, Option(default="the game's")] = None
     """Cells along a side of a puzzle."""
-    split: Annotated[str | None, Option(default="test; with --data boxoban")] = None
-    """Split: test, validation or train; for sokoban also boxoban, or boxoban/unfiltered/test."""
+    split: Annotated[str | None, Option(default="test; with --data the published puzzles")] = None
+    """Split: test, validation or train; where an environment reads published puzzles, theirs, such
+    as boxoban or boxoban/unfiltered/test."""
     samples: int = 200
     """Number of instances."""
-    arms: str = "pair"
-    """Arms, separated by commas: pair, plan_agent_alone, tool_agent_alone, or swapped (the pair
-    with each other's policies)."""
+    arms: Annotated[str | None, Option(default="the whole team")] = None
+    """Arms, separated by commas: pair (for three or more agents team), AGENT_alone, or swapped (two
+    agents with each other's policies)."""
     difficulty: Annotated[JsonObject, Option(example="boxes=2")] = Field(default_factory=dict)
     """Option of the game's generator: boxes=2, obstacles=0.3, equations=[1,2], …; may be
     repeated."""

@@ -18,24 +18,24 @@ def register(app: typer.Typer) -> None:
 
 
 def puzzles(options: PuzzleOptions) -> None:
-    """Unseen puzzles, played by two agents or by one of them alone. A tool agent and a
-    plan agent: success by policy version, greedy or pass@k, beside players by hand."""
+    """Unseen puzzles, played by a team of agents or by one alone. Reports success by
+    policy version, greedy or pass@k, beside players by hand."""
+    from loopline.agents.environments.registry import DEFAULT
+    from loopline.agents.records import JsonObject
     from loopline.bench.datasets import Request
+    from loopline.bench.puzzles.choice import environment_of
     from loopline.bench.puzzles.instances import BENCHMARK
 
     workflow_options = options.workflow_options
-    request = Request(
-        split=options.split or ("test" if options.data is None else "boxoban"),
-        samples=options.samples,
-        seed=options.seed,
-        data=options.data,
-        choices={
-            "game": options.game,
-            "size": options.size,
-            "difficulty": options.difficulty,
-            "setting": options.setting,
-            "attempts": 1 if options.attempts is None else options.attempts,
-        },
-    )
+    choices: JsonObject = {
+        "game": options.game or DEFAULT,
+        "size": options.size,
+        "difficulty": options.difficulty,
+        "setting": options.setting,
+        "attempts": 1 if options.attempts is None else options.attempts,
+    }
+    published = environment_of(choices).published
+    split = options.split or (published.name if options.data and published else "test")
+    request = Request(split, options.samples, options.seed, options.data, choices)
     asked = options.asked(BENCHMARK, options.arms, request, options=workflow_options)
     conduct(asked, as_json=options.as_json)

@@ -29,9 +29,8 @@ class PromptsOptions(SearchOptions, DeploymentOptions, JsonOptions, FolderOption
     """Prompt file, or folder of them (*.md), as candidates; may be repeated."""
     dataset: Dataset | None = None
     """Generated questions to search by."""
-    game: str | None = None
-    """Game whose puzzles are searched by, for the workflow pair: plan_path, sokoban, sudoku or
-    word_problems."""
+    game: Annotated[str | None, Option(metavar="NAME|MODULE:OBJECT")] = None
+    """Environment whose puzzles are searched by, for the workflow pair."""
     size: Annotated[int | None, Option(default="the game's")] = None
     """Cells along a side of a puzzle."""
     difficulty: Annotated[JsonObject, Option(example="boxes=2")] = Field(default_factory=dict)

@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from loopline.agents.environments.puzzles import Difficulty, Game, difficulty_of
-from loopline.agents.errors import InvalidOptions
+from loopline.agents.environments.environment import AnyEnvironment, Difficulty
+from loopline.agents.environments.registry import environments, find
+from loopline.agents.errors import InvalidOptions, PluginError, UnknownName
 from loopline.agents.records import JsonObject
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.workflows import workflows
@@ -31,8 +32,9 @@ class RolloutOptions(Options):
 
     panel: ClassVar[str] = "Rollouts"
 
-    game: Annotated[Game | None, _GENERATED] = None
-    """Game whose puzzles of the train split are generated and played."""
+    game: Annotated[str | None, _GENERATED, Option(metavar="NAME|MODULE:OBJECT")] = None
+    """Environment whose puzzles of the train split are generated and played, by its name or by
+    where its object is."""
     size: Annotated[int | None, _GENERATED, Option(default="the game's")] = None
     """Cells along a side of a puzzle."""
     difficulty: Annotated[JsonObject, _GENERATED, Option(example="boxes=2")] = Field(
@@ -124,16 +126,32 @@ class LoopSettings(RolloutOptions):
             return self.tasks
         if self.game is None:
             raise InvalidOptions(
-                "a loop needs a game: --game plan_path, sokoban, sudoku or word_problems; or the "
-                "tasks of a file: --tasks FILE (`bench tasks` writes one)"
+                f"a loop needs a game: --game NAME ({', '.join(environments.names())}) or --game "
+                "package.module:OBJECT; or the tasks of a file: --tasks FILE (`bench tasks` writes "
+                "one)"
             )
-        return difficulty_of(self.game, self.size, self.difficulty, self.setting)
+        return self.environment.levels(self.size, self.difficulty, self.setting)
+
+    @property
+    def environment(self) -> AnyEnvironment:
+        """Of the game. Raises `InvalidOptions`."""
+        try:
+            return find(str(self.game))
+        except (UnknownName, PluginError) as error:
+            raise InvalidOptions(f"--game {self.game}: {error}") from error
 
     @property
     def team(self) -> tuple[str, ...]:
         """Who plays, in the order of a turn."""
         source = self.source
-        return source.team if isinstance(source, TeamTasks) else source.setting.team
+        if isinstance(source, TeamTasks):
+            return source.team
+        return self.environment.team(source.setting)
+
+    @property
+    def played(self) -> str:
+        """What `Task.environment` says of everything that is played."""
+        return self.environment.key if self.tasks is None else self.tasks.environment
 
     @property
     def subject(self) -> str:
