@@ -2,7 +2,7 @@
 verifier says how much is missing of the proposal, a refiner has the last word.
 
     bench puzzles --game examples.estimate:ESTIMATE
-    train grpo OUTPUT --loop --game examples.estimate:ESTIMATE --weights lora --policies per-role
+    train grpo loop OUTPUT --game examples.estimate:ESTIMATE --weights lora --policies per-role
 """
 
 import random

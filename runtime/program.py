@@ -9,10 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib import import_module
+from typing import Any, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from loopline.runtime.errors import (
     EXIT_CONFIG,
@@ -46,6 +49,79 @@ class _Grouped(TyperGroup):
         for group, listed in rows.items():
             with formatter.section(group):
                 formatter.write_dl(listed)
+
+
+class _Panelled(TyperCommand):
+    """Help that lists options under the names of their panels."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        rows: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                argument = parameter.param_type_name == "argument"
+                panel = getattr(parameter, "rich_help_panel", None)
+                rows.setdefault("Arguments" if argument else panel or "Options", []).append(record)
+        for panel in sorted(rows, key=lambda name: (name != "Arguments", name == "Options")):
+            with formatter.section(panel):
+                formatter.write_dl(rows[panel])
+
+
+def add_command(
+    app: typer.Typer,
+    run: Callable[[Any], None],
+    model: str,
+    *,
+    name: str | None = None,
+    about: str | None = None,
+    preview: Callable[[Any], Iterable[str]] | None = None,
+) -> None:
+    """Add a command whose options are the fields of a model: see `loopline.runtime.config.options`.
+
+    `run` is called with the model, which is named by `package.module:Class`: it is imported when
+    the command runs or its own help is shown, so that a list of commands doesn't wait for pydantic.
+    `about` is the help, without it the docstring of `run`. With a `preview`, whose lines say what
+    would run, the command has `--dry-run`."""
+
+    @cache
+    def built() -> TyperCommand:
+        from loopline.runtime.config.options import call, signature_of
+
+        module, _, kind = model.partition(":")
+        options = getattr(import_module(f"loopline.{module}"), kind)
+
+        def command(**given: Any) -> None:
+            call(run, options, preview, given)
+
+        command.__signature__ = signature_of(options, dry_run=preview is not None)  # type: ignore[attr-defined]
+        inner = typer.Typer(
+            add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+        )
+        inner.command(name)(command)
+        return cast(TyperCommand, typer.main.get_command(inner))
+
+    class Deferred(_Panelled):
+        """Stands in the list of commands with the name and the help; the rest is made when it is
+        asked for."""
+
+        @property
+        def params(self) -> Any:
+            return built().params
+
+        @params.setter
+        def params(self, value: Any) -> None: ...  # pyright: ignore[reportIncompatibleVariableOverride]
+
+        @property
+        def callback(self) -> Any:
+            return built().callback
+
+        @callback.setter
+        def callback(self, value: Any) -> None: ...  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def listed() -> None: ...
+
+    listed.__name__, listed.__doc__ = run.__name__, about or run.__doc__
+    app.command(name, cls=Deferred)(listed)
 
 
 def program(name: str, about: str) -> typer.Typer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,3 +61,72 @@ def test_the_umbrella_has_the_commands_of_runtime_at_its_top(command: str) -> No
 @pytest.mark.parametrize("words", [("bench", "gsm8k"), ("train", "grpo")])
 def test_the_umbrella_has_bench_and_train_as_groups(words: tuple[str, str]) -> None:
     assert "Usage:" in CliRunner().invoke(loopline, [*words, "--help"]).output
+
+
+def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every command that can be run, under its whole name."""
+    if hasattr(command, "commands"):
+        for name, inner in command.commands.items():
+            yield from leaves(inner, (*words, name))
+    else:
+        yield " ".join(words), command
+
+
+@pytest.mark.parametrize("name", ["runtime", "train", "bench"])
+def test_each_help_text_can_be_read_alone(name: str) -> None:
+    """None begins as an answer to the line before it."""
+    seen = 0
+    for words, command in leaves(typer.main.get_command(PROGRAMS[name])):
+        if name == "bench" and command.rich_help_panel != "Evaluate":
+            continue
+        for parameter in command.params:
+            if getattr(parameter, "hidden", False):
+                continue
+            text: str = getattr(parameter, "help", None) or ""
+            where = f"{name} {words}: {parameter.name}"
+            assert len(text.split("  [")[0]) > 10, where
+            assert not text.startswith(("Of ", "To ", "As ")), f"{where}: {text}"
+            seen += 1
+    assert seen > 30
+
+
+@pytest.mark.parametrize("name", ["train", "bench"])
+def test_each_command_has_its_options_before_it_is_run(name: str) -> None:
+    """Their models are imported by name: one that isn't there would only be missed at the door."""
+    for words, command in leaves(typer.main.get_command(PROGRAMS[name])):
+        assert command.params, words
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        ("train grpo offline", "out --base x --from-store y --agent a --agent b --weights lora"),
+        ("train grpo loop", "out --base x --game sudoku --setting turns=3 --init-from a=b"),
+        ("train grpo demo", "out"),
+        ("train glpft", "out --data y --weights lora-roles --template-option think=false"),
+        ("train sft", "micro-slm --output out --steps 3"),
+        ("train prompts", "out -w solo --variants a.md --policy solo=slm --option greedy=true"),
+        ("bench gsm8k", "--samples 5 --budget-usd 0.5"),
+        ("bench wordproblems", "--arms llm,slm --calculator off"),
+        ("bench run", "my.jsonl --scorer my.py --option a=[1,2]"),
+        ("bench puzzles", "--game sokoban --difficulty boxes=2 --sampled --attempts 4"),
+        ("bench code", "--dataset mbpp --unsafe-exec"),
+        ("bench math", "--setting turns=3"),
+        ("bench tools", "--suite tool_steps --free --tool-style signatures"),
+    ],
+)
+def test_a_dry_run_of_a_long_command_prints_a_file_for_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, arguments: str
+) -> None:
+    """Nothing is written, and the file says the same as the command line."""
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    first = runner.invoke(loopline, [*words.split(), *arguments.split(), "--dry-run"])
+    assert first.exit_code == 0, first.output
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "all.toml").write_text(first.stdout)
+    again = runner.invoke(loopline, [*words.split(), "--config", "all.toml", "--dry-run"])
+    assert again.exit_code == 0, again.output
+    assert again.stdout == first.stdout
+    shown = first.stdout.splitlines()
+    assert shown[-1].startswith("# "), "what would run"

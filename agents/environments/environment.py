@@ -6,8 +6,8 @@ A package of yours brings one by an entry point of the group `loopline.environme
     [project.entry-points."loopline.environments"]
     estimate = "my_package.estimate:ESTIMATE"
 
-Then `bench puzzles --game estimate` plays it, and `train grpo --loop --game estimate` trains an
-adapter for each agent. Without an entry point it is `--game my_package.estimate:ESTIMATE`.
+Then `bench puzzles --game estimate` plays it, and `train grpo loop OUTPUT --game estimate` trains
+an adapter for each agent. Without an entry point it is `--game my_package.estimate:ESTIMATE`.
 
 An environment whose agents speak in turn is written with
 `loopline.agents.environments.conversation`: an instance says what an agent sees, what a text earns

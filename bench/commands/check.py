@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from loopline.runtime.program import add_command
+
 if TYPE_CHECKING:
     from loopline.bench.checkers import Score
+    from loopline.bench.commands.options import CheckOptions
     from loopline.bench.prediction_files import Prediction
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("check")(check)
+    add_command(app, check, "bench.commands.options:CheckOptions")
 
 
-def check(
-    file: Annotated[Path, typer.Argument(help="JSON lines with `prediction` and `gold`.")],
-    json_lines: Annotated[
-        bool, typer.Option("--json", help="One line of JSON each: a boolean per checker.")
-    ] = False,
-) -> None:
+def check(options: CheckOptions) -> None:
     """Score FILE.jsonl with every checker. These are numeric (the primary one), strict, flexible,
     math_verify, delegate."""
     from loopline.bench.checkers import Scorer
     from loopline.bench.prediction_files import read_predictions
 
-    predictions = read_predictions(file)
+    predictions = read_predictions(options.file)
     with Scorer() as scorer:
         scores: list[Score] = []
         for entry in predictions:
             score = scorer.score(entry.prediction, entry.gold)
-            if json_lines:
+            if options.as_json:
                 _print_line(entry, score)
             scores.append(score)
-    if not json_lines:
+    if not options.as_json:
         _print_table(predictions, scores)
 
 

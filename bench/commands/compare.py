@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from loopline.bench.commands.run import Json
+from loopline.runtime.program import add_command
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from loopline.bench.commands.options import CompareOptions
     from loopline.bench.comparison import Compared
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("compare")(compare)
+    add_command(app, compare, "bench.commands.options:CompareOptions")
 
 
-def compare(
-    a: Annotated[Path, typer.Argument(help="One output directory.")],
-    b: Annotated[Path, typer.Argument(help="The other.")],
-    arms: Annotated[
-        str | None,
-        typer.Option(metavar="A:B,…", help="Arms to pair; without it those that both have."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def compare(options: CompareOptions) -> None:
     """Compare two benchmarks on the questions that both asked. By the exact McNemar test and
     bootstrap intervals of the differences. Of repeated attempts (--attempts) the mean of each
     question."""
     from loopline.bench.comparison import compare_directories
     from loopline.bench.errors import UsageError
 
+    a, b = options.a, options.b
     pairs: list[tuple[str, str]] = []
-    for part in (arms or "").split(","):
+    for part in (options.arms or "").split(","):
         if not part.strip():
             continue
         left, colon, right = part.strip().partition(":")
@@ -45,7 +38,7 @@ def compare(
             raise UsageError(f"--arms: {part!r} should be ARM or ONE:OTHER")
         pairs.append((left, right or left))
     found = compare_directories(a, b, pairs)
-    if as_json:
+    if options.as_json:
         print(json.dumps([one.as_dict() for one in found]))
         return
     from rich.console import Console

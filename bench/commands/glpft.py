@@ -26,7 +26,7 @@ def glpft(
         str,
         typer.Option(help="Compute of each cell in tokens, padding included; or one per size."),
     ] = "6000000",
-    instructions: Annotated[int, typer.Option(min=1, help="To train on.")] = 10_000,
+    instructions: Annotated[int, typer.Option(min=1, help="Instructions to train on.")] = 10_000,
     samples: Annotated[
         int, typer.Option(help="Held-out instructions: worlds, wordings, combinations alike.")
     ] = 1_000,

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
+
+from loopline.runtime.program import add_command
+
+if TYPE_CHECKING:
+    from loopline.bench.commands.options import PowerOptions
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("power")(power)
+    add_command(app, power, "bench.commands.options:PowerOptions")
 
 
-def power(
-    difference: Annotated[
-        float | None,
-        typer.Option(help="Difference of accuracies to be shown, for example 0.02."),
-    ] = None,
-    discordant: Annotated[
-        float,
-        typer.Option(help="Share of questions that exactly one of the two arms solves."),
-    ] = 0.10,
-    samples: Annotated[int | None, typer.Option(help="Number of questions.")] = None,
-    target: Annotated[float, typer.Option(help="Power that is wanted.")] = 0.80,
-    alpha: Annotated[float, typer.Option(help="Level of the two-sided test.")] = 0.05,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
-) -> None:
+def power(options: PowerOptions) -> None:
     """Plan a paired comparison by the exact McNemar test.
 
     With --difference: the number of questions it takes (and, with --samples, the power that this
@@ -35,13 +27,8 @@ def power(
     from loopline.bench.errors import UsageError
     from loopline.bench.statistics import detectable_difference, mcnemar_power, pairs_needed
 
-    if difference is None and samples is None:
-        raise UsageError("give --difference, or --samples, or both")
-    for name, value in (("--discordant", discordant), ("--target", target), ("--alpha", alpha)):
-        if not 0 < value < 1:
-            raise UsageError(f"{name} must lie between 0 and 1, exclusive; got {value}")
-    if samples is not None and not 1 <= samples <= 1_000_000:
-        raise UsageError(f"--samples must lie between 1 and 1000000; got {samples}")
+    difference, samples = options.difference, options.samples
+    discordant, target, alpha = options.discordant, options.target, options.alpha
     result: dict[str, float | int | None] = {
         "discordant": discordant,
         "alpha": alpha,
@@ -79,5 +66,5 @@ def power(
                 f"{samples:,} questions show a difference of {smallest:.1%} or more with a power "
                 f"of {target:.0%} (two-sided, level {alpha}, {discordant:.0%} discordant)"
             )
-    if as_json:
+    if options.as_json:
         print(json.dumps(result))

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from loopline.bench.commands.run import Json
+from loopline.runtime.program import add_command
+
+if TYPE_CHECKING:
+    from loopline.bench.commands.options import ReportOptions
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("report")(report)
+    add_command(app, report, "bench.commands.options:ReportOptions")
 
 
-def report(
-    directory: Annotated[Path, typer.Argument(help="What --output was.")],
-    as_json: Json = False,
-) -> None:
+def report(options: ReportOptions) -> None:
     """Write the reports from what is stored. These are report.html, report.md and report.json; an
     unfinished benchmark gets a report of what it has. The line of JSON: whether it is complete, arm
     → questions that are not done, arm → figures."""
@@ -27,9 +26,9 @@ def report(
     from loopline.bench.report.terminal import print_report
     from loopline.bench.report.writer import write_reports
 
-    facts = write_reports(OutputDirectory(directory))
-    if as_json:
+    facts = write_reports(OutputDirectory(options.directory))
+    if options.as_json:
         keys = ("complete", "not_done", "arms")
         print(json.dumps({key: facts.results[key] for key in keys}))
     else:
-        print_report(facts, directory)
+        print_report(facts, options.directory)

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from loopline.bench.commands.run import Json
+from loopline.runtime.program import add_command
+
+if TYPE_CHECKING:
+    from loopline.bench.commands.options import RescoreOptions
+
 
 _WORDS = {"True": "right", "False": "wrong", "None": "not scored"}
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("rescore")(rescore)
+    add_command(app, rescore, "bench.commands.options:RescoreOptions")
 
 
-def rescore(
-    directory: Annotated[Path, typer.Argument(help="What --output was.")],
-    scorer: Annotated[
-        Path | None,
-        typer.Option(help="Scorer of a file of questions, in place of the earlier one."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def rescore(options: RescoreOptions) -> None:
     """Score stored predictions again, without asking any model. Writes the reports again."""
     from loopline.bench.rescoring import rescore_all
 
-    changes, facts = rescore_all(directory, scorer)
-    if as_json:
+    changes, facts = rescore_all(options.directory, options.scorer)
+    if options.as_json:
         print(json.dumps({"changed": len(changes), "changes": changes}))
         return
     from loopline.bench.report.terminal import print_report
@@ -45,4 +41,4 @@ def rescore(
     if len(changes) > 40:
         print(f"… and {len(changes) - 40} more")
     print(f"{counted(len(changes), 'verdict')} changed")
-    print_report(facts, directory)
+    print_report(facts, options.directory)

@@ -22,7 +22,7 @@ def staleness(
         str, typer.Option(help="Comma-separated: none, clip, truncated, decoupled.")
     ] = "none,clip,truncated,decoupled",
     seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "1",
-    updates: Annotated[int, typer.Option(min=1, help="Of each training.")] = 48,
+    updates: Annotated[int, typer.Option(min=1, help="Updates of each training.")] = 48,
     episodes: Annotated[int, typer.Option(min=1, help="Puzzles per update.")] = 24,
     held_out: Annotated[int, typer.Option(min=1, help="Puzzles to measure on.")] = 400,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Trainings at once, a core each.")] = 2,

@@ -2,54 +2,42 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from loopline.bench.commands.run import SamplesOfAny
-from loopline.bench.commands.teams import Data, Setting
+from loopline.runtime.program import add_command
+
+if TYPE_CHECKING:
+    from loopline.bench.commands.options import TaskOptions
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("tasks")(tasks)
+    add_command(app, tasks, "bench.commands.options:TaskOptions")
 
 
-def tasks(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help="gsm8k, wordproblems (generated: 60 without --samples), mbpp, mbpp_sanitized, "
-            "apps, codecontests."
-        ),
-    ],
-    file: Annotated[Path, typer.Argument(help="JSON lines, a task each; replaced if it is there.")],
-    split: Annotated[
-        str, typer.Option(help="train; what is kept for measuring is refused.")
-    ] = "train",
-    samples: SamplesOfAny = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Which are drawn.")] = 123,
-    setting: Setting = None,
-    data: Data = None,
-) -> None:
-    """Write problems of code or mathematics as a file of tasks. It is for `train grpo --loop
+def tasks(options: TaskOptions) -> None:
+    """Write problems of code or mathematics as a file of tasks. It is for `train grpo loop
     --tasks` and `train prompts --tasks`. Programs are paid for tests that they are not shown: of
     MBPP, whose assertions `bench code` shows all, the first one is shown and the others are hidden;
     public tests of CodeContests don't count. Hidden tests and gold answers go into the folder where
     this machine's judge looks for them; one elsewhere needs a copy of it."""
-    from loopline.agents.records import JsonObject
     from loopline.bench.datasets import Request
     from loopline.bench.teams.training_tasks import load, write
-    from loopline.runtime.config.key_value_options import key_value_options
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.terminal.pluralize import counted
 
-    choices: JsonObject = {
-        "dataset": dataset,
-        "setting": key_value_options("--setting", setting or []),
-    }
-    found = load(Request(split=split, samples=samples, seed=seed, data=data, choices=choices))
+    file = options.file
+    found = load(
+        Request(
+            split=options.split,
+            samples=options.samples,
+            seed=options.seed,
+            data=options.data,
+            choices={"dataset": options.dataset, "setting": options.setting},
+        )
+    )
     problems = StateDirectory.from_environment().problems
     sha256 = write(found, file, problems)
     typer.echo(

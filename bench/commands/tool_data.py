@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from loopline.bench.commands.run import Data, Json
+from loopline.runtime.program import add_command
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from loopline.bench.commands.options import PublishedDataOptions
     from loopline.bench.tools.published_files import Found
 
 SOURCE = (
@@ -24,24 +25,18 @@ _SHOWN_UNKNOWN = 3
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("tool-data")(tool_data)
+    add_command(app, tool_data, "bench.commands.options:PublishedDataOptions", name="tool-data")
 
 
-def tool_data(
-    data: Data = None,
-    first: Annotated[
-        int, typer.Option(min=1, help="Places to name of each reason; --json names all.")
-    ] = 3,
-    as_json: Json = False,
-) -> None:
+def tool_data(options: PublishedDataOptions) -> None:
     """Count the readable records of published tool-use data. Reads every file of ToolBench,
     APIBench, BFCL and ToolAlpaca below a folder: how many records each has, and how many were
     skipped, why and where."""
     from loopline.bench.datasets.location import data_root
 
-    found = _read(data_root("Data of tool use", data, SOURCE))
-    _show(found, first)
-    if as_json:
+    found = _read(data_root("Data of tool use", options.data, SOURCE))
+    _show(found, options.first)
+    if options.as_json:
         print(json.dumps(_figures(found)))
 
 

@@ -35,7 +35,7 @@ PROOFS: dict[str, Entry] = {
     "gpu": Entry(
         "Take a model of 1.7B through serving, training and swapping.", 1, "about 5 on a GPU"
     ),
-    "grpo-faults": Entry("Attack `train grpo --loop`, and check every group.", 3),
+    "grpo-faults": Entry("Attack `train grpo loop`, and check every group.", 3),
     "grpo-speed": Entry("Measure rollouts and training steps against peers.", 9),
     "soak": Entry("Load an engine with requests that are cancelled and late.", 3),
     "training": Entry("Measure supervised training against trl's SFTTrainer.", 8),

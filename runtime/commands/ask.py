@@ -60,7 +60,10 @@ def register(app: typer.Typer) -> None:
         ] = None,
         policy: Annotated[
             list[str] | None,
-            typer.Option(metavar="ROLE=POOL", help="As in solo=slm; may be repeated."),
+            typer.Option(
+                metavar="ROLE=POOL",
+                help="Policy that plays a role, as in solo=slm; may be repeated.",
+            ),
         ] = None,
         tool: Annotated[
             list[str] | None,
@@ -72,7 +75,7 @@ def register(app: typer.Typer) -> None:
             list[str] | None,
             typer.Option(
                 metavar="NAME=VALUE",
-                help="Of the workflow, as in tool_style=signatures; may be repeated.",
+                help="Option of the workflow, as in tool_style=signatures; may be repeated.",
             ),
         ] = None,
         prompt: Annotated[
@@ -86,7 +89,7 @@ def register(app: typer.Typer) -> None:
         seconds: Annotated[
             float, typer.Option("--seconds", min=0.1, max=86_400, help="Deadline of the run.")
         ] = 600.0,
-        seed: Annotated[int, typer.Option("--seed")] = 0,
+        seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
         quiet: Annotated[
             bool, typer.Option("--quiet", "-q", help="Print the answer alone.")
         ] = False,

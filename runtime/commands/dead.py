@@ -12,7 +12,9 @@ from loopline.runtime.commands.options import AsJson, RedisUrl
 if TYPE_CHECKING:
     from loopline.bus import Bus, DeadLetter
 
-LetterId = Annotated[str, typer.Argument(metavar="ID", help="As `runtime dead ls` prints it.")]
+LetterId = Annotated[
+    str, typer.Argument(metavar="ID", help="Letter, as `runtime dead ls` prints its ID.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +26,7 @@ def register(app: typer.Typer) -> None:
     @dead.command("ls")
     def ls(  # pyright: ignore[reportUnusedFunction]
         redis_url: RedisUrl = None,
-        limit: Annotated[int, typer.Option(min=1)] = 50,
+        limit: Annotated[int, typer.Option(min=1, help="Most letters to list.")] = 50,
         as_json: AsJson = False,
     ) -> None:
         """List dead letters, newest first."""
@@ -73,7 +75,9 @@ def register(app: typer.Typer) -> None:
 
     @dead.command("purge")
     def purge(  # pyright: ignore[reportUnusedFunction]
-        letter_id: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
+        letter_id: Annotated[
+            str | None, typer.Argument(metavar="[ID]", help="Letter to delete.")
+        ] = None,
         everything: Annotated[bool, typer.Option("--all", help="Delete all of them.")] = False,
         redis_url: RedisUrl = None,
     ) -> None:

@@ -27,11 +27,15 @@ def register(app: typer.Typer) -> None:
         context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     )
     def add(  # pyright: ignore[reportUnusedFunction]
-        program: Annotated[str, typer.Argument(metavar="bench|train")],
-        arguments: Annotated[list[str], typer.Argument(metavar="ARGUMENT...")],
+        program: Annotated[
+            str, typer.Argument(metavar="bench|train", help="Program that the job runs.")
+        ],
+        arguments: Annotated[
+            list[str], typer.Argument(metavar="ARGUMENT...", help="Its command line.")
+        ],
     ) -> None:
         """Queue a `bench` or `train` command line. For example: `runtime jobs add train grpo
-        runs/loop --loop --game sudoku` or `runtime jobs add bench wordproblems --output
+        loop runs/loop --game sudoku` or `runtime jobs add bench wordproblems --output
         results/monday`.
 
         It runs in this folder, in the environment of the jobs worker (name data by --data), and
@@ -76,7 +80,10 @@ def register(app: typer.Typer) -> None:
 
     @jobs.command("cancel")
     def cancel(  # pyright: ignore[reportUnusedFunction]
-        job_id: Annotated[str, typer.Argument(metavar="ID")], redis_url: RedisUrl = None
+        job_id: Annotated[
+            str, typer.Argument(metavar="ID", help="Job to act on, as `runtime jobs` prints it.")
+        ],
+        redis_url: RedisUrl = None,
     ) -> None:
         """Stop a job, or keep a queued one from starting. What it has written stays."""
         import asyncio
@@ -89,8 +96,12 @@ def register(app: typer.Typer) -> None:
 
     @jobs.command("log")
     def log(  # pyright: ignore[reportUnusedFunction]
-        job_id: Annotated[str, typer.Argument(metavar="ID")],
-        lines: Annotated[int, typer.Option("--lines", "-n", min=1)] = 50,
+        job_id: Annotated[
+            str, typer.Argument(metavar="ID", help="Job to act on, as `runtime jobs` prints it.")
+        ],
+        lines: Annotated[
+            int, typer.Option("--lines", "-n", min=1, help="Last lines to print.")
+        ] = 50,
     ) -> None:
         """Print the end of a job's output."""
         from loopline.runtime.config.state import StateDirectory

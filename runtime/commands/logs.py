@@ -19,7 +19,9 @@ def register(app: typer.Typer) -> None:
         follow: Annotated[
             bool, typer.Option("--follow", "-f", help="Go on as lines come.")
         ] = False,
-        lines: Annotated[int, typer.Option("--lines", "-n", min=0)] = 20,
+        lines: Annotated[
+            int, typer.Option("--lines", "-n", min=0, help="Last lines to print of each log.")
+        ] = 20,
     ) -> None:
         """Print the last log lines of the workers."""
         from loopline.runtime.observe.log_files import Follower, tail

@@ -15,10 +15,10 @@ def register(app: typer.Typer) -> None:
     @group.command("acl")
     def acl(  # pyright: ignore[reportUnusedFunction]
         prefix: Annotated[
-            str, typer.Option(help="Of the deployment: bus.prefix.", metavar="PREFIX")
+            str, typer.Option(help="The deployment's bus.prefix.", metavar="PREFIX")
         ] = "loopline",
         commands: Annotated[
-            bool, typer.Option("--commands", help="As commands for redis-cli, not as a file.")
+            bool, typer.Option("--commands", help="Print commands for redis-cli, not an ACL file.")
         ] = False,
     ) -> None:
         """Print Redis users with the least rights for each process.

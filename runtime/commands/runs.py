@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
     @runs.command("ls")
     def ls(  # pyright: ignore[reportUnusedFunction]
         redis_url: RedisUrl = None,
-        limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 20,
+        limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most runs to list.")] = 20,
         active: Annotated[bool, typer.Option("--active", help="Only runs in flight.")] = False,
         as_json: AsJson = False,
     ) -> None:
@@ -70,7 +70,9 @@ def register(app: typer.Typer) -> None:
         ] = None,
         training: Annotated[
             Path | None,
-            typer.Option(help="OUTPUT of a `train grpo --keep-ratios` that learned from the run."),
+            typer.Option(
+                help="OUTPUT of a `train grpo` with --keep-ratios that learned from the run."
+            ),
         ] = None,
         tokenizer: Annotated[
             list[str] | None,
@@ -133,9 +135,12 @@ def register(app: typer.Typer) -> None:
     def fork(  # pyright: ignore[reportUnusedFunction]
         run_id: RunId,
         at: Annotated[int, typer.Option("--at", min=0, help="The turn to take anew.")] = 0,
-        seed: Annotated[int | None, typer.Option("--seed")] = None,
+        seed: Annotated[
+            int | None, typer.Option("--seed", help="Seed of the sampling, in place of the run's.")
+        ] = None,
         policy: Annotated[
-            list[str] | None, typer.Option(metavar="ROLE=POOL", help="May be repeated.")
+            list[str] | None,
+            typer.Option(metavar="ROLE=POOL", help="Policy that plays a role; may be repeated."),
         ] = None,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,

@@ -11,7 +11,10 @@ def register(app: typer.Typer) -> None:
     @app.command("scale")
     def scale(  # pyright: ignore[reportUnusedFunction]
         wanted: Annotated[
-            list[str], typer.Argument(metavar="KIND=N...", help="For example slm=4.")
+            list[str],
+            typer.Argument(
+                metavar="KIND=N...", help="Worker kind and number of workers, as in slm=4."
+            ),
         ],
     ) -> None:
         """Start or drain workers until as many of a kind run as wanted.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import JsonValue
 
@@ -45,13 +45,18 @@ def policy_options(words: Sequence[str], pools: Collection[str]) -> dict[str, st
     """Role → policy, from `--policy ROLE=POOL` or `ROLE=POOL/ADAPTER`. Raises `InputError` for a
     pool that is not one of the deployment's."""
     policies = key_value_texts("--policy", words, form="ROLE=POOL", example="solo=slm")
+    require_pools(policies, pools)
+    return policies
+
+
+def require_pools(policies: Mapping[str, str], pools: Collection[str]) -> None:
+    """Raises `InputError` for a policy whose pool is not one of the deployment's."""
     for role, policy in policies.items():
         if pool_of(policy) not in pools:
             raise InputError(
                 f"--policy {role}={policy}: there is no pool {pool_of(policy)!r}",
                 hint=f"pools: {', '.join(pools)}",
             )
-    return policies
 
 
 def _pairs(option: str, words: Sequence[str], form: str, example: str) -> dict[str, str]:

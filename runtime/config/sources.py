@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ def profile_layers(profile: str) -> list[Layer]:
                 f"{path}: a profile extends more than {MAX_EXTENDS} others",
                 hint="a circle of `extends`? Let one of them stand alone.",
             )
-        data = _read_toml(path)
+        data = read_toml(path)
         extends: Any = data.pop("extends", None)
         if extends is not None and not isinstance(extends, str):
             raise ConfigError(f'{path}: extends must name a profile, as in extends = "micro"')
@@ -135,7 +136,8 @@ def _profile_path(wanted: str, beside: Path) -> Path:
     return path
 
 
-def _read_toml(path: Path) -> Tree:
+def read_toml(path: Path) -> Tree:
+    """Raises `ConfigError` for what isn't TOML, and `OSError`."""
     raw = path.read_bytes()
     if len(raw) > MAX_CONFIG_BYTES:
         raise ConfigError(f"{path}: {len(raw)} bytes is too long for a configuration file")
@@ -353,3 +355,35 @@ def origin_of(layers: Iterable[Layer], path: tuple[str, ...]) -> str:
         else:
             return f"{layer.origin}: {layer.spelled(path)}"
     return ".".join(path)
+
+
+def toml_lines(table: Tree, path: tuple[str, ...] = ()) -> list[str]:
+    """A tree of JSON values as TOML. Of None, which TOML lacks, a comment says that it is not
+    set."""
+    plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    lines: list[str] = []
+    if path and (plain or not table):
+        lines.append(f"\n[{'.'.join(map(_toml_key, path))}]")
+    for key, value in plain.items():
+        unset = value is None
+        lines.append(f"# {key}: not set" if unset else f"{_toml_key(key)} = {_toml_value(value)}")
+    for key, value in table.items():
+        if isinstance(value, dict):
+            lines += toml_lines(cast(Tree, value), (*path, key))
+    return lines
+
+
+def _toml_key(name: str) -> str:
+    """With anything but letters, digits, `_` and `-` in it, a name must be quoted."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml_value(name)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, dict):
+        inner = cast(Tree, value).items()
+        pairs = (f"{_toml_key(key)} = {_toml_value(each)}" for key, each in inner)
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml_value, cast(list[Any], value)))}]"
+    # A text of JSON is one of TOML, but for the surrogates of its escapes and a bare DEL.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

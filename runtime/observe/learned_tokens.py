@@ -91,7 +91,7 @@ def read_learned(training: Path, run_id: str) -> tuple[LearnedSequence, ...]:
     if not files:
         raise InputError(
             f"{training} has no record of learned tokens",
-            hint="`train grpo OUTPUT --keep-ratios TOKENS` writes one; give its OUTPUT.",
+            hint="`train grpo loop OUTPUT --keep-ratios TOKENS` writes one; give its OUTPUT.",
         )
     found: list[LearnedSequence] = []
     for file in files:

@@ -38,10 +38,10 @@ def test_help_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("command", "told", "untold"),
     [
-        ("wordproblems", "How many questions. [default: 60]", "--data"),
-        ("gsm8k", "How many questions; all without it.", "default of a generated set"),
-        ("run", "without it all, or the default of a generated set", "; all without it"),
-        ("tools", "without it 200 of the simulator's, all of published data", "; all without it"),
+        ("wordproblems", "Number of questions. [default: 60]", "--data"),
+        ("gsm8k", "Number of questions. [default: all]", "generated set"),
+        ("run", "Number of questions. [default: all, or that of a generated set]", "default: all]"),
+        ("tools", "[default: 200 of the simulator, else all]", "default: all]"),
     ],
 )
 def test_help_says_how_many_questions_a_benchmark_asks(

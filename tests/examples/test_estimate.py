@@ -83,7 +83,7 @@ def test_it_is_trained_into_an_adapter_for_each_agent_and_reported(
     for name, value in environment_of(where, tmp_path).items():
         monkeypatch.setenv(name, value)
     code, out, err = command(
-        tmp_path / "out", "--loop", "--base", where.base, "--weights", "lora", "--rank", 2,
+        "loop", tmp_path / "out", "--base", where.base, "--weights", "lora", "--rank", 2,
         "--policies", "per-role", "--game", GAME, "--max-tokens", 8, "--rounds", 2,
         "--puzzles", 6, "--batch", 6, "--learning-rate", 1e-2, "--truncated", "keep", "--json",
     )  # fmt: skip

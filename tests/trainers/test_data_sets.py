@@ -260,7 +260,10 @@ def test_an_empty_result_is_an_error_that_says_why_and_writes_nothing(tmp_path: 
         (("--worlds", "tomorrow"), "no split 'tomorrow'; there are: train"),
         (("--toolbench", "nowhere"), "no folder `answer`"),
         (("--store", "nowhere"), "holds no recorded runs"),
-        (("--worlds", "train", "--tool-style", "poem"), "documents or signatures"),
+        (
+            ("--worlds", "train", "--tool-style", "poem"),
+            "--tool-style poem: Input should be 'documents' or",
+        ),
     ],
 )
 def test_bad_input_is_named(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -196,7 +196,7 @@ def adapter(*, base: str, **changes: object) -> Callable[[Path], list[str]]:
     [
         (named("/nowhere"), "config.json is missing: name a model's folder"),
         (named("micro:big"), "there is no micro model 'micro:big'; shipped: micro:llm"),
-        (named("micro:slm", "--precision", "q9"), "--precision is one of f32, f16"),
+        (named("micro:slm", "--precision", "q9"), "--precision q9: Input should be 'f32', 'f16'"),
         (pickled, "in pickle format (pytorch_model.bin)"),
         (cut_off, "model.safetensors is damaged"),
         (too_small, "its embedding 100 rows"),

@@ -54,11 +54,11 @@ def test_the_command_states_compute_padding_and_losses_and_does_nothing_twice(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--method", "poem"), "--method 'poem': Input should be 'glpft', 'no-reuse'"),
-        (("--weights", "half"), "--weights 'half': Input should be 'full'"),
-        (("--schedules", "slow"), "--schedules 'slow': Input should be 'published' or 'micro'"),
-        (("--global-set", "planner"), "'planner': Input should be 'global_steps' or 'global_traj"),
-        (("--rate", "0"), "--rate 0.0: Input should be greater than 0"),
+        (("--method", "poem"), "--method poem: Input should be 'glpft', 'no-reuse'"),
+        (("--weights", "half"), "--weights half: Input should be 'full'"),
+        (("--schedules", "slow"), "--schedules slow: Input should be 'published' or 'micro'"),
+        (("--global-set", "planner"), "planner: Input should be 'global_steps' or 'global_traj"),
+        (("--rate", "0"), "--rate 0: Input should be greater than 0"),
         (("--size", "huge"), "there is no size 'huge'; choose one of: micro-0.2m"),
         (("--base", "/nowhere/at/all"), "there is no such folder"),
         (("--publish",), "a training from random weights has a tokenizer of its own"),

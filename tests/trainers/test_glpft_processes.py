@@ -64,7 +64,7 @@ def test_a_process_alone_waits_for_nobody_and_needs_no_launcher() -> None:
     ("settings", "said"),
     [
         ({"FSDP_VERSION": "1"}, "set fsdp_version: 2"),
-        ({"FSDP_ACTIVATION_CHECKPOINTING": "true"}, "leave it out, and lower --piece-tokens"),
+        ({"FSDP_ACTIVATION_CHECKPOINTING": "true"}, "leave it out, and lower --micro-batch-tokens"),
         ({"ACCELERATE_USE_CPU": "false"}, "accelerate found no GPUs for them"),
         ({}, "launch them without FSDP"),
     ],

@@ -50,7 +50,7 @@ async def test_runs_of_several_forms_are_refused_with_the_way_out(tmp_path: Path
 
 
 REFUSED = (
-    (("--rate", "0"), "--rate 0.0: Input should be greater than 0"),
+    (("--rate", "0"), "--rate 0: Input should be greater than 0"),
     (("--publish",), "a training from random weights has a tokenizer of its own"),
     (("--weights", "lora"), "an adapter of random weights learns nothing"),
 )

@@ -39,7 +39,7 @@ while taken < 200:
 """
 
 
-@pytest.mark.parametrize("command", ["sft micro-slm --output OUT", "grpo OUT --demo",
+@pytest.mark.parametrize("command", ["sft micro-slm --output OUT", "grpo demo OUT",
                                      "glpft OUT --data DATA"])  # fmt: skip
 def test_a_training_does_not_begin_where_another_one_is_at_work(
     tmp_path: Path, command: str

@@ -184,7 +184,7 @@ def _sharded() -> bool:
     if os.environ.get("FSDP_ACTIVATION_CHECKPOINTING", "false").lower() == "true":
         raise TrainingError(
             "accelerate is set to fsdp_activation_checkpointing, which this training does not do: "
-            "leave it out, and lower --piece-tokens where memory is short"
+            "leave it out, and lower --micro-batch-tokens where memory is short"
         )
     return True
 

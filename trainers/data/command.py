@@ -1,20 +1,20 @@
-"""`train data`: makes a data set and shows what is in it."""
+"""`train data` makes a data set and shows what is in it; `train worlds` writes instructions of the
+API simulator, solved, as ToolBench's files."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from loopline.runtime.terminal.pluralize import counted
-from loopline.trainers.errors import TrainingError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from loopline.trainers.data.datasets import DataSet
+    from loopline.trainers.data.options import DataOptions, WorldsOptions
     from loopline.trainers.data.sources import Source
 
 _SHOWN_CHARS = 1_600
@@ -22,53 +22,24 @@ _SHOWN_CHARS = 1_600
 _SHOWN_SKIPPED = 10
 
 
-def data(
-    output: Annotated[Path, typer.Argument(help="Folder to write, not there yet.")],
-    worlds: Annotated[
-        str | None, typer.Option(help="Split of the API simulator, solved by its oracle: train.")
-    ] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Instructions of --worlds.")] = 1_000,
-    seed: Annotated[int, typer.Option(help="Of --worlds.")] = 1,
-    toolbench: Annotated[
-        Path | None, typer.Option(help="Folder with ToolBench's `answer` files.")
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Folder of recorded runs; those of `umi` that were solved.")
-    ] = None,
-    tool_style: Annotated[
-        str, typer.Option(metavar="documents|signatures", help="How prompts tell the tools.")
-    ] = "documents",
-    constrained: Annotated[
-        bool, typer.Option(help="The caller writes one JSON value; off: the published form.")
-    ] = True,
-    observation_chars: Annotated[
-        int, typer.Option(min=16, max=20_000, help="Longest observation that is read.")
-    ] = 1_024,
-) -> None:
+def data(options: DataOptions) -> None:
     """Make training sets of tool use from trajectories. One global and three local ones.
 
-    The last three options are those of the workflow `umi`: runs that are given the same meet the
-    texts that were trained on. Sources can be combined; at least one is needed.
+    Sources can be combined; at least one is needed.
     """
     from loopline.agents.roles.umi.settings import UmiOptions
     from loopline.trainers.data.datasets import build, require_free, write
+    from loopline.trainers.data.options import TurnOptions
 
-    if tool_style not in ("documents", "signatures"):
-        raise TrainingError(f"--tool-style is documents or signatures; got {tool_style!r}")
-    if worlds is None and toolbench is None and store is None:
-        raise TrainingError("no source: give --worlds train, --toolbench FOLDER or --store FOLDER")
-    options = UmiOptions(
-        tool_style=tool_style,
-        constrained=constrained,
-        observation_chars=observation_chars,
-    )
+    output = options.output
+    turns = UmiOptions(**{name: getattr(options, name) for name in TurnOptions.model_fields})
     require_free(output)
     try:
         with progress_bar() as progress:
-            sources = _read(progress, worlds, samples, seed, toolbench, store)
+            sources = _read(progress, options)
             total = sum(len(source.trajectories) for source in sources)
             task = progress.add_task("making examples", total=total)
-            made = build(sources, options, lambda done: progress.update(task, completed=done))
+            made = build(sources, turns, lambda done: progress.update(task, completed=done))
         write(made, output)
     except KeyboardInterrupt:
         # Here, because typer turns it into a silent exit.
@@ -79,26 +50,24 @@ def data(
     typer.echo(f"{output}: {counted(_rows(made), 'row')}, sha256 {made.card.sha256}")
 
 
-def _read(
-    progress: Progress,
-    worlds: str | None,
-    samples: int,
-    seed: int,
-    toolbench: Path | None,
-    store: Path | None,
-) -> list[Source]:
+def _read(progress: Progress, options: DataOptions) -> list[Source]:
     from loopline.trainers.data.sources import from_store, from_toolbench, from_worlds
 
     sources: list[Source] = []
-    if worlds is not None:
-        task = progress.add_task(f"solving worlds:{worlds}", total=samples)
+    if options.worlds is not None:
+        task = progress.add_task(f"solving worlds:{options.worlds}", total=options.samples)
         sources.append(
-            from_worlds(worlds, samples, seed, lambda done: progress.update(task, completed=done))
+            from_worlds(
+                options.worlds,
+                options.samples,
+                options.seed,
+                lambda done: progress.update(task, completed=done),
+            )
         )
-    if toolbench is not None:
-        sources.append(from_toolbench(toolbench))
-    if store is not None:
-        sources.append(from_store(store))
+    if options.toolbench is not None:
+        sources.append(from_toolbench(options.toolbench))
+    if options.store is not None:
+        sources.append(from_store(options.store))
     return sources
 
 
@@ -171,3 +140,28 @@ def _show_samples(made: DataSet) -> None:
         typer.echo(harmless(shown))
         typer.echo("── learns ".ljust(80, "─"))
         typer.echo(harmless(sample.target_text))
+
+
+def worlds(options: WorldsOptions) -> None:
+    """Write instructions of the API simulator as ToolBench's files. Each with its oracle's way.
+
+    `train data --toolbench OUTPUT` makes a data set of them; of a held-out split only
+    `bench tools --suite tool_steps --split toolbench --data OUTPUT` asks them.
+    """
+    from loopline.trainers.data.world_files import write_worlds
+
+    output, split, samples, seed = options.output, options.split, options.samples, options.seed
+    try:
+        with progress_bar() as progress:
+            task = progress.add_task(f"solving worlds:{split}", total=samples)
+            solved = write_worlds(
+                output, split, samples, seed, lambda made: progress.update(task, completed=made)
+            )
+    except KeyboardInterrupt:
+        # Here, because typer turns it into a silent exit.
+        typer.echo(f"stopped; {output} was not written", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(
+        f"{output}: {counted(samples, 'instruction')} of the split {split}, {solved:,} with an "
+        f"answer, {samples - solved:,} to give up"
+    )

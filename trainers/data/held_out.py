@@ -37,7 +37,7 @@ def require_training(run: Run) -> None:
         raise Unreadable(
             SHOWN,
             "of `bench code`: write the problems with `bench tasks`, which pays for hidden tests "
-            "only, and roll them out with `train grpo --loop --tasks`",
+            "only, and roll them out with `train grpo loop --tasks`",
         )
 
 

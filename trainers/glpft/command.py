@@ -5,94 +5,37 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import stoppable
 from loopline.trainers.core.training_progress import ShownProgress
-from loopline.trainers.errors import TrainingError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from loopline.trainers.data.datasets import DataSet
+    from loopline.trainers.glpft.options import GlpftOptions
     from loopline.trainers.glpft.report import Report
-    from loopline.trainers.glpft.settings import GlpftSettings
     from loopline.trainers.glpft.stage_training import StageProgress
 
 
-def glpft(
-    output: Annotated[Path, typer.Argument(help="Folder for checkpoints and finished models.")],
-    data: Annotated[Path | None, typer.Option(help="Data set of `train data`.")] = None,
-    from_store: Annotated[
-        Path | None, typer.Option(help="Folder of recorded runs to make a data set of instead.")
-    ] = None,
-    base: Annotated[
-        str | None, typer.Option(help="Folder or hub id to begin with; none: random weights.")
-    ] = None,
-    size: Annotated[
-        str, typer.Option(help="Of random weights: micro-0.2m, micro-0.8m or micro-2m.")
-    ] = "micro-0.8m",
-    method: Annotated[
-        str, typer.Option(metavar="glpft|no-reuse|one-stage|multitask|single", help="What to train")
-    ] = "glpft",
-    weights: Annotated[
-        str,
-        typer.Option(
-            metavar="full|lora|lora-roles",
-            help="All weights, adapters of the base, or adapters of a backbone trained whole.",
-        ),
-    ] = "full",
-    schedules: Annotated[
-        str | None,
-        typer.Option(
-            metavar="published|micro",
-            help="Learning rates; none: micro for random weights, published for a base. A micro "
-            "base goes on learning with micro.",
-        ),
-    ] = None,
-    tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Compute of all stages together, padding included; none: epochs."),
-    ] = None,
-    global_set: Annotated[
-        str, typer.Option(metavar="global_steps|global_trajectories", help="The backbone's form.")
-    ] = "global_steps",
-    batch: Annotated[
-        int | None,
-        typer.Option(min=1, help="Rows per step; 48 as published, 16 of micro schedules."),
-    ] = None,
-    piece_tokens: Annotated[
-        int,
-        typer.Option(
-            min=64, help="Tokens that go through the model at once, in all processes: its memory."
-        ),
-    ] = 4_096,
-    rate: Annotated[float, typer.Option(min=0.0, help="Factor of all learning rates.")] = 1.0,
-    rank: Annotated[int, typer.Option(min=1, help="Of adapters.")] = 16,
-    template_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Of the base's chat template, as in the pool that will serve; repeatable.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of weights and order.")] = 1,
-    threads: Annotated[int, typer.Option(min=1, help="Of the CPU.")] = 1,
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 200,
-    restart: Annotated[bool, typer.Option(help="Forget what is in the folder.")] = False,
-    publish: Annotated[
-        bool, typer.Option(help="Let a running deployment answer with the new roles.")
-    ] = False,
-    pool: Annotated[str, typer.Option(help="Of --publish.")] = "umi",
-    redis_url: Annotated[
-        str | None, typer.Option(help="Of --publish; none: this machine's deployment.")
-    ] = None,
-    wait: Annotated[
-        float, typer.Option(help="Of --publish: seconds to wait for workers to load each.")
-    ] = 60.0,
-) -> None:
+def preview(options: GlpftOptions) -> list[str]:
+    """What `--dry-run` says."""
+    from loopline.trainers.glpft.pipeline import SETTINGS
+    from loopline.trainers.glpft.report import REPORT
+
+    source = options.data if options.from_store is None else f"the runs in {options.from_store}"
+    begins = options.base or f"random weights of the size {options.size}"
+    return [
+        f"trains {options.method} from {begins} on {source}",
+        state_of_folder(options.output, SETTINGS, None, REPORT, restart=options.restart),
+    ]
+
+
+def glpft(options: GlpftOptions) -> None:
     """Train a backbone, then planner, caller and summarizer from it. The backbone learns the global
     set.
 
@@ -100,29 +43,18 @@ def glpft(
     methods are baselines at the same compute. On several GPUs: `accelerate launch --multi_gpu
     --module loopline.trainers.cli glpft ...`, or with --use_fsdp --fsdp_version 2.
     """
-    from loopline.runtime.config.key_value_options import key_value_options
     from loopline.trainers.core.output_lock import locked
     from loopline.trainers.core.processes import joined
     from loopline.trainers.core.publishing import publish as publish_all
     from loopline.trainers.glpft.pipeline import Watch, claim, require_possible, train
     from loopline.trainers.glpft.publishing import publications, require_publishable
-    from loopline.trainers.glpft.settings import BATCH, BATCH_MICRO, is_micro
 
+    output, restart = options.output, options.restart
     with stoppable(), joined() as processes, ExitStack() as held:
         with processes.in_turn():
-            made = _data_set(data, from_store, output, restart=restart and processes.is_first)
-            template_values = key_value_options(
-                "--template-option", template_option or [], "enable_thinking=false"
-            )
-            settings = _settings(
-                made, base, size,
-                method=method, weights=weights, schedules=schedules, tokens=tokens,
-                global_set=global_set,
-                batch=batch or (BATCH_MICRO if is_micro(schedules, base) else BATCH),
-                piece_tokens=piece_tokens, rate=rate, rank=rank, seed=seed, threads=threads,
-                template_options=template_values,
-            )  # fmt: skip
-            if publish:
+            made = _data_set(options, restart=restart and processes.is_first)
+            settings = options.settings(made.card.sha256)
+            if options.publish:
                 require_publishable(settings)
             require_possible(settings, made, processes)
             if processes.is_first:
@@ -131,60 +63,40 @@ def glpft(
                 settings,
                 made,
                 output,
-                keep_data=from_store is not None,
+                keep_data=options.from_store is not None,
                 restart=restart and processes.is_first,
             )
+            if processes.is_first:
+                options.record()
         with _Shown(seen=processes.is_first) as shown:
             report = train(
                 settings,
                 made,
                 output,
-                checkpoint_every=checkpoint_every,
+                checkpoint_every=options.checkpoint_every,
                 watch=Watch(shown.progress, shown.checkpoint, shown.say),
                 processes=processes,
             )
     if not processes.is_first:
         return
     _show(report, output)
-    if publish:
-        publish_all(publications(report, output, pool), output, redis_url, wait)
+    if options.publish:
+        made_public = publications(report, output, options.pool)
+        publish_all(made_public, output, options.redis_url, options.wait, options.profile)
 
 
-def _data_set(
-    data: Path | None, from_store: Path | None, output: Path, *, restart: bool
-) -> DataSet:
+def _data_set(options: GlpftOptions, *, restart: bool) -> DataSet:
     from loopline.trainers.data.datasets import read
     from loopline.trainers.glpft.pipeline import DATA, SETTINGS
     from loopline.trainers.glpft.recorded_runs import data_of_runs
 
-    if (data is None) == (from_store is None):
-        raise TrainingError("give one of --data FOLDER (by `train data`) and --from-store FOLDER")
-    if data is not None:
-        return read(data)
-    assert from_store is not None
+    if options.data is not None:
+        return read(options.data)
+    assert options.from_store is not None
     # Runs that are recorded later belong to another training: this one must be resumable.
+    output = options.output
     begun = (output / SETTINGS).exists() and (output / DATA).is_dir()
-    return read(output / DATA) if begun and not restart else data_of_runs(from_store)
-
-
-def _settings(data: DataSet, base: str | None, size: str, **chosen: object) -> GlpftSettings:
-    from pydantic import ValidationError
-
-    from loopline.trainers.core.network import base_folder
-    from loopline.trainers.glpft.settings import GlpftSettings
-    from loopline.trainers.glpft.settings import size as size_of
-    from loopline.workers.engines.local.adapter_base import weights_sha256
-
-    begins = {"size": size_of(size)} if base is None else {
-        "base": base, "base_sha256": weights_sha256(base_folder(base)),
-    }  # fmt: skip
-    try:
-        return GlpftSettings.model_validate({"data_sha256": data.card.sha256, **begins, **chosen})
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        named = str(first["loc"][0]).replace("template_options", "template_option")
-        option = "--" + named.replace("_", "-")
-        raise TrainingError(f"{option} {first['input']!r}: {first['msg']}") from error
+    return read(output / DATA) if begun and not restart else data_of_runs(options.from_store)
 
 
 class _Shown(ShownProgress):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from loopline.agents.records import Record
+from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.trainers.errors import UnknownModel
 from loopline.trainers.glpft.stages import BACKBONE, COPYING, ROLES, GlobalSet, Method
 from loopline.workers.engines.text.template_options import TemplateOptions
@@ -107,41 +108,64 @@ BATCH_MICRO = 16
 steps of 48 rows had left it at 2.1."""
 
 
-class GlpftSettings(Record):
-    """One run of `train glpft`, but for where it is written."""
+class StageOptions(Options):
+    """How every stage is trained."""
+
+    panel: ClassVar[str] = "Training"
 
     method: Method = "glpft"
+    """Which models are trained: GLPFT's backbone and roles, or a baseline at the same compute."""
     weights: Weights = "full"
-    data_sha256: str
+    """Train all weights (full), adapters of the base (lora), or adapters of a backbone whose
+    weights are all trained (lora-roles)."""
     global_set: GlobalSet = "global_steps"
+    """What the backbone learns from: single steps, or whole trajectories."""
+    schedules: Annotated[
+        Schedules | None, Option(default="micro for random weights, published for a base")
+    ] = None
+    """Learning rates and epochs. A base that began as a micro model goes on learning with
+    micro."""
+    tokens: Annotated[int | None, Option(default="what GLPFT needs for its epochs")] = Field(
+        default=None, ge=1
+    )
+    """Compute of the whole method: tokens that go through a model, padding included."""
+    micro_batch_tokens: int = Field(default=4_096, ge=64)
+    """Tokens per forward and backward pass, in all processes together: bounds the memory of a
+    step, whose gradient is summed over them."""
+    rate: float = Field(default=1.0, gt=0)
+    """Factor of all learning rates."""
+    clip: Annotated[float, Option("max-grad-norm")] = Field(default=1.0, gt=0)
+    """Largest norm of the gradient; a larger one is scaled down to it."""
+    rank: Annotated[
+        int, OnlyWith("--weights lora or lora-roles", lambda options: options.weights != "full")
+    ] = Field(default=16, ge=1)
+    """LoRA rank; alpha is twice the rank."""
+    validation: float = Field(default=0.02, ge=0, lt=1)
+    """Share of the instructions that no stage learns from."""
+    template_options: Annotated[
+        TemplateOptions, Option("template-option", example="enable_thinking=false")
+    ] = Field(default_factory=dict)
+    """Option of the base's chat template, as the pool that will serve has it; may be repeated."""
+    threads: int = Field(default=1, ge=1)
+    """CPU threads. Another number adds up in another order, which changes the last digits."""
+    seed: int = 1
+    """Seed of the weights and of the order of rows."""
+
+
+class GlpftSettings(StageOptions):
+    """What one training follows from, but for where it is written. It is what the folder
+    records."""
+
+    data_sha256: str
+    """Hash of the data set."""
     base: str | None = None
     """Folder or hub id of the model to begin with; None begins with random weights."""
     base_sha256: str | None = None
-    """Of the base's weights; None for random ones."""
+    """Hash of the base's weights; None for random ones."""
     size: Size | None = None
-    """Of random weights."""
-    schedules: Schedules | None = None
-    """None: `micro` for random weights, `published` for a base."""
-    tokens: int | None = Field(default=None, ge=1)
-    """Compute of the whole method: tokens that go through a model, padding included. None is
-    what GLPFT needs for its epochs, whatever the method."""
+    """Size of a model that begins with random weights."""
     batch: int = Field(default=BATCH, ge=1)
     """Rows per step."""
-    piece_tokens: int = Field(default=4_096, ge=64)
-    """Tokens that go through the model at once: a batch's gradient is summed over its pieces."""
-    rate: float = Field(default=1.0, gt=0)
-    """Factor of all learning rates."""
-    clip: float = Field(default=1.0, gt=0)
-    """Largest norm of the gradient."""
-    rank: int = Field(default=16, ge=1)
-    """Of adapters; alpha is twice the rank."""
-    validation: float = Field(default=0.02, ge=0, lt=1)
-    """Share of the instructions that no stage learns from."""
-    template_options: TemplateOptions = Field(default_factory=dict)
-    """Of the base's chat template, as the pool that serves the adapters has them."""
-    threads: int = Field(default=1, ge=1)
-    """Of the CPU. Another number adds up in another order, and has other last digits."""
-    seed: int = 1
 
     @property
     def is_micro(self) -> bool:

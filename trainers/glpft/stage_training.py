@@ -128,7 +128,7 @@ class StageTraining:
             seed = self.settings.seed
             for batch in batches(
                 self.rows.training, self.schedule.batch or self.settings.batch,
-                self.settings.piece_tokens, seed, start=self.state.step,
+                self.settings.micro_batch_tokens, seed, start=self.state.step,
             ):  # fmt: skip
                 if self.state.ended:
                     break
@@ -154,7 +154,7 @@ class StageTraining:
         if not rows:
             return None
         self.network.whole.eval()
-        batch = batch_of(rows, self.settings.piece_tokens)
+        batch = batch_of(rows, self.settings.micro_batch_tokens)
         with torch.no_grad():
             loss = math.fsum(float(targets) for targets, _ in self._losses(batch))
             return self.processes.sum_of(loss) / batch.learned

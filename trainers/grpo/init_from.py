@@ -21,7 +21,7 @@ def begun_weights(network: Network, settings: GrpoSettings) -> dict[str, dict[st
     """By policy and parameter name, the weights that the settings have it begin with. Raises
     `TrainingError`, also for those of another architecture, rank, scale or base."""
     found: dict[str, dict[str, torch.Tensor]] = {}
-    for policy, begin in settings.begins.items():
+    for policy, begin in settings.init_from.items():
         folder = base_folder(begin.model)
         if network.adapter is None:
             weights = dict(load_base(str(folder), device="cpu").model.named_parameters())

@@ -179,7 +179,7 @@ class Learner:
         own = dealt(rows, processes.count, share_prefixes=shared)[processes.index]
         cut = tree_pieces_of if shared else pieces_of
         device = self.policies.network.device
-        pieces = cut([rows[at] for at in own], self.settings.piece_tokens, device)
+        pieces = cut([rows[at] for at in own], self.settings.micro_batch_tokens, device)
         return _Minibatch(rows, own, pieces)
 
     def _update(
@@ -214,7 +214,7 @@ class Learner:
                 losses = losses - objective.entropy * scores.entropies
             # Of its row among those of all processes.
             number_of = places[piece.sequence + piece.first]
-            each = shares(number_of, counts, objective.normalisation, objective.limit)
+            each = shares(number_of, counts, objective.normalisation, objective.completion_limit)
             whole = (losses * each).sum()
             self._note_bad(sums, losses, rows, number_of)
             whole.backward()

@@ -22,9 +22,11 @@ candidates was executed, later states come from a better policy than any of the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from loopline.runtime.config.options import OnlyWith, Option, Options
 
 if TYPE_CHECKING:
     import torch
@@ -33,24 +35,51 @@ Correction = Literal["none", "clip", "truncated", "token", "sequence"]
 Normalisation = Literal["token", "constant", "sequence"]
 
 
-class Objective(BaseModel):
+def _weighs_samples(options: Any) -> bool:
+    return options.objective.correction not in ("none", "clip")
+
+
+def _clips_ratios(options: Any) -> bool:
+    return options.objective.correction != "truncated"
+
+
+def _divides_by_constant(options: Any) -> bool:
+    return options.objective.normalisation == "constant"
+
+
+_CLIPPED = OnlyWith("every --correction but truncated", _clips_ratios)
+
+
+class Objective(Options):
     """Which loss, and its constants."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    panel: ClassVar[str] = "Objective"
 
     correction: Correction = "token"
-    cap: float = Field(default=2.0, gt=0)
-    """C. Published: 2 per token (verl), 3 per sequence (TRL), 5 per token (AReaL)."""
-    clip_low: float = Field(default=0.2, ge=0, lt=1)
-    clip_high: float = Field(default=0.28, ge=0)
-    """Higher than the lower one, so that unlikely tokens can rise (DAPO's clip-higher)."""
-    dual_clip: float | None = Field(default=None, gt=1)
-    """c of the dual clip; None: off. PettingLLMs' settings have 3."""
+    """Off-policy correction: none, clip (PPO's ratio to the sampler), truncated (TIS/CISPO), or
+    decoupled PPO with an importance weight per token or per sequence."""
+    cap: Annotated[
+        float, OnlyWith("--correction truncated, token or sequence", _weighs_samples)
+    ] = Field(default=2.0, gt=0)
+    """Largest importance weight (C). Published: 2 per token (verl), 3 per sequence (TRL), 5 per
+    token (AReaL)."""
+    clip_low: Annotated[float, _CLIPPED] = Field(default=0.2, ge=0, lt=1)
+    """PPO's clipping of the policy ratio below one."""
+    clip_high: Annotated[float, _CLIPPED] = Field(default=0.28, ge=0)
+    """PPO's clipping of the policy ratio above one: higher than the lower one, so that unlikely
+    tokens can rise (DAPO's clip-higher)."""
+    dual_clip: Annotated[float | None, _CLIPPED, Option(default="off")] = Field(default=None, gt=1)
+    """Dual clip: largest ratio of samples with a negative advantage. PettingLLMs' settings have
+    3."""
     normalisation: Normalisation = "token"
-    limit: int = Field(default=512, ge=1)
-    """Tokens that `constant` divides by, however long the completions are: Dr.GRPO's constant."""
+    """What the loss is averaged over: all tokens, a constant number of them (Dr.GRPO), or each
+    sequence first."""
+    completion_limit: Annotated[int, OnlyWith("--normalisation constant", _divides_by_constant)] = (
+        Field(default=512, ge=1)
+    )
+    """Tokens per completion that the constant normalisation divides by (Dr.GRPO's constant)."""
     kl: float = Field(default=0.0, ge=0)
-    """Weight of the divergence from the reference: the weights that the training began with."""
+    """Weight of the divergence from the weights that the training began with."""
     entropy: float = Field(default=0.0, ge=0)
     """Weight of the entropy bonus: a token's entropy in nats, so weighted, is taken from its loss,
     and normalised with it."""

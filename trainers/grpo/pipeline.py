@@ -1,6 +1,7 @@
 """A whole training from groups that are there.
 
     OUTPUT/settings.json          what everything follows from
+    OUTPUT/options.toml           the command's options, a file for --config
     OUTPUT/runs.json              the recorded runs that it is made of
     OUTPUT/checkpoints/           of the training in work
     OUTPUT/curves/<policy>/       for TensorBoard
@@ -172,7 +173,7 @@ def require_whole(processes: Processes) -> None:
     if processes.sharded:
         raise TrainingError(
             "train grpo keeps its weights whole in every process: launch it without FSDP, "
-            "and where memory is short use --weights lora and a smaller --piece-tokens"
+            "and where memory is short use --weights lora and a smaller --micro-batch-tokens"
         )
 
 
@@ -338,10 +339,10 @@ def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
 
 def require_known(settings: GrpoSettings, names: Sequence[str]) -> None:
     """Raises `TrainingError` for a beginning of a policy that is not among those names."""
-    unknown = sorted(set(settings.begins) - set(names))
+    unknown = sorted(set(settings.init_from) - set(names))
     if unknown:
         raise TrainingError(
-            f"--begin {unknown[0]}: no such policy is trained; policies: {', '.join(names)}"
+            f"--init-from {unknown[0]}: no such policy is trained; policies: {', '.join(names)}"
         )
 
 

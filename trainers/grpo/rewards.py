@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from loopline.agents.environments.game import Scheme
-from loopline.agents.records import Candidate, Record, Step, Trajectory
+from loopline.agents.records import Candidate, Step, Trajectory
+from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.trainers.data.json_files import Unreadable
 
 TEAM = "team"
@@ -30,13 +32,23 @@ NO_SCHEME = "candidate without the rewards of that scheme"
 NOT_A_NUMBER = "reward that is no finite number"
 
 
-class RewardChoice(Record):
+def _pays_team(options: Any) -> bool:
+    return options.grouping != "at-grpo" or options.reward.scheme in (None, "paper")
+
+
+class RewardChoice(Options):
     """How reward parts become one reward."""
 
-    scheme: Scheme | None = None
-    """None: as it was recorded."""
-    alpha: float = Field(default=1.0, ge=0, le=100, allow_inf_nan=False)
-    """α, of the scheme `paper`: another one than 1 means that scheme."""
+    panel: ClassVar[str] = "Groups and rewards"
+
+    scheme: Annotated[Scheme | None, Option(default="as recorded; in a loop paper")] = None
+    """Reward of an action: paper (team and local parts), dense (the published code's step rewards,
+    without paying moves back and forth), sparse (solved or not), or progress (share of the solver's
+    distance to the solution that the answer closes)."""
+    alpha: Annotated[float, OnlyWith("--scheme paper", _pays_team)] = Field(
+        default=1.0, ge=0, le=100
+    )
+    """Weight of the team's reward in --scheme paper; another one than 1 means that scheme."""
 
     @property
     def effective_scheme(self) -> Scheme | None:

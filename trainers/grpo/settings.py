@@ -3,10 +3,11 @@ adds up in no fixed order, and the last digits of two runs differ."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.trainers.grpo.advantages import Baseline
 from loopline.trainers.grpo.groups import Grouping
 from loopline.trainers.grpo.losses import Objective
@@ -25,7 +26,7 @@ LORA_RATE = 10.0
 arXiv:2405.09673)."""
 
 
-class Begin(BaseModel):
+class InitialPolicy(BaseModel):
     """An earlier version of a policy."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -33,44 +34,102 @@ class Begin(BaseModel):
     model: str
     """Folder or hub id of a model, or the folder of an adapter."""
     sha256: str
-    """Of its weights."""
+    """Hash of its weights."""
 
 
-class GrpoSettings(BaseModel):
-    """One run of `train grpo`, but for where it is written."""
+class ComputationOptions(Options):
+    """How a step is computed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    panel: ClassVar[str] = "Computation"
+
+    precision: Precision = "float32"
+    """Precision of the forward pass, and of the frozen base under adapters. Trained weights and
+    moments stay float32. Log-probabilities match an engine's within 1e-5 only in float32; an engine
+    in bfloat16 differs by hundredths of a nat."""
+    micro_batch_tokens: int = Field(default=4_096, ge=64)
+    """Tokens per forward and backward pass, padding included: bounds the memory of a step."""
+    share_prefixes: bool = True
+    """Compute the common prefix of a group's samples once, as a tree: the same losses but for
+    rounding, in a fraction of the time where prompts are longer than answers."""
+    threads: int = Field(default=1, ge=1, le=1_024)
+    """CPU threads. Another number adds up in another order, which changes the last digits."""
+    seed: int = Field(default=1, ge=0, lt=2**63)
+    """Seed of new adapters, of the order of groups, and of the puzzles that a loop plays."""
+
+
+class OptimisationOptions(Options):
+    """The steps of the optimiser."""
+
+    panel: ClassVar[str] = "Optimisation"
+
+    batch: int = Field(default=32, ge=1)
+    """Groups with a signal per step, which makes one version of the policies."""
+    minibatch: Annotated[int | None, Option(default="the whole step")] = Field(default=None, ge=1)
+    """Groups per update of the weights."""
+    weight_decay: float = Field(default=0.01, ge=0)
+    """Weight decay of AdamW."""
+    clip: Annotated[float, Option("max-grad-norm")] = Field(default=1.0, gt=0)
+    """Largest norm of the gradient; a larger one is scaled down to it."""
+
+
+class PolicyOptions(Options):
+    """What is trained."""
+
+    panel: ClassVar[str] = "Policies"
+
+    policies: Sharing = SHARED
+    """One policy that learns from all agents' samples, or one policy for each agent."""
+    weights: Weights = "full"
+    """Train all weights, or a LoRA adapter of the base."""
+    rank: Annotated[int, OnlyWith("--weights lora", lambda options: options.weights == "lora")] = (
+        Field(default=16, ge=1, le=4_096)
+    )
+    """LoRA rank; alpha is twice the rank."""
+
+
+class GroupOptions(Options):
+    """What is learned from."""
+
+    panel: ClassVar[str] = "Groups and rewards"
+
+    grouping: Grouping = "at-grpo"
+    """What forms a group: candidates for one state (at-grpo), whole runs (trajectory), or the runs
+    of one agent (single)."""
+    group_size: int = Field(default=4, ge=2)
+    """Samples of a complete group (K)."""
+    agents: Annotated[
+        tuple[str, ...] | None, Option("agent", metavar="NAME", default="all agents")
+    ] = None
+    """Agent whose samples are learned from; may be repeated."""
+    reward: RewardChoice = Field(default_factory=RewardChoice)
+    advantage: Baseline = "standardised"
+    """How rewards become advantages within a group."""
+    truncated: Literal["mask", "keep"] = "mask"
+    """Whether completions cut at their token limit are left out of the loss (mask, DAPO's overlong
+    filtering) or learned from (keep). Their rewards count in the group either way."""
+
+
+class TrainingOptions(GroupOptions, PolicyOptions, OptimisationOptions, ComputationOptions):
+    """What recorded and rolled out runs are learned from alike."""
+
+    objective: Objective = Field(default_factory=Objective)
+
+
+class GrpoSettings(TrainingOptions):
+    """What one training by GRPO follows from, but for where it is written: its options with the
+    hashes of what they name. It is what the folder records."""
 
     base: str
     """Folder or hub id of the model that policies begin with, or are adapters of."""
     base_sha256: str
-    """Of its weights."""
-    begins: dict[str, Begin] = Field(default_factory=dict)
+    """Hash of its weights."""
+    init_from: dict[str, InitialPolicy] = Field(default_factory=dict)
     """By policy, what it goes on from; others begin with the base, or an adapter that changes
     nothing."""
     data_sha256: str
-    """Of the sealed groups."""
-    grouping: Grouping = "at-grpo"
-    group_size: int = Field(default=4, ge=2)
-    """K."""
-    agents: tuple[str, ...] | None = None
-    """Whose samples are learned from; None: everybody's."""
-    reward: RewardChoice = Field(default_factory=RewardChoice)
-    advantage: Baseline = "standardised"
-    objective: Objective = Field(default_factory=Objective)
-    truncated: Literal["mask", "keep"] = "mask"
-    """Whether completions that ran into their limit are learned from (DAPO's overlong filtering:
-    they are not). Their rewards count in the group either way."""
-    policies: Sharing = SHARED
-    weights: Weights = "full"
-    rank: int = Field(default=16, ge=1, le=4_096)
-    """Of adapters; alpha is twice the rank."""
-    batch: int = Field(default=32, ge=1)
-    """Groups with a signal per step: per version of the policies."""
-    minibatch: int | None = Field(default=None, ge=1)
-    """Groups per update of the weights; None: all of the step."""
+    """Hash of the sealed groups."""
     epochs: int = Field(default=1, ge=1)
-    """Times that the groups are gone through."""
+    """Passes over the groups."""
     steps: int | None = Field(default=None, ge=1)
     """Versions to train at most; None: until the groups are used up."""
     staleness: int | None = Field(default=None, ge=0)
@@ -79,21 +138,6 @@ class GrpoSettings(BaseModel):
     """Which version of the policies the base is."""
     learning_rate: float = Field(default=LEARNING_RATE, gt=0)
     """Constant."""
-    weight_decay: float = Field(default=0.01, ge=0)
-    clip: float = Field(default=1.0, gt=0)
-    """Largest norm of the gradient."""
-    precision: Precision = "float32"
-    """Of the forward pass; trained weights and moments stay float32. Log-probabilities match an
-    engine's within 1e-5 only in float32, and those of an engine in bfloat16 within hundredths of a
-    nat."""
-    piece_tokens: int = Field(default=4_096, ge=64)
-    """Tokens, padding included, that go through the model at once: its memory."""
-    share_prefixes: bool = True
-    """Put what a group's samples begin with through the model once (`prefix_trees`): the same
-    losses but for rounding, in a fraction of the time where prompts are longer than answers."""
-    threads: int = Field(default=1, ge=1, le=1_024)
-    """Of the CPU. Another number adds up in another order, and has other last digits."""
-    seed: int = Field(default=1, ge=0, lt=2**63)
 
     @property
     def base_precision(self) -> Precision:

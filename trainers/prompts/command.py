@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.training_progress import ShownProgress
 from loopline.trainers.errors import TrainingError
 
 if TYPE_CHECKING:
     from loopline.runtime.client.deployment import Deployment
+    from loopline.trainers.prompts.options import PromptsOptions
     from loopline.trainers.prompts.playing import Played, RunLog
     from loopline.trainers.prompts.preparation import Prepared
     from loopline.trainers.prompts.report import Bounds, PromptFacts, Report
@@ -24,80 +25,20 @@ LINE_RUNS = 50
 """Without a terminal: one line after so many runs."""
 
 
-def prompts(
-    output: Annotated[Path, typer.Argument(help="Folder for the log and for what is found.")],
-    workflow: Annotated[str, typer.Option("--workflow", "-w", help="Whose prompts.")],
-    prompt: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Of this one; repeatable, searched in turn. Else of all that have candidates.",
-        ),
-    ] = None,
-    variants: Annotated[
-        list[Path] | None,
-        typer.Option(help="Prompt file, or folder of them (*.md); repeatable."),
-    ] = None,
-    propose: Annotated[int, typer.Option(help="Candidates that a model writes, per prompt.")] = 0,
-    proposer: Annotated[
-        str | None, typer.Option(metavar="POLICY", help="Who writes them, as in llm.")
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(metavar="worlds|wordproblems", help="Generated questions.")
-    ] = None,
-    game: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|MODULE:OBJECT", help="Environment of the puzzles, for pair."),
-    ] = None,
-    size: Annotated[int | None, typer.Option(help="Of puzzles: cells along a side.")] = None,
-    difficulty: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of puzzles: boxes=2, …")
-    ] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of puzzles: turns=4, …")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help='JSON lines with "question" and "answer"; a quarter is held out.'),
-    ] = None,
-    tasks: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Tasks of code or mathematics, for pair, as `bench tasks` writes them; a quarter "
-            "is held out.",
-        ),
-    ] = None,
-    runs: Annotated[int, typer.Option(help="Of the search for one prompt, at most.")] = 400,
-    tokens: Annotated[
-        int | None,
-        typer.Option(help="Of everything, at most; looked at between batches of runs."),
-    ] = None,
-    held_out: Annotated[
-        int, typer.Option(help="Questions that the winner has to prove itself on.")
-    ] = 200,
-    alpha: Annotated[
-        float, typer.Option(help="Probability of adopting any prompt that is no better.")
-    ] = 0.05,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Of the workflow, as in greedy=true."),
-    ] = None,
-    policy: Annotated[
-        list[str] | None, typer.Option(metavar="ROLE=POOL", help="As in solo=slm.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of questions and runs.")] = 1,
-    concurrency: Annotated[int, typer.Option(min=1, max=4096, help="Runs at once.")] = 32,
-    run_seconds: Annotated[float, typer.Option(help="Deadline of one run.")] = 600.0,
-    profile: Annotated[
-        str | None, typer.Option("--profile", "-p", help="With --redis-url: its profile.")
-    ] = None,
-    redis_url: Annotated[
-        str | None, typer.Option(help="Of the deployment; else the one that runs here.")
-    ] = None,
-    restart: Annotated[bool, typer.Option(help="Forget what is in the folder.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="End with a line of JSON.")] = False,
-) -> None:
+def preview(options: PromptsOptions) -> list[str]:
+    """What `--dry-run` says."""
+    from loopline.trainers.prompts.output import SETTINGS
+    from loopline.trainers.prompts.report import REPORT
+
+    limit = "" if options.tokens is None else f", at most {options.tokens:,} tokens over all"
+    return [
+        f"searches the prompts of {options.workflow}: {options.runs:,} runs for each, and "
+        f"{2 * options.held_out:,} of comparison{limit}",
+        state_of_folder(options.output, SETTINGS, None, REPORT, restart=options.restart),
+    ]
+
+
+def prompts(options: PromptsOptions) -> None:
     """Search for better prompts with the running deployment. No weights change.
 
     Candidates play the same training questions by successive halving. The winner is compared with
@@ -109,61 +50,31 @@ def prompts(
     """
     from loopline.agents.errors import AgentError
     from loopline.runtime.client.deployment import find
-    from loopline.runtime.config.key_value_options import key_value_options, policy_options
-    from loopline.runtime.config.sources import URL_VARIABLE
+    from loopline.runtime.config.key_value_options import require_pools
     from loopline.runtime.errors import UserError
     from loopline.trainers.core.output_lock import locked
     from loopline.trainers.prompts.output import claim
     from loopline.trainers.prompts.playing import RunLog
-    from loopline.trainers.prompts.preparation import Asked, prepared
+    from loopline.trainers.prompts.preparation import prepared
     from loopline.trainers.prompts.report import read_report
 
-    if profile is not None and redis_url is None and URL_VARIABLE not in os.environ:
-        raise TrainingError(
-            f"--profile only applies with --redis-url, or with {URL_VARIABLE} in the environment: "
-            "add one of them, or leave it out"
-        )
-    where = find(redis_url=redis_url, profile=profile)
+    output = options.output
+    where = find(redis_url=options.redis_url, profile=options.profile)
     try:
-        chosen = policy_options(policy or [], where.settings.models)
-        made = prepared(
-            Asked(
-                workflow=workflow,
-                prompts=tuple(dict.fromkeys(prompt or ())),
-                variants=tuple(variants or ()),
-                dataset=dataset,
-                game=game,
-                size=size,
-                difficulty=key_value_options("--difficulty", difficulty or []),
-                setting=key_value_options("--setting", setting or []),
-                data=data,
-                tasks=tasks,
-                options=key_value_options("--option", option or [], "max_calls=4"),
-                policies=chosen,
-                limits={
-                    "runs": runs,
-                    "tokens": tokens,
-                    "held_out": held_out,
-                    "alpha": alpha,
-                    "propose": propose,
-                    "proposer": proposer,
-                    "seed": seed,
-                    "run_seconds": run_seconds,
-                },
-            ),
-            where.settings,
-        )
+        require_pools(options.policies, where.settings.models)
+        made = prepared(options, where.settings)
     except (AgentError, UserError) as error:
         raise TrainingError(str(error)) from error
     with locked(output):
-        claim(output, made.settings, made.candidates, restart=restart)
+        claim(output, made.settings, made.candidates, restart=options.restart)
+        options.record()
         report = read_report(output)
         if report is not None:
             typer.echo(f"the search in {output} is finished; --restart searches anew", err=True)
         else:
             try:
                 with RunLog(output) as log:
-                    report = _searched(made, where, log, output, concurrency)
+                    report = _searched(made, where, log, output, options.concurrency)
             except KeyboardInterrupt:
                 # Here, because typer turns it into a silent exit.
                 typer.echo(
@@ -173,7 +84,7 @@ def prompts(
                 )
                 raise typer.Exit(130) from None
     _show(report, output)
-    if as_json:
+    if options.as_json:
         typer.echo(json.dumps(_last_line(report, output)))
 
 

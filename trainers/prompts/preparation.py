@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from loopline.agents.environments.environment import AnyEnvironment
 from loopline.agents.environments.registry import DEFAULT, find
 from loopline.agents.errors import PluginError, UnknownName
@@ -30,8 +28,8 @@ from loopline.runtime.config.settings import Settings
 from loopline.trainers.data.task_files import JUDGED, TaskFile, read_tasks
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.candidates import Candidate, in_force, read_variants
+from loopline.trainers.prompts.options import PromptsOptions
 from loopline.trainers.prompts.questions import (
-    Dataset,
     Questions,
     from_file,
     from_tasks,
@@ -39,30 +37,10 @@ from loopline.trainers.prompts.questions import (
     puzzles,
 )
 from loopline.trainers.prompts.search import questions_needed
-from loopline.trainers.prompts.settings import CandidateFile, SearchSettings
+from loopline.trainers.prompts.settings import CandidateFile, SearchOptions, SearchSettings
 
 _DRAWS = {"candidates", "temperature", "adaptive"}
 """Options of `pair` that have a meaning where answers are drawn."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the command line says."""
-
-    workflow: str
-    prompts: tuple[str, ...]
-    variants: tuple[Path, ...]
-    dataset: str | None
-    game: str | None
-    size: int | None
-    difficulty: JsonObject
-    setting: JsonObject
-    data: Path | None
-    tasks: Path | None
-    options: JsonObject
-    policies: Mapping[str, str]
-    limits: Mapping[str, object]
-    """Of `SearchSettings`: runs, tokens, held_out, alpha, propose, proposer, seed, run_seconds."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +54,7 @@ class Prepared:
     """The deployment's own prompt files for the workflow."""
 
 
-def prepared(asked: Asked, deployment: Settings) -> Prepared:
+def prepared(asked: PromptsOptions, deployment: Settings) -> Prepared:
     """Raises `TrainingError`, and `AgentError` for names that nobody knows."""
     _require_one_source(asked)
     _require_playable(asked)
@@ -88,7 +66,7 @@ def prepared(asked: Asked, deployment: Settings) -> Prepared:
     playing = _playing(asked, tasks, game)
     files = {file: text for file, text in deployment.prompt_files.items() if file in shipped}
     candidates = _candidates(asked, playing, game, files)
-    proposer = asked.limits["proposer"]
+    proposer = asked.proposer
     policies = policies_for(
         asked.workflow,
         {
@@ -98,35 +76,28 @@ def prepared(asked: Asked, deployment: Settings) -> Prepared:
         environment,
     )
     _require_proposer(asked)
-    models = _models([*policies.values(), *([str(proposer)] if proposer else [])], deployment)
+    models = _models([*policies.values(), *([proposer] if proposer else [])], deployment)
     serving = dict.fromkeys(serving_role(asked.workflow, agent) for agent in playing)
     _require_workers([*serving, *(["completion"] if proposer else [])], deployment)
     options = workflows.get(asked.workflow).check_options(_options(asked, deployment))
-    try:
-        settings = SearchSettings.model_validate(
-            {
-                "workflow": asked.workflow,
-                "options": options,
-                "policies": policies,
-                "models": models,
-                "prompts": {
-                    name: tuple(CandidateFile(label=one.label, hash=one.hash) for one in each)
-                    for name, each in candidates.items()
-                },
-                "others": {
-                    file: replacement(text, shipped[file].name, origin=file).hash
-                    for file, text in files.items()
-                    if shipped[file].name not in candidates
-                },
-                "source": "",
-                "questions_sha256": "",
-                **asked.limits,
-            }
-        )
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        option = ".".join(map(str, first["loc"])).replace("_", "-")
-        raise TrainingError(f"--{option} {first['input']!r}: {first['msg']}") from error
+    settings = SearchSettings(
+        **{name: getattr(asked, name) for name in SearchOptions.model_fields},
+        workflow=asked.workflow,
+        options=options,
+        policies=policies,
+        models=models,
+        prompts={
+            name: tuple(CandidateFile(label=one.label, hash=one.hash) for one in each)
+            for name, each in candidates.items()
+        },
+        others={
+            file: replacement(text, shipped[file].name, origin=file).hash
+            for file, text in files.items()
+            if shipped[file].name not in candidates
+        },
+        source="",
+        questions_sha256="",
+    )
     questions = _questions(asked, tasks, game, settings)
     settings = settings.model_copy(
         update={"source": questions.source, "questions_sha256": questions.sha256}
@@ -134,7 +105,7 @@ def prepared(asked: Asked, deployment: Settings) -> Prepared:
     return Prepared(settings, questions, candidates, files)
 
 
-def _options(asked: Asked, deployment: Settings) -> JsonObject:
+def _options(asked: PromptsOptions, deployment: Settings) -> JsonObject:
     """Of the workflow. A team plays greedily, as benches measure it, unless something else is asked
     for: of K answers the judge plays the best one, so that prompts would be searched for it too."""
     greedy = asked.workflow == PairWorkflow.name and not _DRAWS & asked.options.keys()
@@ -142,7 +113,7 @@ def _options(asked: Asked, deployment: Settings) -> JsonObject:
     return {**begin, **deployment.options.get(asked.workflow, {}), **asked.options}
 
 
-def _require_one_source(asked: Asked) -> None:
+def _require_one_source(asked: PromptsOptions) -> None:
     given = [
         option
         for option, value in (
@@ -155,7 +126,7 @@ def _require_one_source(asked: Asked) -> None:
         raise TrainingError(f"{given[0]} and {given[1]} name different questions: give one")
 
 
-def _require_playable(asked: Asked) -> None:
+def _require_playable(asked: PromptsOptions) -> None:
     """Raises `TrainingError` for questions that no run of the workflow could solve."""
     pair = asked.workflow == PairWorkflow.name
     if asked.game is not None and not pair:
@@ -174,7 +145,9 @@ def _require_playable(asked: Asked) -> None:
         )
 
 
-def _playing(asked: Asked, tasks: TaskFile | None, game: AnyEnvironment | None) -> Sequence[str]:
+def _playing(
+    asked: PromptsOptions, tasks: TaskFile | None, game: AnyEnvironment | None
+) -> Sequence[str]:
     """Who acts in its runs: of `pair`, which has many teams, one alone."""
     if tasks is not None:
         return tasks.about.team
@@ -183,7 +156,7 @@ def _playing(asked: Asked, tasks: TaskFile | None, game: AnyEnvironment | None) 
     return workflows.get(asked.workflow).roles
 
 
-def _tasks(asked: Asked, deployment: Settings) -> TaskFile | None:
+def _tasks(asked: PromptsOptions, deployment: Settings) -> TaskFile | None:
     """The file, where one is played. Raises `TrainingError` where nobody could play it."""
     if asked.tasks is None:
         return None
@@ -203,7 +176,7 @@ def _tasks(asked: Asked, deployment: Settings) -> TaskFile | None:
 
 
 def _candidates(
-    asked: Asked,
+    asked: PromptsOptions,
     playing: Sequence[str],
     game: AnyEnvironment | None,
     files: Mapping[str, str],
@@ -227,14 +200,12 @@ def _candidates(
                 f"--prompt {name}: {who} has no such prompt; it has: {', '.join(shipped)}"
             )
     variants = read_variants(asked.variants, asked.prompts or shipped)
-    chosen = asked.prompts or tuple(
-        name for name in shipped if name in variants or asked.limits["propose"]
-    )
+    chosen = asked.prompts or tuple(name for name in shipped if name in variants or asked.propose)
     found: dict[str, list[Candidate]] = {}
     for name in chosen:
         current = in_force(shipped[name], files.get(f"{name}.md"))
         others = [one for one in variants.get(name, []) if one.prompt.text != current.prompt.text]
-        if not others and not asked.limits["propose"]:
+        if not others and not asked.propose:
             if name in asked.prompts:
                 raise TrainingError(
                     f"--prompt {name}: there is no candidate beside the prompt in force: give a "
@@ -250,7 +221,7 @@ def _candidates(
     return found
 
 
-def _game(asked: Asked) -> AnyEnvironment | None:
+def _game(asked: PromptsOptions) -> AnyEnvironment | None:
     """Whose puzzles are generated, where no other questions are named. Raises `TrainingError`."""
     others = asked.tasks or asked.data or asked.dataset
     plays = asked.workflow == PairWorkflow.name and others is None
@@ -261,8 +232,8 @@ def _game(asked: Asked) -> AnyEnvironment | None:
         raise TrainingError(f"--game {name}: {error}") from error
 
 
-def _require_proposer(asked: Asked) -> None:
-    propose, proposer = asked.limits["propose"], asked.limits["proposer"]
+def _require_proposer(asked: PromptsOptions) -> None:
+    propose, proposer = asked.propose, asked.proposer
     if propose and not proposer:
         raise TrainingError("--propose: who writes them? Name a policy by --proposer, as in llm")
     if proposer and not propose:
@@ -297,7 +268,7 @@ def _require_workers(roles: Sequence[str], deployment: Settings) -> None:
 
 
 def _questions(
-    asked: Asked,
+    asked: PromptsOptions,
     tasks: TaskFile | None,
     game: AnyEnvironment | None,
     settings: SearchSettings,
@@ -325,7 +296,7 @@ def _questions(
     dataset = asked.dataset
     if dataset is None:
         dataset = "worlds" if offers_tools(asked.workflow) else "wordproblems"
-    return generated(_dataset(dataset), settings.seed, needed, held_out)
+    return generated(dataset, settings.seed, needed, held_out)
 
 
 def _enough(questions: Questions, path: Path, settings: SearchSettings, needed: int) -> Questions:
@@ -342,14 +313,3 @@ def _enough(questions: Questions, path: Path, settings: SearchSettings, needed: 
             "as many, or more data"
         )
     return questions
-
-
-def _dataset(name: str) -> Dataset:
-    match name:
-        case "worlds" | "wordproblems":
-            return name
-        case _:
-            raise TrainingError(
-                f"--dataset {name!r}: there is no such data set; there are: worlds, wordproblems, "
-                "and files by --data"
-            )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated, ClassVar
+
 from pydantic import Field
 
 from loopline.agents.records import JsonObject, Record
-
-DEFAULT_RUNS = 400
-DEFAULT_HELD_OUT = 200
-DEFAULT_ALPHA = 0.05
+from loopline.runtime.config.options import Option, Options
 
 
 class CandidateFile(Record):
@@ -18,8 +17,33 @@ class CandidateFile(Record):
     hash: str
 
 
-class SearchSettings(Record):
-    """One run of `train prompts`, but for where it is written."""
+class SearchOptions(Options):
+    """How long is searched, and when a prompt is adopted."""
+
+    panel: ClassVar[str] = "Search"
+
+    runs: int = Field(default=400, ge=1, le=1_000_000)
+    """Most runs of the search for one prompt; the comparison on held-out questions comes on
+    top."""
+    tokens: Annotated[int | None, Option(default="no limit")] = Field(default=None, ge=1)
+    """Most tokens of everything together; looked at between batches of runs."""
+    held_out: int = Field(default=200, ge=1, le=100_000)
+    """Questions that the winner and the prompt in force are compared on."""
+    alpha: float = Field(default=0.05, gt=0, lt=1)
+    """Probability of adopting any prompt that is not better, over all prompts that are
+    searched."""
+    propose: int = Field(default=0, ge=0, le=64)
+    """Candidates that a model writes, for each prompt."""
+    proposer: Annotated[str | None, Option(metavar="POLICY")] = None
+    """Policy that writes the candidates, such as llm."""
+    seed: int = Field(default=1, ge=0, lt=2**32)
+    """Seed of the questions and of the runs."""
+    run_seconds: float = Field(default=600.0, gt=0, le=86_400)
+    """Deadline of one run in seconds."""
+
+
+class SearchSettings(SearchOptions):
+    """What a search follows from, but for where it is written. It is what the folder records."""
 
     workflow: str
     options: JsonObject
@@ -34,18 +58,3 @@ class SearchSettings(Record):
     """Prompt file → hash, of the deployment's own prompts that are not searched."""
     source: str
     questions_sha256: str
-    runs: int = Field(default=DEFAULT_RUNS, ge=1, le=1_000_000)
-    """Of the search for one prompt; the held-out comparison has its own."""
-    tokens: int | None = Field(default=None, ge=1)
-    """Of everything together."""
-    held_out: int = Field(default=DEFAULT_HELD_OUT, ge=1, le=100_000)
-    """Questions that the winner and the prompt in force are compared on."""
-    alpha: float = Field(default=DEFAULT_ALPHA, gt=0, lt=1)
-    """Probability of adopting any prompt that is no better, over all prompts that are searched."""
-    propose: int = Field(default=0, ge=0, le=64)
-    """Candidates that a model writes, for each prompt."""
-    proposer: str | None = None
-    """The policy that writes them."""
-    seed: int = Field(default=1, ge=0, lt=2**32)
-    run_seconds: float = Field(default=600.0, gt=0, le=86_400)
-    """Deadline of one run."""

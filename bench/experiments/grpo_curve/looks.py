@@ -19,7 +19,7 @@ from loopline.trainers.grpo.init_from import begun_weights
 from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.sampling import DEVICE, Sampler
-from loopline.trainers.grpo.settings import SHARED, Begin, GrpoSettings
+from loopline.trainers.grpo.settings import SHARED, GrpoSettings, InitialPolicy
 from loopline.workers.engines.local.adapter_base import weights_sha256
 
 
@@ -46,8 +46,8 @@ class Measurement:
         that is not. Raises `TrainingError`."""
         import torch
 
-        begin = Begin(model=str(adapter), sha256=weights_sha256(adapter))
-        grpo = self._grpo.model_copy(update={"begins": {SHARED: begin}})
+        begin = InitialPolicy(model=str(adapter), sha256=weights_sha256(adapter))
+        grpo = self._grpo.model_copy(update={"init_from": {SHARED: begin}})
         begins = begun_weights(self._network, grpo)
         Policies(self._network, (SHARED,), grpo, begins).put_in(SHARED)
         chosen = self._settings

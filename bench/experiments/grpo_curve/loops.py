@@ -4,7 +4,7 @@
     OUTPUT/seed-1/warm-start/            see `loopline.trainers.grpo.arms.arm`
     OUTPUT/base/                         the warm start as it is served, in float32
     OUTPUT/loops/attacked-1/             Redis's data, the recorder's store, logs
-    OUTPUT/loops/attacked-1/loop/        of `train grpo --loop`
+    OUTPUT/loops/attacked-1/loop/        of `train grpo loop`
     OUTPUT/loops/attacked-1/adapters/    what each round published
     OUTPUT/loops/attacked-1/history.json what was done, and what is wrong with it
     OUTPUT/loops/attacked-1/result.json  the same, with the curve

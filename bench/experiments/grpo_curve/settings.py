@@ -97,7 +97,7 @@ def settings_of(
 
 
 def loop_arguments(settings: CurveSettings, seed: int) -> tuple[str, ...]:
-    """Of `train grpo --loop`: the game as the warm start has played it, and the rates."""
+    """Of `train grpo loop`: the game as the warm start has played it, and the rates."""
     game, chosen = settings.game, settings.reinforced
     sides = game.environment.sides
     difficulty = game.puzzle.model_dump(mode="json")

@@ -16,7 +16,7 @@ def about(report: CurveReport) -> str:
     chosen = report.settings
     puzzle, rewarded = chosen.puzzle, chosen.reinforced
     return (
-        f"`train grpo --loop` on Plan-Path {puzzle.rows} x {puzzle.columns}, from a warm start of "
+        f"`train grpo loop` on Plan-Path {puzzle.rows} x {puzzle.columns}, from a warm start of "
         f"{chosen.supervised.steps} supervised steps: {counted(rewarded.steps, 'round')} of "
         f"{counted(rewarded.episodes, 'puzzle')}, K = {rewarded.candidates}, adapters of rank "
         f"{rewarded.rank}; the trainer, four workers, a recorder and Redis are processes. "

@@ -80,7 +80,7 @@ def train(work: Training) -> Trained:
             "base": str(work.base), "base_sha256": weights_sha256(work.base), "data_sha256": "",
             "policies": "per-role", "weights": "lora", "rank": work.rank,
             "precision": "bfloat16", "batch": len(work.groups),
-            "group_size": len(work.groups[0].members), "piece_tokens": work.piece_tokens,
+            "group_size": len(work.groups[0].members), "micro_batch_tokens": work.piece_tokens,
             "learning_rate": LEARNING_RATE, "truncated": "keep", "threads": work.threads,
             "seed": work.seed,
         }

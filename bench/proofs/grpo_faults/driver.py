@@ -73,7 +73,7 @@ class LoopWork:
     groups: int
     """That it seals, about: how long it is waited for."""
     arguments: tuple[str, ...]
-    """Of `train grpo --loop`, besides its folder, its base and its rounds."""
+    """Of `train grpo loop`, besides its folder, its base and its rounds."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class LoopDriver:
         self._fleet = players(self._settings, folder, model)
         self._monitor = Monitor(self._fleet, WORK)
         arguments = (
-            str(self._output), "--loop", "--base", str(work.base), "--rounds", str(work.rounds),
+            str(self._output), "--base", str(work.base), "--rounds", str(work.rounds),
             "--wait", "5", "--json", *work.arguments,
             # The checker asks the bus for each of them.
             "--keep-published", str(work.rounds + 2),

@@ -124,7 +124,7 @@ def _minutes(options: GrpoFaultsOptions) -> float:
 
 PROOF = Proof(
     name="grpo-faults",
-    title="`train grpo --loop` under attack, and the check of every group",
+    title="`train grpo loop` under attack, and the check of every group",
     options=GrpoFaultsOptions,
     minutes=_minutes,
     run=run,

@@ -1,4 +1,4 @@
-"""The trainer of an attacked loop: `train grpo --loop` in a process of its own, started again with
+"""The trainer of an attacked loop: `train grpo loop` in a process of its own, started again with
 the same command whenever it is killed."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Trainer:
     """One loop, however many processes it takes."""
 
     def __init__(self, arguments: Sequence[str], folder: Path, profile: Path) -> None:
-        """`arguments` of `train grpo`; it speaks to `folder/trainer.log`."""
-        self._command = [*OWN_PYTHON, "-m", "loopline.trainers.cli", "grpo", *arguments]
+        """`arguments` of `train grpo loop`; it speaks to `folder/trainer.log`."""
+        self._command = [*OWN_PYTHON, "-m", "loopline.trainers.cli", "grpo", "loop", *arguments]
         self._log = folder / "trainer.log"
         self._environment = {
             **os.environ,

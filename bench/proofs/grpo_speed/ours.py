@@ -33,7 +33,7 @@ def measure(work: StepWork, *, share_prefixes: bool) -> float:
         {
             "base": work.model, "base_sha256": "", "data_sha256": "", "batch": work.groups,
             "group_size": work.candidates, "learning_rate": LEARNING_RATE, "clip": CLIP,
-            "objective": {"correction": "none"}, "piece_tokens": PIECE_TOKENS,
+            "objective": {"correction": "none"}, "micro_batch_tokens": PIECE_TOKENS,
             "share_prefixes": share_prefixes, "seed": work.seed,
         }
     )  # fmt: skip

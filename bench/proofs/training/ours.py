@@ -37,8 +37,9 @@ def measure(workload: Workload) -> Measured:
     rows = workload.rows()
     # With a base, so that the optimizer is AdamW, as trl's is.
     settings = GlpftSettings(
-        data_sha256="", base=str(workload.model), batch=workload.batch, piece_tokens=PIECE_TOKENS,
-        clip=CLIP, validation=0.0, threads=workload.threads, seed=workload.seed,
+        data_sha256="", base=str(workload.model), batch=workload.batch,
+        micro_batch_tokens=PIECE_TOKENS, clip=CLIP, validation=0.0, threads=workload.threads,
+        seed=workload.seed,
     )  # fmt: skip
     steps = WARM + workload.steps
     trained = list(

@@ -68,8 +68,9 @@ def launched(
 def launched_commands(
     commands: Sequence[Sequence[object]], said: Path, **environment: str
 ) -> Generator[list[BaseProcess]]:
-    """A process for each of the command lines of `train grpo`, together; what each of them says is
-    in `said`, `.` and its number. They are killed at the end of the block."""
+    """A process for each of the command lines of `train grpo`, which begin with its mode, together;
+    what each of them says is in `said`, `.` and its number. They are killed at the end of the
+    block."""
     started: list[BaseProcess] = [
         FORKS.Process(
             target=_command,

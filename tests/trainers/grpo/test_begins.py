@@ -48,7 +48,7 @@ def given(base: Path, kind: str, begins: dict[str, Path], **changes: object) -> 
     return settings_of(
         weights=kind, policies="per-role", rank=2, base_sha256=weights_sha256(base),
         learning_rate=1e-2,
-        begins={
+        init_from={
             name: {"model": str(folder), "sha256": weights_sha256(folder)}
             for name, folder in begins.items()
         },

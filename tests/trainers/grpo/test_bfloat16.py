@@ -198,7 +198,7 @@ def test_what_an_engine_in_bfloat16_says_of_its_tokens_is_what_the_trainer_says(
     apart = [
         float((learner.logprobs(piece) - piece.behaviour).abs().max())
         for piece in pieces_of(
-            rows_of([group], settings), settings.piece_tokens, learner.policies.network.device
+            rows_of([group], settings), settings.micro_batch_tokens, learner.policies.network.device
         )
     ]
     assert max(apart) < APART

@@ -30,8 +30,8 @@ def store(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(*arguments: object) -> tuple[int, str, str]:
-    ended = CliRunner().invoke(app, ["grpo", *map(str, arguments)])
+def command(mode: str, *arguments: object) -> tuple[int, str, str]:
+    ended = CliRunner().invoke(app, ["grpo", mode, *map(str, arguments)])
     if ended.exception is not None and not isinstance(ended.exception, SystemExit):
         return 1, ended.stdout, str(ended.exception)
     return ended.exit_code, ended.stdout, ended.stderr
@@ -45,7 +45,7 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
         "--batch", 2, "--learning-rate", 1e-3, "--checkpoint-every", 2, "--keep-ratios", 1000,
         "--json",
     )  # fmt: skip
-    code, out, err = command(*arguments)
+    code, out, err = command("offline", *arguments)
     assert code == 0, err
     assert "6 groups of 4 runs" in err
     assert "left out: 1 × records of another schema version, such as 00000000-" in err
@@ -60,7 +60,7 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
     assert (tmp_path / "out/policies/coder/model.safetensors").is_file()
     assert f"curves in {tmp_path / 'out/report.html'}" in out
     assert len(list((tmp_path / "out/learned-tokens").iterdir())) == 3
-    code, again, err = command(*arguments)
+    code, again, err = command("offline", *arguments)
     assert code == 0
     assert "is finished; --restart trains anew" in err
     assert again == out
@@ -78,10 +78,10 @@ def test_policies_that_begin_at_different_versions_are_warned_of(
     ]
     asyncio.run(record(tmp_path / "store", runs))
     arguments = ("--from-store", tmp_path / "store", "--base", base, "--steps", 1)
-    code, _, err = command(tmp_path / "both", *arguments)
+    code, _, err = command("offline", tmp_path / "both", *arguments)
     assert code == 0, err
     assert "warning: the groups begin at different versions of their policies (coder 3, " in err
-    code, _, err = command(tmp_path / "one", *arguments, "--agent", "tester")
+    code, _, err = command("offline", tmp_path / "one", *arguments, "--agent", "tester")
     assert code == 0, err
     assert "warning" not in err
 
@@ -93,7 +93,14 @@ def test_samples_of_several_base_models_are_warned_of_with_their_names(
     *runs, other = rollouts(load(base), 0, count=3)
     asyncio.run(record(tmp_path / "store", [*runs, sampled_by(other, base="larger")]))
     code, _, err = command(
-        tmp_path / "out", "--from-store", tmp_path / "store", "--base", base, "--steps", 1
+        "offline",
+        tmp_path / "out",
+        "--from-store",
+        tmp_path / "store",
+        "--base",
+        base,
+        "--steps",
+        1,
     )
     assert code == 0, err
     said = "warning: the groups were sampled by several base models"
@@ -118,27 +125,27 @@ def sampled_by(run: Trajectory, **policy: str) -> Trajectory:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--grouping", "poem"), "--grouping 'poem': Input should be 'at-grpo'"),
+        (("--grouping", "poem"), "--grouping poem: Input should be 'at-grpo'"),
         (("--group-size", 1), "--group-size 1: Input should be greater than or equal to 2"),
-        (("--policies", "none"), "--policies 'none': Input should be 'shared'"),
-        (("--correction", "magic"), "--correction 'magic': Input should be 'none', 'clip'"),
+        (("--policies", "none"), "--policies none: Input should be 'shared'"),
+        (("--correction", "magic"), "--correction magic: Input should be 'none', 'clip'"),
         (("--clip-low", 1.5), "--clip-low 1.5: Input should be less than 1"),
-        (("--learning-rate", 0), "--learning-rate 0.0: Input should be greater than 0"),
+        (("--learning-rate", 0), "--learning-rate 0: Input should be greater than 0"),
         (("--learning-rate", "inf"), "--learning-rate inf: Input should be a finite number"),
         (("--kl", "inf"), "--kl inf: Input should be a finite number"),
         (("--seed", 2**64), "--seed 18446744073709551616: Input should be less than"),
         (("--threads", 10**8), "--threads 100000000: Input should be less than or equal to 1024"),
         (("--weights", "lora", "--rank", 10**8), "--rank 100000000: Input should be less than"),
-        (("--scheme", "best"), "--scheme 'best': Input should be 'paper'"),
+        (("--scheme", "best"), "--scheme best: Input should be 'paper'"),
         (("--scheme", "dense"), "24 × candidate without the rewards of that scheme"),
         (("--alpha", "nan"), "--alpha nan: Input should be a finite number"),
         (("--base", "/nowhere/at/all"), "there is no such folder"),
-        (("--begin", "coder"), "--begin: 'coder' is not POLICY=FOLDER"),
-        (("--begin", "coder=/nowhere/at/all"), "there is no such folder"),
+        (("--init-from", "coder"), "--init-from: 'coder' is not POLICY=FOLDER"),
+        (("--init-from", "coder=/nowhere/at/all"), "there is no such folder"),
         (("--from-store", "/nowhere/at/all"), "holds no recorded runs"),
         (("--workflow", "other"), "holds no run of the workflow 'other' that can be read"),
         (("--group-size", 5), "have no complete group of 5 (at-grpo); 6 × incomplete group"),
-        (("--begin", "critic=micro:slm"), "--begin critic: no such policy is trained"),
+        (("--init-from", "critic=micro:slm"), "--init-from critic: no such policy is trained"),
         (("--base-version", 9, "--staleness", 2), "the newest is of version 3"),
         (("--agent", "nobody"), "--agent nobody: nobody of that name acted in the runs of"),
         (
@@ -148,9 +155,9 @@ def sampled_by(run: Trajectory, **policy: str) -> Trajectory:
         (("--agent", "coder", "--agent", "testr"), "who did: coder, tester"),
         (
             ("--publish", "--profile", "petting"),
-            "--profile only applies with --redis-url: add that",
+            "--profile only applies with --redis-url, or with LOOPLINE_",
         ),
-        (("--rank", 8), "--rank only applies with --weights lora: add that, or leave --rank out"),
+        (("--rank", 8), "--rank only applies with --weights lora: leave --rank out, or"),
         (("--scheme", "dense", "--alpha", 0.5), "--alpha only applies with --scheme paper"),
         (
             ("--completion-limit", 9),
@@ -161,13 +168,15 @@ def sampled_by(run: Trajectory, **policy: str) -> Trajectory:
             "--cap only applies with --correction truncated, token or",
         ),
         (("--correction", "truncated", "--dual-clip", 3), "with every --correction but truncated"),
-        (("--pool", "pair"), "--pool only applies with --publish and --loop"),
+        (("--pool", "pair"), "--pool only applies with --publish: leave"),
     ],
 )
 def test_bad_input_is_named_before_anything_is_trained(
     base: Path, store: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    code, _, answer = command(tmp_path / "out", "--from-store", store, "--base", base, *arguments)
+    code, _, answer = command(
+        "offline", tmp_path / "out", "--from-store", store, "--base", base, *arguments
+    )
     assert code != 0
     assert said in answer
     assert not (tmp_path / "out").exists()
@@ -181,7 +190,7 @@ def test_the_folder_of_another_command_is_left_as_it_is_whatever_is_asked(
     theirs.write_text('{"game": "sokoban"}')
     (tmp_path / "report.json").write_text("{}")
     for option in ((), ("--restart",)):
-        code, _, err = command(tmp_path, "--from-store", store, "--base", base, *option)
+        code, _, err = command("offline", tmp_path, "--from-store", store, "--base", base, *option)
         assert code == 1
         assert "settings.json is of another command or version, or damaged" in err
         assert {path.name for path in tmp_path.iterdir()} == {theirs.name, "report.json"}
@@ -189,7 +198,7 @@ def test_the_folder_of_another_command_is_left_as_it_is_whatever_is_asked(
 
 def test_what_can_not_be_a_folder_is_named(base: Path, store: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    code, _, err = command(tmp_path / "file", "--from-store", store, "--base", base)
+    code, _, err = command("offline", tmp_path / "file", "--from-store", store, "--base", base)
     assert code == 1
     assert "file can't be made a folder (File exists): name another one" in err
 
@@ -203,7 +212,77 @@ def test_what_can_not_be_published_is_named_before_anything_is_trained(
                  "--redis-url", "redis://127.0.0.1:1", "--weights", "lora", "--policies",
                  "per-role", "--profile", "petting")  # fmt: skip
     for pool, said in (("nosuch", "there is no pool 'nosuch'"), ("pair", "of another base")):
-        code, _, err = command(*arguments, "--pool", pool)
+        code, _, err = command("offline", *arguments, "--pool", pool)
         assert code == 1
         assert said in err
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("mode", "option"),
+    [
+        ("loop", "--from-store"),
+        ("loop", "--workflow"),
+        ("loop", "--epochs"),
+        ("loop", "--steps"),
+        ("loop", "--base-version"),
+        ("loop", "--checkpoint-every"),
+        ("loop", "--publish"),
+        ("offline", "--game"),
+        ("offline", "--tasks"),
+        ("offline", "--rounds"),
+        ("offline", "--keep-published"),
+        ("demo", "--batch"),
+        ("demo", "--from-store"),
+    ],
+)
+def test_what_has_no_meaning_in_a_mode_is_no_option_of_it(
+    tmp_path: Path, mode: str, option: str
+) -> None:
+    code, _, err = command(mode, tmp_path / "out", option, 1)
+    assert code == 2
+    assert f"No such option: {option}" in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--base", "micro:slm"), "--from-store is missing: give it, or `from_store = …` in the"),
+        (("--from-store", "runs"), "--base is missing: give it, or `base = …` in the file of"),
+    ],
+)
+def test_an_option_that_is_missing_is_named(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    code, _, err = command("offline", tmp_path / "out", *arguments)
+    assert code != 0
+    assert said in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_says_what_would_run_and_touches_nothing(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    """What it prints is a file that `--config` reads."""
+    output = tmp_path / "out"
+    arguments = (output, "--from-store", store, "--base", base, "--batch", 2, "--steps", 1)
+    code, out, err = command("offline", *arguments, "--dry-run")
+    assert code == 0, err
+    assert "\nbatch = 2\n" in out
+    assert f"# writes to {output}, a new folder" in out
+    assert not output.exists()
+    file = tmp_path / "all.toml"
+    file.write_text(out)
+    code, again, err = command("offline", "--config", file, "--dry-run")
+    assert code == 0, err
+    assert again == out
+    code, _, err = command("offline", "--config", file)
+    assert code == 0, err
+    code, out, err = command("offline", "--config", output / "options.toml", "--dry-run")
+    assert f"# {output} is finished: nothing would be done again" in out
+    code, out, err = command("offline", "--config", file, "--restart", "--dry-run")
+    assert f"# discards the progress in {output} and starts over" in out
+    code, _, err = command("offline", "--config", file, "--batch", 3)
+    assert code == 1
+    assert f"{output} was begun with other settings: batch (2 → 3)" in err

@@ -1,4 +1,4 @@
-"""`train grpo --demo`: what it finds follows from its settings, however often it is interrupted."""
+"""`train grpo demo`: what it finds follows from its settings, however often it is interrupted."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_the_command_shows_what_was_found_and_ends_with_the_gain_and_the_minutes
 ) -> None:
     monkeypatch.setattr("loopline.trainers.grpo.demo.settings.DemoSettings", lambda: TINY)
     output = tmp_path / "out"
-    ended = CliRunner().invoke(app, ["grpo", str(output), "--demo", "--json"])
+    ended = CliRunner().invoke(app, ["grpo", "demo", str(output), "--json"])
     assert ended.exit_code == 0, ended.output
     shown = ended.stdout.splitlines()
     said = json.loads(shown[-1])
@@ -284,21 +284,3 @@ def test_a_folder_of_other_settings_or_of_something_else_is_not_touched(tmp_path
     (tmp_path / "other" / SETTINGS).write_text(DemoSettings().model_dump_json())
     with pytest.raises(TrainingError, match="was begun with other settings"):
         run(TINY, tmp_path / "other", jobs=1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--demo", "--batch", "3"), "--batch does not go with --demo"),
-        (("--demo", "--from-store", "runs"), "--from-store does not go with --demo"),
-        (("--base", "micro:slm"), "--from-store is missing"),
-        (("--from-store", "runs"), "--base is missing"),
-    ],
-)
-def test_options_that_do_not_go_together_are_named(
-    tmp_path: Path, arguments: tuple[str, ...], said: str
-) -> None:
-    ended = CliRunner().invoke(app, ["grpo", str(tmp_path / "out"), *arguments])
-    assert ended.exit_code != 0
-    assert said in str(ended.exception)
-    assert not (tmp_path / "out").exists()

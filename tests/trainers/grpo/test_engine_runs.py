@@ -71,7 +71,7 @@ async def test_conversations_of_the_torch_engine_are_learned_from_within_roundin
     settings = settings_of(grouping="single")
     learner = Learner(begun(settings, ["shared"], loaded))
     pieces: list[Piece] = pieces_of(
-        rows_of(sealed.records, settings), settings.piece_tokens, loaded.device
+        rows_of(sealed.records, settings), settings.micro_batch_tokens, loaded.device
     )
     for piece in pieces:
         found = learner.logprobs(piece)

@@ -78,7 +78,8 @@ def test_the_entropy_bonus_is_normalised_as_the_loss_is(how: Normalisation, base
     settings = settings_of(
         clip=1e9,
         objective={
-            "entropy": WEIGHT, "correction": "none", "normalisation": how, "limit": LIMIT,
+            "entropy": WEIGHT, "correction": "none", "normalisation": how,
+            "completion_limit": LIMIT,
         },
     )  # fmt: skip
     learner = Learner(begun(settings, ["shared"], loaded))

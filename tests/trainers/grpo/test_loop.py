@@ -297,13 +297,13 @@ def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_l
     monkeypatch.setenv("LOOPLINE_PROFILE", str(where.profile))
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     arguments = (
-        tmp_path / "out", "--loop", "--base", where.base, "--weights", "lora", "--rank", 2,
+        tmp_path / "out", "--base", where.base, "--weights", "lora", "--rank", 2,
         "--policies", "per-role", "--game", "plan_path", "--size", 5, "--setting", "turns=2",
         "--setting", "brief=true", "--no-instructions", "--max-tokens", 8, "--rounds", 2,
         "--puzzles", 2, "--batch", 6, "--learning-rate", 1e-2, "--truncated", "keep", "--json",
         "--keep-ratios", 100_000,
     )  # fmt: skip
-    code, out, err = command(*arguments)
+    code, out, err = command("loop", *arguments)
     assert code == 0, err
     assert "round 2/2  solved" in err
     assert "plain_logprobs" not in err
@@ -322,7 +322,7 @@ def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_l
     assert tool.path_of(said["served"]["pair/tool"]) == str(book.published(2) / "tool_agent")
     # As one leaves it that is killed before it has removed the last checkpoint.
     (tmp_path / "out/checkpoints/checkpoint-00000002").mkdir(parents=True)
-    code, again, err = command(*arguments)
+    code, again, err = command("loop", *arguments)
     assert code == 0
     assert "is finished; --restart trains anew" in err
     assert again == out
@@ -345,12 +345,12 @@ def test_a_loop_plays_by_the_policies_and_prompts_of_the_deployment(
     monkeypatch.setenv("LOOPLINE_PROFILE", str(profile))
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     arguments = (
-        tmp_path / "out", "--loop", "--base", where.base, "--weights", "lora", "--rank", 2,
+        tmp_path / "out", "--base", where.base, "--weights", "lora", "--rank", 2,
         "--agent", "tool_agent", "--game", "plan_path", "--size", 5, "--setting", "turns=2",
         "--setting", "brief=true", "--max-tokens", 8, "--rounds", 1, "--puzzles", 2,
         "--batch", 1, "--truncated", "keep",
     )  # fmt: skip
-    code, _, err = command(*arguments)
+    code, _, err = command("loop", *arguments)
     assert code == 0, err
     assert err.count("the pool pair has no plain_logprobs: its log-probabilities differ") == 1
     runs = set(book_of(tmp_path / "out").sealed(1).runs)
@@ -360,7 +360,7 @@ def test_a_loop_plays_by_the_policies_and_prompts_of_the_deployment(
             assert each.run.policies["plan_agent"] == "pair/tool"
             assert each.run.prompt_files == {"tool_agent.md": prompt.read_text()}
     prompt.write_text(prompt.read_text().replace("one call", "two calls"))
-    code, _, err = command(*arguments)
+    code, _, err = command("loop", *arguments)
     assert code == 1
     assert "was begun with other settings: prompts.tool_agent.md" in err
 
@@ -374,8 +374,9 @@ def test_an_offline_training_can_be_published_to_the_workers_that_recorded_its_r
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     before = on_bus(where.settings.bus, "pair/plan")
     code, out, err = command(
-        tmp_path / "out", "--from-store", where.store, "--base", where.base, "--weights", "lora",
-        "--rank", 2, "--workflow", "pair", "--truncated", "keep", "--steps", 1, "--publish",
+        "offline", tmp_path / "out", "--from-store", where.store, "--base", where.base,
+        "--weights", "lora", "--rank", 2, "--workflow", "pair", "--truncated", "keep",
+        "--steps", 1, "--publish",
     )  # fmt: skip
     assert code == 0, err
     after = on_bus(where.settings.bus, "pair/plan")

@@ -238,7 +238,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_base(tmp_path_factory.mktemp("parts") / "base")
 
 
-LOOP = ("--loop", "--game", "plan_path", "--weights", "lora", "--redis-url", "redis://127.0.0.1:1")
+LOOP = ("--game", "plan_path", "--weights", "lora", "--redis-url", "redis://127.0.0.1:1")
 
 
 def test_all_weights_are_held_against_the_pool_s_by_their_tokenizer(
@@ -257,67 +257,55 @@ def test_all_weights_are_held_against_the_pool_s_by_their_tokenizer(
     served = ModelSettings(engine="torch", model=str(pool))
     profile = write_profile(tmp_path / "profile.toml", BusSettings(redis_url=url), served)
     arguments = (
-        tmp_path / "out", "--base", base, "--loop", "--game", "plan_path", "--redis-url", url,
+        tmp_path / "out", "--base", base, "--game", "plan_path", "--redis-url", url,
         "--profile", profile,
     )  # fmt: skip
-    code, _, answer = command(*arguments, "--weights", "lora")
+    code, _, answer = command("loop", *arguments, "--weights", "lora")
     assert code == 1
-    assert "--loop: " in answer
+    assert "loop: " in answer
     assert "is an adapter of another base than" in answer
-    code, _, answer = command(*arguments)
+    code, _, answer = command("loop", *arguments)
     assert (code, answer) == (1, "it has begun")
     (pool / "tokenizer.json").write_text("{}")
-    code, _, answer = command(*arguments)
+    code, _, answer = command("loop", *arguments)
     assert code == 1
-    assert answer.removeprefix("error: ").startswith("--loop: ")
+    assert answer.removeprefix("error: ").startswith("loop: ")
     assert "tokenizer.json" in answer
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "--from-store is missing: name the folder of recorded runs"),
-        (("--rounds", 3), "--rounds only applies with --loop"),
-        (("--from-store", ".", "--publish"), "--publish: no deployment runs in"),
-        (("--loop", "--game", "plan_path"), "--loop: no deployment runs in"),
-        (("--loop", "--weights", "lora", *LOOP[-2:]), "--loop needs a game: --game plan_path"),
-        ((*LOOP, "--from-store", "."), "--from-store has no meaning for --loop: the rollouts are"),
-        ((*LOOP, "--epochs", 2), "--epochs has no meaning for --loop"),
-        ((*LOOP, "--publish"), "--publish has no meaning for --loop: what each round comes to is"),
-        (
-            (*LOOP, "--checkpoint-every", 10),
-            "--checkpoint-every has no meaning for --loop: there is one after each round",
-        ),
-        (("--from-store", ".", "--keep-published", 5), "--keep-published only applies with --loop"),
-        ((*LOOP, "--steps", 2), "--steps has no meaning for --loop: give --rounds"),
+        (("--game", "plan_path"), "loop: no deployment runs in"),
+        (("--weights", "lora", *LOOP[-2:]), "a loop needs a game: --game NAME (plan_path"),
         ((*LOOP, "--size", 3), "plan_path: --size 3"),
         ((*LOOP, "--setting", "turns=0"), "--setting turns"),
         ((*LOOP, "--setting", "turns"), "is not NAME=VALUE"),
         ((*LOOP, "--difficulty", "boxes=2"), "--difficulty boxes"),
-        ((*LOOP, "--game", "chess"), "--game: Input should be 'plan_path'"),
-        ((*LOOP, "--rounds", 0), "--rounds: Input should be greater than or equal to 1"),
+        ((*LOOP, "--game", "chess"), "--game chess: there is no environment 'chess'"),
+        ((*LOOP, "--rounds", 0), "--rounds 0: Input should be greater than or equal to 1"),
         ((*LOOP, "--most-puzzles", 2), "--most-puzzles 2 can't be less than --puzzles 64"),
-        ((*LOOP, "--success", 0.5), "only apply with --adaptive positive|balanced: add it"),
-        ((*LOOP, "--adaptive", "often"), "--adaptive: Input should be 'positive' or 'balanced'"),
+        ((*LOOP, "--success", 0.5), "--success only applies with --adaptive positive|"),
+        ((*LOOP, "--adaptive", "often"), "--adaptive often: Input should be 'positive'"),
         (
             (*LOOP, "--adaptive", "positive", "--grouping", "trajectory"),
             "--adaptive samples the candidates of an observation",
         ),
-        ((*LOOP, "--adaptive", "positive", "--success", "nan"), "--success: Input should be a"),
-        ((*LOOP, "--begin", "sharde=micro:slm"), "--begin sharde: no such policy is trained"),
+        ((*LOOP, "--adaptive", "positive", "--success", "nan"), "--success nan: Input should be a"),
+        ((*LOOP, "--init-from", "sharde=micro:slm"), "--init-from sharde: no such policy"),
         ((*LOOP, "--grouping", "single"), "--grouping single is of runs in which one agent acts"),
-        ((*LOOP, "--temperature", 0), "--temperature: Input should be greater than 0"),
+        ((*LOOP, "--temperature", 0), "--temperature 0: Input should be greater than 0"),
         (
             (*LOOP, "--agent", "plan_agent", "--agent", "tool_agnt"),
             "--agent: nobody of the team (tool_agent, plan_agent) is called tool_agnt",
         ),
         (
             (*LOOP, "--pool", "pink"),
-            "--loop: the deployment has no pool 'pink'; pools: pair. Start one with `runtime up "
+            "loop: the deployment has no pool 'pink'; pools: pair. Start one with `runtime up "
             "--profile petting --detach",
         ),
         (LOOP, "is an adapter of another base than micro:llm"),
-        (LOOP, "--loop: "),
+        (LOOP, "loop: "),
     ],
 )  # fmt: skip
 def test_what_can_not_be_meant_is_named_before_anything_is_written(
@@ -329,7 +317,7 @@ def test_what_can_not_be_meant_is_named_before_anything_is_written(
 ) -> None:
     monkeypatch.setenv("LOOPLINE_PROFILE", "petting")
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
-    code, _, answer = command(tmp_path / "out", "--base", base, *arguments)
+    code, _, answer = command("loop", tmp_path / "out", "--base", base, *arguments)
     assert code != 0
     assert said in answer
     assert not (tmp_path / "out").exists()

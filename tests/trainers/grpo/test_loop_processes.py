@@ -37,7 +37,7 @@ def where(
 def arguments(where: Deployed, output: Path) -> list[object]:
     """Two rounds of six small grids."""
     return [
-        output, "--loop", "--base", where.base, "--weights", "lora", "--rank", 2, "--rounds", 2,
+        "loop", output, "--base", where.base, "--weights", "lora", "--rank", 2, "--rounds", 2,
         "--game", "plan_path", "--size", 5, "--setting", "turns=2", "--setting", "brief=true",
         "--no-instructions", "--max-tokens", 8, "--puzzles", 6, "--batch", 3,
         "--learning-rate", 1e-2, "--truncated", "keep", "--keep-ratios", 100_000,

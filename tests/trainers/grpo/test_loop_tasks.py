@@ -112,7 +112,7 @@ def test_coder_and_tester_learn_from_what_the_judge_says_of_their_programs_and_t
     monkeypatch.setenv("LOOPLINE_STATE", str(here.state))
     output = tmp_path / "out"
     code, out, err = command(
-        output, "--loop", "--tasks", here.programs, "--base", here.where.base, "--weights", "lora",
+        "loop", output, "--tasks", here.programs, "--base", here.where.base, "--weights", "lora",
         "--rank", 2, "--no-instructions", "--max-tokens", 8, "--rounds", 1, "--puzzles", 3,
         "--batch", 4, "--learning-rate", 1e-2, "--truncated", "keep", "--json",
     )  # fmt: skip

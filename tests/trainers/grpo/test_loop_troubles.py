@@ -291,7 +291,7 @@ def test_groups_of_equal_rewards_alone_end_the_loop_which_says_so_and_what_to_do
     with pytest.raises(TrainingError) as raised:
         run_loop(settings, tmp_path / "out", where.settings, watch)
     assert str(raised.value) == (
-        "--loop: round 1 has nothing to learn from: of 4 puzzles 8 groups with equal rewards, "
+        "loop: round 1 has nothing to learn from: of 4 puzzles 8 groups with equal rewards, "
         "0 too old, 0 sampled by other weights. Take easier puzzles (--size, --difficulty), "
         "a higher --group-size or --temperature, a larger --most-puzzles, or a base that has "
         "learned how an answer looks"

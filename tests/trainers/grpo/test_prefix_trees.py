@@ -135,7 +135,7 @@ def test_a_model_with_a_window_is_refused_by_name(folder: Path) -> None:
     [
         {"entropy": 0.01},
         {"correction": "sequence", "normalisation": "sequence", "kl": 0.1},
-        {"correction": "truncated", "normalisation": "constant", "limit": 5},
+        {"correction": "truncated", "normalisation": "constant", "completion_limit": 5},
     ],
 )
 def test_a_step_has_the_same_loss_and_the_same_gradients_with_shared_prefixes(
@@ -146,7 +146,7 @@ def test_a_step_has_the_same_loss_and_the_same_gradients_with_shared_prefixes(
     gradients: list[dict[str, torch.Tensor]] = []
     for shared in (False, True):
         chosen = settings_of(
-            share_prefixes=shared, piece_tokens=256, truncated="keep", clip=1e9,
+            share_prefixes=shared, micro_batch_tokens=256, truncated="keep", clip=1e9,
             objective=objective,
         )  # fmt: skip
         policies = begun(chosen, ["shared"], load_base(str(folder)))
@@ -184,7 +184,7 @@ class OneOfTwo(Processes):
 def test_a_prompt_goes_through_the_model_once_in_one_of_two_processes(folder: Path) -> None:
     groups = [with_a_signal(group) for group in played(load_base(str(folder))).groups]
     chosen = settings_of(
-        piece_tokens=256, truncated="keep", objective={"normalisation": "sequence"}
+        micro_batch_tokens=256, truncated="keep", objective={"normalisation": "sequence"}
     )
 
     def step(processes: Processes) -> PolicyStep:

@@ -37,7 +37,7 @@ def recorded(store: Path, runs: list[Trajectory]) -> Path:
 def test_two_processes_make_the_steps_of_one(base: Path, tmp_path: Path) -> None:
     """Rows that can't be shared evenly, and minibatches of less rows than processes have."""
     store = recorded(tmp_path / "store", rollouts(load(base), 0, count=5))
-    settings = settings_of(minibatch=1, piece_tokens=64, objective={"kl": 0.1})
+    settings = settings_of(minibatch=1, micro_batch_tokens=64, objective={"kl": 0.1})
     with launched(settings, store, base, tmp_path / "two", count=2) as started:
         for each in started:
             each.join()

@@ -220,10 +220,10 @@ def test_a_wave_plays_the_tasks_of_the_file_each_time_it_is_planned(tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--game", "sudoku"), "--game is of generated puzzles; the tasks of --tasks bring all"),
-        (("--size", 5), "--size is of generated puzzles"),
-        (("--difficulty", "boxes=2"), "--difficulty is of generated puzzles"),
-        (("--setting", "turns=2"), "--setting is of generated puzzles"),
+        (("--game", "sudoku"), "--game only applies with generated puzzles, not with --tasks"),
+        (("--size", 5), "--size only applies with generated puzzles"),
+        (("--difficulty", "boxes=2"), "--difficulty only applies with generated puzzles"),
+        (("--setting", "turns=2"), "--setting only applies with generated puzzles"),
         (("--scheme", "progress"), "--scheme progress: nobody measures how far a team of math"),
         (("--agent", "coder"), "--agent: nobody of the team (reasoner, tool_user)"),
         (("--most-puzzles", 2), "--most-puzzles 2 can't be less than --puzzles 64"),
@@ -241,7 +241,7 @@ def test_what_can_not_be_meant_of_tasks_is_named_before_anything_is_written(
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     path = written(tmp_path / "sums.jsonl", a_sum(1))
     code, _, answer = command(
-        tmp_path / "out", "--base", base, "--loop", "--tasks", path, "--weights", "lora",
+        "loop", tmp_path / "out", "--base", base, "--tasks", path, "--weights", "lora",
         "--redis-url", "redis://127.0.0.1:1", *arguments,
     )  # fmt: skip
     assert code != 0
@@ -259,17 +259,11 @@ def test_a_puzzle_that_is_held_out_is_refused_before_it_is_played(
     ]
     path = written(tmp_path / "grids.jsonl", *(grid.task for grid in grids))
     code, _, answer = command(
-        tmp_path / "out", "--base", base, "--loop", "--tasks", path, "--weights", "lora",
+        "loop", tmp_path / "out", "--base", base, "--tasks", path, "--weights", "lora",
         "--redis-url", "redis://127.0.0.1:1",
     )  # fmt: skip
     assert code != 0
     assert f"--tasks: {path}:2 is a plan_path puzzle of the test split" in answer
-
-
-def test_tasks_are_of_the_loop(tmp_path: Path, base: Path) -> None:
-    code, _, answer = command(tmp_path / "out", "--base", base, "--tasks", "sums.jsonl")
-    assert code != 0
-    assert "--tasks only applies with --loop" in answer
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,7 @@ def ours(
     if reference is not None:
         losses = losses + objective.kl * divergences(tokens, reference[answer], objective)
     counts = answer.sum(1)
-    each = shares_of(sequence, counts, objective.normalisation, objective.limit)
+    each = shares_of(sequence, counts, objective.normalisation, objective.completion_limit)
     return loss_and_gradients((losses * each).sum(), model)
 
 
@@ -141,7 +141,7 @@ CASES: list[tuple[str, dict[str, object], Objective]] = [
     (
         "dr_grpo",
         {"loss_type": "dr_grpo"},
-        Objective(correction="none", normalisation="constant", limit=ANSWER),
+        Objective(correction="none", normalisation="constant", completion_limit=ANSWER),
     ),
     ("dual clip", {"loss_type": "dapo", "delta": 1.5}, Objective(correction="none", dual_clip=1.5)),
     (

@@ -9,11 +9,14 @@ import pytest
 from loopline.agents.errors import InvalidPrompt
 from loopline.agents.prompts import load_prompt
 from loopline.runtime.config import settings as config
+from loopline.runtime.config.options import validated
+from loopline.runtime.errors import MendableError
 from loopline.trainers.core.output_lock import locked
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.candidates import in_force, read_variants
+from loopline.trainers.prompts.options import PromptsOptions
 from loopline.trainers.prompts.output import claim
-from loopline.trainers.prompts.preparation import Asked, Prepared, prepared
+from loopline.trainers.prompts.preparation import Prepared, prepared
 from loopline.trainers.prompts.proposals import Failure, Tried, read_proposal, request
 from tests.trainers.prompt_search.local_search import SOLO
 from tests.trainers.prompt_search.searching import prompt_file, sums
@@ -31,24 +34,8 @@ LIMITS = {
 
 
 def prepare(*variants: Path, profile: str = "scripted", **changes: object) -> Prepared:
-    limits = {name: changes.pop(name, value) for name, value in LIMITS.items()}
-    asked: dict[str, object] = {
-        "workflow": "solo",
-        "prompts": (),
-        "variants": variants,
-        "dataset": None,
-        "game": None,
-        "size": None,
-        "difficulty": {},
-        "setting": {},
-        "data": None,
-        "tasks": None,
-        "options": {},
-        "policies": {},
-        "limits": limits,
-        **changes,
-    }
-    return prepared(Asked(**asked), config.load(profile, environ={}))  # pyright: ignore[reportArgumentType]
+    asked = {"workflow": "solo", "output": "out", "variants": variants, **LIMITS, **changes}
+    return prepared(validated(PromptsOptions, asked), config.load(profile, environ={}))
 
 
 @pytest.fixture
@@ -119,8 +106,8 @@ def test_a_hostile_candidate_is_refused_by_name(tmp_path: Path, content: bytes, 
         ({"tokens": 0}, "--tokens"),
         ({"seed": -1}, "--seed"),
         ({"game": "plan_path"}, "--game: 'solo' plays no puzzles: give --workflow pair"),
-        ({"dataset": "gsm"}, "worlds, wordproblems"),
-        ({"dataset": ""}, "worlds, wordproblems"),
+        ({"dataset": "gsm"}, "--dataset gsm: Input should be 'worlds' or"),
+        ({"dataset": ""}, "--dataset : Input should be 'worlds' or"),
         ({"dataset": "worlds"}, "'solo' offers its models no tools of a task"),
         ({"dataset": "worlds", "game": "sudoku"}, "--dataset and --game"),
         ({"size": 4}, "name a --game"),
@@ -129,7 +116,7 @@ def test_a_hostile_candidate_is_refused_by_name(tmp_path: Path, content: bytes, 
     ],
 )
 def test_what_cannot_be_meant_is_named(terse: Path, changes: dict[str, object], says: str) -> None:
-    with pytest.raises(TrainingError, match=says):
+    with pytest.raises(MendableError, match=says):
         prepare(terse, **changes)  # pyright: ignore[reportArgumentType]
 
 

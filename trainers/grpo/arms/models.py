@@ -21,7 +21,7 @@ from loopline.trainers.grpo.in_process import Prompter
 from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.sampling import DEVICE, Sampler
-from loopline.trainers.grpo.settings import SHARED, Begin, GrpoSettings
+from loopline.trainers.grpo.settings import SHARED, GrpoSettings, InitialPolicy
 from loopline.workers.atomic_files import atomic_folder
 from loopline.workers.engines.local.adapter_base import FACTS, weights_sha256
 
@@ -55,11 +55,11 @@ def as_written(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
     `TrainingError`."""
     base, model = base_of(arm, output, settings), arm.folder(output) / MODEL
     grpo = _settings(arm, base, settings)
-    begins: dict[str, Begin] = {}
+    begins: dict[str, InitialPolicy] = {}
     for name in _names(grpo, arm):
         folder = _folder(model, name)
-        begins[name] = Begin(model=str(folder), sha256=weights_sha256(folder))
-    return _playing(grpo.model_copy(update={"begins": begins}), arm, base)
+        begins[name] = InitialPolicy(model=str(folder), sha256=weights_sha256(folder))
+    return _playing(grpo.model_copy(update={"init_from": begins}), arm, base)
 
 
 def write(arm: Arm, output: Path, playing: Playing) -> None:

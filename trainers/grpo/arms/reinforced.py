@@ -63,7 +63,7 @@ def grpo_settings(
             "rank": chosen.rank,
             "learning_rate": chosen.learning_rate * (LORA_RATE if lora else 1.0),
             "objective": {"entropy": chosen.entropy, "correction": correction},
-            "piece_tokens": _PIECE_TOKENS,
+            "micro_batch_tokens": _PIECE_TOKENS,
             "seed": seed,
         }
     )

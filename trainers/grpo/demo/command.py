@@ -1,21 +1,41 @@
-"""`train grpo OUTPUT --demo`, as a user sees it."""
+"""`train grpo demo`, as a user sees it."""
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import stoppable
+
+if TYPE_CHECKING:
+    from loopline.trainers.grpo.demo.settings import DemoOptions
 
 JOBS = 2
 """Arms at a time: the demonstration is made for two cores."""
 
 
-def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
-    """Run the demonstration, or what is left of it, and print what was found."""
+def preview(options: DemoOptions) -> list[str]:
+    """What `--dry-run` says of the demonstration."""
+    from loopline.trainers.grpo.arms.folder import REPORT
+    from loopline.trainers.grpo.arms.settings import SETTINGS
+
+    return [
+        "plays Plan-Path from random weights on the CPU, with fixed settings: about six minutes",
+        state_of_folder(options.output, SETTINGS, None, REPORT, restart=options.restart),
+    ]
+
+
+def demo(options: DemoOptions) -> None:
+    """Does AT-GRPO learn anything? From nothing, on a CPU, in minutes.
+
+    For each of three seeds a model of random weights imitates a weak team, then learns by AT-GRPO,
+    or by as much further imitation; all are measured on the same unseen puzzles. Run it again to go
+    on after a crash or Ctrl-C.
+    """
     from rich.console import Console
 
     from loopline.trainers.core.job_progress import JobProgress
@@ -30,13 +50,16 @@ def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
     )
     from loopline.trainers.grpo.demo.settings import DemoSettings
 
+    output = options.output
     with stoppable(), locked(output), JobProgress("arms") as progress:
-        report = run(DemoSettings(), output, jobs=JOBS, restart=restart, watcher=progress.watch)
+        report = run(
+            DemoSettings(), output, jobs=JOBS, restart=options.restart, watcher=progress.watch
+        )
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     console.print(findings_table(report))
     console.print(compute_table(report))
     for line in (*behaviour(report), *conclusion(report)):
         typer.echo(line)
     typer.echo(f"models, curves and report.json in {output}")
-    if as_json:
+    if options.as_json:
         typer.echo(json.dumps(last_line(report)))

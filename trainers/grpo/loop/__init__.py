@@ -1,4 +1,4 @@
-"""`train grpo --loop`: rounds of rollouts on a running deployment, each followed by a step.
+"""`train grpo loop`: rounds of rollouts on a running deployment, each followed by a step.
 
     puzzles of the train split, or tasks of a file → `rollouts` on the bus → `harvest`: sealed
     groups of one version → a step of the `Learner` → adapters, which `serving` lets the deployment

@@ -1,4 +1,4 @@
-"""`train grpo --loop`: from what the command line says to a finished loop, and what it shows."""
+"""`train grpo loop`: from what the command line says to a finished loop, and what it shows."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import json
 import secrets
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import stoppable
 from loopline.trainers.core.training_progress import ShownProgress
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.loop.options import LoopOptions, Target
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,105 +25,90 @@ if TYPE_CHECKING:
     from loopline.trainers.data.task_files import TaskFile
     from loopline.trainers.grpo.loop.book import Book, Wave
     from loopline.trainers.grpo.loop.line import Line
+    from loopline.trainers.grpo.loop.options import LoopOptions
     from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts
-    from loopline.trainers.grpo.loop.rounds import Keeping
     from loopline.trainers.grpo.loop.settings import LoopSettings
     from loopline.trainers.grpo.settings import GrpoSettings
     from loopline.workers.engines.settings import ModelSettings
 
 TOKEN_BYTES = 56
 """Of a token of an answer as it is recorded: its id, its two log-probabilities, its text."""
-ROUNDS = 20
-PUZZLES = 64
-MORE = 4
-"""Times the puzzles of a round that are played at most."""
-_OF_ADAPTIVE = {"adaptive": "exit_when", "sampling_rounds": "rounds", "success": "success"}
-"""Options, and the fields of `AdaptiveSampling` that they are."""
-_OF_GAMES = ("game", "size", "difficulty", "setting")
-_MEANINGLESS = {
-    "checkpoint_every": "there is one after each round",
-    "publish": "what each round comes to is published",
-    "from_store": "the rollouts are the data",
-    "workflow": "the runs are of pair",
-    "steps": "give --rounds",
-    "epochs": "a round is gone through once; --minibatch makes several updates of it",
-    "base_version": "versions are counted by the deployment",
-}
+CLAIM = "loop.json"
 
 
-def loop(
-    output: Path,
-    grpo: GrpoSettings,
-    options: LoopOptions,
-    target: Target,
-    keeping: Keeping,
-    *,
-    given: Collection[str],
-    restart: bool,
-    as_json: bool,
-) -> None:
-    """Run the loop in `output`, or go on with it, in all processes that a launcher has started.
-    `given` are the options on the command line. Raises `TrainingError`s, and `typer.Exit` with 130
-    for Ctrl-C."""
+def preview(options: LoopOptions) -> list[str]:
+    """What `--dry-run` says of a loop."""
+    from loopline.trainers.grpo.pipeline import CHECKPOINTS
+    from loopline.trainers.grpo.report import REPORT
+
+    played = options.game if options.tasks is None else f"the tasks of {options.tasks}"
+    where = options.redis_url or "the deployment of this machine's state directory"
+    return [
+        f"plays {played or 'nothing yet: give --game or --tasks'} on {where}, and publishes to it",
+        state_of_folder(options.output, CLAIM, CHECKPOINTS, REPORT, restart=options.restart),
+    ]
+
+
+def loop(options: LoopOptions) -> None:
+    """Roll out on a running deployment, train, publish, again.
+
+    The deployment plays puzzles of the train split (--game) or the tasks of a file (--tasks) round
+    after round, and answers with what each round came to. --staleness 1 lets it roll out while a
+    round is trained. Run it again to go on after a crash or Ctrl-C; what is finished is not done
+    again. On several GPUs: `accelerate launch --multi_gpu --module loopline.trainers.cli grpo loop
+    ...`.
+    """
     from loopline.trainers.core.processes import joined
     from loopline.trainers.grpo.loop.following import follow
     from loopline.trainers.grpo.loop.line import Line
     from loopline.trainers.grpo.pipeline import require_whole
 
-    for name, why in _MEANINGLESS.items():
-        if name in given:
-            raise TrainingError(f"--{name.replace('_', '-')} has no meaning for --loop: {why}")
+    grpo = options.settings()
     with stoppable(), joined() as processes:
         require_whole(processes)
         line = Line(processes)
         if not processes.is_first:
-            follow(grpo, output, keeping.ratios, line)
+            follow(grpo, options.output, options.keep_ratios, line)
             return
         with line:
-            report = _lead(output, grpo, options, target, keeping, line, restart=restart)
-    _show(report, output)
-    if as_json:
+            report = _lead(options, grpo, line)
+    _show(report, options.output)
+    if options.as_json:
         from loopline.trainers.grpo.loop.report import last_line
 
         typer.echo(json.dumps(last_line(report)))
 
 
-def _lead(
-    output: Path,
-    grpo: GrpoSettings,
-    options: LoopOptions,
-    target: Target,
-    keeping: Keeping,
-    line: Line,
-    *,
-    restart: bool,
-) -> LoopReport:
+def _lead(options: LoopOptions, grpo: GrpoSettings, line: Line) -> LoopReport:
     """As the first process, or the only one."""
     from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import UserError
     from loopline.trainers.core.checkpoints import forget_work
     from loopline.trainers.core.network import base_folder, load_base
     from loopline.trainers.core.output_lock import locked
+    from loopline.trainers.data.task_files import read_tasks
     from loopline.trainers.grpo.data import sealing_of
     from loopline.trainers.grpo.loop.line import Start
     from loopline.trainers.grpo.loop.report import read_loop_report
-    from loopline.trainers.grpo.loop.rounds import Loop, LoopWatch
+    from loopline.trainers.grpo.loop.rounds import Keeping, Loop, LoopWatch
     from loopline.trainers.grpo.pipeline import CHECKPOINTS
     from loopline.trainers.grpo.publishing import require_publishable
 
-    file = _tasks(options)
+    output = options.output
+    file = None if options.tasks is None else read_tasks(options.tasks)
     try:
-        deployed = find(redis_url=target.redis_url, profile=target.profile).settings
+        deployed = find(redis_url=options.redis_url, profile=options.profile).settings
     except UserError as error:
-        raise TrainingError(f"--loop: {error}") from error
-    settings = _settings(grpo, options, file, deployed, target)
+        raise TrainingError(f"loop: {error}") from error
+    settings = _settings(grpo, options, file, deployed)
     for policy in settings.policies.values():
         _require_pool(policy, deployed)
     require_publishable(
-        grpo, settings.policies, base_folder(grpo.base), output, deployed, option="--loop"
+        grpo, settings.policies, base_folder(grpo.base), output, deployed, option="loop"
     )
     with locked(output):
-        book = claim(output, settings, restart=restart)
+        book = claim(output, settings, restart=options.restart)
+        options.record()
         report = read_loop_report(output)
         if report is not None:
             forget_work(output / CHECKPOINTS)
@@ -139,8 +124,9 @@ def _lead(
                 shown.say(each)
             watch = LoopWatch(shown.rolled, shown.round, shown.say)
             sealing = sealing_of(grpo, loaded)
+            keeping = Keeping(options.keep_ratios, options.keep_published)
             return Loop(
-                settings, loaded, sealing, book, deployed, target.wait, watch, keeping, line,
+                settings, loaded, sealing, book, deployed, options.wait, watch, keeping, line,
                 file.tasks if file else (),
             ).run()  # fmt: skip
 
@@ -151,7 +137,7 @@ def _require_pool(policy: str, deployed: Settings) -> None:
 
     if pool_of(policy) not in deployed.models:
         raise TrainingError(
-            f"--loop: the deployment has no pool {pool_of(policy)!r}; pools: "
+            f"loop: the deployment has no pool {pool_of(policy)!r}; pools: "
             f"{', '.join(deployed.models)}. Start one with `runtime up --profile petting --detach "
             "--set models.pair.model=MODEL`, or name a pool by --pool, or, with --redis-url, the "
             "profile that the deployment was started with by --profile"
@@ -200,7 +186,7 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
     from loopline.trainers.grpo.pipeline import CHECKPOINTS, POLICIES
     from loopline.trainers.grpo.report import REPORT
 
-    path = output / "loop.json"
+    path = output / CLAIM
     if path.exists() and not restart:
         found = read_record(path, Claim)
         require_same_recipe(found.settings, settings, output)
@@ -219,68 +205,33 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
     return Book(output, made.id)
 
 
-def _tasks(options: LoopOptions) -> TaskFile | None:
-    """The file, where one is played. Raises `TrainingError` for options that it leaves no
-    meaning."""
-    from loopline.trainers.data.task_files import read_tasks
-
-    if options.tasks is None:
-        return None
-    for name in _OF_GAMES:
-        if getattr(options, name) is not None:
-            raise TrainingError(
-                f"--{name} is of generated puzzles; the tasks of --tasks bring all of that along: "
-                "leave one out"
-            )
-    return read_tasks(options.tasks)
-
-
 def _settings(
-    grpo: GrpoSettings,
-    options: LoopOptions,
-    file: TaskFile | None,
-    deployed: Settings,
-    target: Target,
+    grpo: GrpoSettings, options: LoopOptions, file: TaskFile | None, deployed: Settings
 ) -> LoopSettings:
-    """Raises `TrainingError`, naming the option."""
-    from pydantic import ValidationError
-
+    """Raises `TrainingError` or `InputError`, naming the option."""
     from loopline.agents.workflows import prompt_hashes, prompts_of
-    from loopline.runtime.config.key_value_options import key_value_options
-    from loopline.runtime.errors import UserError
-    from loopline.trainers.grpo.loop.settings import WORKFLOW, LoopSettings
+    from loopline.runtime.config.options import validated
+    from loopline.trainers.grpo.loop.options import MORE
+    from loopline.trainers.grpo.loop.settings import WORKFLOW, LoopSettings, RolloutOptions
     from loopline.trainers.grpo.pipeline import require_known
     from loopline.trainers.grpo.publishing import served_policies
 
-    puzzles = PUZZLES if options.puzzles is None else options.puzzles
-    chosen = {
-        **{
-            name: value
-            for name, value in vars(options).items()
-            if value is not None and name not in ("tasks", *_OF_ADAPTIVE)
-        },
-        "tasks": file.about if file else None,
-        "rounds": ROUNDS if options.rounds is None else options.rounds,
-        "puzzles": puzzles,
-        "most_puzzles": MORE * puzzles if options.most_puzzles is None else options.most_puzzles,
+    adaptive = {
+        "exit_when": options.adaptive,
+        "rounds": options.sampling_rounds,
+        "success": options.success,
     }
-    try:
-        chosen["adaptive"] = _adaptive(options)
-        chosen["difficulty"] = key_value_options("--difficulty", options.difficulty or [])
-        chosen["setting"] = key_value_options("--setting", options.setting or [])
-        bounded = grpo.model_copy(update={"staleness": grpo.staleness or 0})
-        made = LoopSettings.model_validate({**chosen, "grpo": bounded, "policies": {}})
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        # What concerns several options names them itself.
-        at = [str(each) for each in first["loc"]]
-        if len(at) > 1 and at[0] == "adaptive":
-            at = [name for name, field in _OF_ADAPTIVE.items() if field == at[1]]
-        option = f"--{at[0].replace('_', '-')}: " if at else ""
-        said = first["msg"].removeprefix("Value error, ")
-        raise TrainingError(f"{option}{said}") from error
-    except UserError as error:
-        raise TrainingError(str(error)) from error
+    made = validated(
+        LoopSettings,
+        {
+            **{name: getattr(options, name) for name in RolloutOptions.model_fields},
+            "grpo": grpo,
+            "policies": {},
+            "tasks": file.about if file else None,
+            "most_puzzles": options.most_puzzles or MORE * options.puzzles,
+            "adaptive": None if options.adaptive is None else adaptive,
+        },
+    )
     agents = [each for each in made.team if grpo.agents is None or each in grpo.agents]
     unknown = sorted(set(grpo.agents or ()) - set(made.team))
     if unknown:
@@ -294,27 +245,14 @@ def _settings(
     return made.model_copy(
         update={
             "policies": served_policies(
-                agents, deployed, WORKFLOW, target.pool, environment=made.played, option="--loop"
+                agents, deployed, WORKFLOW, options.pool, environment=made.played, option="loop"
             ),
             "partners": served_policies(
-                others, deployed, WORKFLOW, None, environment=made.played, option="--loop"
+                others, deployed, WORKFLOW, None, environment=made.played, option="loop"
             ),
             "prompts": prompt_hashes(WORKFLOW, files, made.played),
         }
     )
-
-
-def _adaptive(options: LoopOptions) -> dict[str, object] | None:
-    """Raises `TrainingError` for its options without it."""
-    said = {
-        field: value
-        for name, field in _OF_ADAPTIVE.items()
-        if (value := getattr(options, name)) is not None
-    }
-    if said and options.adaptive is None:
-        given = ", ".join(f"--{name.replace('_', '-')}" for name in _OF_ADAPTIVE)
-        raise TrainingError(f"{given} only apply with --adaptive positive|balanced: add it")
-    return said or None
 
 
 class _Shown(ShownProgress):

@@ -41,8 +41,7 @@ def _claimed(start: Start, grpo: GrpoSettings, output: Path, line: Line) -> Loop
     claim = find_record(path, Claim)
     if claim is None or claim.id != start.training:
         raise unshared(output, line.processes)
-    bounded = grpo.model_copy(update={"staleness": claim.settings.grpo.staleness})
-    require_same_recipe(claim.settings.grpo, bounded, output)
+    require_same_recipe(claim.settings.grpo, grpo, output)
     return claim.settings
 
 

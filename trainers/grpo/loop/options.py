@@ -1,156 +1,55 @@
-"""The options that `train grpo` has for its loop, and for publishing."""
+"""What `train grpo loop` is asked for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
-import typer
+from pydantic import Field
 
-LoopOn = Annotated[
-    bool, typer.Option("--loop", help="Roll out on a running deployment, train, publish, again.")
-]
-Game = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME|MODULE:OBJECT",
-        help="Of --loop: the environment, by its name or by where its object is.",
-    ),
-]
-Tasks = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Of --loop: tasks of a team of code or mathematics in place of a game, as `bench "
-        "tasks` writes them.",
-    ),
-]
-Size = Annotated[
-    int | None, typer.Option(help="Of --game: cells along a side; the game's own default.")
-]
-Difficulty = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="Of --game: boxes=2, obstacles=0.3, …"),
-]
-Setting = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="Of --game: turns=4, brief=true, view=3, …"),
-]
-Rounds = Annotated[int | None, typer.Option(help="Of --loop: versions to train. 20 without it.")]
-Puzzles = Annotated[
-    int | None,
-    typer.Option(help="Of --loop: puzzles or tasks of a round at first. 64 without it."),
-]
-MostPuzzles = Annotated[
-    int | None,
-    typer.Option(
-        help="Of --loop: puzzles or tasks of a round until --batch groups have a signal. Four "
-        "times --puzzles without it."
-    ),
-]
-Adaptive = Annotated[
-    str | None,
-    typer.Option(
-        metavar="positive|balanced",
-        help="Of --loop: sample an observation K at a time, until one sample is a success, or half "
-        "of K are of either kind (Reinforce-Ada).",
-    ),
-]
-SamplingRounds = Annotated[
-    int | None, typer.Option(help="Of --adaptive: times at most. 4 without it.")
-]
-Success = Annotated[
-    float | None,
-    typer.Option(
-        help="Of --adaptive: least reward of a success; without it, what solves the task is one, "
-        "and of a unit tester a right test."
-    ),
-]
-Temperature = Annotated[float | None, typer.Option(help="Of --loop: of rollouts. 1 without it.")]
-MaxTokens = Annotated[
-    int | None, typer.Option(help="Of --loop: of one completion. 512 without it.")
-]
-Instructions = Annotated[
-    bool | None,
-    typer.Option(
-        "--instructions/--no-instructions",
-        help="Of --loop: the role's prompt before what it sees; off for models without it.",
-        show_default=False,
-    ),
-]
-RunSeconds = Annotated[
-    float | None, typer.Option(help="Of --loop: after which a run is given up. 3600 without it.")
-]
-Publish = Annotated[
-    bool, typer.Option(help="Let a running deployment answer with what was trained.")
-]
-Pool = Annotated[
-    str | None,
-    typer.Option(
-        help="Of --publish and --loop: whose adapters, by the agents' names; none: as the "
-        "deployment's [policies] say."
-    ),
-]
-RedisUrl = Annotated[
-    str | None,
-    typer.Option(help="Of --publish and --loop; none: this machine's deployment."),
-]
-Profile = Annotated[
-    str | None,
-    typer.Option(
-        "--profile", "-p", help="Of --publish and --loop: with --redis-url, that deployment's."
-    ),
-]
-Wait = Annotated[
-    float,
-    typer.Option(help="Of --publish and --loop: seconds to wait for workers to load an adapter."),
-]
-KeepPublished = Annotated[
-    int | None,
-    typer.Option(
-        min=2,
-        metavar="ROUNDS",
-        help="Of --loop: newest versions that stay on disk and can be chosen by `runtime policies`."
-        " 20 without it.",
-    ),
-]
+from loopline.agents.roles.pair.adaptive_sampling import Exit
+from loopline.runtime.config.options import OnlyWith, Option
+from loopline.trainers.grpo.loop.settings import RolloutOptions
+from loopline.trainers.grpo.options import GrpoOptions
+from loopline.trainers.grpo.settings import GrpoSettings
+
+MORE = 4
+"""Times the puzzles of a round that are played at most."""
 
 
-@dataclass(frozen=True)
-class LoopOptions:
-    """What was said on the command line; None where nothing was."""
-
-    game: str | None
-    tasks: Path | None
-    size: int | None
-    difficulty: list[str] | None
-    setting: list[str] | None
-    rounds: int | None
-    puzzles: int | None
-    most_puzzles: int | None
-    adaptive: str | None
-    sampling_rounds: int | None
-    success: float | None
-    temperature: float | None
-    max_tokens: int | None
-    instructions: bool | None
-    run_seconds: float | None
-
-    @property
-    def given(self) -> list[str]:
-        """The options that were."""
-        return [
-            f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value is not None
-        ]
+def _samples_adaptively(options: Any) -> bool:
+    return options.adaptive is not None
 
 
-@dataclass(frozen=True)
-class Target:
-    """The deployment that is published to."""
+_ADAPTIVE = OnlyWith("--adaptive positive|balanced", _samples_adaptively)
 
-    pool: str | None
-    redis_url: str | None
-    profile: str | None
-    """Of the deployment at that URL."""
-    wait: float
+
+class LoopOptions(GrpoOptions, RolloutOptions):
+    """Roll out on a running deployment, train, publish, again."""
+
+    panel: ClassVar[str] = "Rollouts"
+
+    tasks: Annotated[Path | None, Option(metavar="FILE")] = None
+    """Tasks for a team of code or mathematics, as `bench tasks` writes them, in place of a game."""
+    most_puzzles: Annotated[int | None, Option(default=f"{MORE} times --puzzles")] = Field(
+        default=None, ge=1
+    )
+    """Most puzzles or tasks of a round, where more are played until --batch groups have a
+    signal."""
+    staleness: int = Field(default=0, ge=0)
+    """Rounds that may be rolled out while an earlier one is trained, and most versions that a
+    sample may be behind."""
+    adaptive: Annotated[Exit | None, Option(default="K samples of each observation")] = None
+    """Sample an observation K at a time until one sample is a success (positive), or half of K are
+    of either kind (balanced): Reinforce-Ada."""
+    sampling_rounds: Annotated[int, _ADAPTIVE] = Field(default=4, ge=1, le=16)
+    """Most rounds of adaptive sampling."""
+    success: Annotated[
+        float | None, _ADAPTIVE, Option(default="what solves the task, or a right test")
+    ] = None
+    """Least reward of a success in adaptive sampling."""
+    keep_published: Annotated[int, Option(metavar="<rounds>")] = Field(default=20, ge=2)
+    """Newest versions that stay on disk, and that `runtime policies` can choose."""
+
+    def settings(self, **more: object) -> GrpoSettings:
+        return super().settings(staleness=self.staleness, **more)

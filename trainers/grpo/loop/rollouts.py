@@ -55,7 +55,7 @@ class Rollouts:
                     return tuple(each.result() for each in waiting)
                 if time.monotonic() > until:
                     raise TrainingError(
-                        f"--loop: {len(left):,} of {len(waiting):,} runs have not ended though "
+                        f"loop: {len(left):,} of {len(waiting):,} runs have not ended though "
                         "their time is over: do role workers and gpu workers run? `runtime "
                         "status` says so. Then go on with the same command"
                     )
@@ -72,7 +72,7 @@ class Rollouts:
                 # A bus that lost its data, or forgot the run while nobody trained.
                 await self._submit(wave, planned)
         raise TrainingError(
-            f"--loop: the bus lost the run {planned.id} {LOSSES} times: is its append-only file on?"
+            f"loop: the bus lost the run {planned.id} {LOSSES} times: is its append-only file on?"
         )
 
     async def _submit(self, wave: Wave, planned: PlannedRun) -> None:

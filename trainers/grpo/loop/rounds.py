@@ -224,7 +224,7 @@ class Loop:
         came_to = f"what round {number} came to" if number else "what it began with"
         return (
             f"{came_to} is the last good version: the deployment serves it, and it is in "
-            f"{self.book.published(number)}, from where --begin goes on in another folder"
+            f"{self.book.published(number)}, from where --init-from goes on in another folder"
         )
 
     def _say_broken(self, number: int, rolled: _Rolled) -> None:
@@ -249,7 +249,7 @@ class Loop:
             try:
                 return asyncio.run(self._unless_stopped(phase))
             except UserError as error:
-                raise TrainingError(f"--loop: {error}") from error
+                raise TrainingError(f"loop: {error}") from error
             except BusUnavailable as error:
                 now = time.monotonic()
                 if away is None or now - began > PATIENCE_SECONDS:
@@ -258,12 +258,12 @@ class Loop:
                     self.watch.say(f"waiting for the bus: {error}")
                 if now - away > PATIENCE_SECONDS:
                     raise TrainingError(
-                        f"--loop: {error}. Then go on with the same command"
+                        f"loop: {error}. Then go on with the same command"
                     ) from error
                 self._stop_if_asked()
                 time.sleep(RETRY_SECONDS)
             except BusError as error:
-                raise TrainingError(f"--loop: {error}") from error
+                raise TrainingError(f"loop: {error}") from error
 
     async def _unless_stopped(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         async def connected() -> T:
@@ -377,7 +377,7 @@ class Loop:
                 cut = f", {counts['truncated']:,} whose completions all ran into their limit"
                 longer = "a larger --max-tokens, --truncated keep, "
             raise TrainingError(
-                f"--loop: round {number} has nothing to learn from: of {counted(played, noun)} "
+                f"loop: round {number} has nothing to learn from: of {counted(played, noun)} "
                 f"{counted(counts['flat'], 'group')} with equal rewards, {counts['stale']:,} too "
                 f"old, {counts['foreign']:,} sampled by other weights{cut}{listed}. Take {longer}"
                 f"easier {noun}s{levels}, a higher --group-size or --temperature, a larger "

@@ -47,7 +47,7 @@ async def serve(
                 # Runs that were begun ahead may have answers of those who did not refuse it.
                 book.note_served(number, versions)
             raise TrainingError(
-                f"--loop: {each.policy} {changed.refusals[0]}. Mend that, then go on with the same "
+                f"loop: {each.policy} {changed.refusals[0]}. Mend that, then go on with the same "
                 "command"
             )
         late = [worker for worker, words in changed.states.items() if words == "not yet"]
@@ -70,7 +70,7 @@ async def _changed(
             where=bus.settings.safe_url,
         )
     except PolicyError as error:
-        raise TrainingError(f"--loop: {error}") from error
+        raise TrainingError(f"loop: {error}") from error
 
 
 def _again(path: str) -> Callable[[Policy], Policy]:

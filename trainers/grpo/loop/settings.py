@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from loopline.agents.environments.environment import AnyEnvironment, Difficulty
 from loopline.agents.environments.registry import environments, find
@@ -12,6 +12,7 @@ from loopline.agents.errors import InvalidOptions, PluginError, UnknownName
 from loopline.agents.records import JsonObject
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.workflows import workflows
+from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.runtime.terminal.pluralize import counted
 from loopline.trainers.data.task_files import JUDGED, TeamTasks
 from loopline.trainers.grpo.settings import GrpoSettings
@@ -19,10 +20,45 @@ from loopline.trainers.grpo.settings import GrpoSettings
 WORKFLOW = "pair"
 
 
-class LoopSettings(BaseModel):
-    """One run of `train grpo --loop`, but for where it is written."""
+def _plays_game(options: Any) -> bool:
+    return options.tasks is None
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+_GENERATED = OnlyWith("generated puzzles, not with --tasks", _plays_game)
+
+
+class RolloutOptions(Options):
+    """What is played, and how."""
+
+    panel: ClassVar[str] = "Rollouts"
+
+    game: Annotated[str | None, _GENERATED, Option(metavar="NAME|MODULE:OBJECT")] = None
+    """Environment whose puzzles of the train split are generated and played, by its name or by
+    where its object is."""
+    size: Annotated[int | None, _GENERATED, Option(default="the game's")] = None
+    """Cells along a side of a puzzle."""
+    difficulty: Annotated[JsonObject, _GENERATED, Option(example="boxes=2")] = Field(
+        default_factory=dict
+    )
+    """Option of the game's generator: boxes=2, obstacles=0.3, …; may be repeated."""
+    setting: Annotated[JsonObject, _GENERATED] = Field(default_factory=dict)
+    """How the game is played: turns=4, brief=true, view=3, …; may be repeated."""
+    rounds: int = Field(default=20, ge=1)
+    """Rounds, each of which makes one version of the policies."""
+    puzzles: int = Field(default=64, ge=1)
+    """Puzzles or tasks that a round begins with."""
+    temperature: float = Field(default=1.0, gt=0, le=5)
+    """Temperature of rollouts."""
+    max_tokens: int = Field(default=512, ge=1, le=131_072)
+    """Most tokens of one completion."""
+    instructions: bool = True
+    """Put the role's prompt before what an agent sees; off for models that learn without it."""
+    run_seconds: float = Field(default=3_600.0, gt=0, le=86_400)
+    """Seconds after which a run is given up."""
+
+
+class LoopSettings(RolloutOptions):
+    """What one loop follows from, but for where it is written. It is what the folder records."""
 
     grpo: GrpoSettings
     """`batch` is the number of groups with a signal that a round is to have."""
@@ -32,25 +68,12 @@ class LoopSettings(BaseModel):
     """The same of the rest of the team."""
     prompts: dict[str, str] = Field(default_factory=dict)
     """Content hash of each prompt of the workflow, as the deployment has it."""
-    game: str | None = None
-    """The environment whose puzzles are generated, by its name or as `package.module:OBJECT`; None:
-    the tasks of a file are played."""
     tasks: TeamTasks | None = None
-    size: int | None = None
-    difficulty: JsonObject = Field(default_factory=dict)
-    setting: JsonObject = Field(default_factory=dict)
-    rounds: int = Field(ge=1)
-    puzzles: int = Field(ge=1)
-    """Or tasks, of a round's first wave."""
+    """None: puzzles of the game are played."""
     most_puzzles: int = Field(ge=1)
-    """Of a round, with those that make up for groups without a signal."""
+    """Most puzzles of a round, with those that make up for groups without a signal."""
     adaptive: AdaptiveSampling | None = None
-    """Of candidates; None: K of each observation."""
-    temperature: float = Field(default=1.0, gt=0, le=5)
-    max_tokens: int = Field(default=512, ge=1, le=131_072)
-    instructions: bool = True
-    run_seconds: float = Field(default=3_600.0, gt=0, le=86_400)
-    """After which a run is given up."""
+    """Adaptive sampling of candidates; None: K of each observation."""
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -103,7 +126,7 @@ class LoopSettings(BaseModel):
             return self.tasks
         if self.game is None:
             raise InvalidOptions(
-                f"--loop needs a game: --game NAME ({', '.join(environments.names())}) or --game "
+                f"a loop needs a game: --game NAME ({', '.join(environments.names())}) or --game "
                 "package.module:OBJECT; or the tasks of a file: --tasks FILE (`bench tasks` writes "
                 "one)"
             )

@@ -1,0 +1,340 @@
+"""What the commands that evaluate are asked for: a module of its own, so that listing them does not
+wait for pydantic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from loopline.agents.records import JsonObject
+from loopline.runtime.config.options import Argument, Option, Options
+
+if TYPE_CHECKING:
+    from loopline.bench.benchmark import Benchmark
+    from loopline.bench.datasets import Request
+    from loopline.bench.session import Asked
+
+_ALL_FILES = Option(default="below LOOPLINE_DATA")
+
+
+class RunOptions(Options):
+    """How a benchmark is run, whatever it asks."""
+
+    panel: ClassVar[str] = "Run"
+
+    seed: int = Field(default=123, ge=0, lt=2**32)
+    """Seed of the questions that are drawn, and of every run's sampling."""
+    concurrency: int = Field(default=32, ge=1, le=4096)
+    """Runs in flight at once."""
+    budget_usd: Annotated[float | None, Option(default="no limit")] = Field(
+        default=None, gt=0, le=1e6
+    )
+    """Stop admitting runs before they would cost more US dollars."""
+    run_seconds: float = Field(default=600.0, gt=0, le=86_400)
+    """Deadline of each run in seconds."""
+    output: Annotated[Path | None, Option(default="a new one under results/")] = None
+    """Directory of the results."""
+    as_json: Annotated[bool, Option("json")] = False
+    """End with one line of JSON on stdout."""
+    profile: str | None = None
+    """Refuse to run on a deployment of another profile."""
+    redis_url: Annotated[str | None, Option(default="the one of this state directory")] = None
+    """Redis of the deployment."""
+
+    def asked(self, benchmark: Benchmark, arms: str | None, request: Request, **more: Any) -> Asked:
+        """With a benchmark, its arms (None: its own) and its questions."""
+        from loopline.bench.session import Asked
+
+        return Asked(
+            benchmark=benchmark,
+            arms=benchmark.parse_arms(arms, request.choices),
+            request=request,
+            concurrency=self.concurrency,
+            budget_dollars=self.budget_usd,
+            output=self.output,
+            profile=self.profile,
+            redis_url=self.redis_url,
+            run_seconds=self.run_seconds,
+            **more,
+        )
+
+
+class QuestionOptions(RunOptions):
+    """Questions that any arm may answer."""
+
+    panel: ClassVar[str] = "Questions"
+
+    arms: Annotated[str | None, Option(default="the benchmark's own")] = None
+    """Arms, separated by commas: llm, router, slm or names of workflows."""
+    calculator: Literal["on", "off"] = "on"
+    """Whether the calculator is offered."""
+    compat: Literal["delegate"] | None = None
+    """Show Delegate's own bookkeeping beside ours."""
+
+
+class Gsm8kOptions(QuestionOptions):
+    """GSM8K."""
+
+    samples: Annotated[int | None, Option(default="all")] = None
+    """Number of questions."""
+    split: str = "test"
+    """Split of the data set: test or train."""
+    data: Annotated[Path | None, _ALL_FILES] = None
+    """File or folder of the questions."""
+
+
+class WordProblemOptions(QuestionOptions):
+    """Generated word problems."""
+
+    samples: int = 60
+    """Number of questions."""
+    split: str = "held_out"
+    """Split of the generator: held_out, one of those that it mixes, or train."""
+
+
+class BenchmarkOptions(QuestionOptions):
+    """A benchmark of the user's."""
+
+    benchmark: Annotated[str, Argument()]
+    """Name of a benchmark, package.module:OBJECT, or a file of questions (my.jsonl)."""
+    scorer: Annotated[Path | None, Option(default="answers are compared as texts")] = None
+    """Python file with score(item, answer), for a file of questions."""
+    samples: Annotated[int | None, Option(default="all, or that of a generated set")] = None
+    """Number of questions."""
+    split: Annotated[str | None, Option(default="the benchmark's own")] = None
+    """Split that the benchmark knows."""
+    data: Annotated[Path | None, _ALL_FILES] = None
+    """File or folder of the questions."""
+    options: Annotated[JsonObject, Option("option", example="game=sudoku")] = Field(
+        default_factory=dict
+    )
+    """Option of the benchmark's own, such as game=sudoku; may be repeated."""
+
+
+class TeamOptions(RunOptions):
+    """How a team of agents answers."""
+
+    panel: ClassVar[str] = "Play"
+
+    greedy: Annotated[bool | None, Option("greedy/--sampled", default="greedy")] = None
+    """One completion at temperature 0, or sampled completions."""
+    candidates: Annotated[int | None, Option(default="1")] = None
+    """Completions per agent and turn, of which the one with the best reward is played: a search
+    with the help of the rules, of hidden tests or of gold answers."""
+    temperature: Annotated[float | None, Option(default="1")] = None
+    """Temperature of sampled completions."""
+    attempts: Annotated[int | None, Option(default="1")] = None
+    """Times that each instance is played, for pass@k, with sampled completions."""
+    setting: JsonObject = Field(default_factory=dict)
+    """How it is played: turns=40, brief=true, view=3, …; may be repeated."""
+
+    @property
+    def workflow_options(self) -> JsonObject:
+        """Options of `pair`. Raises UsageError."""
+        from loopline.bench.teams.sampling import sampling
+
+        return sampling(self.greedy, self.candidates, self.temperature, self.attempts)
+
+
+class PuzzleOptions(TeamOptions):
+    """Generated puzzles."""
+
+    panel: ClassVar[str] = "Questions"
+
+    game: Annotated[
+        str | None, Option(metavar="NAME|MODULE:OBJECT", default="a way through a grid")
+    ] = None
+    """Environment to play, by its name or by where its object is."""
+    size: Annotated[int | None, Option(default="the game's")] = None
+    """Cells along a side of a puzzle."""
+    split: Annotated[str | None, Option(default="test; with --data the published puzzles")] = None
+    """Split: test, validation or train; where an environment reads published puzzles, theirs, such
+    as boxoban or boxoban/unfiltered/test."""
+    samples: int = 200
+    """Number of instances."""
+    arms: Annotated[str | None, Option(default="the whole team")] = None
+    """Arms, separated by commas: pair (for three or more agents team), AGENT_alone, or swapped (two
+    agents with each other's policies)."""
+    difficulty: Annotated[JsonObject, Option(example="boxes=2")] = Field(default_factory=dict)
+    """Option of the game's generator: boxes=2, obstacles=0.3, equations=[1,2], …; may be
+    repeated."""
+    data: Annotated[Path | None, _ALL_FILES] = None
+    """File or folder of Boxoban's levels."""
+
+
+class ProblemOptions(TeamOptions):
+    """Problems for a team of two agents."""
+
+    panel: ClassVar[str] = "Questions"
+
+    samples: Annotated[int | None, Option(default="all; 60 of wordproblems")] = None
+    """Number of problems."""
+    data: Annotated[Path | None, _ALL_FILES] = None
+    """Folder of the data sets, or a file of mathematics."""
+    unsafe_exec: bool = False
+    """Let the bench run generated programs though bubblewrap is missing. The deployment's judge has
+    its own switch: runtime up --unsafe-exec."""
+    concurrency: int = Field(default=16, ge=1, le=4096)
+    """Runs in flight at once."""
+    run_seconds: float = Field(default=1800.0, gt=0, le=86_400)
+    """Deadline of each run in seconds."""
+
+
+class CodeOptions(ProblemOptions):
+    """Programming problems."""
+
+    dataset: str = "humaneval"
+    """Data set: humaneval, mbpp, mbpp_sanitized, apps, codecontests or livecodebench."""
+    split: str = "test"
+    """Split: test; mbpp also has validation, train and prompt; apps train and selected (150 of its
+    problems); codecontests train and valid; livecodebench test2 to test6."""
+    arms: str = "team"
+    """Arms, separated by commas: team, coder_alone, or swapped (the team with each other's
+    policies)."""
+
+
+class MathOptions(ProblemOptions):
+    """Mathematical problems."""
+
+    dataset: str = "aime24"
+    """Data set: gsm8k, wordproblems (generated), aime24, aime25 or olympiadbench."""
+    split: str = "test"
+    """Split: test; gsm8k also has train; wordproblems has unseen_wordings and the other splits of
+    its generator, where test is all that are kept away from training."""
+    arms: str = "team"
+    """Arms, separated by commas: team, reasoner_alone, or swapped (the team with each other's
+    policies)."""
+
+
+class ToolOptions(RunOptions):
+    """Tool use."""
+
+    panel: ClassVar[str] = "Questions"
+
+    suite: Literal["worlds", "tool_steps", "bfcl", "apibench"] = "worlds"
+    """Whole runs in simulated worlds, single steps, or published calls (BFCL, APIBench)."""
+    split: Annotated[str | None, Option(default="unseen_worlds; all of bfcl and apibench")] = None
+    """Split: for worlds and tool_steps unseen_worlds, unseen_wordings, unseen_combinations,
+    unseen_apis, train, or held_out for all unseen ones; tool_steps also has toolbench, toolalpaca
+    and toolalpaca_real; bfcl has its categories, and live for those of users; apibench its hubs."""
+    arms: Annotated[str | None, Option(default="umi; llm for bfcl and apibench")] = None
+    """Arms, separated by commas: umi, single or both, compared by win rate in worlds. For bfcl and
+    apibench policies of the deployment, each an arm: llm, umi/planner, …"""
+    samples: Annotated[int | None, Option(default="200 of the simulator, else all")] = None
+    """Number of questions."""
+    constrained: Annotated[bool | None, Option("constrained/--free", default="constrained")] = None
+    """Hold the caller to the offered tools by a schema, or let it write freely (worlds and
+    tool_steps)."""
+    tool_style: Annotated[
+        Literal["documents", "signatures"] | None, Option(default="the profile's, else documents")
+    ] = None
+    """How prompts describe the tools (worlds and tool_steps)."""
+    data: Annotated[Path | None, _ALL_FILES] = None
+    """File or folder of published data, which worlds does not need."""
+
+
+class TaskOptions(Options):
+    """Problems to train on."""
+
+    dataset: Annotated[str, Argument()]
+    """Data set: gsm8k, wordproblems (generated), mbpp, mbpp_sanitized, apps or codecontests."""
+    file: Annotated[Path, Argument()]
+    """JSON lines to write, a task each; replaced if it exists."""
+    split: str = "train"
+    """Split; what is kept for measuring is refused."""
+    samples: Annotated[int | None, Option(default="all; 60 of wordproblems")] = None
+    """Number of problems."""
+    seed: int = Field(default=123, ge=0, lt=2**32)
+    """Seed of the problems that are drawn."""
+    setting: JsonObject = Field(default_factory=dict)
+    """How a problem is played: turns=5, …; may be repeated."""
+    data: Annotated[Path | None, _ALL_FILES] = None
+    """Folder of the data sets, or a file of mathematics."""
+
+
+class JsonOptions(Options):
+    """What a command prints at its end."""
+
+    as_json: Annotated[bool, Option("json")] = False
+    """End with one line of JSON on stdout."""
+
+
+class ReportOptions(JsonOptions):
+    """A benchmark that was run."""
+
+    directory: Annotated[Path, Argument()]
+    """The benchmark's output directory."""
+
+
+class RescoreOptions(ReportOptions):
+    """A benchmark whose predictions are scored again."""
+
+    scorer: Annotated[Path | None, Option(default="the earlier one")] = None
+    """Python file with score(item, answer), for a file of questions."""
+
+
+class ResumeOptions(ReportOptions):
+    """A benchmark that goes on."""
+
+    concurrency: Annotated[int | None, Option(default="as before")] = Field(
+        default=None, ge=1, le=4096
+    )
+    """Runs in flight at once."""
+    budget_usd: Annotated[float | None, Option(default="as before")] = Field(
+        default=None, gt=0, le=1e6
+    )
+    """The whole budget in US dollars, including what is spent already."""
+    redis_url: Annotated[str | None, Option(default="the one of this state directory")] = None
+    """Redis of the deployment."""
+
+
+class CompareOptions(JsonOptions):
+    """Two benchmarks."""
+
+    a: Annotated[Path, Argument()]
+    """Output directory of one benchmark."""
+    b: Annotated[Path, Argument()]
+    """Output directory of the other benchmark."""
+    arms: Annotated[str | None, Option(metavar="A:B,…", default="those that both have")] = None
+    """Arms to pair, separated by commas."""
+
+
+class CheckOptions(Options):
+    """Predictions that were made elsewhere."""
+
+    file: Annotated[Path, Argument()]
+    """JSON lines with `prediction` and `gold`."""
+    as_json: Annotated[bool, Option("json")] = False
+    """Print one line of JSON for each prediction: a boolean per checker."""
+
+
+class PublishedDataOptions(JsonOptions):
+    """Published data of tool use."""
+
+    data: Annotated[Path | None, _ALL_FILES] = None
+    """Folder with the published data."""
+    first: int = Field(default=3, ge=1)
+    """Places to name for each reason why records were skipped; --json names all."""
+
+
+class PowerOptions(JsonOptions):
+    """A comparison that is planned."""
+
+    difference: float | None = None
+    """Difference of accuracies that is to be shown, for example 0.02."""
+    discordant: float = Field(default=0.10, gt=0, lt=1)
+    """Share of questions that exactly one of the two arms solves."""
+    samples: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Number of questions."""
+    target: float = Field(default=0.80, gt=0, lt=1)
+    """Power that is wanted."""
+    alpha: float = Field(default=0.05, gt=0, lt=1)
+    """Level of the two-sided test."""
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.difference is None and self.samples is None:
+            raise ValueError("give --difference, or --samples, or both")
+        return self

@@ -1,0 +1,70 @@
+"""Options that several training commands have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from loopline.runtime.config.options import Argument, OnlyWith, Option, Options, toml_of
+from loopline.runtime.config.sources import URL_VARIABLE
+from loopline.trainers.core.disk_errors import writing
+from loopline.workers.atomic_files import write_atomic
+
+
+class FolderOptions(Options):
+    """Where a training is written, and how it ends."""
+
+    output: Annotated[Path, Argument()]
+    """Folder for checkpoints and results. The same command goes on with what is in it."""
+    restart: bool = False
+    """Discard previous progress in OUTPUT and start over."""
+
+    def record(self) -> None:
+        """Write all options into the folder, as a file that `--config` reads. Raises
+        `NotEnoughDisk`."""
+        path = self.output / "options.toml"
+        with writing(path):
+            write_atomic(path, "\n".join(toml_of(self)) + "\n")
+
+
+class JsonOptions(Options):
+    """What a command prints at its end."""
+
+    as_json: Annotated[bool, Option("json")] = False
+    """End with one line of JSON."""
+
+
+def _publishes(options: Any) -> bool:
+    return getattr(options, "publish", True)
+
+
+def _elsewhere(options: Any) -> bool:
+    return options.redis_url is not None or URL_VARIABLE in os.environ
+
+
+_PUBLISHED = OnlyWith("--publish", _publishes)
+
+
+class DeploymentOptions(Options):
+    """The running deployment that a training speaks to: always, or only with `--publish`."""
+
+    panel: ClassVar[str] = "Deployment"
+
+    redis_url: Annotated[str | None, _PUBLISHED] = None
+    """Redis of the deployment; without it the deployment of this machine's state directory."""
+    profile: Annotated[
+        str | None,
+        Option(short="-p"),
+        OnlyWith(f"--redis-url, or with {URL_VARIABLE} in the environment", _elsewhere),
+    ] = None
+    """Profile that the deployment at --redis-url was started with."""
+
+
+class PublishingOptions(DeploymentOptions):
+    """The running deployment that a training publishes to."""
+
+    wait: Annotated[float, _PUBLISHED] = Field(default=60.0, ge=0)
+    """Seconds to wait for workers to load each published adapter."""

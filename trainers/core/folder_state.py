@@ -1,0 +1,26 @@
+"""What a training would find in its folder: said by `--dry-run`, which touches nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def state_of_folder(
+    output: Path, begun: str, checkpoints: str | None, finished: str, *, restart: bool
+) -> str:
+    """In words, from the names of what is there when the folder is begun (as a pattern), of the
+    folder of checkpoints and of the file that a finished training leaves."""
+    if output.exists() and not output.is_dir():
+        return f"{output} is not a folder: this would be refused"
+    if not any(output.glob(begun)):
+        others = output.exists() and any(output.iterdir())
+        return f"writes to {output}, " + (
+            "which holds something else" if others else "a new folder"
+        )
+    if restart:
+        return f"discards the progress in {output} and starts over"
+    if (output / finished).exists():
+        return f"{output} is finished: nothing would be done again"
+    found = sorted((output / checkpoints).glob("checkpoint-*")) if checkpoints else []
+    at = f" from {found[-1].name}" if found else ""
+    return f"goes on in {output}{at}"

@@ -1,0 +1,82 @@
+"""What `train glpft` is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from loopline.runtime.config.options import DEFAULT_PANEL, OnlyWith, Option, validated
+from loopline.trainers.core.command_options import FolderOptions, PublishingOptions
+from loopline.trainers.glpft.settings import (
+    BATCH,
+    BATCH_MICRO,
+    GlpftSettings,
+    StageOptions,
+    is_micro,
+    size,
+)
+
+
+def _begins_at_random(options: Any) -> bool:
+    return options.base is None
+
+
+class GlpftOptions(StageOptions, PublishingOptions, FolderOptions):
+    """A backbone and its roles, or a baseline."""
+
+    panel: ClassVar[str] = "Data and models"
+
+    data: Path | None = None
+    """Data set that `train data` wrote."""
+    from_store: Path | None = None
+    """Folder of recorded runs to make a data set of, in place of --data."""
+    base: Annotated[str | None, Option(default="random weights")] = None
+    """Folder or hub id of the model to begin with."""
+    size: Annotated[str, OnlyWith("random weights, not with --base", _begins_at_random)] = (
+        "micro-0.8m"
+    )
+    """Size of a model with random weights: micro-0.2m, micro-0.8m or micro-2m."""
+    batch: Annotated[
+        int | None, Option(panel="Training", default=f"{BATCH}; {BATCH_MICRO} with micro schedules")
+    ] = Field(default=None, ge=1)
+    """Rows per step."""
+    checkpoint_every: Annotated[int, Option(panel=DEFAULT_PANEL)] = Field(default=200, ge=1)
+    """Steps between checkpoints."""
+    publish: Annotated[bool, Option(panel="Deployment")] = False
+    """Let a running deployment answer with the new roles."""
+    pool: Annotated[
+        str,
+        Option(panel="Deployment"),
+        OnlyWith("--publish", lambda options: options.publish),
+    ] = "umi"
+    """Pool of the deployment whose adapters are published to."""
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if (self.data is None) == (self.from_store is None):
+            raise ValueError("give one of --data FOLDER (by `train data`) and --from-store FOLDER")
+        return self
+
+    def settings(self, data_sha256: str) -> GlpftSettings:
+        """What the training follows from, with hashes of what the options name. Raises
+        `TrainingError` for a model or a size that is not there."""
+        from loopline.trainers.core.network import base_folder
+        from loopline.workers.engines.local.adapter_base import weights_sha256
+
+        micro = is_micro(self.schedules, self.base)
+        begins: dict[str, object] = (
+            {"size": size(self.size)}
+            if self.base is None
+            else {"base": self.base, "base_sha256": weights_sha256(base_folder(self.base))}
+        )
+        return validated(
+            GlpftSettings,
+            {
+                **{name: getattr(self, name) for name in StageOptions.model_fields},
+                **begins,
+                "data_sha256": data_sha256,
+                "batch": self.batch or (BATCH_MICRO if micro else BATCH),
+            },
+        )

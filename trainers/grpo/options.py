@@ -1,0 +1,103 @@
+"""What `train grpo offline` is asked for, and what it shares with `train grpo loop`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from loopline.runtime.config.options import DEFAULT_PANEL, OnlyWith, Option, validated
+from loopline.trainers.core.command_options import FolderOptions, JsonOptions, PublishingOptions
+from loopline.trainers.grpo.settings import (
+    LEARNING_RATE,
+    LORA_RATE,
+    GrpoSettings,
+    TrainingOptions,
+)
+
+
+def _published(options: Any) -> bool:
+    return getattr(options, "publish", True)
+
+
+class GrpoOptions(TrainingOptions, PublishingOptions, JsonOptions, FolderOptions):
+    """What every training by GRPO is asked for."""
+
+    panel: ClassVar[str] = "Policies"
+
+    base: str
+    """Folder or hub id of the model that policies begin with, or are adapters of."""
+    init_from: Annotated[
+        dict[str, str], Option(metavar="POLICY=FOLDER", example="coder=out/policies/coder")
+    ] = Field(default_factory=dict)
+    """Earlier version that a policy goes on from; may be repeated. Other policies begin with the
+    base."""
+    learning_rate: Annotated[
+        float | None, Option(default=f"{LEARNING_RATE:g}; {LEARNING_RATE * LORA_RATE:g} with lora")
+    ] = Field(default=None, gt=0)
+    """Learning rate, constant over the training."""
+    keep_ratios: Annotated[int, Option(metavar="<tokens>")] = Field(default=0, ge=0)
+    """Keep the importance ratios of this many tokens per step and policy, for `runtime runs
+    show`."""
+    pool: Annotated[
+        str | None,
+        Option(default="as the deployment's [policies] say", panel="Deployment"),
+        OnlyWith("--publish", _published),
+    ] = None
+    """Pool of the deployment whose adapters are published to, by the agents' names."""
+
+    def settings(self, **more: object) -> GrpoSettings:
+        """What the training follows from, with hashes of the weights that the options name. Raises
+        `TrainingError` for models that are not there."""
+        from loopline.trainers.core.network import base_folder
+        from loopline.workers.engines.local.adapter_base import weights_sha256
+
+        rate = LEARNING_RATE * (LORA_RATE if self.weights == "lora" else 1.0)
+        return validated(
+            GrpoSettings,
+            {
+                **{name: getattr(self, name) for name in TrainingOptions.model_fields},
+                "base": self.base,
+                "base_sha256": weights_sha256(base_folder(self.base)),
+                "init_from": {
+                    policy: {"model": model, "sha256": weights_sha256(base_folder(model))}
+                    for policy, model in self.init_from.items()
+                },
+                "data_sha256": "",
+                "agents": tuple(sorted(self.agents)) if self.agents else None,
+                "learning_rate": rate if self.learning_rate is None else self.learning_rate,
+                **more,
+            },
+        )
+
+
+class OfflineOptions(GrpoOptions):
+    """Learn from recorded runs."""
+
+    panel: ClassVar[str] = "Recorded runs"
+
+    from_store: Path
+    """Folder of recorded runs."""
+    workflow: Annotated[str | None, Option(default="every workflow")] = None
+    """Workflow whose runs are learned from."""
+    epochs: int = Field(default=1, ge=1)
+    """Passes over the groups."""
+    steps: Annotated[int | None, Option(default="until the groups are used up")] = Field(
+        default=None, ge=1
+    )
+    """Most steps, each of which makes one version of the policies."""
+    staleness: Annotated[int | None, Option(default="any number")] = Field(default=None, ge=0)
+    """Most versions between the policy that sampled and the one that learns."""
+    base_version: Annotated[int | None, Option(default="the oldest in the store")] = Field(
+        default=None, ge=0
+    )
+    """Version of the policies that the base is."""
+    checkpoint_every: Annotated[int, Option(panel=DEFAULT_PANEL)] = Field(default=10, ge=1)
+    """Steps between checkpoints."""
+    publish: Annotated[bool, Option(panel="Deployment")] = False
+    """Let a running deployment answer with what was trained."""
+
+    def settings(self, **more: object) -> GrpoSettings:
+        own = {"epochs": self.epochs, "steps": self.steps, "staleness": self.staleness}
+        return super().settings(**own, base_version=self.base_version or 0, **more)

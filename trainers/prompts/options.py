@@ -1,0 +1,54 @@
+"""What `train prompts` is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from loopline.agents.records import JsonObject
+from loopline.runtime.config.options import Option
+from loopline.trainers.core.command_options import DeploymentOptions, FolderOptions, JsonOptions
+from loopline.trainers.prompts.questions import Dataset
+from loopline.trainers.prompts.settings import SearchOptions
+
+
+class PromptsOptions(SearchOptions, DeploymentOptions, JsonOptions, FolderOptions):
+    """Whose prompts are searched, by which questions."""
+
+    panel: ClassVar[str] = "Prompts and questions"
+
+    workflow: Annotated[str, Option(short="-w")]
+    """Workflow whose prompts are searched."""
+    prompts: Annotated[
+        tuple[str, ...], Option("prompt", metavar="NAME", default="every prompt with candidates")
+    ] = ()
+    """Prompt to search; may be repeated, they are searched in turn."""
+    variants: tuple[Path, ...] = ()
+    """Prompt file, or folder of them (*.md), as candidates; may be repeated."""
+    dataset: Dataset | None = None
+    """Generated questions to search by."""
+    game: Annotated[str | None, Option(metavar="NAME|MODULE:OBJECT")] = None
+    """Environment whose puzzles are searched by, for the workflow pair."""
+    size: Annotated[int | None, Option(default="the game's")] = None
+    """Cells along a side of a puzzle."""
+    difficulty: Annotated[JsonObject, Option(example="boxes=2")] = Field(default_factory=dict)
+    """Option of the game's generator: boxes=2, …; may be repeated."""
+    setting: JsonObject = Field(default_factory=dict)
+    """How the game is played: turns=4, …; may be repeated."""
+    data: Path | None = None
+    """JSON lines with "question" and "answer" to search by; a quarter is held out."""
+    tasks: Annotated[Path | None, Option(metavar="FILE")] = None
+    """Tasks of code or mathematics to search by, for the workflow pair, as `bench tasks` writes
+    them; a quarter is held out."""
+    options: Annotated[JsonObject, Option("option", example="max_calls=4")] = Field(
+        default_factory=dict
+    )
+    """Option of the workflow, such as greedy=true; may be repeated."""
+    policies: Annotated[
+        dict[str, str], Option("policy", metavar="ROLE=POOL", example="solo=slm")
+    ] = Field(default_factory=dict)
+    """Policy that plays a role, such as solo=slm; may be repeated."""
+    concurrency: int = Field(default=32, ge=1, le=4096)
+    """Runs in flight at once."""

@@ -1,0 +1,133 @@
+"""`train sft` and `train eval`: micro models, and what they can do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from loopline.runtime.terminal.pluralize import counted
+from loopline.trainers.core.folder_state import state_of_folder
+from loopline.trainers.core.interruption import stoppable
+
+if TYPE_CHECKING:
+    from loopline.trainers.sft.evaluation import Skill
+    from loopline.trainers.sft.options import EvalOptions, SftOptions
+
+
+def preview(options: SftOptions) -> list[str]:
+    """What `--dry-run` says of a training."""
+    from loopline.trainers.sft.card import FACTS
+
+    chosen, output = options.recipe(), options.output
+    begun = FACTS if (output / FACTS).exists() else "checkpoint-*"
+    return [
+        f"trains {chosen.name} for {counted(chosen.steps, 'step')} of {chosen.batch:,} dialogues",
+        state_of_folder(output, begun, ".", FACTS, restart=options.restart),
+    ]
+
+
+def sft(options: SftOptions) -> None:
+    """Train a micro model from scratch on generated dialogues. Measures it and writes its card.
+
+    Run it again to go on after a crash or Ctrl-C; what is finished is not done again.
+    """
+    from loopline.trainers.core.output_lock import locked
+    from loopline.trainers.sft.evaluation import read_skills
+    from loopline.trainers.sft.training import Progress, train
+
+    chosen, output, samples = options.recipe(), options.output, options.samples
+
+    def show(progress: Progress) -> None:
+        typer.echo(
+            f"step {progress.step}/{chosen.steps}  loss {progress.loss:.4f}  "
+            f"{progress.tokens_per_second:,.0f} tokens/s"
+        )
+
+    with stoppable(), locked(output):
+        facts = train(
+            chosen,
+            output,
+            restart=options.restart,
+            checkpoint_every=options.checkpoint_every,
+            on_progress=show,
+            on_checkpoint=lambda step: typer.echo(f"checkpoint at step {step}"),
+            say=typer.echo,
+        )
+    typer.echo(
+        f"{chosen.name}: {counted(facts.steps, 'step')}, {facts.tokens:,} tokens, "
+        f"{facts.seconds / 60:.1f} minutes; last loss {facts.last_loss:.4f}; model in {output}"
+    )
+    if samples:
+        is_llm = chosen.name == "micro-llm"
+        known = [skill for skill in read_skills(output) if skill.asked >= samples]
+        _measure(output if is_llm else None, None if is_llm else output, samples, known=known)
+
+
+def evaluate(options: EvalOptions) -> None:
+    """Measure models on the held-out splits. With both, also the delegate dialogue."""
+    _measure(options.llm, options.slm, options.samples, record=options.record)
+
+
+def _measure(
+    llm: Path | None,
+    slm: Path | None,
+    samples: int,
+    *,
+    record: bool = True,
+    known: Sequence[Skill] = (),
+) -> None:
+    """Measure what is not `known` yet, and show all of it."""
+    from loopline.trainers.core.models import load_model
+    from loopline.trainers.sft.card import write_card
+    from loopline.trainers.sft.evaluation import Task, add_skills, measure, splits
+
+    both: tuple[tuple[Task, bool], ...] = (("delegate", True), ("delegate", False))
+    of_big: tuple[tuple[Task, bool], ...] = (
+        ("llm", True), ("llm", False), ("llm_sub_tasks", True), ("llm_sub_tasks", False),
+    )  # fmt: skip
+    of_small: tuple[tuple[Task, bool], ...] = (
+        ("slm_sub_tasks", True), ("slm_sub_tasks", False), ("slm", True), ("slm", False),
+    )  # fmt: skip
+    tasks: list[tuple[Task, bool]] = [
+        *(both if llm and slm else ()), *(of_big if llm else ()), *(of_small if slm else ()),
+    ]  # fmt: skip
+    left: list[tuple[Task, bool, str]] = [
+        (task, calculator, split)
+        for task, calculator in tasks
+        for split in splits()
+        if (task, calculator, split) not in {skill.key for skill in known}
+    ]
+    measured: list[Skill] = []
+    if left:
+        big = load_model(llm) if llm else None
+        small = load_model(slm) if slm else None
+        typer.echo(f"measuring on {counted(samples, 'problem')} per split…", err=True)
+        for task, calculator, split in left:
+            skill = measure(task, split, samples=samples, calculator=calculator, llm=big, slm=small)
+            measured.append(skill)
+            typer.echo(f"{skill.title}: {skill.shown()}", err=True)
+    else:
+        typer.echo("measured already; `train eval` measures again", err=True)
+    _show([*known, *measured])
+    if record:
+        for folder, own in ((llm, "llm"), (slm, "slm")):
+            if folder is not None:
+                mine = [s for s in measured if s.task.startswith((own, "delegate"))]
+                add_skills(folder, mine)
+                write_card(folder)
+
+
+def _show(skills: Sequence[Skill]) -> None:
+    """A table to read on a terminal, Markdown elsewhere."""
+    from loopline.trainers.sft.evaluation import markdown, table
+
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console(highlight=False).print(table(skills))
+    else:
+        typer.echo(markdown(skills))
