@@ -192,9 +192,7 @@ def _command_list(name: str, group: TyperGroup) -> list[str]:
     return lines
 
 
-def _leaves(
-    command: TyperGroup, words: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(command: TyperGroup, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name in command.list_commands(typer.Context(command)):
         inner = command.commands[name]
         if inner.hidden:

@@ -10,7 +10,7 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from reference_pages import pages  # noqa: E402
+from reference_pages import pages
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
