@@ -1,8 +1,6 @@
 """Two roles and a workflow of your own: a proposer answers, a reviewer has the last word.
 
-    pip install ./examples
-    runtime up --profile examples/own_team.toml --detach
-    runtime ask "What is 17 * 23?"
+docs/build/roles.md shows how to install and ask them.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def complaint(command: Command) -> str:
         group.make_context(command.words[0], arguments, parent=context)
     except typer.Exit:
         return ""
-    except Exception as error:  # click's own classes are private to typer
+    except Exception as error:  # noqa: BLE001 - click's classes are private to typer
         message = getattr(error, "message", str(error))
         kind = type(error).__name__
         if kind == "MissingParameter" and not command.whole:
