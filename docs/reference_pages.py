@@ -130,6 +130,8 @@ def _inner_model(annotation: Any) -> tuple[type[BaseModel], bool] | None:
 def _shown_default(field: FieldInfo) -> str | None:
     if field.is_required():
         return "*required*"
+    if inspect.isfunction(field.default_factory):
+        return "by the machine"
     value: object = field.get_default(call_default_factory=True, validated_data={})
     if value is None:
         return "not set"

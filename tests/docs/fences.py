@@ -47,7 +47,7 @@ class Command:
     words: tuple[str, ...]
     """The program and its arguments."""
     whole: bool
-    """False for one that a sentence only mentions: arguments may be missing."""
+    """False for one that a sentence only mentions: arguments may be missing or stand-ins."""
 
 
 def documents() -> list[str]:
@@ -85,11 +85,11 @@ def commands(page: str) -> Iterator[Command]:
 def _commands_of_script(script: str) -> Iterator[tuple[str, ...]]:
     script = _HEREDOC.sub("", script).replace("\\\n", " ")
     for line in script.splitlines():
-        lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>")
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="();&|<>")
         lexer.whitespace_split = True
         words: list[str] = []
         for word in [*lexer, ";"]:
-            if set(word) <= set(";&|<>"):
+            if set(word) <= set("();&|<>"):
                 yield from _own(words)
                 words = []
             else:

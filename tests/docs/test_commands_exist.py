@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ PENDING = (
     "train grpo loop",
     "train grpo offline",
     "bench history",
+    "bench gpu --full",
+    "bench failover",
 )
 """Beginnings of commands that the documents already show, and this commit does not have yet."""
 
@@ -28,9 +31,15 @@ def as_umbrella(words: tuple[str, ...]) -> tuple[str, ...]:
     return words[1:] if words[0] in ("loopline", "runtime") else words
 
 
+@cache
+def umbrella() -> Any:
+    """Every command."""
+    return get_command(app)
+
+
 def complaint(command: Command) -> str:
     """What the command line's parser has against a command; empty if nothing."""
-    group: Any = get_command(app)
+    group: Any = umbrella()
     arguments = list(as_umbrella(command.words))
     context = typer.Context(group, info_name="loopline")
     while isinstance(group, TyperGroup):
@@ -47,7 +56,7 @@ def complaint(command: Command) -> str:
     except Exception as error:  # noqa: BLE001 - click's classes are private to typer
         message = getattr(error, "message", str(error))
         kind = type(error).__name__
-        if kind == "MissingParameter" and not command.whole:
+        if not command.whole and kind != "NoSuchOption":
             return ""
         if kind == "BadParameter" and any(words in message for words in _MISSING_FILES):
             return ""
