@@ -35,6 +35,7 @@ def runnable(page: str) -> list[Block]:
         for block in blocks(page)
         if block.language in LANGUAGES
         and not block.needs
+        and not block.text.startswith("--8<--")  # a file of `examples/`
         and not any(words in block.text for words in PENDING)
     ]
 
