@@ -43,17 +43,13 @@ def runnable(page: str) -> list[Block]:
 @contextmanager
 def endpoint() -> Generator[str]:
     """The address of a scripted API."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "loopline.workers.scripted_api", "--port", "0"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdout is not None
-    try:
-        yield json.loads(server.stdout.readline())["url"]
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
+    command = [sys.executable, "-m", "loopline.workers.scripted_api", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield json.loads(server.stdout.readline())["url"]
+        finally:
+            server.terminate()
 
 
 class Reader:
