@@ -307,8 +307,9 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """Markdown tables take no line breaks, and no bar that isn't a border."""
-    return _as_text(_one_line(text)).replace("|", "\\|")
+    """Markdown tables take no line breaks, and outside of code no bar that isn't a border."""
+    parts = _as_text(_one_line(text)).split("`")
+    return "`".join(part.replace("|", "\\|") if not n % 2 else part for n, part in enumerate(parts))
 
 
 def _as_text(text: str) -> str:
