@@ -20,7 +20,7 @@ MAX_STEPS = 2_000
 """A run with more steps is going in circles."""
 
 Hosts = Mapping[str, Host] | Callable[[Handoff], Host]
-"""A host per role, or per hand-over."""
+"""A host per agent, or per hand-over."""
 
 WORKER = "local"
 
@@ -69,9 +69,9 @@ async def run_locally(
 def _host(hosts: Hosts, handoff: Handoff) -> Host:
     if callable(hosts):
         return hosts(handoff)
-    if handoff.role not in hosts:
-        raise UnknownName("host for role", handoff.role, hosts)
-    return hosts[handoff.role]
+    if handoff.agent not in hosts:
+        raise UnknownName("host for agent", handoff.agent, hosts)
+    return hosts[handoff.agent]
 
 
 def _where(frontier: Frontier) -> str:

@@ -81,6 +81,19 @@ class QuestionPayload(Payload):
     type_name: ClassVar[str] = "question"
 
 
+PLAYER = "player"
+"""The role that takes the turns of all agents of environments."""
+
+
+@payload_type
+class TurnPayload(Payload):
+    """To the role `PLAYER`: take that agent's turn in the run's environment."""
+
+    type_name: ClassVar[str] = "turn"
+
+    agent: str = Field(min_length=1, max_length=64)
+
+
 @payload_type
 class SubtaskPayload(Payload):
     """Solve one sub-problem of the delegation made in turn `asked_turn`."""

@@ -35,7 +35,8 @@ class Record(BaseModel):
 class Task(Record):
     """What is to be solved, with everything needed to rebuild it, but not its answer."""
 
-    environment: str = Field(default="question", max_length=64)
+    environment: str = Field(default="question", max_length=256)
+    """Its name, or `package.module:OBJECT` where it was found by that."""
     instance: JsonObject = Field(default_factory=dict)
     prompt: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
 
@@ -289,6 +290,27 @@ class Trajectory(Record):
     where it says nothing."""
     agent_rewards: dict[str, float] = Field(default_factory=dict)
     """By role, from the same."""
+
+    @classmethod
+    def from_texts(
+        cls,
+        run: str | bytes,
+        steps: tuple[Step, ...],
+        outcome: str,
+        answer: str,
+        reason: str,
+        ended: float,
+    ) -> Self:
+        """An ended run from what the bus keeps of it, before its workflow's rewards: an empty text
+        stands for none. Raises ValidationError, or ValueError for an unknown outcome."""
+        return cls(
+            run=Run.model_validate_json(run),
+            steps=steps,
+            outcome=Outcome(outcome),
+            answer=answer or None,
+            reason=reason or None,
+            ended=ended,
+        )
 
 
 class Unknown(Record):

@@ -6,12 +6,15 @@ An installed package adds an item by an entry point whose name is the item's nam
     weather = "my_package.weather:weather"
 
 Entry points are loaded when they are asked for, not before: a broken plug-in troubles only the
-run that wants it.
+run that wants it. `load_object` finds an item without one, by `package.module:OBJECT`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, Protocol, TypeGuard, TypeVar
 
@@ -26,14 +29,24 @@ class Named(Protocol):
 
 
 T = TypeVar("T", bound=Named)
+O = TypeVar("O")  # noqa: E741
 
 
 class Registry(Generic[T]):
     """Items of one kind, by name. Registering a name twice is an error."""
 
-    def __init__(self, what: str, group: str, is_item: Callable[[object], TypeGuard[T]]) -> None:
+    def __init__(
+        self,
+        what: str,
+        group: str,
+        is_item: Callable[[object], TypeGuard[T]],
+        built_in: Mapping[str, str] | None = None,
+    ) -> None:
+        """`built_in`: name → `package.module:OBJECT` of items that are imported when they are asked
+        for."""
         self.what = what
-        self._one = f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
+        self._built_in = built_in or {}
+        self._one = _article(what)
         self.group = group
         self._is_item = is_item
         self._items: dict[str, T] = {}
@@ -48,13 +61,15 @@ class Registry(Generic[T]):
 
     def names(self) -> tuple[str, ...]:
         """Every name that `get` knows, without loading any plug-in."""
-        return tuple(sorted({*self._items, *self._found()}))
+        return tuple(sorted({*self._items, *self._built_in, *self._found()}))
 
     def get(self, name: str) -> T:
         """The item of that name.
 
         Raises `UnknownName` (with the nearest name) or `PluginError` (naming the entry point).
         """
+        if name not in self._items and name in self._built_in:
+            self._items[name] = load_object(self.what, self._built_in[name], self._is_item)
         own = self._items.get(name)
         entry = self._found().get(name)
         if entry is None:
@@ -101,6 +116,47 @@ class Registry(Generic[T]):
             )
         self._loaded[entry.name] = item
         return item
+
+
+def load_object(what: str, target: str, is_item: Callable[[object], TypeGuard[O]]) -> O:
+    """The item at `package.module:OBJECT`. Raises `PluginError`."""
+    module_name, _, attribute = target.partition(":")
+    if module_name.partition(".")[0] in sys.stdlib_module_names:
+        # Importing some of these does things: a message of the bus may name no such module.
+        raise PluginError(f"{target}: Python's own modules have no {what}")
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise PluginError(
+                f"{target}: there is no module {error.name!r}; install its package, or run from "
+                "the folder that it lies in (workers look into the folder in which `runtime up` "
+                "was typed)"
+            ) from error
+        raise PluginError(f"{target}: cannot be imported: {error}") from error
+    except Exception as error:
+        raise PluginError(
+            f"{target}: cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    item = getattr(module, attribute, None)
+    if is_item(item):
+        return item
+    offers = [name for name, value in vars(module).items() if is_item(value)]
+    raise PluginError(
+        f"{target} is not {_article(what)}; {module_name} has: {', '.join(offers) or 'none'}"
+    )
+
+
+def import_from_here() -> None:
+    """Let the current folder, where a user's own module lies, be imported from: a console script
+    and a worker do not look there. It comes last, so that no file there stands in for an installed
+    package."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
+def _article(what: str) -> str:
+    return f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
 
 
 def _origin(entry: EntryPoint) -> str:

@@ -242,9 +242,13 @@ def fork(
             "parent": parent.id,
             "created": created,
             "deadline": created + (parent.deadline - parent.created),
-            "prompts": prompt_hashes(parent.workflow, parent.prompt_files),
+            "prompts": prompt_hashes(parent.workflow, parent.prompt_files, parent.task.environment),
             "seed": parent.seed if seed is None else seed,
-            "policies": policies_for(parent.workflow, {**parent.policies, **(policies or {})}),
+            "policies": policies_for(
+                parent.workflow,
+                {**parent.policies, **(policies or {})},
+                parent.task.environment,
+            ),
             "tags": {**parent.tags, **(tags or {})},
         }
     )

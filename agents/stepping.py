@@ -59,7 +59,7 @@ async def take_step(
         run_id=run.id,
         turn=handoff.turn,
         branch=handoff.branch,
-        agent=handoff.role,
+        agent=handoff.agent,
         input=handoff.payload.as_json(),
         candidates=result.candidates,
         selected=result.selected,

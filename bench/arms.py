@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
@@ -26,6 +26,8 @@ class Arm:
     """Over the setting of each instance: how this arm plays it."""
     roles: tuple[str, ...] = ()
     """Of the workflow's roles those that play; none: all of them."""
+    environment: str | None = None
+    """Whose agents play."""
     swapped: bool = False
     """Each of its two roles plays with the deployment's policy of the other one."""
     colour: int | None = None
@@ -113,25 +115,30 @@ POLICY_ARMS = Arms(other=_of_a_policy, others=lambda: "any policy of the deploym
 """For one completion to each question: the arm carries the name of the policy that gives it."""
 
 
-def team_arms(first: str, second: str, *, name: str, about: str, alone: dict[str, str]) -> Arms:
-    """The arms of a team of two: both, both with each other's policies, and members alone. `alone`:
-    member → what that is.
+def team_arms(
+    *team: str, name: str, about: str, alone: dict[str, str], environment: str | None = None
+) -> Arms:
+    """The arms of a team: all of it, of two also both with each other's policies, and members
+    alone. `alone`: member → what that is.
 
     A swap says how much a policy has become its role's: it also puts each policy before prompts
     that it was not trained on."""
-    both = (first, second)
+    whole = Arm(
+        name, "pair", about=about, setting={"team": [*team]}, roles=team, environment=environment
+    )
+    swapped = replace(
+        whole,
+        name="swapped",
+        about=f"the arm {name}, each role played by the other one's policy",
+        swapped=True,
+    )
     return Arms.of(
-        Arm(name, "pair", about=about, setting={"team": [*both]}, roles=both),
-        Arm(
-            "swapped",
-            "pair",
-            about=f"the arm {name}, each role played by the other one's policy",
-            setting={"team": [*both]},
-            roles=both,
-            swapped=True,
-        ),
+        whole,
+        *([swapped] if len(team) == 2 else []),
         *(
-            Arm(f"{role}_alone", "pair", about=what, setting={"team": [role]}, roles=(role,))
+            replace(
+                whole, name=f"{role}_alone", about=what, setting={"team": [role]}, roles=(role,)
+            )
             for role, what in alone.items()
         ),
     )

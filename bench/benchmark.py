@@ -19,12 +19,12 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from loopline.agents.records import JsonObject, Outcome, Record
-from loopline.bench.arms import QUESTION_ARMS, Arms
+from loopline.bench.arms import QUESTION_ARMS, Arm, Arms
 from loopline.bench.datasets import Dataset, Request
 from loopline.bench.errors import UsageError
 from loopline.bench.judgement import Judge
@@ -64,7 +64,11 @@ class Benchmark:
     classes: Mapping[str, str] = field(default_factory=dict[str, str])
     """Failure classes beyond those of `loopline.bench.taxonomy` → what they mean."""
     arms: Arms = QUESTION_ARMS
+    arms_of: Callable[[JsonObject], Arms] | None = None
+    """Where the arms depend on what is asked: from the data set's own options, or from its
+    `reference`, to its arms. Raises UsageError."""
     default_arms: str = "llm,router,slm"
+    """Empty: the first one."""
     default_split: str = "test"
     options: type[Record] | None = None
     """What `Request.choices` must be, where a data set has options of its own."""
@@ -85,6 +89,17 @@ class Benchmark:
     origin: Origin | None = None
     """How to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
 
+    def arms_for(self, asked: JsonObject) -> Arms:
+        """The arms for these options, or for a data set with this `reference`. Raises
+        UsageError."""
+        return self.arms if self.arms_of is None else self.arms_of(asked)
+
+    def parse_arms(self, text: str | None, choices: JsonObject) -> tuple[Arm, ...]:
+        """The arms that a command line names; None: the default ones, or the first there is. Raises
+        UsageError."""
+        arms = self.arms_for(choices)
+        return arms.parse(text or self.default_arms or next(iter(arms.listed)))
+
     @property
     def class_meanings(self) -> dict[str, str]:
         """Every class that a result may have → its meaning, in a report's order."""
@@ -96,11 +111,11 @@ def by_signals(class_of: Callable[[Outcome, bool, Collection[str]], Class]) -> C
     return lambda result, gold: class_of(result.outcome, result.right, result.signals)
 
 
-def options_of(model: type[R], choices: JsonObject) -> R:
-    """The options that a command line gives a data set. Raises UsageError, naming the option."""
+def options_of(model: type[R], choices: Mapping[str, Any]) -> R:
+    """The options that a command line gives. Raises UsageError, naming the option."""
     try:
         return model.model_validate(choices)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(str(part) for part in first["loc"]).replace("_", "-")
         raise UsageError(f"--{where}: {first['msg']}; got {first['input']!r}") from error

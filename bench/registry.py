@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import TypeGuard
 
 from loopline.agents.errors import PluginError, UnknownName
-from loopline.agents.registry import Registry
+from loopline.agents.registry import Registry, import_from_here, load_object
 from loopline.bench.benchmark import Benchmark
 from loopline.bench.datasets import Dataset, Request
 from loopline.bench.errors import UsageError
@@ -105,33 +102,12 @@ def _by_name(name: str) -> Benchmark:
 
 
 def _by_object(target: str) -> Benchmark:
-    # A console script does not look into the current folder, where a user's own module lies. It
-    # comes last, so that no file there stands in for an installed package.
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    import_from_here()
     return replace(_object(target), origin=Origin(object=target))
 
 
 def _object(target: str) -> Benchmark:
-    module_name, _, attribute = target.partition(":")
     try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise UsageError(
-                f"{target}: there is no module {error.name!r}; install its package, or run from "
-                "the folder that it lies in"
-            ) from error
-        raise UsageError(f"{target}: cannot be imported: {error}") from error
-    except Exception as error:
-        raise UsageError(
-            f"{target}: cannot be imported: {type(error).__name__}: {error}"
-        ) from error
-    item = getattr(module, attribute, None)
-    if _is_benchmark(item):
-        return item
-    offers = [name for name, value in vars(module).items() if _is_benchmark(value)]
-    raise UsageError(
-        f"{target} is not a benchmark (loopline.bench.benchmark.Benchmark); {module_name} has: "
-        f"{', '.join(offers) or 'none'}"
-    )
+        return load_object("benchmark", target, _is_benchmark)
+    except PluginError as error:
+        raise UsageError(str(error)) from error

@@ -160,7 +160,8 @@ class Runner:
     def _jobs(self) -> deque[Job]:
         """What is left: first what was in flight, then question by question through the arms, so
         that a benchmark that stops early has pairs to compare."""
-        arms = benchmark_of(self._manifest).arms.named(self._manifest.arms)
+        offered = benchmark_of(self._manifest).arms_for(self._manifest.reference)
+        arms = offered.named(self._manifest.arms)
         left = [
             Job(arm, item)
             for item in self._manifest.items

@@ -116,7 +116,7 @@ def resume(
     benchmark.require(manifest)
     found = _deployment(None, redis_url)
     settings = found.settings
-    arms = benchmark.arms.named(manifest.arms)
+    arms = benchmark.arms_for(manifest.reference).named(manifest.arms)
     today = with_deployment(manifest, arms, settings)
     _require_policies(path, manifest, today)
     for arm in arms:
@@ -273,7 +273,7 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
     if options is not None:
         theirs = [settings.options.get(arm.workflow, {}) for arm in arms]
         options = dict(ChainMap(options, *theirs))
-    asked = {file for arm in arms for file in prompts_of(arm.workflow)}
+    asked = {file for arm in arms for file in prompts_of(arm.workflow, arm.environment)}
     own = (
         replacement(file.content, name, origin=file.path) for name, file in settings.prompts.items()
     )
@@ -304,8 +304,11 @@ def _prompts(manifest: Manifest) -> str:
 
 def _require_roles(arm: Arm, settings: Settings) -> None:
     """Runs whose role nobody takes would wait until their deadline."""
+    from loopline.agents.workflows import serving_role
+
     taken = {role for worker in settings.workers.values() for role in worker.roles}
-    missing = [role for role in _roles_of(arm) if role not in taken]
+    needed = dict.fromkeys(serving_role(arm.workflow, agent) for agent in _roles_of(arm))
+    missing = [role for role in needed if role not in taken]
     if missing:
         raise UsageError(
             f"arm {arm.name} needs the role {missing[0]!r}, which no worker of the running "
@@ -324,18 +327,18 @@ def needed_pools(arm: Arm, policies: dict[str, str]) -> set[str]:
 
 
 def _roles_of(arm: Arm) -> tuple[str, ...]:
-    from loopline.agents.workflows import workflows
+    from loopline.agents.workflows import agents_of
 
-    return arm.roles or workflows.get(arm.workflow).roles
+    return arm.roles or tuple(agents_of(arm.workflow, arm.environment))
 
 
 def _policies_of(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
     """Role → policy of an arm on a deployment with these."""
-    from loopline.agents.workflows import policies_for, workflows
+    from loopline.agents.workflows import agents_of, policies_for
 
-    roles = workflows.get(arm.workflow).roles
-    ours = {role: policy for role, policy in policies.items() if role in roles}
-    return policies_for(arm.workflow, {**ours, **arm.policies})
+    agents = agents_of(arm.workflow, arm.environment)
+    ours = {agent: policy for agent, policy in policies.items() if agent in agents}
+    return policies_for(arm.workflow, {**ours, **arm.policies}, arm.environment)
 
 
 def _played(arm: Arm, policies: dict[str, str]) -> dict[str, str]:

@@ -40,7 +40,11 @@ API: dict[str, tuple[str, ...]] = {
         "loopline.agents.workflows.routing",
         "loopline.agents.local",
     ),
-    "Environments": ("loopline.agents.environments.game",),
+    "Environments": (
+        "loopline.agents.environments.environment",
+        "loopline.agents.environments.conversation",
+        "loopline.agents.environments.game",
+    ),
     "Benchmarks": (
         "loopline.bench.benchmark",
         "loopline.bench.datasets",

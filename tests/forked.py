@@ -47,7 +47,6 @@ WORKERS = tuple(
 TORCH_WORKERS = (
     *WORKERS,
     "loopline.workers.engines.torch.engine",
-    "loopline.workers.engines.torch.decoder",
     QWEN2,
 )
 

@@ -132,6 +132,17 @@ def test_a_wheel_holds_the_package_and_that_it_is_typed(wheels: Path, tmp_path: 
     assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
 
 
+def test_a_wheel_holds_every_file_of_the_parts(wheels: Path, tmp_path: Path) -> None:
+    """Texts, templates, scripts and models, which packaging must be told of."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("only a checkout knows its files")
+    (own,) = wheels.glob("loopline*.whl")
+    shutil.unpack_archive(own, tmp_path, "zip")
+    tracked = run(["git", "-C", ROOT, "ls-files", "--", *PARTS], tmp_path).splitlines()
+    missing = [name for name in tracked if not (tmp_path / "loopline" / name).is_file()]
+    assert missing == []
+
+
 def test_programs_tell_version_and_commit_and_whether_files_differ_from_it(tmp_path: Path) -> None:
     said = run([Path(sys.executable).with_name("loopline"), "--version"], tmp_path)
     if not (ROOT / ".git").exists():

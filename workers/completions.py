@@ -1,6 +1,6 @@
 """What a completion is asked for with, and recorded as, wherever the model is: behind the bus
 (`loopline.workers.host`, `loopline.workers.gpu`) or in the same process
-(`loopline.workers.in_process`)."""
+(`loopline.workers.engine_runner`)."""
 
 from __future__ import annotations
 

@@ -75,10 +75,10 @@ class Pool:
             store = not error.retryable
         else:
             answer = tuple(
-                call_of(self.name, self.settings, self.engine, request, each, queued=queued)
-                for each in done
+                call_of(self.name, self.settings, self.engine, request, completion, queued=queued)
+                for completion in done
             )
-            sendings = [each.sending for each in done]
+            sendings = [completion.sending for completion in done]
             reply, store = calls.dump_json(answer), True
         await delivery.reply(reply, store=store, usage=paid.entries(answer, sendings))
 
@@ -139,4 +139,4 @@ class Pool:
             except LeaseLost as error:
                 # The reply says so too, and enters in the ledger what was paid for.
                 log.warning("its text's end is not published", pool=self.name, error=str(error))
-        return sorted(done, key=lambda each: each.index)
+        return sorted(done, key=lambda completion: completion.index)

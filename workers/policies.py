@@ -13,15 +13,15 @@ from loopline.workers.engines.protocol import Engine, EngineError
 log = structlog.get_logger("loopline.workers.policies")
 
 MOST_IDLE = 31
-"""Words from the bus between two tries of what still can't be loaded: some quarter of an hour."""
+"""Policy updates to skip between two attempts to load a version (about 15 minutes)."""
 
 
 @dataclass
 class Served:
-    """What became of one policy here."""
+    """One policy on this engine: which version serves it, and which one was refused."""
 
     seen: int | None = None
-    """The version in use by the last word from the bus that was acted on; None before the first."""
+    """The version in use by the last update that was acted on; None before the first."""
     seen_published: float | None = None
     """When that one was published, in Unix seconds: a bus that lost its data counts from 1 again,
     and the same number is then another version."""
@@ -34,12 +34,12 @@ class Served:
     reason: str = ""
     """Why."""
     passing: bool = False
-    """What it was refused for may pass, as a want of memory does: so it is tried again at a later
-    word from the bus, which comes at least every half minute."""
+    """The reason may pass, as a shortage of memory does: so it is tried again at a later update,
+    and one comes at least every half minute."""
     failures: int = 0
-    """In a row, of such tries."""
+    """Failed attempts in a row."""
     idle: int = 0
-    """Words to let pass until the next one."""
+    """Updates to skip until the next attempt."""
 
 
 class PolicyFollower:

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 import structlog
 from pydantic import TypeAdapter
 
-from loopline.agents.records import RECORDS_VERSION, Outcome, Run, Step, Trajectory, UsageEntry
+from loopline.agents.records import RECORDS_VERSION, Step, Trajectory, UsageEntry
 from loopline.agents.workflows import rewarded
 from loopline.workers.atomic_files import PARTIAL, atomic_file, write_atomic
 from loopline.workers.file_lock import FileLock
@@ -257,16 +257,9 @@ def _place(entry: str) -> _Place:
 def trajectory_of(fields: dict[bytes, bytes]) -> Trajectory:
     """The record in a bus entry, with its workflow's rewards. Raises ValidationError or KeyError,
     and whatever the workflow raises."""
-    return rewarded(
-        Trajectory(
-            run=Run.model_validate_json(fields[b"run"]),
-            steps=_STEPS.validate_json(fields[b"steps"]),
-            outcome=Outcome(fields[b"outcome"].decode()),
-            answer=fields[b"answer"].decode() or None,
-            reason=fields[b"reason"].decode() or None,
-            ended=int(fields[b"ended"]) / 1000,
-        )
-    )
+    outcome, answer, reason = (fields[name].decode() for name in (b"outcome", b"answer", b"reason"))
+    steps, ended = _STEPS.validate_json(fields[b"steps"]), int(fields[b"ended"]) / 1000
+    return rewarded(Trajectory.from_texts(fields[b"run"], steps, outcome, answer, reason, ended))
 
 
 def trajectory_row(fields: dict[bytes, bytes]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class RoleHandler:
             branch=envelope.branch,
             payload=payload,
         )
-        host = BusHost(self._inbox, run, handoff.role, envelope.turn, envelope.branch)
+        host = BusHost(self._inbox, run, handoff.agent, envelope.turn, envelope.branch)
         try:
             taken = await take_step(
                 run,
@@ -70,7 +70,7 @@ class RoleHandler:
         over_budget = await delivery.commit(commit_of(run, taken.step, taken.routing))
         log.info(
             "step",
-            role=handoff.role,
+            agent=handoff.agent,
             turn=envelope.turn,
             branch=envelope.branch,
             decision=taken.step.decision.kind,

@@ -1,9 +1,18 @@
-"""Limits that a child process of ours sets itself before it reads a stranger's input."""
+"""Limits that a process of ours sets itself: on what it may use before it reads a stranger's input,
+and on who may look into it.
+
+By default any process of a user may read the memory and the environment of every other (ptrace,
+/proc/PID/mem, /proc/PID/environ), and a crash writes both into a file.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import math
+import platform
 import resource
+
+_PR_SET_DUMPABLE = 4
 
 
 def limit_self(*, memory_bytes: int, cpu_seconds: float) -> None:
@@ -18,3 +27,10 @@ def limit_self(*, memory_bytes: int, cpu_seconds: float) -> None:
         _, hard = resource.getrlimit(kind)
         allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(kind, (allowed, allowed))
+
+
+def become_undumpable() -> None:
+    """For this process, until it runs another program; those have what they are started with. Does
+    nothing where there is no such switch."""
+    if platform.system() == "Linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -14,15 +14,11 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple, Protocol, cast
 
-from loopline.agents.environments import games
-from loopline.agents.environments.game import PLAN, TOOL, Agent
+from loopline.agents.environments.game import Agent
 from loopline.agents.environments.marked_answers import MARK, MOVES
-from loopline.agents.environments.plan_path.puzzle import PlanPathPuzzle
-from loopline.agents.environments.sokoban.puzzle import SokobanPuzzle
-from loopline.agents.environments.sudoku.puzzle import SudokuPuzzle
-from loopline.agents.environments.team_episode import Puzzle, Setting, TeamEpisode
+from loopline.agents.environments.registry import find
+from loopline.agents.environments.team_episode import PLAN, TOOL, Puzzle, Setting, TeamEpisode
 from loopline.agents.environments.tool_language import Kind
-from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
 from loopline.agents.records import Task
 
 PUZZLES = 50
@@ -100,7 +96,7 @@ def opened(instances: Sequence[Instance], agent: Agent) -> list[Anyone]:
     for instance in instances:
         setting = instance.setting.model_copy(update={"team": (agent,), "python": False})
         task = instance.model_copy(update={"setting": setting}).task
-        episodes.append(cast("Anyone", games.get(task.environment).reset(task.instance)))
+        episodes.append(cast("Anyone", find(task.environment).reset(task.instance)))
     return episodes
 
 
@@ -160,14 +156,7 @@ def _items(puzzle: Puzzle[Any, Any], agent: Agent) -> list[str]:
             for function in puzzle.functions.values()
             for values in product(*(_values(puzzle, kind) for _, kind in function.arguments))
         ]
-    match puzzle:
-        case SudokuPuzzle():
-            digits = range(1, puzzle.instance.size + 1)
-            return [f"({r}, {c}, {digit})" for r, c, digit in product(digits, repeat=3)]
-        case WordProblemPuzzle():
-            return [f"answer({number})" for number in range(1, 61)]
-        case _:
-            return sorted(MOVES)
+    return list(puzzle.items())
 
 
 def _values(puzzle: Puzzle[Any, Any], kind: Kind) -> Sequence[str]:
@@ -177,18 +166,6 @@ def _values(puzzle: Puzzle[Any, Any], kind: Kind) -> Sequence[str]:
         case "operand":
             return _OPERANDS
         case "number":
-            return [str(number) for number in range(1, _side(puzzle) + 1)]
-
-
-def _side(puzzle: Puzzle[Any, Any]) -> int:
-    """The largest number worth saying: of a row, a digit, or how far to search."""
-    match puzzle:
-        case SudokuPuzzle():
-            side = puzzle.instance.size
-        case SokobanPuzzle():
-            side = max(puzzle.level.rows, puzzle.level.columns)
-        case PlanPathPuzzle():
-            return max(1, puzzle.setting.search)
-        case _:
-            side = 1
-    return max(side, puzzle.setting.search)
+            return [
+                str(number) for number in range(1, max(puzzle.largest, puzzle.setting.search) + 1)
+            ]

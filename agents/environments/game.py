@@ -1,7 +1,7 @@
-"""The protocol of environments that are played: who sees what, what an action does and what it
-earns, and whether the task is solved.
+"""An episode of an environment: who sees what, what an action does and what it earns, and whether
+the task is solved. `loopline.agents.environments.environment` is the object that has episodes.
 
-    episode = game.reset(instance)
+    episode = environment.reset(instance)
     while not episode.done:
         text = policy(episode.observe(episode.agent))
         rewards, observation, done = episode.apply(episode.agent, text)
@@ -25,11 +25,8 @@ from loopline.agents.environments.tool_program import ProgramRun, ToRun
 from loopline.agents.errors import AgentError, environment_code
 from loopline.agents.records import JsonObject
 
-Agent = Literal["tool_agent", "plan_agent"]
-TOOL: Agent = "tool_agent"
-PLAN: Agent = "plan_agent"
-AGENTS: tuple[Agent, ...] = (TOOL, PLAN)
-"""In the order of a turn."""
+Agent = str
+"""The name of an agent, as its environment chose it."""
 
 Scheme = Literal["paper", "dense", "sparse", "progress"]
 """`paper`: α·team + local, as in the AT-GRPO paper. `dense`: the step rewards of its published
@@ -159,7 +156,7 @@ class Episode(Protocol):
 
     @property
     def agents(self) -> tuple[Agent, ...]:
-        """Who acts in a turn, in order. The last one's action moves the real state."""
+        """Who acts in a turn, in order."""
         ...
 
     @property
@@ -219,27 +216,22 @@ class ProgrammedEpisode(Episode, Protocol):
         ...
 
 
-@runtime_checkable
-class Game(Protocol):
-    """An environment that is played."""
+class Resettable(Protocol):
+    """What has episodes: an `Environment`."""
 
     @property
-    def name(self) -> str:
-        """What `records.Task.environment` says."""
-        ...
+    def name(self) -> str: ...
 
-    def reset(self, instance: JsonObject) -> Episode:
-        """The beginning of an instance. Raises `loopline.agents.errors.InvalidTask`."""
-        ...
+    def reset(self, instance: JsonObject) -> Episode: ...
 
 
-def replayed(game: Game, instance: JsonObject, taken: Iterable[Taken]) -> Episode:
+def replayed(environment: Resettable, instance: JsonObject, taken: Iterable[Taken]) -> Episode:
     """The episode after these actions. Raises `InvalidTask`, `OutOfTurn` or `ProgramNotRun`, and
-    `EnvironmentFault` for what else the game's code raises."""
-    with environment_code(game.name, "as the instance was set up"):
-        episode = game.reset(instance)
+    `EnvironmentFault` for what else the environment's code raises."""
+    with environment_code(environment.name, "as the instance was set up"):
+        episode = environment.reset(instance)
     for action in taken:
-        with environment_code(game.name, f"as an action of {action.agent} was played again"):
+        with environment_code(environment.name, f"as an action of {action.agent} was played again"):
             taken_by(episode, action)
     return episode
 

@@ -11,17 +11,14 @@ A team may also be one agent alone. A tool agent alone has its proposal carried 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
+from loopline.agents.environments.environment import AgentSpec
 from loopline.agents.environments.game import (
-    AGENTS,
-    PLAN,
-    TOOL,
     Agent,
     Applied,
     Observation,
@@ -41,8 +38,31 @@ from loopline.agents.environments.tool_program import (
     program_manual,
     told,
 )
-from loopline.agents.errors import InvalidTask
+from loopline.agents.prompts import load_prompt
 from loopline.agents.records import JsonObject, Record
+
+TOOL: Agent = "tool_agent"
+PLAN: Agent = "plan_agent"
+AGENTS: tuple[Agent, ...] = (TOOL, PLAN)
+"""In the order of a turn."""
+_PROMPTS = "loopline.agents.environments"
+SPECS = (
+    AgentSpec(
+        TOOL,
+        load_prompt(TOOL, _PROMPTS),
+        policy="pair/tool",
+        program_prompt=load_prompt(f"{TOOL}_python", _PROMPTS),
+        proposes=True,
+    ),
+    AgentSpec(
+        PLAN,
+        load_prompt(PLAN, _PROMPTS),
+        policy="pair/plan",
+        program_prompt=load_prompt(f"{PLAN}_python", _PROMPTS),
+    ),
+)
+"""The two agents, as an `Environment` has them."""
+TOGETHER = "a tool agent proposes, a plan agent acts"
 
 
 class Setting(Record):
@@ -147,6 +167,16 @@ class Puzzle(Protocol[S, A]):
         ...
 
     def as_json(self, action: A) -> JsonObject: ...
+
+    def items(self) -> Sequence[str]:
+        """What answers of a plan agent can be made of, whatever the instance: a blind player
+        (`loopline.agents.environments.blind`) has nothing else to say."""
+        ...
+
+    @property
+    def largest(self) -> int:
+        """The largest number worth saying in a call: of a row, or a digit."""
+        ...
 
     def oracle(self, state: S) -> A | None:
         """An action that solves the puzzle from a state that is not solved; `None` if none does.
@@ -334,16 +364,3 @@ def outcome(step: Step[Any, Any]) -> str:
         return counted
     names = sorted({refusal.reason for refusal in step.refusals})
     return f"{counted}, {step.illegal} refused ({', '.join(names)})"
-
-
-R = TypeVar("R", bound=Record)
-
-
-def parse_instance(name: str, model: type[R], instance: JsonObject) -> R:
-    """Raises `InvalidTask`, naming the environment and the field."""
-    try:
-        return model.model_validate_json(json.dumps(instance))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the instance"
-        raise InvalidTask(f"no {name} instance: {where}: {first['msg']}") from error

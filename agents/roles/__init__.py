@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from loopline.agents.environments.game import AGENTS
 from loopline.agents.errors import PluginError
 from loopline.agents.prompts import Prompt
 from loopline.agents.registry import Registry
@@ -13,7 +12,7 @@ from loopline.agents.roles.completion import Completion
 from loopline.agents.roles.expert import Expert
 from loopline.agents.roles.pair.code_team import Coder, UnitTester
 from loopline.agents.roles.pair.math_team import Reasoner, ToolUser
-from loopline.agents.roles.pair.puzzle_agent import PuzzleAgent
+from loopline.agents.roles.pair.player import PlayerRole
 from loopline.agents.roles.planner import Planner
 from loopline.agents.roles.protocol import Role, StepContext, StepResult
 from loopline.agents.roles.slm import SmallSolver
@@ -42,8 +41,7 @@ roles.register(UmiCaller())
 roles.register(UmiSummarizer())
 roles.register(UmiSingle())
 roles.register(Completion())
-for _agent in AGENTS:
-    roles.register(PuzzleAgent(_agent))
+roles.register(PlayerRole())
 roles.register(Coder())
 roles.register(UnitTester())
 roles.register(Reasoner())

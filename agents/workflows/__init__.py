@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from loopline.agents.errors import PluginError, UnknownName
+from loopline.agents.payloads import PLAYER
 from loopline.agents.prompts import Prompt, replacement
 from loopline.agents.records import Run, Trajectory
 from loopline.agents.registry import Registry
@@ -22,6 +23,7 @@ from loopline.agents.workflows.routing import (
     Finish,
     Handoff,
     Options,
+    Playing,
     Rewarding,
     Routing,
     Workflow,
@@ -39,9 +41,11 @@ __all__ = [
     "Finish",
     "Handoff",
     "Options",
+    "Playing",
     "Rewarding",
     "Routing",
     "Workflow",
+    "agents_of",
     "offers_tools",
     "parse_options",
     "policies_for",
@@ -49,6 +53,7 @@ __all__ = [
     "prompt_hashes",
     "prompts_of",
     "rewarded",
+    "serving_role",
     "workflows",
 ]
 
@@ -73,22 +78,43 @@ def offers_tools(workflow: str) -> bool:
     return getattr(workflows.get(workflow), "offers_tools", False) is True
 
 
-def prompts_of(workflow: str) -> dict[str, Prompt]:
-    """Prompt file → shipped prompt, of all roles of a workflow."""
-    return {
-        prompt.file: prompt
-        for role in workflows.get(workflow).roles
-        for prompt in roles.get(role).prompts
-    }
+def agents_of(workflow: str, environment: str | None = None) -> dict[str, str]:
+    """Who may act in a workflow, in an environment where one is named: agent → policy where a run
+    assigns none, "" where there is none either. Raises `UnknownName` and `PluginError`."""
+    found = workflows.get(workflow)
+    players: Mapping[str, str] = {}
+    if isinstance(found, Playing) and environment is not None:
+        players = found.players(environment)
+    known = {**found.default_policies, **players}
+    others = {role: "" for role in found.roles if role != PLAYER and role not in known}
+    return {**known, **others}
 
 
-def prompt_hashes(workflow: str, files: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Prompt file → content hash, of all roles of a workflow: what `Run.prompts` holds. `files` are
-    `Run.prompt_files`.
+def serving_role(workflow: str, agent: str) -> str:
+    """The role that takes an agent's turns. Raises `UnknownName`."""
+    known = workflows.get(workflow).roles
+    return PLAYER if PLAYER in known and agent not in known else agent
 
-    Raises `UnknownName` for a file of another workflow, and `InvalidPrompt`.
+
+def prompts_of(workflow: str, environment: str | None = None) -> dict[str, Prompt]:
+    """Prompt file → shipped prompt, of all roles of a workflow, and of the agents of an environment
+    where one is named. Raises `UnknownName` and `PluginError`."""
+    found = workflows.get(workflow)
+    prompts = [prompt for role in found.roles for prompt in roles.get(role).prompts]
+    if isinstance(found, Playing) and environment is not None:
+        prompts += found.player_prompts(environment)
+    return {prompt.file: prompt for prompt in prompts}
+
+
+def prompt_hashes(
+    workflow: str, files: Mapping[str, str] | None = None, environment: str | None = None
+) -> dict[str, str]:
+    """Prompt file → content hash, of all roles of a workflow and all agents of an environment: what
+    `Run.prompts` holds. `files` are `Run.prompt_files`.
+
+    Raises `UnknownName` for a file of another workflow, `InvalidPrompt` and `PluginError`.
     """
-    prompts = prompts_of(workflow)
+    prompts = prompts_of(workflow, environment)
     for file, content in (files or {}).items():
         if file not in prompts:
             raise UnknownName(f"prompt of workflow {workflow!r} called", file, prompts)
@@ -96,22 +122,28 @@ def prompt_hashes(workflow: str, files: Mapping[str, str] | None = None) -> dict
     return {file: prompt.hash for file, prompt in prompts.items()}
 
 
-def policies_for(workflow: str, chosen: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Role → policy for a run: the workflow's defaults, overridden by `chosen`.
+def policies_for(
+    workflow: str, chosen: Mapping[str, str] | None = None, environment: str | None = None
+) -> dict[str, str]:
+    """Agent → policy for a run: the defaults of the workflow and the environment, overridden by
+    `chosen`.
 
-    Raises `UnknownName` for a role that the workflow does not have.
+    Raises `UnknownName` for an agent that neither has, and `PluginError`.
     """
-    found = workflows.get(workflow)
-    for role in chosen or {}:
-        if role not in found.roles:
-            raise UnknownName(f"role of workflow {workflow!r} called", role, found.roles)
-    return {**found.default_policies, **(chosen or {})}
+    known = agents_of(workflow, environment)
+    for agent in chosen or {}:
+        if agent not in known:
+            raise UnknownName(f"role of workflow {workflow!r} called", agent, known)
+    defaults = {agent: policy for agent, policy in known.items() if policy}
+    return {**defaults, **(chosen or {})}
 
 
 def policy_of(run: Run, role: str) -> str:
     """The policy that serves a role in this run. Raises `UnknownName` if nobody said which."""
-    policy = run.policies.get(role) or workflows.get(run.workflow).default_policies.get(role)
+    policy = run.policies.get(role)
     if policy is None:
+        policy = agents_of(run.workflow, run.task.environment).get(role)
+    if not policy:
         raise UnknownName(f"policy in run {run.id} for role", role, run.policies)
     return policy
 

@@ -1,5 +1,5 @@
-"""`pair`: two agents solve a task turn by turn (PettingLLMs, AT-GRPO). The task's environment says
-which two.
+"""`pair`: a team solves a task turn by turn (PettingLLMs, AT-GRPO). The task's environment says who
+is in it, and whose turn is next.
 
     puzzles   tool_agent ──▶ plan_agent ──▶ tool_agent … solved | out of turns
     code      coder ──▶ tester ──▶ coder …               program and test agree | out of turns
@@ -19,12 +19,16 @@ from collections.abc import Mapping
 
 from loopline.agents.environments import math_team
 from loopline.agents.environments.code import team as code_team
-from loopline.agents.environments.game import AGENTS, TOOL
-from loopline.agents.errors import environment_code
-from loopline.agents.payloads import QuestionPayload
+from loopline.agents.environments.environment import AnyEnvironment
+from loopline.agents.environments.game import Agent, ProgrammedEpisode
+from loopline.agents.environments.registry import find
+from loopline.agents.environments.team_episode import SPECS
+from loopline.agents.errors import UnknownName, environment_code
+from loopline.agents.payloads import PLAYER, QuestionPayload, TurnPayload
+from loopline.agents.prompts import Prompt
 from loopline.agents.records import JsonObject, Outcome, Run, Step, Trajectory
 from loopline.agents.roles.pair.code_team import code_instance
-from loopline.agents.roles.pair.episode import episode_of, text_of
+from loopline.agents.roles.pair.episode import environment_of, episode_of, text_of
 from loopline.agents.roles.pair.math_team import math_instance
 from loopline.agents.roles.pair.settings import PairOptions
 from loopline.agents.workflows.endings import no_route
@@ -38,15 +42,24 @@ class PairWorkflow:
     answer, which the judge has held against what only it knows."""
 
     name = "pair"
-    roles = (*AGENTS, *code_team.MEMBERS, *math_team.MEMBERS)
+    roles = (PLAYER, *code_team.MEMBERS, *math_team.MEMBERS)
     default_policies: Mapping[str, str] = {
-        "tool_agent": "pair/tool",
-        "plan_agent": "pair/plan",
+        **{spec.name: spec.default_policy for spec in SPECS},
         "coder": "pair/coder",
         "tester": "pair/tester",
         "reasoner": "pair/reasoner",
         "tool_user": "pair/tool_user",
     }
+
+    def players(self, environment: str) -> Mapping[str, str]:
+        """See `loopline.agents.workflows.routing.Playing`."""
+        found = _find(environment)
+        return {} if found is None else {a.name: a.default_policy for a in found.agents}
+
+    def player_prompts(self, environment: str) -> tuple[Prompt, ...]:
+        """See `loopline.agents.workflows.routing.Playing`."""
+        found = _find(environment)
+        return () if found is None else found.prompts
 
     def check_options(self, options: JsonObject) -> JsonObject:
         return parse_options(self.name, PairOptions, options).model_dump(mode="json")
@@ -54,11 +67,11 @@ class PairWorkflow:
     def first(self, run: Run) -> tuple[Handoff, ...]:
         """Raises `InvalidTask` or `EnvironmentFault`: a run whose task can't be played is not let
         in."""
-        return (Handoff(role=team_of(run)[0], turn=0, payload=QuestionPayload()),)
+        return (_handoff(run, team_of(run)[0], 0),)
 
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         data = step.decision.data
-        if step.agent not in self.roles or step.decision.kind != "acted":
+        if step.decision.kind != "acted" or not _plays(run, step.agent):
             raise no_route(self.name, step)
         if data.get("done") is True:
             handed_in = data.get("answer")
@@ -67,13 +80,48 @@ class PairWorkflow:
                 return Finish(Outcome.SOLVED, answer=answer)
             return Finish(Outcome.FAILED, answer=answer, reason=str(data.get("reason")))
         following = data.get("next")
-        if not isinstance(following, str) or following not in self.roles:
+        if not isinstance(following, str) or not _plays(run, following):
             raise no_route(self.name, step)
-        return Continue((Handoff(following, step.turn + 1, QuestionPayload()),))
+        return Continue((_handoff(run, following, step.turn + 1),))
 
     def rewarded(self, trajectory: Trajectory) -> Trajectory:
         """See `rewarded` below."""
         return rewarded(trajectory)
+
+
+_JUDGED = {code_team.ENVIRONMENT: code_team.MEMBERS, math_team.ENVIRONMENT: math_team.MEMBERS}
+"""Teams that are not an environment's → their members, each of which is a role."""
+
+
+def _find(environment: str) -> AnyEnvironment | None:
+    """None where `first` will refuse the task, or another team plays it. Raises `PluginError`."""
+    try:
+        return find(environment)
+    except UnknownName:
+        return None
+
+
+def _handoff(run: Run, agent: Agent, turn: int) -> Handoff:
+    if run.task.environment in _JUDGED:
+        return Handoff(agent, turn, QuestionPayload())
+    return Handoff(PLAYER, turn, TurnPayload(agent=agent))
+
+
+def _plays(run: Run, agent: Agent) -> bool:
+    members = _JUDGED.get(run.task.environment)
+    if members is None:
+        members = tuple(spec.name for spec in environment_of(run).agents)
+    return agent in members
+
+
+def asks_a_judge(run: Run) -> bool:
+    """A team of code or mathematics does, and one whose agent writes programs."""
+    if run.task.environment in _JUDGED:
+        return True
+    episode = episode_of(run)
+    writers = {spec.name for spec in environment_of(run).agents if spec.program_prompt is not None}
+    by_program = isinstance(episode, ProgrammedEpisode) and episode.by_program
+    return by_program and not writers.isdisjoint(episode.agents)
 
 
 def team_of(run: Run) -> tuple[str, ...]:
@@ -105,12 +153,12 @@ def rewarded(trajectory: Trajectory) -> Trajectory:
 
 
 def agreement_rate(*trajectories: Trajectory) -> float | None:
-    """How often the plan agent did exactly what was proposed, of the times that something was; a
-    plan agent that always agrees adds nothing. `None` if nothing ever was."""
+    """How often agents did exactly what was proposed, of the times that something was; an agent
+    that always agrees adds nothing. `None` if nothing ever was."""
     said = [
         agrees
         for trajectory in trajectories
         for step in trajectory.steps
-        if step.agent != TOOL and isinstance(agrees := step.decision.data.get("agrees"), bool)
+        if isinstance(agrees := step.decision.data.get("agrees"), bool)
     ]
     return sum(said) / len(said) if said else None

@@ -26,7 +26,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from loopline.agents.errors import InvalidOptions
-from loopline.agents.payloads import Payload
+from loopline.agents.payloads import Payload, TurnPayload
+from loopline.agents.prompts import Prompt
 from loopline.agents.records import JsonObject, Outcome, Run, Step, Trajectory
 
 MAX_TURNS = 24
@@ -42,6 +43,11 @@ class Handoff:
     turn: int
     payload: Payload
     branch: int = 0
+
+    @property
+    def agent(self) -> str:
+        """Who acts, as the step says: the agent whose turn a role takes, else the role itself."""
+        return self.payload.agent if isinstance(self.payload, TurnPayload) else self.role
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +126,21 @@ class Rewarding(Protocol):
     def rewarded(self, trajectory: Trajectory) -> Trajectory:
         """The trajectory of an ended run, with `team_reward` and `agent_rewards`. Pure; it must
         take every run of the workflow, also one that was cancelled or failed halfway."""
+        ...
+
+
+@runtime_checkable
+class Playing(Protocol):
+    """What a workflow may have beside the members of `Workflow`: the agents of environments, whose
+    turns the role `PLAYER` takes."""
+
+    def players(self, environment: str) -> Mapping[str, str]:
+        """Agent → policy, for agents that a run assigns none; empty for what is not an
+        environment. Raises `PluginError`."""
+        ...
+
+    def player_prompts(self, environment: str) -> tuple[Prompt, ...]:
+        """What its agents are told. Raises `PluginError`."""
         ...
 
 

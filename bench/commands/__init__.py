@@ -33,17 +33,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "experiments.grpo_curve",
     ),
     "Prove": (
-        "proofs.bus",
-        "proofs.engine",
-        "proofs.faults",
-        "proofs.fidelity",
-        "proofs.gpu",
-        "proofs.grpo_faults",
-        "proofs.grpo_speed",
-        "proofs.soak",
-        "commands.takeover",
-        "proofs.training",
-        "proofs.validity",
+        "proofs.commands",
+        "commands.history",
     ),
 }
 """Modules of `loopline.bench`: users evaluate with the first, repeat what is published with the

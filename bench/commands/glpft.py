@@ -47,7 +47,7 @@ def glpft(
 
     from loopline.bench.errors import UsageError
     from loopline.bench.experiments.glpft.command import measure
-    from loopline.bench.experiments.glpft.plan import Common, plan_of
+    from loopline.bench.experiments.glpft.grid import Common, grid_of
 
     try:
         common = Common(
@@ -61,7 +61,7 @@ def glpft(
         first = error.errors(include_url=False)[0]
         option = str(first["loc"][0]).replace("_", "-")
         raise UsageError(f"--{option} {first['input']}: {first['msg']}") from error
-    plan = plan_of(
+    grid = grid_of(
         output, sizes=sizes, seeds=seeds, methods=methods, tokens=tokens, common=common, jobs=jobs
     )
-    measure(plan, as_json=as_json)
+    measure(grid, as_json=as_json)

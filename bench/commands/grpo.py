@@ -20,8 +20,13 @@ def register(app: typer.Typer) -> None:
 def grpo(
     output: Annotated[Path, typer.Argument(help="Folder of models, results and the report.")],
     game: Annotated[
-        str, typer.Option(help="plan_path, sudoku, sokoban or word_problems.")
-    ] = "plan_path",
+        str | None,
+        typer.Option(
+            metavar="NAME|MODULE:OBJECT",
+            help="An environment with lessons: its name, or where its object is. Without it, a way "
+            "through a grid.",
+        ),
+    ] = None,
     seeds: Annotated[
         str,
         typer.Option(
@@ -70,12 +75,13 @@ def grpo(
     printed as it comes out. Run it again to go on after a crash or Ctrl-C; what is finished is not
     done again, and further seeds, arms and trials may be asked of the folder.
     """
+    from loopline.agents.environments.registry import DEFAULT
     from loopline.bench.experiments.grpo.command import measure
-    from loopline.bench.experiments.grpo.plan import plan_of
+    from loopline.bench.experiments.grpo.grid import grid_of
 
-    plan = plan_of(
+    grid = grid_of(
         output,
-        game=game,
+        game=game or DEFAULT,
         seeds=seeds,
         arms=arms,
         trials=trials,
@@ -83,4 +89,4 @@ def grpo(
         jobs=jobs,
         changes=changes or (),
     )
-    measure(plan, as_json=as_json)
+    measure(grid, as_json=as_json)

@@ -20,20 +20,27 @@ from loopline.bench.commands.run import (
     Seed,
 )
 
-Game = Annotated[str, typer.Option(help="plan_path, sokoban, sudoku or word_problems.")]
+Game = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|MODULE:OBJECT",
+        help="The environment: its name, or where its object is. Without it, a way through a grid.",
+    ),
+]
 Size = Annotated[int | None, typer.Option(help="Cells along a side; the game's own default.")]
 Split = Annotated[
     str | None,
     typer.Option(
-        help="test, validation or train; of sokoban also boxoban, or boxoban/unfiltered/test."
+        help="test, validation or train; where an environment reads published puzzles, theirs, as "
+        "boxoban or boxoban/unfiltered/test."
     ),
 ]
 Samples = Annotated[int, typer.Option(help="How many instances.")]
 Arms = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="pair, plan_agent_alone, tool_agent_alone, swapped. swapped: the pair with each "
-        "other's policies."
+        help="pair (of three or more agents: team), AGENT_alone, swapped; the whole team without "
+        "it. swapped: two agents with each other's policies."
     ),
 ]
 Greedy = Annotated[
@@ -77,11 +84,11 @@ def register(app: typer.Typer) -> None:
 
 
 def puzzles(
-    game: Game = "plan_path",
+    game: Game = None,
     size: Size = None,
     split: Split = None,
     samples: Samples = 200,
-    arms: Arms = "pair",
+    arms: Arms = None,
     seed: Seed = 123,
     greedy: Greedy = None,
     candidates: Candidates = None,
@@ -98,10 +105,12 @@ def puzzles(
     redis_url: RedisUrl = None,
     run_seconds: Seconds = 600.0,
 ) -> None:
-    """Unseen puzzles, played by two agents or by one of them alone. A tool agent and a
-    plan agent: success by policy version, greedy or pass@k, beside players by hand."""
+    """Unseen puzzles, played by a team of agents or by one of them alone: success by
+    policy version, greedy or pass@k, beside players by hand."""
+    from loopline.agents.environments.registry import DEFAULT
     from loopline.agents.records import JsonObject
     from loopline.bench.datasets import Request
+    from loopline.bench.puzzles.choice import environment_of
     from loopline.bench.puzzles.instances import BENCHMARK
     from loopline.bench.session import Asked, show, start
     from loopline.bench.teams.sampling import sampling
@@ -109,18 +118,19 @@ def puzzles(
 
     options = sampling(greedy, candidates, temperature, attempts)
     choices: JsonObject = {
-        "game": game,
+        "game": game or DEFAULT,
         "size": size,
         "difficulty": key_value_options("--difficulty", difficulty or []),
         "setting": key_value_options("--setting", setting or []),
         "attempts": 1 if attempts is None else attempts,
     }
+    published = environment_of(choices).published
     ended = start(
         Asked(
             benchmark=BENCHMARK,
-            arms=BENCHMARK.arms.parse(arms),
+            arms=BENCHMARK.parse_arms(arms, choices),
             request=Request(
-                split=split or ("test" if data is None else "boxoban"),
+                split=split or (published.name if data and published else "test"),
                 samples=samples,
                 seed=seed,
                 data=data,

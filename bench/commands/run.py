@@ -167,7 +167,7 @@ def run(
         raise UsageError(f"--option: the benchmark {found.name} has no options of its own")
     asked = Asked(
         benchmark=found,
-        arms=found.arms.parse(found.default_arms if arms is None else arms),
+        arms=found.parse_arms(arms, choices),
         request=Request(
             split=split or found.default_split,
             samples=samples,

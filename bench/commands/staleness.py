@@ -36,9 +36,9 @@ def staleness(
     be asked of the folder.
     """
     from loopline.bench.errors import UsageError
-    from loopline.bench.experiments.grpo.plan import seeds_of
+    from loopline.bench.experiments.grpo.grid import seeds_of
+    from loopline.bench.experiments.staleness.cells import StalenessSettings
     from loopline.bench.experiments.staleness.command import measure, parse_ages, parse_corrections
-    from loopline.bench.experiments.staleness.plan import StalenessSettings
     from loopline.trainers.grpo.arms.training import Reinforced
     from loopline.trainers.grpo.demo.settings import DemoSettings
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,12 +60,11 @@ def _read(folder: Path) -> Found:
 
 
 def _show(found: Found, first: int) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
     from loopline.runtime.terminal.pluralize import counted
     from loopline.runtime.terminal.safe_text import harmless
-    from loopline.runtime.terminal.tables import figures
+    from loopline.runtime.terminal.tables import figures, output_console
     from loopline.trainers.data.json_files import listed
 
     words = ("file", "reader", "skipped")
@@ -82,7 +80,7 @@ def _show(found: Found, first: int) -> None:
             f"{one.records:,}",
             escape(harmless("; ".join(trouble))),
         )
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    console = output_console(160)
     console.print(table)
     records = sum(one.records for one in found.read)
     skipped = sum(len(one.skipped) for one in found.read)

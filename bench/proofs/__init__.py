@@ -1,1 +1,1 @@
-"""Measurements of the project itself: throughput, faults, fidelity, beside peers or limits."""
+"""Measurements of the project itself: throughput, faults, fidelity, against peers or limits."""

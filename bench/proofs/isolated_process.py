@@ -9,7 +9,7 @@ from multiprocessing import active_children, get_context
 
 
 @contextmanager
-def alone_in_a_process(tasks: int | None = 1) -> Generator[Executor]:
+def isolated_worker(tasks: int | None = 1) -> Generator[Executor]:
     """A process for each task, or for so many (None: all): what one has left in memory and in
     thread pools, a second OpenMP pool above all, is not measured with the next. An interruption
     ends the task too."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from loopline.agents.environments.puzzles import Difficulty, Game, difficulty_of
-from loopline.agents.errors import InvalidOptions
+from loopline.agents.environments.environment import AnyEnvironment, Difficulty
+from loopline.agents.environments.registry import environments, find
+from loopline.agents.errors import AgentError
 from loopline.agents.records import JsonObject, Record
 from loopline.bench.benchmark import options_of
 from loopline.bench.errors import UsageError
@@ -15,7 +16,8 @@ from loopline.bench.teams.sampling import MAX_ATTEMPTS
 class Choice(Record):
     """`Request.choices` of the data set `puzzles`."""
 
-    game: Game
+    game: str
+    """A registered environment, or `package.module:OBJECT`."""
     size: int | None = None
     """Cells along a side; none: the generator's own default."""
     difficulty: JsonObject = Field(default_factory=dict)
@@ -26,20 +28,36 @@ class Choice(Record):
     """How often each instance is played."""
 
     @property
+    def environment(self) -> AnyEnvironment:
+        """Raises UsageError."""
+        return environment_of({"game": self.game})
+
+    @property
     def levels(self) -> Difficulty:
         """What the generator is asked for. Raises UsageError that names the option."""
         try:
-            return difficulty_of(self.game, self.size, self.difficulty, self.setting)
-        except InvalidOptions as error:
+            return self.environment.levels(self.size, self.difficulty, self.setting)
+        except AgentError as error:
             raise UsageError(str(error)) from error
+
+
+def environment_of(asked: JsonObject) -> AnyEnvironment:
+    """Of these options, or of a data set with this `reference`. Raises UsageError."""
+    game = asked.get("game")
+    if not isinstance(game, str):
+        raise UsageError(
+            f"puzzles need a game: bench puzzles --game NAME ({', '.join(environments.names())}), "
+            "or --game package.module:OBJECT"
+        )
+    try:
+        return find(game)
+    except AgentError as error:
+        raise UsageError(f"--game {game}: {error}") from error
 
 
 def chosen(choices: JsonObject) -> Choice:
     """Raises UsageError, naming the option."""
-    if "game" not in choices:
-        raise UsageError(
-            "puzzles need a game: bench puzzles --game plan_path|sokoban|sudoku|word_problems"
-        )
+    environment_of(choices)
     choice = options_of(Choice, choices)
     if "team" in choice.setting:
         raise UsageError("--setting team: who plays is chosen by --arms")

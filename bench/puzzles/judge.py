@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from loopline.agents.environments import games
 from loopline.agents.environments.game import (
-    TOOL,
     Episode,
     Observation,
     OutOfTurn,
     ProgramNotRun,
     taken_by,
 )
+from loopline.agents.environments.registry import find
 from loopline.agents.errors import (
     EnvironmentFault,
     InvalidTask,
     JournalIncomplete,
+    PluginError,
     UnknownName,
     environment_code,
 )
@@ -41,8 +41,8 @@ _IN_ORDER = (Class.UNREADABLE, Class.WRONG_ANSWER, Class.ILLEGAL)
 class PuzzlesJudge:
     """Verdict `solved`; measures `turns`, `refused` (share of the actions on the real state that
     were refused in whole or in part), what the verifier measures of a solution
-    (`moves_over_shortest`) and, where a tool agent proposed something, `agreement` (share of the
-    proposals that the plan agent did exactly)."""
+    (`moves_over_shortest`) and, where an agent proposed something, `agreement` (share of the
+    proposals that the next one did exactly)."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         instance = asked_and_played(trajectory, question)
@@ -53,24 +53,27 @@ class PuzzlesJudge:
         environment = trajectory.run.task.environment
         try:
             with environment_code(environment, "as the judge played the run again"):
-                episode = games.get(environment).reset(instance)
+                played = find(environment)
+                episode = played.reset(instance)
                 made: list[tuple[str, Observation]] = []
                 for step in sorted(steps, key=lambda step: step.turn):
                     taken = taken_in(step)
                     made.append((taken.agent, taken_by(episode, taken).observation))
                 verdict = episode.verify()
-        except (UnknownName, InvalidTask, EnvironmentFault) as error:
+        except (UnknownName, PluginError, InvalidTask, EnvironmentFault) as error:
             raise OutputError(f"the item can't be played: {error}") from error
         except (OutOfTurn, ProgramNotRun, JournalIncomplete) as error:
             return solved_nothing(str(error))
-        real = [observation for agent, observation in made if agent == episode.agents[-1]]
+        proposing = {spec.name for spec in played.agents if spec.proposes}
+        acting = set(episode.agents) - proposing or {*episode.agents}
+        real = [observation for agent, observation in made if agent in acting]
         said = episode.taken[-1].text if episode.taken else None
         return Judgement(
             verdicts={"solved": verdict.solved},
             prediction=said,
             answer=(said or "")[:200],
             signals=() if verdict.solved else tuple(_why(real)),
-            measures={**_measures(episode, made, real), **verdict.measures},
+            measures={**_measures(episode, made, real, proposing), **verdict.measures},
             detail=verdict.reason,
         )
 
@@ -96,7 +99,10 @@ def _why(real: Sequence[Observation]) -> list[str]:
 
 
 def _measures(
-    episode: Episode, made: Sequence[tuple[str, Observation]], real: Sequence[Observation]
+    episode: Episode,
+    made: Sequence[tuple[str, Observation]],
+    real: Sequence[Observation],
+    proposing: Collection[str],
 ) -> dict[str, float]:
     found = {"turns": float(episode.turn)}
     if real:
@@ -104,7 +110,7 @@ def _measures(
     agreed = [
         done.action == proposed.action
         for (first, proposed), (second, done) in pairwise(made)
-        if first == TOOL != second and any(proposed.action.values())
+        if first in proposing and second not in proposing and any(proposed.action.values())
     ]
     if agreed:
         found["agreement"] = sum(agreed) / len(agreed)

@@ -1,6 +1,6 @@
 """The HTML report: one file without a single external resource.
 
-Model output is hostile. It reaches the page in two ways only: escaped by `html.escape`, or packed
+Model output is hostile. It reaches the page in two ways only: escaped by the template, or packed
 (gzip, base64) in a data block that the script unpacks and enters as text. Both ways show control
 characters, and what turns or hides text, as code points.
 """
@@ -28,7 +28,7 @@ def render(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
     resources = files("loopline.bench.report")
     return page(
         sections.title(facts),
-        "\n".join(sections.every_section(facts, transcripts)),
+        sections.every_section(facts, transcripts),
         style=resources.joinpath("page.css").read_text(encoding="utf-8"),
         script=resources.joinpath("page.js").read_text(encoding="utf-8"),
         after='<dialog id="dialog"><div class="sheet" id="sheet"></div></dialog>\n'

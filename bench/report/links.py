@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from html import escape
 from urllib.parse import quote
-
-from loopline.runtime.terminal.safe_text import harmless
 
 
 def place(name: str, **query: str) -> str:
@@ -18,13 +15,3 @@ def place(name: str, **query: str) -> str:
 def run_of(item: str) -> str:
     """Where a question's runs are."""
     return place("run", item=item)
-
-
-def link(href: str, words: str) -> str:
-    """Words that lead there."""
-    return f'<a href="{escape(href)}">{text(words)}</a>'
-
-
-def text(words: str) -> str:
-    """Words that a model or a data set wrote, as HTML that can do nothing."""
-    return escape(harmless(words))

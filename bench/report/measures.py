@@ -4,11 +4,9 @@ who wins where two arms are held against each other.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from loopline.bench.report import figures as say
 from loopline.bench.results import Result
 from loopline.bench.statistics import Interval, bootstrap_difference, mean_share
 
@@ -90,55 +88,6 @@ def shown(found: dict[str, Any]) -> str:
     if found["estimate"] is None:
         return "–"
     return f"{found['estimate']:.3f} [{found['low']:.3f}, {found['high']:.3f}], n = {found['n']:,}"
-
-
-def measures_section(facts: Facts) -> str:
-    """Nothing, for a benchmark that measures nothing beside right and wrong."""
-    names, arms = names_of(facts), facts.results["arms"]
-    if not names:
-        return ""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in arms)
-    rows = "".join(
-        f"<tr><td>{html.escape(name.replace('_', ' '))}</td>"
-        + "".join(
-            f'<td class="num">{_cell(arm["measures"].get(name))}</td>' for arm in arms.values()
-        )
-        + f'<td class="words">{html.escape(MEANINGS.get(name, ""))}</td></tr>'
-        for name in names
-    )
-    return (
-        '<h2 id="measures">What was measured</h2><div class="scroll"><table><thead><tr>'
-        f"<th>measure</th>{head}<th class=left>meaning</th></tr></thead><tbody>{rows}</tbody>"
-        f'</table></div>{_pairs(facts, names)}<p class="small soft">Means with 95 % percentile '
-        "bootstrap intervals over questions (of a share that is the same for all, Wilson's); "
-        "differences are paired.</p>"
-    )
-
-
-def _pairs(facts: Facts, names: Sequence[str]) -> str:
-    pairs = [pair for pair in facts.results["pairs"] if pair.get("measures")]
-    if not pairs:
-        return ""
-    rows = "".join(
-        f"<tr><td>{html.escape(pair['a'])} − {html.escape(pair['b'])}</td>"
-        + "".join(f'<td class="num">{_cell(pair["measures"].get(name))}</td>' for name in names)
-        + f'<td class="num">{_cell(pair.get("win_rate"))}</td></tr>'
-        for pair in pairs
-    )
-    head = "".join(f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in names)
-    return (
-        f'<br><div class="scroll"><table><thead><tr><th>difference</th>{head}<th>win rate of the '
-        f"first</th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _cell(found: dict[str, Any] | None) -> str:
-    if found is None or found["estimate"] is None:
-        return "–"
-    return (
-        f'{say.count(found["estimate"], 3)}<div class="small soft">'
-        f"{say.count(found['low'], 3)} to {say.count(found['high'], 3)}, n = {found['n']:,}</div>"
-    ).replace("-", "−")
 
 
 def _names(results: Sequence[Result]) -> list[str]:

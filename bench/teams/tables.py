@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -31,25 +30,6 @@ def rows(facts: Facts) -> list[tuple[str, str, str, str]]:
     """Player, share, interval and number; none of another benchmark."""
     found = facts.results.get(facts.manifest.benchmark)
     return [] if found is None else list(_rows(found))
-
-
-def players_section(facts: Facts) -> str:
-    """For the HTML report; empty for another benchmark."""
-    found = rows(facts)
-    if not found:
-        return ""
-    head = "".join(f"<th{'' if at else ' class=left'}>{word}</th>" for at, word in enumerate(HEAD))
-    body = "".join(
-        f'<tr><td class="words">{html.escape(player)}</td>'
-        + "".join(f'<td class="num">{html.escape(cell)}</td>' for cell in cells)
-        + "</tr>"
-        for player, *cells in found
-    )
-    return (
-        '<h2 id="players">Who solves how many</h2><div class="scroll"><table><thead><tr>'
-        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        f'<p class="small soft">{html.escape(caption(facts))}</p>'
-    )
 
 
 def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:

@@ -6,11 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from loopline.agents.environments import math_team
-from loopline.agents.environments.code import team as code_team
-from loopline.agents.environments.game import AGENTS, TOOL
 from loopline.agents.records import Run
-from loopline.agents.workflows.pair import PairWorkflow
+from loopline.agents.workflows import policy_of, serving_role
+from loopline.agents.workflows.pair import PairWorkflow, asks_a_judge, team_of
 from loopline.bus import OUTAGE, Bus, pool_of, present
 from loopline.runtime.client.deployment import Deployment
 from loopline.runtime.observe.log_files import last_words
@@ -45,13 +43,16 @@ async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
         if worker.state == "ready"
         for stream in worker.streams
     }
-    absent = [role for role in run.policies if role_stream(role) not in ready]
+    playing = run.workflow == PairWorkflow.name
+    acting = team_of(run) if playing else run.policies
+    serving = dict.fromkeys(serving_role(run.workflow, agent) for agent in acting)
+    absent = [role for role in serving if role_stream(role) not in ready]
     absent += [
         f"the pool {pool}"
-        for pool in sorted(set(map(pool_of, run.policies.values())))
+        for pool in sorted({pool_of(policy_of(run, agent)) for agent in acting})
         if inference_stream(pool) not in ready
     ]
-    if _asks_a_judge(run) and JUDGE_STREAM not in ready:
+    if playing and asks_a_judge(run) and JUDGE_STREAM not in ready:
         absent.append("the judge")
     if TOOL_STREAM not in ready and (await bus.queue_lengths([TOOL_STREAM]))[TOOL_STREAM]:
         absent.append("the tools")
@@ -70,16 +71,3 @@ async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
     if failure:
         found.append(f"a step failed and is tried again: {failure}")
     return found
-
-
-def _asks_a_judge(run: Run) -> bool:
-    """A team of code or mathematics does, and a puzzle's tool agent that writes programs."""
-    if run.workflow != PairWorkflow.name:
-        return False
-    if run.task.environment in (code_team.ENVIRONMENT, math_team.ENVIRONMENT):
-        return True
-    setting = run.task.instance.get("setting")
-    if not isinstance(setting, dict) or setting.get("python") is not True:
-        return False
-    team = setting.get("team", [*AGENTS])
-    return isinstance(team, list) and TOOL in team

@@ -24,7 +24,6 @@ from loopline.agents.records import (
     MAX_PROMPT_CHARS,
     Budget,
     JsonObject,
-    Outcome,
     Run,
     Step,
     Task,
@@ -36,6 +35,7 @@ from loopline.agents.tools import tools
 from loopline.agents.tools.offered import unregistered_tools, with_specs
 from loopline.agents.workflows import (
     Handoff,
+    agents_of,
     policies_for,
     prompt_hashes,
     prompts_of,
@@ -129,13 +129,13 @@ class Client:
         Raises `InputError` for a question, workflow, role, option or prompt that can't be used.
         """
         try:
-            found = workflows.get(workflow)
-            checked = found.check_options(dict(options or {}))
-            ours = {role: pool for role, pool in self.policies.items() if role in found.roles}
+            checked = workflows.get(workflow).check_options(dict(options or {}))
+            known = agents_of(workflow, environment)
+            ours = {agent: pool for agent, pool in self.policies.items() if agent in known}
             of_deployment = {
                 file: content
                 for file, content in self.prompt_files.items()
-                if file in prompts_of(workflow)
+                if file in prompts_of(workflow, environment)
             }
             files = {**of_deployment, **(prompt_files or {})}
             budget = budget or Budget()
@@ -145,8 +145,8 @@ class Client:
                 task=Task(environment=environment, instance=instance or {}, prompt=prompt),
                 workflow=workflow,
                 options=checked,
-                policies=policies_for(workflow, {**ours, **(policies or {})}),
-                prompts=prompt_hashes(workflow, files),
+                policies=policies_for(workflow, {**ours, **(policies or {})}, environment),
+                prompts=prompt_hashes(workflow, files, environment),
                 prompt_files=files,
                 seed=seed,
                 budget=budget,
@@ -307,14 +307,10 @@ def trajectory_of(state: RunState) -> Trajectory:
 
     Raises `RunUnknown`.
     """
+    steps = steps_of(state)
     return rewarded(
-        Trajectory(
-            run=run_of(state),
-            steps=steps_of(state),
-            outcome=Outcome(state.outcome),
-            answer=state.answer or None,
-            reason=state.reason or None,
-            ended=state.ended,
+        Trajectory.from_texts(
+            state.run, steps, state.outcome, state.answer, state.reason, state.ended
         )
     )
 

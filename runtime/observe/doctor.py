@@ -30,8 +30,7 @@ from loopline.runtime.observe.doctor_tools import tool_findings
 from loopline.runtime.redis import binary as redis_binary
 from loopline.runtime.terminal.safe_text import harmless
 from loopline.workers.engines.factory import engine_names
-from loopline.workers.engines.openai.address import Address
-from loopline.workers.engines.openai.keys import key_in, what_is_wrong
+from loopline.workers.engines.openai.address import Address, key_in, what_is_wrong
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.installation import how_to_install
 from loopline.workers.sandbox import SandboxUnavailable

@@ -11,6 +11,7 @@ import psutil
 from pydantic import BaseModel, Field
 from redis.exceptions import NoPermissionError
 
+from loopline.agents.workflows import serving_role
 from loopline.bus import Bus, present
 from loopline.bus.keys import GROUP
 from loopline.runtime import __version__
@@ -194,8 +195,9 @@ async def _groups(bus: Bus, key: str) -> list[dict[str, Any]]:
 def stream_names(settings: Settings) -> list[str]:
     """Every work stream that this configuration knows of."""
     roles = {role for worker in settings.workers.values() for role in worker.roles}
+    roles |= {serving_role(settings.workflow, agent) for agent in settings.policies}
     return [
-        *(role_stream(role) for role in sorted(roles | set(settings.policies))),
+        *(role_stream(role) for role in sorted(roles)),
         *(inference_stream(pool) for pool in sorted(settings.models)),
         TOOL_STREAM,
         *([JUDGE_STREAM] if "judge" in settings.workers else []),

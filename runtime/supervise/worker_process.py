@@ -19,6 +19,7 @@ from loopline.runtime.observe.logging import configure
 from loopline.runtime.supervise.worker_environment import worker_environment
 from loopline.runtime.supervise.worker_name import worker_name
 from loopline.workers.process_lifetime import PARENT_VARIABLE, watch_parent
+from loopline.workers.self_limits import become_undumpable
 from loopline.workers.settings import (
     GpuWorkerSettings,
     JudgeWorkerSettings,
@@ -27,7 +28,6 @@ from loopline.workers.settings import (
     ToolWorkerSettings,
     WorkerSettings,
 )
-from loopline.workers.undumpable import become_undumpable
 
 if TYPE_CHECKING:
     from loopline.bus import Agreement

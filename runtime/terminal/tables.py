@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,19 @@ from typing import TYPE_CHECKING, Any
 from loopline.runtime.terminal.safe_text import harmless, in_line
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
+
+PIPED_WIDTH = 140
+"""Columns of what goes into a pipe, a file or a log."""
+
+
+def output_console(width: int = PIPED_WIDTH) -> Console:
+    """A console for results on stdout: as wide as the terminal, else `width` columns, so that what
+    is piped does not depend on who looks."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else width)
 
 
 def figures(*columns: str, words: Collection[str] = (), title: str = "") -> Table:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from loopline.agents.environments import (
-    games,
     math_team,
     plan_path,
     sokoban,
@@ -16,11 +15,12 @@ from loopline.agents.environments import (
     word_problem_team,
 )
 from loopline.agents.environments.code import team as code_team
-from loopline.agents.environments.game import AGENTS, PLAN, TOOL, replayed
+from loopline.agents.environments.environment import Environment
+from loopline.agents.environments.game import replayed
 from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
-from loopline.agents.environments.plan_path.game import PlanPath
 from loopline.agents.environments.plan_path.puzzle import PlanPathPuzzle
-from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.environments.registry import find
+from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode
 from loopline.agents.errors import (
     EnvironmentFault,
     InvalidOptions,
@@ -274,7 +274,7 @@ FAULT = r"no way is this short \(test_pair\.py:\d+, in raises\); mend it, or lea
 @pytest.mark.parametrize(
     ("owner", "name", "faulty", "when"),
     [
-        (PlanPath, "reset", raises, "as the instance was set up"),
+        (Environment, "reset", raises, "as the instance was set up"),
         (TeamEpisode, "agents", property(raises), "as its team was asked for"),
         (TeamEpisode, "observe", raises, "as tool_agent observed"),
         (TeamEpisode, "by_program", property(raises), "as tool_agent observed"),
@@ -461,7 +461,7 @@ async def test_a_solved_run_of_every_environment_is_reproduced_from_its_journal(
     stored = Trajectory.model_validate_json(trajectory.model_dump_json())
     assert (await replay(stored)).steps == 2
     taken = [taken_in(step) for step in stored.steps]
-    assert replayed(games.get(name), stored.run.task.instance, taken).verify().solved
+    assert replayed(find(name), stored.run.task.instance, taken).verify().solved
 
 
 async def test_a_host_that_answers_with_too_few_completions_is_at_fault() -> None:
@@ -490,4 +490,4 @@ async def test_an_unknown_decision_has_no_route() -> None:
 
 
 def test_the_roles_are_the_agents_of_all_teams() -> None:
-    assert workflows.get("pair").roles == (*AGENTS, *code_team.MEMBERS, *math_team.MEMBERS)
+    assert workflows.get("pair").roles == ("player", *code_team.MEMBERS, *math_team.MEMBERS)

@@ -381,7 +381,7 @@ def test_a_problem_that_is_too_long_is_refused_without_being_quoted() -> None:
 def test_the_registries_know_what_this_package_brings() -> None:
     assert tools.names() == ("api_world", "calculate", "noted_call")
     umi = {"umi_planner", "umi_caller", "umi_summarizer", "umi_single"}
-    pair = {"tool_agent", "plan_agent", "coder", "tester", "reasoner", "tool_user"}
+    pair = {"player", "coder", "tester", "reasoner", "tool_user"}
     assert set(roles.names()) == {"planner", "slm", "expert", "solo", "completion", *umi, *pair}
     assert set(workflows.names()) == {
         "solo", "delegate", "umi", "umi_single", "completion", "pair",

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from loopline.agents.arithmetic import evaluate
 from loopline.agents.environments.word_problems import (
     HELD_OUT,
-    SCHEMES,
     Selection,
     Split,
     Wording,
     WordProblem,
     generate,
+    schemes,
     stream,
 )
 from loopline.agents.environments.word_problems.story import MAX_RESULT
@@ -30,8 +30,8 @@ CONSTANTS = {1, 2, 3, 12, 60, 100}
 """Numbers that a scheme may bring along: halves, dozens, minutes, percents, averages of three."""
 MULTIPLYING = {"doubles": 2, "triples": 3, "quadruples": 4}
 
-SCHEME_BY_NAME = {scheme.name: scheme for scheme in SCHEMES}
-WORDING_BY_ID = {wording.id: wording for scheme in SCHEMES for wording in scheme.wordings}
+SCHEME_BY_NAME = {scheme.name: scheme for scheme in schemes()}
+WORDING_BY_ID = {wording.id: wording for scheme in schemes() for wording in scheme.wordings}
 
 
 def one_problem(split: Split, seed: int) -> WordProblem:
@@ -166,10 +166,10 @@ def test_a_longer_sample_begins_with_the_shorter_one() -> None:
 
 
 def test_the_grammar_is_broad() -> None:
-    assert len(SCHEMES) >= 100
-    assert sum(len(scheme.wordings) for scheme in SCHEMES) >= 300
-    assert len({w.text for s in SCHEMES for w in s.wordings}) >= 300
-    trained = [scheme for scheme in SCHEMES if not scheme.held_out]
+    assert len(schemes()) >= 100
+    assert sum(len(scheme.wordings) for scheme in schemes()) >= 300
+    assert len({w.text for s in schemes() for w in s.wordings}) >= 300
+    trained = [scheme for scheme in schemes() if not scheme.held_out]
     assert all(any(w.held_out for w in s.wordings) for s in trained)
     assert all(not all(w.held_out for w in s.wordings) for s in trained)
     assert len({p.structure for p in generate("train", 2000, 2)}) >= 500
@@ -192,7 +192,7 @@ def test_a_negative_number_of_problems_is_refused() -> None:
 
 
 def test_no_held_out_wording_is_also_a_wording_of_training() -> None:
-    wordings = [wording for scheme in SCHEMES for wording in scheme.wordings]
+    wordings = [wording for scheme in schemes() for wording in scheme.wordings]
     assert not {w.text for w in wordings if w.held_out} & {
         w.text for w in wordings if not w.held_out
     }

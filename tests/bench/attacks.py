@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from loopline.bench.proofs.faults.driver import Attack, Driver, Plan
+from loopline.bench.proofs.faults.driver import Attack, AttackSettings, Driver
 from loopline.bench.proofs.faults.settings import FAST, Times
 
 _MEMORY = Path("/dev/shm")
@@ -25,5 +25,5 @@ def attack(
     """One attack on six workers."""
     where = _MEMORY if _MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="faults-", dir=where) as folder:
-        plan = Plan(runs=runs, seed=seed, rate=rate, weights=weights, times=times)
-        return asyncio.run(Driver(Path(folder), plan, print).run())
+        settings = AttackSettings(runs=runs, seed=seed, rate=rate, weights=weights, times=times)
+        return asyncio.run(Driver(Path(folder), settings, print).run())

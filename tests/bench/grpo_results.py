@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loopline.bench.experiments.grpo.figures import GrpoReport, report_of
-from loopline.bench.experiments.grpo.plan import Plan, plan_of
+from loopline.bench.experiments.grpo.grid import GrpoGrid, grid_of
 from loopline.bench.experiments.grpo.published import said
 from loopline.bench.experiments.grpo.trials import Trial
 from loopline.trainers.grpo.arms.kinds import (
@@ -54,7 +54,7 @@ def report(*results: ArmResult, trials: tuple[Trial, ...] = ()) -> GrpoReport:
     )  # fmt: skip
 
 
-def plan(
+def grid(
     output: Path,
     *,
     game: str = "plan_path",
@@ -62,8 +62,8 @@ def plan(
     arms: str = "all",
     trials: str = "rate=0.3,own",
     changes: Sequence[str] = (),
-) -> Plan:
-    return plan_of(
+) -> GrpoGrid:
+    return grid_of(
         output,
         game=game,
         seeds=seeds,

@@ -142,7 +142,7 @@ class _Host:
         previous: Call | None = None,
         json_schema: JsonObject | None = None,
     ) -> tuple[Call, ...]:
-        pool = policy_of(self.run, self.handoff.role)
+        pool = policy_of(self.run, self.handoff.agent)
         engine, settings = self.client.engines[pool], self.client.pools[pool]
         place = f"{self.handoff.turn}.{self.handoff.branch}"
         key = f"{self.run.id}/{place}/{self.count}"
@@ -180,7 +180,7 @@ class _Host:
             UsageEntry(
                 run_id=self.run.id,
                 call_id=key,
-                agent=self.handoff.role,
+                agent=self.handoff.agent,
                 turn=self.handoff.turn,
                 branch=self.handoff.branch,
                 policy=call.policy,

@@ -44,7 +44,7 @@ Player = Callable[[Run, Handoff], str]
 def oracle(run: Run, handoff: Handoff) -> str:
     """Proposes nothing, and solves in one action."""
     task = run.task
-    if handoff.role == "tool_agent":
+    if handoff.agent == "tool_agent":
         return "#### [look(U)]"
     match task.environment:
         case "plan_path":
@@ -104,7 +104,7 @@ class _Host:
             UsageEntry(
                 run_id=self.run.id,
                 call_id=one.id,
-                agent=self.handoff.role,
+                agent=self.handoff.agent,
                 turn=self.handoff.turn,
                 policy=policy,
                 usage=one.usage,
@@ -128,7 +128,7 @@ def manifest(request: Request, arms: str = "pair", **options: object) -> Manifes
             "benchmark": "puzzles",
             "command": ("bench", "puzzles"),
             "created": time.time(),
-            "arms": [arm.name for arm in find("puzzles").arms.parse(arms)],
+            "arms": [arm.name for arm in find("puzzles").parse_arms(arms, request.choices)],
             "split": dataset.split,
             "seed": request.seed,
             "source": dataset.source,

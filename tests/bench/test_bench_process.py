@@ -90,7 +90,7 @@ def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
     assert [json.loads(line)["type"] for line in lines] == ["admitted", "admitted"]
 
 
-@pytest.mark.parametrize("command", ["fidelity", "takeover"])
+@pytest.mark.parametrize("command", ["fidelity", "failover"])
 def test_a_model_that_is_not_there_is_one_line(command: str) -> None:
     done = bench(command, "--only", "torch", "--model", "micro:none")
     assert done.returncode == 2

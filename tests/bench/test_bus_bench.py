@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 
 from loopline.bench.proofs.bus import idle
-from loopline.bench.proofs.bus.figures import Comparison, Peer, Report
-from loopline.bench.proofs.bus.idle import Cost
 from loopline.bench.proofs.bus.peers import MESSAGE_BYTES, PEERS, body
 from loopline.bench.proofs.bus.processes import Throughput, throughput
+from loopline.bench.proofs.bus.proof import Peer, peers_measured, ratios, recovered
 from loopline.bench.proofs.bus.recovery import Recovery, recovery
-from loopline.bench.proofs.bus.report import as_json, show
+from loopline.bench.proofs.harness import show
+from loopline.bench.proofs.outcome import Outcome
 from loopline.testing import running_redis
 from tests.bench.command_line import bench
 
@@ -32,56 +32,43 @@ def peer(drain: float, p99: float) -> Peer:
     )  # fmt: skip
 
 
-def report(ours: Peer, faststream: Peer) -> Report:
-    peers = {"raw": peer(300_000, 0.5), "faststream": faststream, "loopline": ours}
-    return Report([Comparison("none", "Redis 7", peers)])
+def peers(ours: Peer, faststream: Peer) -> dict[str, Peer]:
+    return {"raw": peer(300_000, 0.5), "faststream": faststream, "loopline": ours}
 
 
 def test_ratios_are_those_of_the_medians() -> None:
-    found = report(ours=peer(20_000, 3.0), faststream=peer(5_000, 2.0)).headline
-    assert found.drain_ratio("faststream") == 4.0
-    assert found.p99_ratio("faststream") == 1.5
-    assert found.peers["loopline"].spread(lambda each: each.drain_per_second) == (
-        20_000, 10_000, 40_000,
-    )  # fmt: skip
+    found = {
+        each.name: each.value
+        for each in ratios(peers(peer(20_000, 3.0), peer(5_000, 2.0)), bars=True)
+    }
+    assert (found["drain_vs_faststream"], found["p99_vs_faststream"]) == (4.0, 1.5)
+    assert peer(20_000, 3.0).rate("drain_per_second") == (20_000, 10_000, 40_000)
 
 
 @pytest.mark.parametrize(
-    ("drain", "p99", "met"),
+    ("drain", "p99", "held"),
     [(15_000, 3.0, [True, True]), (14_999, 3.0, [False, True]), (15_000, 3.1, [True, False])],
 )
-def test_a_bar_is_met_at_its_figure_and_not_beyond(
-    drain: float, p99: float, met: list[bool]
+def test_a_bar_is_held_at_its_figure_and_not_beyond(
+    drain: float, p99: float, held: list[bool]
 ) -> None:
-    bars = report(ours=peer(drain, p99), faststream=peer(5_000, 2.0)).bars()
-    assert [ok for _, _, ok in bars.values()] == met
+    found = ratios(peers(peer(drain, p99), peer(5_000, 2.0)), bars=True)
+    assert [each.held for each in found] == [*held, None]
 
 
-def test_the_slowest_recovery_counts_and_sweeper_and_server_are_added_up() -> None:
-    found = report(ours=peer(20_000, 2.0), faststream=peer(5_000, 2.0))
-    found.recovery = Recovery(2.0, first=(1.5, 1.6), last=(1.9, 3.1))
-    found.sweep = Cost(worker=0.9, server=1.0, seconds=15)
-    found.idle = Cost(worker=1.2, server=0.1, seconds=10)
-    bars = found.bars()
-    assert {name: ok for name, (_, _, ok) in bars.items()} == {
-        "drain_vs_faststream": True,
-        "p99_vs_faststream": True,
-        "recovery_s": False,
-        "sweeper_core_percent": True,
-        "idle_worker_core_percent": False,
-    }
-    assert bars["recovery_s"][0] == 3.1
-    data = as_json(found)
-    assert data["recovery_s"] == 3.1
-    assert data["lease_s"] == 2.0
-    assert data["sweeper_core_percent"] == 1.9
+def test_the_slowest_recovery_counts() -> None:
+    found = recovered(Recovery(2.0, first=(1.5, 1.6), last=(1.9, 3.1)))
+    slowest = found[-1]
+    assert (slowest.value, slowest.bar, slowest.held) == (3.1, 3.0, False)
+
+
+def test_every_figure_is_whole_on_80_columns() -> None:
+    measurements = peers_measured("none", peers(peer(300_000, 3.0), peer(5_000, 2.0)))
     console = Console(record=True, width=80)
-    show(found, console)
+    show(Outcome(measurements=measurements), console)
     text = console.export_text()
-    for cell in ("150,000–600,000", "end to end /s", "recovery_s", "idle_worker_core_percent"):
+    for cell in ("150,000–600,000", "end to end", "p99 ms"):
         assert cell in text, "nothing is cut off on 80 columns"
-    assert "ours drains at 4.00 × FastStream" in text
-    assert "missed" in text
 
 
 def test_the_message_has_the_size_that_is_claimed() -> None:
@@ -125,12 +112,15 @@ def test_the_command_ends_with_one_line_of_json() -> None:
     # 1 is a missed bar: two hundred messages on a busy machine say nothing about speed.
     assert done.returncode in (0, 1), done.stderr
     data = json.loads(done.stdout.splitlines()[-1])
-    assert data.keys() >= {"drain_vs_faststream", "p99_vs_faststream", "drain_vs_raw", "servers"}
-    [server] = data["servers"]
-    assert (server["appendonly"], set(server["peers"])) == ("everysec", set(PEERS))
+    found = data["measurements"]
+    assert found.keys() >= {"drain_vs_faststream", "p99_vs_faststream", "drain_vs_raw"}
+    assert found["drain_vs_faststream"]["bar"] == 3.0
+    drained = {key.split(" / ")[1] for key in found if key.startswith("appendonly everysec / ")}
+    assert drained == set(PEERS)
+    assert "bus against a raw loop and FastStream: takes" in done.stderr
 
 
 def test_an_unknown_persistence_is_refused_with_the_choices() -> None:
     done = bench("bus", "--persistence", "x")
     assert done.returncode == 2
-    assert "choose one of none, everysec, always, both" in done.stderr
+    assert "--persistence: Input should be 'none', 'everysec', 'always' or 'both'" in done.stderr

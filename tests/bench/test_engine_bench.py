@@ -12,15 +12,16 @@ import pytest
 from rich.console import Console
 
 from loopline import workers
-from loopline.bench.proofs.engine import report
-from loopline.bench.proofs.engine.figures import Figures, Report
+from loopline.bench.proofs.engine.proof import Runs
 from loopline.bench.proofs.engine.transformers_peers import StaticBatch
 from loopline.bench.proofs.engine.workload import Measured, Timing, asks
+from loopline.bench.proofs.harness import show
+from loopline.bench.proofs.outcome import Outcome
 from tests.bench.command_line import bench
 
 pytestmark = pytest.mark.slow
 
-LATENCIES = ("first_token_p50", "first_token_p99", "per_token_p50", "per_token_p99", "request_p99")
+LATENCIES = ("first token p50", "first token p99", "per token p50", "per token p99", "request p99")
 COMMAND = (sys.executable, "-c", "from loopline.bench.cli import main; main()", "engine")
 SLM = Path(workers.__path__[0]) / "micro_models" / "slm"
 
@@ -34,21 +35,28 @@ def test_the_torch_engine_is_measured_beside_what_transformers_offers(tmp_path: 
     )  # fmt: skip
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=350)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["torch_vs_generate_2"] > 0
-    assert found["torch_vs_continuous_2"] > 0
-    peers = found["figures"]["2"]
-    assert set(peers) == {"ours (torch)", "generate", "continuous batching"}
-    for figures in peers.values():
-        middle, least, greatest = figures["tokens_per_second"]
-        assert least == middle == greatest > 0
-    assert peers["ours (torch)"]["first_token_p50"] <= peers["ours (torch)"]["request_p99"]
-    assert None not in [peers["ours (torch)"][name] for name in LATENCIES]
+    found = json.loads(done.stdout.splitlines()[-1])["measurements"]
+    assert found["torch_vs_generate_2"]["value"] > 0
+    assert found["torch_vs_continuous_2"]["value"] > 0
+    peers = {key.split(" / ")[1] for key in found if key.startswith("2 in flight / ")}
+    assert peers == {"ours (torch)", "generate", "continuous batching"}
+
+    def of(peer: str, quantity: str) -> float | None:
+        return found[f"2 in flight / {peer} / {quantity}"]["value"]
+
+    for peer in peers:
+        rate = found[f"2 in flight / {peer} / tokens/s"]
+        assert rate["low"] == rate["value"] == rate["high"] > 0
+    ours = [of("ours (torch)", name) for name in LATENCIES]
+    assert None not in ours
+    assert found["2 in flight / ours (torch) / first token p50"]["value"] <= 1000 * (ours[-1] or 0)
     # A batch comes whole, and is sent when the one before it has come.
-    assert peers["generate"]["first_token_p99"] == peers["generate"]["request_p99"] > 0
-    assert peers["generate"]["per_token_p50"] is peers["generate"]["per_token_p99"] is None
+    assert of("generate", "first token p99") == pytest.approx(
+        1000 * (of("generate", "request p99") or 0)
+    )
+    assert of("generate", "per token p50") is of("generate", "per token p99") is None
     # Its scheduler sends when it likes.
-    assert [peers["continuous batching"][name] for name in LATENCIES] == [None] * len(LATENCIES)
+    assert [of("continuous batching", name) for name in LATENCIES] == [None] * len(LATENCIES)
     text = page.read_text()
     assert "continuous batching" in text
     assert "<script src=" not in text, "the page needs nothing else"
@@ -68,29 +76,33 @@ async def test_a_request_of_a_static_batch_is_sent_when_the_batch_before_it_has_
         assert all(each.sent >= ended for each in following)
 
 
-def test_a_latency_that_nobody_saw_is_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
-    figures = {1: {"untimed": Figures([Measured(seconds=2.0, tokens=50)])}}
-    report.show(Report("a model", "bf16", "a machine", {}, figures), Console(width=200))
-    row = next(line for line in capsys.readouterr().out.splitlines() if "untimed" in line)
+def shown(runs: Runs, width: int) -> str:
+    console = Console(record=True, width=width)
+    show(Outcome(measurements=runs.measurements()), console)
+    return console.export_text()
+
+
+def test_a_latency_that_nobody_saw_is_a_dash() -> None:
+    text = shown(Runs(by_places={1: {"untimed": [Measured(seconds=2.0, tokens=50)]}}), 200)
+    row = next(line for line in text.splitlines() if "untimed" in line)
     assert row.count("–") == 5, row
     assert "nan" not in row
 
 
-def test_a_table_of_figures_is_whole_on_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_figures_is_whole_on_80_columns() -> None:
     timing = Timing(0.0, [1.2345, 1.3456, 1.9876], prompt=77_777, reused=65_432)
-    figures = {16: {"ours": Figures([Measured(1.0, 3_456, [timing])])}}
-    report.show(Report("a model", "bf16", "a machine", {}, figures), Console(width=80))
-    shown = capsys.readouterr().out
-    assert "…" not in shown
-    for cell in ("3,456", "(3,456–3,456)", "1,234.5", "376.6", "636.7", "12,345", "65,432"):
-        assert cell in shown
+    runs = [Measured(1.0, tokens, [timing]) for tokens in (3_456, 3_457)]
+    text = shown(Runs(by_places={16: {"ours": runs}}), 80)
+    assert "…" not in text
+    for cell in ("3,456", "(3,456–3,457)", "1,234", "377", "642", "24,690", "130,864"):
+        assert cell in text
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("--concurrency", "1,x"), "numbers from 1 to 200"),
-        (("--only", "vllm"), "choose one of both, llama_cpp, torch"),
+        (("--only", "vllm"), "--only: Input should be 'both', 'llama_cpp' or 'torch'"),
         (("--only", "torch", "--model", "/nowhere"), "no folder with a config.json"),
         (("--only", "torch", "--model", "micro:none"), "no micro model 'micro:none'; shipped"),
         (("--only", "torch", "--precision", "q9"), "--precision is one of f32"),

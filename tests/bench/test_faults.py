@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loopline.bench.proofs.faults.checker import check
-from loopline.bench.proofs.faults.command import Stage, figures
+from loopline.bench.proofs.faults.proof import counts_of
 from tests.bench.attacks import attack
 from tests.bench.command_line import bench
 
@@ -23,7 +23,7 @@ def test_a_folder_that_holds_an_earlier_attack_is_refused_before_another_one(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "evidence.json").write_text("{}")
-    done = bench("faults", "--runs", "1", "--output", str(tmp_path))
+    done = bench("faults", "--runs", "1", "--evidence", str(tmp_path))
     assert done.returncode == 2
     assert f"{tmp_path} holds something else; name another folder" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["evidence.json"]
@@ -33,10 +33,10 @@ def test_a_folder_that_holds_an_earlier_attack_is_refused_before_another_one(
 def test_a_hundred_and_fifty_runs_survive_an_attack_of_many_kinds() -> None:
     found = attack(runs=150, seed=SEED, rate=15)
     violations = check(found.evidence)
-    print(json.dumps(figures(Stage("fast", found, violations))))
+    print(json.dumps(counts_of(found)))
     assert [str(violation) for violation in violations] == []
     assert len(found.evidence.accepted) == 150
-    assert len(found.struck) >= 5
+    assert len(found.injected) >= 5
     assert found.unable.keys() <= {"disk", "link"}
 
 

@@ -67,7 +67,7 @@ def test_a_step_that_is_committed_twice_is_found(evidence: Evidence) -> None:
     at = evidence.history.index(commit)
     evidence.history.insert(at + 1, commit.model_copy(deep=True))
     found = [v for v in check(evidence) if v.rule == "committed once"]
-    assert any("was committed 2 times" in violation.said for violation in found)
+    assert any("was committed 2 times" in violation.message for violation in found)
     assert "owned" in rules(evidence)
 
 
@@ -87,26 +87,26 @@ def test_an_end_that_was_lost_is_found(evidence: Evidence) -> None:
     end = of_kind(evidence, "end")[0]
     evidence.history.remove(end)
     [violation] = [v for v in check(evidence) if v.rule == "ended once"]
-    assert (violation.run_id, violation.said) == (end.run_id, "ended 0 times")
+    assert (violation.subject, violation.message) == (end.run_id, "ended 0 times")
 
 
 def test_a_run_that_ends_twice_is_found(evidence: Evidence) -> None:
     evidence.history.append(of_kind(evidence, "end")[0].model_copy(deep=True))
-    assert "ended 2 times" in {violation.said for violation in check(evidence)}
+    assert "ended 2 times" in {violation.message for violation in check(evidence)}
 
 
 def test_a_run_that_ended_without_an_answer_is_found(evidence: Evidence) -> None:
     end = of_kind(evidence, "end")[0]
     end.fields["outcome"] = "error"
     evidence.runs[end.run_id].outcome = "error"
-    assert any(v.said.startswith("ended as error") for v in check(evidence))
+    assert any(v.message.startswith("ended as error") for v in check(evidence))
 
 
 def test_an_accepted_run_that_vanished_is_found(evidence: Evidence) -> None:
     run_id = evidence.accepted[0]
     del evidence.runs[run_id]
     evidence.history = [event for event in evidence.history if event.run_id != run_id]
-    found = {(v.rule, v.run_id) for v in check(evidence)}
+    found = {(v.rule, v.subject) for v in check(evidence)}
     assert {("admitted once", run_id), ("ended once", run_id)} <= found
 
 
@@ -127,7 +127,7 @@ def test_a_commit_by_an_owner_whose_delivery_was_taken_over_is_found(evidence: E
     )  # fmt: skip
     evidence.history.insert(evidence.history.index(commit), claim)
     [violation] = [v for v in check(evidence) if v.rule == "owned"]
-    assert "its owner was another at delivery 2" in violation.said
+    assert "its owner was another at delivery 2" in violation.message
     # The history that is printed with it shows the claim and the commit.
     shown = around(evidence, violation)
     assert claim in shown
@@ -170,7 +170,7 @@ def test_a_claim_of_a_delivery_that_was_settled_by_its_commit_is_found(evidence:
             },
         )
     )  # fmt: skip
-    assert any("was claimed after its commit" in v.said for v in check(evidence))
+    assert any("was claimed after its commit" in v.message for v in check(evidence))
 
 
 def test_steps_out_of_order_are_found(evidence: Evidence) -> None:
@@ -182,19 +182,19 @@ def test_steps_out_of_order_are_found(evidence: Evidence) -> None:
     for name in ("guard", "token", "stream"):
         first.fields[name], second.fields[name] = second.fields[name], first.fields[name]
     found = [v for v in check(evidence) if v.rule == "in order"]
-    assert any("hands nothing over there" in violation.said for violation in found)
+    assert any("hands nothing over there" in violation.message for violation in found)
 
 
 def test_indices_with_a_gap_are_found(evidence: Evidence) -> None:
     commits_of(evidence, longest(evidence))[-1].fields["index"] = "9"
-    assert any("indices are" in violation.said for violation in check(evidence))
+    assert any("indices are" in violation.message for violation in check(evidence))
 
 
 def test_a_commit_after_the_end_is_found(evidence: Evidence) -> None:
     commit = commits_of(evidence, longest(evidence))[-1]
     evidence.history.remove(commit)
     evidence.history.append(commit)
-    assert any("after the end" in violation.said for violation in check(evidence))
+    assert any("after the end" in violation.message for violation in check(evidence))
 
 
 def test_a_decision_that_the_roles_would_not_take_is_found(evidence: Evidence) -> None:
@@ -212,14 +212,14 @@ def test_a_call_that_is_missing_from_the_ledger_is_found(evidence: Evidence) -> 
     run_id = longest(evidence)
     del evidence.runs[run_id].usage[0]
     found = [v for v in check(evidence) if v.rule == "ledger"]
-    assert any("not entered" in violation.said for violation in found)
-    assert any("0 times on the bus, 1 times in the store" in v.said for v in found)
+    assert any("not entered" in violation.message for violation in found)
+    assert any("0 times on the bus, 1 times in the store" in v.message for v in found)
 
 
 def test_a_call_that_was_paid_for_twice_is_found(evidence: Evidence) -> None:
     record = evidence.runs[longest(evidence)]
     record.usage.append(record.usage[0])
-    assert any("was entered 2 times" in violation.said for violation in check(evidence))
+    assert any("was entered 2 times" in violation.message for violation in check(evidence))
 
 
 def test_a_discarded_call_is_no_violation(evidence: Evidence) -> None:
@@ -287,13 +287,13 @@ def test_a_gap_and_a_repeat_in_what_a_follower_read_are_found(evidence: Evidence
 
 def test_tokens_that_do_not_add_up_are_found(evidence: Evidence) -> None:
     evidence.runs[longest(evidence)].tokens += 1
-    assert any("the run was charged" in violation.said for violation in check(evidence))
+    assert any("the run was charged" in violation.message for violation in check(evidence))
 
 
 def test_a_trajectory_that_is_stored_twice_or_not_at_all_is_found(evidence: Evidence) -> None:
     evidence.stored.append(evidence.stored[0])
     del evidence.stored[1]
-    found = {v.said for v in check(evidence) if v.rule == "stored once"}
+    found = {v.message for v in check(evidence) if v.rule == "stored once"}
     assert found == {"stands 2 times in the store", "stands 0 times in the store"}
 
 
@@ -304,7 +304,7 @@ def test_a_stored_trajectory_that_is_not_the_journal_is_found(evidence: Evidence
 
 
 def test_a_key_without_an_expiry_is_found(evidence: Evidence) -> None:
-    evidence.endless_keys.append("{sw:0}:log:1")
+    evidence.keys_without_ttl.append("{sw:0}:log:1")
     [violation] = check(evidence)
     assert str(violation) == "[bounded life] {sw:0}:log:1 has no expiry"
 
@@ -320,7 +320,7 @@ def test_a_message_a_retry_and_a_run_that_are_left_over_are_found(evidence: Evid
 def test_a_consumer_that_no_living_worker_owns_is_found(evidence: Evidence) -> None:
     evidence.live_consumers_before_drain.append("planner0.99-abcdef01")
     [violation] = check(evidence)
-    assert "belongs to no living worker" in violation.said
+    assert "belongs to no living worker" in violation.message
 
 
 def test_a_consumer_that_is_left_after_all_drained_is_found(evidence: Evidence) -> None:
@@ -331,4 +331,4 @@ def test_a_consumer_that_is_left_after_all_drained_is_found(evidence: Evidence) 
 def test_a_dead_letter_is_found(evidence: Evidence) -> None:
     evidence.dead_letters.append(Letter(run_id="1", stream="tools", reason="failed 100 times"))
     [violation] = check(evidence)
-    assert violation.said == "dead letter on tools: failed 100 times"
+    assert violation.message == "dead letter on tools: failed 100 times"

@@ -17,24 +17,25 @@ from loopline.agents.errors import RequestFailed
 from loopline.agents.records import Outcome
 from loopline.bench.append_log import AppendLog
 from loopline.bench.errors import OutputError, UsageError
+from loopline.bench.experiments.document import write
 from loopline.bench.experiments.glpft.beginning import take_beginning
 from loopline.bench.experiments.glpft.cell import work
 from loopline.bench.experiments.glpft.evaluation import evaluate, served_by
 from loopline.bench.experiments.glpft.figures import ALL, figures_of
-from loopline.bench.experiments.glpft.plan import (
+from loopline.bench.experiments.glpft.grid import (
     Cell,
     Common,
-    Plan,
+    GlpftGrid,
     data_folder,
     finished,
+    grid_of,
     items_of,
-    plan_of,
     read_results,
     results_path,
     split_of,
     training_folder,
 )
-from loopline.bench.experiments.glpft.report import write
+from loopline.bench.experiments.glpft.report import document, report_of
 from loopline.bench.results import Result, Seconds
 from loopline.trainers.core.job_processes import Told
 from loopline.trainers.core.job_progress import JobProgress
@@ -44,10 +45,10 @@ from loopline.trainers.glpft.pipeline import CHECKPOINTS, INITIAL, Watch, claim,
 from loopline.trainers.glpft.report import REPORT, Report
 from loopline.trainers.glpft.settings import SIZES
 from loopline.trainers.glpft.stages import COPYING, EVEN_SHARES, METHODS, Method, stages_of
+from loopline.workers.engine_runner import EnginePool
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.protocol import Engine
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.in_process import EnginePool
 from tests.bench.command_line import bench
 from tests.trainers.tiny_glpft import DATA, SIZE, changed
 
@@ -63,13 +64,13 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def a_plan(output: Path, **changes: Any) -> Plan:
+def a_grid(output: Path, **changes: Any) -> GlpftGrid:
     asked: dict[str, Any] = {
         "sizes": "tiny", "seeds": "1,2", "methods": "single,glpft", "tokens": "20000",
         "common": COMMON, "jobs": 1, **changes,
     }  # fmt: skip
     with patch.dict(SIZES, TINY):
-        return plan_of(output, **asked)
+        return grid_of(output, **asked)
 
 
 def oracle(method: Method, **scripted: Any) -> dict[str, EnginePool]:
@@ -164,19 +165,19 @@ def _impatient(settings: ModelSettings) -> Engine:
 
 
 def test_another_setting_of_the_same_folder_is_refused_with_what_differs(tmp_path: Path) -> None:
-    a_plan(tmp_path / "out").claim()
-    a_plan(tmp_path / "out", seeds="3", methods="multitask").claim()
+    a_grid(tmp_path / "out").claim()
+    a_grid(tmp_path / "out", seeds="3", methods="multitask").claim()
     with pytest.raises(OutputError, match=r"tokens \(20000 → 30000\); use the same ones"):
-        a_plan(tmp_path / "out", tokens="30000").claim()
+        a_grid(tmp_path / "out", tokens="30000").claim()
     other = COMMON.model_copy(update={"samples": 9})
     with pytest.raises(OutputError, match=r"samples \(7 → 9\)"):
-        a_plan(tmp_path / "out", common=other).claim()
+        a_grid(tmp_path / "out", common=other).claim()
     rated = COMMON.model_copy(update={"schedules": "of other learning rates"})
     with pytest.raises(OutputError, match=r"schedules \(\w{64} → of other learning rates\)"):
-        a_plan(tmp_path / "out", common=rated).claim()
+        a_grid(tmp_path / "out", common=rated).claim()
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match="holds something else"):
-        a_plan(tmp_path).claim()
+        a_grid(tmp_path).claim()
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_options_that_cannot_be_are_named(
     changes: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
-        a_plan(tmp_path, **changes)
+        a_grid(tmp_path, **changes)
 
 
 def test_held_out_instructions_are_of_the_three_splits_alike_and_unseen_apis_come_last() -> None:
@@ -204,14 +205,14 @@ def test_held_out_instructions_are_of_the_three_splits_alike_and_unseen_apis_com
 
 
 def test_the_table_is_means_over_seeds_with_paired_differences(tmp_path: Path) -> None:
-    plan = a_plan(tmp_path / "out")
+    grid = a_grid(tmp_path / "out")
     solved = {
         ("single", 1): "1100000 00", ("single", 2): "1000000 00",
         ("glpft", 1): "1111000 01", ("glpft", 2): "1110000 01",
     }  # fmt: skip
-    for cell in plan.cells:
-        _stored(plan, cell, solved[(cell.method, cell.seed)].replace(" ", ""))
-    (size,) = figures_of(plan)
+    for cell in grid.cells:
+        _stored(grid, cell, solved[(cell.method, cell.seed)].replace(" ", ""))
+    (size,) = figures_of(grid)
     single, glpft = size.methods
     assert (single.method, single.models, single.parameters) == ("single", 1, 1_000)
     assert (glpft.method, glpft.models, glpft.tokens) == ("glpft", 3, (20_480, 20_480))
@@ -227,8 +228,8 @@ def test_the_table_is_means_over_seeds_with_paired_differences(tmp_path: Path) -
     assert found.low < found.estimate < found.high
     # Instructions that both solve or miss in the same seeds do not widen the interval.
     assert difference.solved["unseen_apis"].estimate == 0.5
-    write(plan, [size])
-    text = (plan.output / "report.md").read_text()
+    write(document(grid, [size]), report_of(grid, [size]), grid.output)
+    text = (grid.output / "report.md").read_text()
     assert "| single | 1 | 1,000 | 20,480 | 2 | 21.4 % |" in text
     assert "| glpft − single | +28.6 [" in text
     # An instruction in seven named a tool that is not on offer, of single models alone.
@@ -238,23 +239,23 @@ def test_the_table_is_means_over_seeds_with_paired_differences(tmp_path: Path) -
     # Who never reads an instruction stands below the methods, and has no seeds.
     assert "| by hand: the oracle's calls; " in text
     assert 0 < next(iter(size.baselines.values()))[ALL] < 1
-    page = (plan.output / "report.html").read_text()
+    page = (grid.output / "report.html").read_text()
     assert "glpft − single: +28.6 [" in page
     assert "src=" not in page
     assert "href=" not in page
 
 
 def test_cells_that_were_trained_in_different_ways_are_not_compared(tmp_path: Path) -> None:
-    plan = a_plan(tmp_path / "out")
-    for cell in plan.cells:
-        _stored(plan, cell, "1" * 9, batch=8 if cell.method == "single" else 16)
+    grid = a_grid(tmp_path / "out")
+    for cell in grid.cells:
+        _stored(grid, cell, "1" * 9, batch=8 if cell.method == "single" else 16)
     with pytest.raises(OutputError, match="tiny single 2 and tiny glpft 2 were trained with"):
-        figures_of(plan)
+        figures_of(grid)
 
 
-def _stored(plan: Plan, cell: Cell, solved: str, **settings: object) -> None:
+def _stored(grid: GlpftGrid, cell: Cell, solved: str, **settings: object) -> None:
     """A finished cell: `solved` has a digit for each instruction."""
-    folder = cell.folder(plan.output)
+    folder = cell.folder(grid.output)
     training_folder(folder).mkdir(parents=True)
     stages = stages_of(cell.method, EVEN_SHARES, copying=0.2)
     report = Report(
@@ -263,7 +264,7 @@ def _stored(plan: Plan, cell: Cell, solved: str, **settings: object) -> None:
     )  # fmt: skip
     (training_folder(folder) / REPORT).write_text(report.model_dump_json())
     with AppendLog(results_path(folder)) as log:
-        for at, (item, digit) in enumerate(zip(plan.items, solved, strict=True)):
+        for at, (item, digit) in enumerate(zip(grid.items, solved, strict=True)):
             invented = cell.method == "single" and at in (0, len(solved) - 1)
             result = Result(
                 run_id="r", arm=cell.method, item=item.id, outcome=Outcome.ANSWERED, reason=None,
@@ -327,10 +328,10 @@ def test_what_began_in_another_way_or_is_in_work_is_not_taken(single: Path, tmp_
     assert [each.name for each in begun.iterdir()] == [CHECKPOINTS]
 
 
-def test_beside_a_cell_are_the_other_methods_of_its_size_and_seed(tmp_path: Path) -> None:
-    *_, cell = a_plan(tmp_path).cells
+def test_siblings_of_a_cell_are_the_other_methods_of_its_size_and_seed(tmp_path: Path) -> None:
+    *_, cell = a_grid(tmp_path).cells
     assert cell.name == "tiny glpft 2"
-    assert [str(each.relative_to(tmp_path)) for each in cell.beside(tmp_path)] == [
+    assert [str(each.relative_to(tmp_path)) for each in cell.siblings(tmp_path)] == [
         f"cells/tiny/{method}-2" for method in METHODS if method != "glpft"
     ]
 
@@ -344,14 +345,14 @@ def test_a_cell_that_is_killed_goes_on_to_the_results_of_one_that_was_not(
     def kill(progress: JobProgress, cell: Cell, told: Told) -> None:
         if cell.method == "glpft" and told.said.startswith("backbone"):
             for child in psutil.Process().children():
-                if "loopline.bench.experiments.glpft.worker" in child.cmdline():
+                if "loopline.bench.experiments.worker" in child.cmdline():
                     child.kill()
 
     with patch.object(JobProgress, "tell", kill):
         killed = bench("glpft", str(output), *OPTIONS)
     assert killed.returncode == 1
     assert "tiny glpft 1: the process was killed by signal 9" in killed.stderr
-    single, glpft = a_plan(output, seeds="1").cells
+    single, glpft = a_grid(output, seeds="1").cells
     data, items = read(data_folder(output)), items_of(COMMON)
     assert finished(single.folder(output), items)
     assert not finished(glpft.folder(output), items)

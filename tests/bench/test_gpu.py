@@ -4,33 +4,31 @@ and what is not as it must be is named."""
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+import typer
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from loopline.bench.errors import BenchError, UsageError
-from loopline.bench.proofs.gpu import command
-from loopline.bench.proofs.gpu.command import Found, Plan, measure
+from loopline.bench.errors import UsageError
+from loopline.bench.proofs.gpu import proof
 from loopline.bench.proofs.gpu.model import PUBLISHED, Written
 from loopline.bench.proofs.gpu.parity import Parity
+from loopline.bench.proofs.gpu.proof import PROOF, GpuOptions, Loop, check, outcome_of
 from loopline.bench.proofs.gpu.serving import LAST, ROLES, Answers, Swapped
 from loopline.bench.proofs.gpu.training import Trained
+from loopline.bench.proofs.harness import conduct
 from loopline.trainers.grpo.report import PolicyStep
 from loopline.workers.engines.protocol import Completion
 
 pytestmark = pytest.mark.slow
 
-SMALL = Plan(
+SMALL = GpuOptions(
     layers=2, vocabulary=2_048, groups=2, candidates=2, prompt=12, max_tokens=8, steps=2, rank=4,
     piece_tokens=512, threads=1, seed=1,
 )  # fmt: skip
-WHOLE = replace(
-    SMALL, layers=28, vocabulary=151_936, groups=8, candidates=4, prompt=256, max_tokens=256,
-    steps=3, rank=16, piece_tokens=4_096,
-)  # fmt: skip
+WHOLE = SMALL.model_copy(update={**PROOF.full, "rank": 16, "piece_tokens": 4_096})
 PER_LAYER = 50_336_000
 EMBEDDING = 2_048
 """Parameters of a layer, and of a row of the embedding, which is the output layer too."""
@@ -44,9 +42,9 @@ def test_the_whole_model_has_the_published_number_of_parameters() -> None:
     assert model.model.layers[0].self_attn.q_norm.weight.shape == (128,)
 
 
-def found_by(plan: Plan, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def found_by(options: GpuOptions, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     pytest.importorskip("peft", reason="needs make install")
-    measure(plan, as_json=True)
+    conduct(PROOF, options.model_dump(), as_json=True)
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
@@ -55,17 +53,19 @@ def test_a_cut_of_it_is_sampled_from_trained_swapped_in_and_served(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = found_by(SMALL, capsys)
-    assert found["failures"] == []
+    assert found["passed"]
     parameters = 2 * PER_LAYER + (2_048 + 1) * EMBEDDING
-    assert found["parameters"] == parameters
+    assert found["facts"]["parameters"] == parameters
     # Two bytes for each weight of the trainer's base.
-    assert found["trainer"]["base_mb"] == pytest.approx(2 * parameters / 1e6, abs=0.1)
-    assert found["trainer"]["tokens_per_second"] > 0
-    assert found["engine"]["tokens_per_second"] > 0
-    assert set(found["trainer"]["effective_samples"]) == set(ROLES)
-    apart = found["logprobs"]
-    assert apart["engine_to_transformers"]["mean"] < 0.05
-    assert apart["adapter"]["mean"] * 10 < apart["no_adapter"]["mean"]
+    assert found["facts"]["trainer_base_mb"] == pytest.approx(2 * parameters / 1e6, abs=0.1)
+    measurements = found["measurements"]
+    rates = [each["value"] for key, each in measurements.items() if key.endswith("tokens/s")]
+    assert len(rates) == 3
+    assert min(rates) > 0
+    assert {f"effective_samples_{role}" for role in ROLES} <= set(measurements)
+    apart = "|difference of log-probabilities|, nats"
+    assert measurements[f"{apart} / engine to transformers / mean"]["value"] < 0.05
+    assert measurements["adapter_difference"]["value"] < 0.1
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -74,8 +74,8 @@ def test_the_whole_model_goes_through_the_loop_on_a_gpu(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = found_by(WHOLE, capsys)
-    assert found["parameters"] == 1_720_574_976
-    assert found["failures"] == []
+    assert found["facts"]["parameters"] == 1_720_574_976
+    assert found["passed"]
 
 
 def completion(adapter: str, version: int) -> Completion:
@@ -102,10 +102,10 @@ def found(
     samples: float = 1.0,
     in_flight: int = LAST - 1,
     served: int = LAST,
-) -> Found:
+) -> Loop:
     answers = Answers(tuple((completion(role, served),) for role in ROLES), 1.0)
     steps = ({role: step(1.0) for role in ROLES} | {ROLES[0]: step(samples)},) * 2
-    return Found(
+    return Loop(
         device="", written=Written(1, 1.0), load_seconds=1.0, rollouts=answers,
         trained=Trained(1.0, 1, steps, 1.0),
         swapped=Swapped(1.0, frozenset({in_flight}), answers), engine_mb=1.0,
@@ -114,19 +114,32 @@ def found(
 
 
 @pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"engine": 0.1}, "engine_rounding"),
+        ({"adapter": 0.9}, "adapter_difference"),
+        ({"samples": 0.5}, f"effective_samples_{ROLES[0]}"),
+    ],
+)
+def test_log_probabilities_that_are_too_far_apart_miss_their_bar(
+    changed: dict[str, Any], name: str
+) -> None:
+    assert outcome_of(SMALL, found()).passed
+    assert [each.name for each in outcome_of(SMALL, found(**changed)).missed] == [name]
+
+
+@pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"engine": 0.1}, "engine's log-probabilities are not those of transformers"),
-        ({"adapter": 0.9}, "adapters are not served as they were trained"),
-        ({"samples": 0.5}, f"log-probabilities of {ROLES[0]} are not the engine's"),
         ({"in_flight": LAST}, "in flight did not end with the version that they began with"),
         ({"served": LAST - 1}, "were not answered by the new versions"),
     ],
 )
-def test_what_is_not_as_it_must_be_is_named(changed: dict[str, Any], words: str) -> None:
-    assert found().failures == []
-    (said,) = found(**changed).failures
-    assert words in said
+def test_an_adapter_that_is_not_served_as_it_must_be_is_named(
+    changed: dict[str, Any], words: str
+) -> None:
+    (violation,) = outcome_of(SMALL, found(**changed)).violations
+    assert words in violation.message
 
 
 def test_a_step_of_all_roles_is_timed_without_the_first() -> None:
@@ -136,18 +149,20 @@ def test_a_step_of_all_roles_is_timed_without_the_first() -> None:
 
 
 def test_what_is_missing_is_said_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(proof, "find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     with pytest.raises(UsageError, match="in the checkout: pip install"):
-        measure(SMALL, as_json=False)
+        check(SMALL)
 
 
-def test_a_failure_ends_the_command_with_an_error_behind_its_tables(
+def test_a_violation_ends_the_command_with_exit_code_1_behind_its_tables(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def measured(*_: object) -> Found:
+    async def take(*_: object) -> Loop:
         return found(served=LAST - 1)
 
-    monkeypatch.setattr(command, "_measure", measured)
-    with pytest.raises(BenchError, match="were not answered by the new versions"):
-        measure(SMALL, as_json=True)
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["failures"] != []
+    monkeypatch.setattr(proof, "take", take)
+    with pytest.raises(typer.Exit) as ended:
+        conduct(PROOF, SMALL.model_dump(), as_json=True)
+    assert ended.value.exit_code == 1
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (line["passed"], line["violations"]) == (False, {"swap": 1})

@@ -12,7 +12,7 @@ from loopline.agents.environments import puzzle_splits
 from loopline.bench.errors import BenchError
 from loopline.bench.experiments.grpo.command import measure
 from loopline.bench.experiments.grpo.figures import GrpoReport
-from loopline.bench.experiments.grpo.plan import Plan, Way
+from loopline.bench.experiments.grpo.grid import GrpoGrid, Way
 from loopline.bench.experiments.grpo.trials import chosen_of
 from loopline.trainers.errors import UnreadableModel
 from loopline.trainers.grpo.arms.kinds import (
@@ -24,7 +24,7 @@ from loopline.trainers.grpo.arms.kinds import (
 from loopline.trainers.grpo.arms.results import Arm, read_result
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.tuning import OWN
-from tests.bench.grpo_results import SETTINGS, SMALL, plan
+from tests.bench.grpo_results import SETTINGS, SMALL, grid
 from tests.trainers.grpo.tiny_puzzles import TINY
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ def test_more_held_out_puzzles_than_there_are_is_said_before_anything_is_trained
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(puzzle_splits, "_PATIENCE", 0)
-    asked = plan(tmp_path / "out", game="sokoban", arms="warm-start")
+    asked = grid(tmp_path / "out", game="sokoban", arms="warm-start")
     asked = replace(asked, settings=asked.settings.model_copy(update={"held_out": 1_000}))
     with pytest.raises(BenchError, match=r"--held-out 1000: only \d+ of 1000 different puzzles"):
         measure(asked, as_json=False)
@@ -51,7 +51,7 @@ def test_more_held_out_puzzles_than_there_are_is_said_before_anything_is_trained
 
 def test_a_folder_of_other_settings_is_not_touched(tmp_path: Path) -> None:
     tiny = TINY.model_dump()
-    mine = Plan(tmp_path / "out", ArmSettings.model_validate(tiny), (WARM_START,), 1)
+    mine = GrpoGrid(tmp_path / "out", ArmSettings.model_validate(tiny), (WARM_START,), 1)
     (tmp_path / "out").mkdir()
     (tmp_path / "out/settings.json").write_text(SETTINGS.model_dump_json())
     with pytest.raises(BenchError, match="was begun with other settings"):
@@ -71,13 +71,13 @@ def test_the_command_does_what_is_left_and_ends_with_its_line(
     settings = ArmSettings.model_validate(TINY.model_dump())
     output = tmp_path / "out"
     kinds: tuple[ArmName, ...] = (WARM_START, BEST_OF_K)
-    measure(Plan(output, settings, kinds, 1), as_json=True)
+    measure(GrpoGrid(output, settings, kinds, 1), as_json=True)
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(line["arms"]) == set(kinds)
     assert (output / "report.html").exists()
     first = read_result(Arm(kind=WARM_START, seed=1).folder(output))
     # Everything is there: nothing is done again, and the table is the same.
-    measure(Plan(output, settings, kinds, 1), as_json=True)
+    measure(GrpoGrid(output, settings, kinds, 1), as_json=True)
     again = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert again["arms"] == line["arms"]
     assert read_result(Arm(kind=WARM_START, seed=1).folder(output)) == first
@@ -88,7 +88,7 @@ def test_the_table_is_of_what_trials_have_chosen(
 ) -> None:
     settings = ArmSettings.model_validate(TINY.model_dump() | {"seeds": (1, 2)})
     output = tmp_path / "out"
-    asked = Plan(output, settings, (WARM_START, AT_GRPO), 2, ways=(Way(OWN), Way(SMALL)))
+    asked = GrpoGrid(output, settings, (WARM_START, AT_GRPO), 2, ways=(Way(OWN), Way(SMALL)))
     measure(asked, as_json=True)
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     found = GrpoReport.model_validate_json((output / "report.json").read_bytes())

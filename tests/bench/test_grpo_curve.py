@@ -11,9 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from loopline.agents.environments.puzzles import difficulty_of
+from loopline.agents.environments.registry import find
 from loopline.bench.errors import BenchError
-from loopline.bench.experiments.grpo_curve.findings import (
+from loopline.bench.experiments.document import html, markdown
+from loopline.bench.experiments.grpo_curve.figures import (
     CurveReport,
     Held,
     held_against,
@@ -31,7 +32,7 @@ from loopline.bench.experiments.grpo_curve.loops import (
     read_result,
     warm_start_of,
 )
-from loopline.bench.experiments.grpo_curve.report import last_line, markdown, render
+from loopline.bench.experiments.grpo_curve.report import document, last_line
 from loopline.bench.experiments.grpo_curve.settings import (
     CurveSettings,
     loop_arguments,
@@ -78,7 +79,7 @@ def solving(count: int, first: int = 0) -> str:
 
 def history(**changes: object) -> LoopHistory:
     whole = {
-        "rounds": 2, "groups": 40, "trained_groups": 30, "runs": 8, "struck": {}, "died": (),
+        "rounds": 2, "groups": 40, "trained_groups": 30, "runs": 8, "injected": {}, "died": (),
         "sampled": (0.5, 0.75), "seconds": 60.0, "violations": (), **changes,
     }  # fmt: skip
     return LoopHistory.model_validate(whole)
@@ -177,12 +178,12 @@ def test_the_rule_is_shown_on_loops_that_nobody_attacked() -> None:
         ["above", "within"],
         ["below", "within"],
     ]
-    assert "calls out 2 of 2" in markdown(report)
+    assert "calls out 2 of 2" in markdown(document(report))
 
 
 def test_the_report_is_a_harmless_page_with_the_curves_and_a_line_of_json() -> None:
-    report = reported(solving(45), solving(82), struck={"kill": 3, "trainer": 1})
-    page = ParsedPage(render(report))
+    report = reported(solving(45), solving(82), injected={"kill": 3, "trainer": 1})
+    page = ParsedPage(html(document(report)))
     page.require_harmless()
     assert len(page.of("figure")) == 3
     assert "kill 3, trainer 1" in page.text
@@ -190,7 +191,7 @@ def test_the_report_is_a_harmless_page_with_the_curves_and_a_line_of_json() -> N
     assert said["within_spread"] is True
     assert said["rises"] is True
     assert said["groups_under_attack"] == 40
-    assert "82.0 %" in markdown(report)
+    assert "82.0 %" in markdown(document(report))
 
 
 def test_loops_play_the_game_that_the_warm_start_has_played() -> None:
@@ -200,8 +201,9 @@ def test_loops_play_the_game_that_the_warm_start_has_played() -> None:
         wanted = [[value for name, value in options if name == each]
                   for each in ("--difficulty", "--setting")]  # fmt: skip
         (size,) = [int(value) for name, value in options if name == "--size"]
-        found = difficulty_of(
-            "plan_path", size, key_value_options("--difficulty", wanted[0]),
+        found = find(settings.game.name).levels(
+            size,
+            key_value_options("--difficulty", wanted[0]),
             key_value_options("--setting", wanted[1]),
         )  # fmt: skip
         assert found == settings.game.puzzle
@@ -333,8 +335,8 @@ def test_what_is_finished_is_reported_without_doing_it_again(tmp_path: Path) -> 
     assert said["loops"]["attacked, seed 1"]["solved"] == {"0": 0.2, "1": 0.45, "2": 0.82}
     report = CurveReport.model_validate_json((tmp_path / "report.json").read_bytes())
     assert report.passed
-    assert (tmp_path / "report.md").read_text() == markdown(report)
-    assert (tmp_path / "report.html").read_text() == render(report)
+    assert (tmp_path / "report.md").read_text() == markdown(document(report))
+    assert (tmp_path / "report.html").read_text() == html(document(report))
 
 
 def test_a_curve_that_falls_out_of_the_spread_is_an_exit_code(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def whole() -> Iterator[Attacked]:
         kept = KeptAdapters(Path(folder) / "adapters")
         work = work_of(Path(folder) / "base", groups=84, seed=SEED, puzzles=12, staleness=0)
         driver = LoopDriver(
-            Path(folder), work, seed=SEED, blows=ONLY_KILLS, progress=print, kept=kept
+            Path(folder), work, seed=SEED, faults=ONLY_KILLS, progress=print, kept=kept
         )
         yield Attacked(driver.attack(), work, kept)
 
@@ -85,7 +85,7 @@ def test_a_folder_that_holds_an_earlier_attack_is_refused_before_another_one(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "evidence.json").write_text("{}")
-    done = bench("grpo-faults", "--groups", "8", "--output", str(tmp_path))
+    done = bench("grpo-faults", "--groups", "8", "--evidence", str(tmp_path))
     assert done.returncode == 2
     assert f"{tmp_path} holds something else; name another folder" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["evidence.json"]
@@ -97,7 +97,7 @@ def test_every_group_of_an_attacked_loop_is_sealed_once_and_of_one_version(
     assert [str(each) for each in check(attacked.evidence, tmp_path)] == []
     assert sum(len(each.groups) for each in attacked.evidence.sealed) >= 80
     # It was an attack, and nobody died by himself.
-    assert attacked.struck["kill"]
+    assert attacked.injected["kill"]
     assert attacked.died == []
 
 
@@ -122,8 +122,8 @@ def test_a_group_that_is_sealed_twice_or_not_at_all_is_found(attacked: LoopAttac
     first, *others = evidence.sealed[0].groups
     lost = list(sealed_once(with_groups(evidence, *others)))
     assert len(lost) == len(first.origins)
-    assert "is in 1 groups too few" in lost[0].said
-    twice = [each.said for each in sealed_once(with_groups(evidence, first, first, *others))]
+    assert "is in 1 groups too few" in lost[0].message
+    twice = [each.message for each in sealed_once(with_groups(evidence, first, first, *others))]
     assert f"group {first.id[:12]} was sealed 2 times" in twice
     assert list(rounds_once(with_groups(evidence, *others)))
 
@@ -135,11 +135,11 @@ def test_a_group_of_another_version_than_its_record_s_or_its_round_s_is_found(
     first, *others = evidence.sealed[0].groups
     wrong = first.model_copy(update={"version": first.version + 1})
     (found, late) = of_one_version(with_groups(evidence, wrong, *others))
-    assert "was sampled by" in found.said
-    assert "which came of round 1" in late.said
+    assert "was sampled by" in found.message
+    assert "which came of round 1" in late.message
     # Learned from two rounds later.
     (old,) = of_one_version(with_groups(evidence, *evidence.sealed[1].groups, first, number=1))
-    assert "which came of round 0" in old.said
+    assert "which came of round 0" in old.message
 
 
 def test_a_run_that_nobody_planned_and_one_that_was_not_sealed_are_found(
@@ -148,7 +148,9 @@ def test_a_run_that_nobody_planned_and_one_that_was_not_sealed_are_found(
     evidence = attacked.evidence
     wave, *others = evidence.waves
     unplanned = wave.model_copy(update={"runs": wave.runs[1:]})
-    said = [each.said for each in played_as_planned(replace(evidence, waves=(unplanned, *others)))]
+    said = [
+        each.message for each in played_as_planned(replace(evidence, waves=(unplanned, *others)))
+    ]
     assert said == ["sealed 1 times more than planned in round 1", "recorded, but not planned"]
 
 
@@ -159,12 +161,12 @@ def test_a_version_that_was_published_twice_or_not_last_is_found(attacked: LoopA
     (found,) = published_once(
         replace(evidence, published={**evidence.published, "pair/tool": again})
     )
-    assert "pair/tool" in found.said
+    assert "pair/tool" in found.message
     back = policy.rolled_back()
     (found,) = published_once(
         replace(evidence, published={**evidence.published, "pair/tool": back})
     )
-    assert f"version {back.current} is in use" in found.said
+    assert f"version {back.current} is in use" in found.message
 
 
 def test_weights_that_do_not_follow_from_what_was_recorded_are_found(
@@ -178,8 +180,8 @@ def test_weights_that_do_not_follow_from_what_was_recorded_are_found(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     (found,) = trained_as_recorded(replace(evidence, final=final.parent), scratch)
-    assert "1 of " in found.said
-    assert name in found.said
+    assert "1 of " in found.message
+    assert name in found.message
 
 
 def test_more_rounds_than_versions_are_kept_are_refused_with_what_would_do(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from loopline.bench.experiments.document import html, markdown, show, write
 from loopline.bench.experiments.grpo.figures import (
     CLAIMS,
     ROWS,
@@ -17,13 +18,12 @@ from loopline.bench.experiments.grpo.figures import (
     at_equal_tokens,
     report_of,
 )
-from loopline.bench.experiments.grpo.page import render
 from loopline.bench.experiments.grpo.published import said
-from loopline.bench.experiments.grpo.report import last_line, markdown, show, write
+from loopline.bench.experiments.grpo.report import document, last_line
 from loopline.bench.experiments.grpo.tables import tables
 from loopline.bench.experiments.grpo.trials import Trial, chosen_of, lower, trial_of
 from loopline.bench.statistics import pigeonhole_bootstrap, wilson
-from loopline.trainers.grpo.arms.games.known import GAMES
+from loopline.trainers.grpo.arms.game import LearnedGame, taught
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     CONTINUED,
@@ -82,12 +82,12 @@ def test_an_arm_that_solves_no_puzzle_has_wilson_s_interval_over_the_puzzles() -
 
 def test_a_game_with_few_demonstrations_says_of_how_many_ways_of_telling_they_are() -> None:
     results = [a_result(WARM_START, seed, "10000000") for seed in (1, 2)]
-    words = SETTINGS.model_copy(update={"game": GAMES["word_problems"].game})
+    words = SETTINGS.model_copy(update={"game": LearnedGame.of("word_problems")})
     few = report_of(words, results, {}, said("word_problems"), 1.0, cpu_minutes=1)
-    assert "one in 8 of the training wordings" in markdown(few)
-    assert "on word problems" in markdown(few)
+    assert "one in 8 of the training wordings" in markdown(document(few))
+    assert "on word problems" in markdown(document(few))
     plain = report_of(SETTINGS, results, {}, said("plan_path"), 1.0, cpu_minutes=1)
-    assert "wordings" not in markdown(plain)
+    assert "wordings" not in markdown(document(plain))
 
 
 def test_an_arm_takes_the_tuning_by_which_its_last_looks_are_best() -> None:
@@ -136,8 +136,8 @@ def test_success_at_equal_tokens_is_that_of_the_first_look_with_as_many_as_at_gr
 
 
 def test_where_nothing_is_published_the_report_says_so() -> None:
-    assert "nothing to stand beside" in said("word_problems")
-    assert all(said(name) for name in GAMES)
+    assert "nothing to compare with" in said("word_problems")
+    assert all(said(name) for name in taught())
 
 
 def test_a_difference_is_paired_by_seed_and_puzzle_and_a_null_is_printed_as_one(
@@ -155,7 +155,7 @@ def test_a_difference_is_paired_by_seed_and_puzzle_and_a_null_is_printed_as_one(
     # Two seeds are 4/8 and 7/8 apart from theirs: 11/16 by as much as t of one degree of freedom.
     assert gain.verdict == "no difference found"
     assert found.arms[1].gain == gain.gap
-    assert "no difference found" in markdown(found)
+    assert "no difference found" in markdown(document(found))
 
 
 def test_an_arm_that_solves_less_is_said_to_do_so() -> None:
@@ -199,7 +199,7 @@ def test_arms_of_fewer_seeds_are_compared_by_the_seeds_that_both_have() -> None:
     solved = tables(made)["Solved"]
     assert [row[solved[0].index("seeds")] for row in solved[1]] == ["3", "2"]
     assert tables(made)["Solved by seed"][1][1] == [PER_ROLE, "100.0 %", "–", "100.0 %"]
-    assert "Means over 3 seeds; over the first 2 of AT-GRPO per role." in markdown(made)
+    assert "Means over 3 seeds; over the first 2 of AT-GRPO per role." in markdown(document(made))
 
 
 def test_one_seed_is_said_to_be_held_fixed() -> None:
@@ -207,7 +207,7 @@ def test_one_seed_is_said_to_be_held_fixed() -> None:
     made = report(*results)
     assert made.differences[0].verdict == "more"
     assert all("1, held fixed" in row for row in tables(made)["Solved"][1])
-    assert "Of one seed." in markdown(made)
+    assert "Of one seed." in markdown(document(made))
 
 
 def test_arms_that_solve_the_same_leave_open_what_wilson_lets_other_puzzles_be() -> None:
@@ -241,9 +241,9 @@ def test_a_seed_that_ended_early_stays_in_the_curve_where_it_was() -> None:
 
 
 def test_every_table_stands_in_every_form_of_the_report(found: GrpoReport, tmp_path: Path) -> None:
-    write(found, tmp_path)
+    write(document(found), found, tmp_path)
     console = Console(file=StringIO(), width=140)
-    show(found, tmp_path, console)
+    show(document(found), tmp_path, console)
     assert isinstance(console.file, StringIO)
     forms = [
         console.file.getvalue(),
@@ -260,7 +260,7 @@ def test_every_table_stands_in_every_form_of_the_report(found: GrpoReport, tmp_p
 
 
 def test_what_a_model_wrote_is_text_in_the_page(found: GrpoReport) -> None:
-    whole = render(found)
+    whole = html(document(found))
     assert "<script>alert" not in whole
     assert "&lt;script&gt;alert" in whole
 
@@ -287,7 +287,7 @@ def test_seeds_stand_everywhere_in_the_order_in_which_they_were_asked_for() -> N
     assert (line["seeds"], line["arms"][AT_GRPO]["seeds"]) == ([2, 1], [0.25, 0.875])
     [difference] = tables(made)["One arm less another, in points, paired by seed and puzzle"][1]
     assert difference[2:4] == ["2", "+25.0, +75.0"]
-    assert "said by seed 2" in markdown(made)
+    assert "said by seed 2" in markdown(document(made))
 
 
 def test_every_arm_has_a_row_and_every_claim_two_of_them() -> None:

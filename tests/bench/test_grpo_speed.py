@@ -13,25 +13,26 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
 
-from loopline.bench.cli import app
+from loopline.bench.benchmark import options_of
 from loopline.bench.errors import UsageError
-from loopline.bench.proofs.grpo_speed import command, ours, rollouts
-from loopline.bench.proofs.grpo_speed.command import (
+from loopline.bench.proofs.grpo_speed import ours, proof, rollouts
+from loopline.bench.proofs.grpo_speed.proof import (
     BUS,
     IN_PROCESS,
     PLAIN,
+    PROOF,
     SHARED,
     TRL,
-    Plan,
-    found_in,
-    measure,
+    GrpoSpeedOptions,
+    check,
+    measurements,
 )
 from loopline.bench.proofs.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
 from loopline.bench.proofs.grpo_speed.trl_peer import padded_samples
 from loopline.bench.proofs.grpo_speed.workload import StepWork
-from loopline.bench.proofs.isolated_process import alone_in_a_process
+from loopline.bench.proofs.harness import conduct
+from loopline.bench.proofs.isolated_process import isolated_worker
 from loopline.trainers.core.models import export_model, load_tokenizer, new_model
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.slow
 WORK = StepWork(
     model="", groups=3, candidates=2, prompt=12, completion=4, steps=1, seed=1, vocabulary=300
 )
-PLAN = Plan(
+OPTIONS = GrpoSpeedOptions(
     model="micro:llm", runs=2, candidates=2, max_tokens=4, groups=2, prompt=8, steps=1, repeats=2,
     only="both", trl=False, seed=1,
 )  # fmt: skip
@@ -103,23 +104,28 @@ def test_trl_pads_to_the_longest_of_the_step() -> None:
 
 
 def test_ratios_are_of_each_repeat() -> None:
-    found = found_in(
-        PLAN,
-        {BUS: [90.0, 50.0, 80.0], IN_PROCESS: [100.0, 100.0, 40.0]},
-        {SHARED: [300.0, 300.0, 300.0], PLAIN: [100.0, 150.0, 50.0], TRL: [100.0, 50.0, 100.0]},
-    )
-    assert (found["bus_vs_in_process"], found["bus_vs_in_process_spread"]) == (0.9, [0.9, 0.5, 2.0])
-    assert (found["grpo_vs_trl"], found["grpo_plain_vs_trl"]) == (3.0, 1.0)
-    assert "grpo_vs_trl" not in found_in(PLAN, {}, {SHARED: [1.0], PLAIN: [1.0]})
+    found = {
+        each.name: (each.value, each.low, each.high)
+        for each in measurements(
+            {
+                BUS: [90.0, 50.0, 80.0], IN_PROCESS: [100.0, 100.0, 40.0],
+                SHARED: [300.0, 300.0, 300.0], PLAIN: [100.0, 150.0, 50.0],
+                TRL: [100.0, 50.0, 100.0],
+            }
+        )
+    }  # fmt: skip
+    assert found["bus_vs_in_process"] == (0.9, 0.5, 2.0)
+    assert (found["grpo_vs_trl"][0], found["grpo_plain_vs_trl"][0]) == (3.0, 1.0)
+    assert [each.name for each in measurements({SHARED: [1.0], PLAIN: [1.0]})] == ["tokens/s"] * 2
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"only": "half"}, "--only 'half'"), ({"model": "micro:none"}, "--model")],
+    [({"only": "half"}, "--only: .*; got 'half'"), ({"model": "micro:none"}, "--model")],
 )
 def test_what_can_not_be_measured_is_named(changes: dict[str, str], named: str) -> None:
     with pytest.raises(UsageError, match=named):
-        measure(replace(PLAN, **changes), as_json=False)  # pyright: ignore[reportArgumentType]
+        check(options_of(GrpoSpeedOptions, OPTIONS.model_dump() | changes))
 
 
 def test_each_measurement_is_named_with_what_it_found(
@@ -128,34 +134,26 @@ def test_each_measurement_is_named_with_what_it_found(
     def finds(rate: float) -> Callable[[Rollouts, int], float]:
         return lambda work, repeat: rate + repeat
 
-    monkeypatch.setattr(command, "_on_the_bus", finds(90.0))
-    monkeypatch.setattr(command, "_in_process", finds(1_200.0))
-    measure(replace(PLAN, only="rollouts"), as_json=True)
+    monkeypatch.setattr(proof, "_on_the_bus", finds(90.0))
+    monkeypatch.setattr(proof, "_in_process", finds(1_200.0))
+    options = OPTIONS.model_copy(update={"only": "rollouts"})
+    conduct(PROOF, options.model_dump(), as_json=True)
     shown = capsys.readouterr()
-    assert shown.err.splitlines() == [
+    assert shown.err.splitlines()[1:] == [
         "1 of 4: rollouts through the bus, repeat 1 of 2… 90 tokens/s",
         "2 of 4: rollouts in-process, repeat 1 of 2… 1,200 tokens/s",
         "3 of 4: rollouts through the bus, repeat 2 of 2… 91 tokens/s",
         "4 of 4: rollouts in-process, repeat 2 of 2… 1,201 tokens/s",
     ]
     found = json.loads(shown.out.splitlines()[-1])
-    assert found["tokens_per_second"][BUS] == [90.5, 90.0, 91.0]
-    assert found["plan"]["runs"] == PLAN.runs
-
-
-def test_ctrl_c_ends_the_command_with_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(plan: Plan, *, as_json: bool) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "measure", interrupted)
-    ended = CliRunner().invoke(app, ["grpo-speed"])
-    assert ended.exit_code == 130
-    assert "stopped; nothing is kept" in ended.stderr
+    rate = found["measurements"][f"rollouts / {BUS} / tokens/s"]
+    assert (rate["value"], rate["low"], rate["high"]) == (90.5, 90.0, 91.0)
+    assert found["options"]["runs"] == OPTIONS.runs
 
 
 def test_an_interruption_waits_for_no_measurement() -> None:
     def interrupted() -> None:
-        with alone_in_a_process() as executor:
+        with isolated_worker() as executor:
             measurement = executor.submit(time.sleep, 600.0)
             while not measurement.running():
                 pass

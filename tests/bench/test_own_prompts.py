@@ -51,9 +51,14 @@ def begun_without_adapter() -> Manifest:
     settings = config.load("petting", environ={})
     bare = settings.model_copy(update={"policies": {**settings.policies, "tool_agent": "pair"}})
     made = manifest(items(1)).model_copy(
-        update={"arms": ("pair",), "benchmark": "puzzles", "origin": None}
+        update={
+            "arms": ("pair",),
+            "benchmark": "puzzles",
+            "origin": None,
+            "reference": {"game": "sudoku"},
+        }
     )
-    return with_deployment(made, find("puzzles").arms.parse("pair"), bare)
+    return with_deployment(made, find("puzzles").parse_arms("pair", made.reference), bare)
 
 
 def test_a_benchmark_is_not_resumed_where_another_policy_plays_one_of_its_roles(

@@ -86,7 +86,7 @@ def test_the_oracle_solves_every_instance_of_every_game(tmp_path: Path, game: st
 
 
 def test_an_arm_alone_is_played_by_that_agent_alone(tmp_path: Path) -> None:
-    client = PuzzleClient(player=lambda run, handoff: f"I am {handoff.role}")
+    client = PuzzleClient(player=lambda run, handoff: f"I am {handoff.agent}")
     made = manifest(wanted("sudoku", 3), "pair,plan_agent_alone,tool_agent_alone")
     measured(tmp_path / "out", made, client)
     took_part = {
@@ -460,7 +460,7 @@ def test_greedy_is_the_default_and_anything_about_drawing_means_drawn() -> None:
         (["--difficulty", "boxes=2"], "--difficulty boxes"),
         (["--setting", 'team=["plan_agent"]'], "chosen by --arms"),
         (["--split", "dev"], "no split 'dev'"),
-        (["--split", "boxoban"], "has levels of sokoban"),
+        (["--split", "boxoban"], "no split 'boxoban'; there are: train"),
         (["--game", "sokoban", "--split", "boxoban", "--size", "8"], "leave --size"),
         (["--game", "sokoban", "--split", "boxoban/../x", "--data", "."], "a split is boxoban"),
         (["--split", "test", "--data", "."], "--data is of no use"),

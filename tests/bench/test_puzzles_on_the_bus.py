@@ -27,7 +27,7 @@ def team(bus: BusSettings) -> list[WorkerBase]:
         engine="scripted", model="scripted-pair", base_until_published=("tool", "plan")
     )
     return [
-        RoleWorkerSettings(bus=bus, name="roles", roles=("tool_agent", "plan_agent")),
+        RoleWorkerSettings(bus=bus, name="roles", roles=("player",)),
         GpuWorkerSettings(bus=bus, name="gpu", models={"pair": model}),
     ]
 
@@ -65,7 +65,7 @@ def programmer(bus: BusSettings, problems: Path) -> list[WorkerBase]:
     )
     few = SandboxSettings(parallel=2, ready=2)
     return [
-        RoleWorkerSettings(bus=bus, name="roles", roles=("tool_agent",)),
+        RoleWorkerSettings(bus=bus, name="roles", roles=("player",)),
         GpuWorkerSettings(bus=bus, name="gpu", models={"pair": model}),
         JudgeWorkerSettings(bus=bus, name="judge", problems=problems, sandbox=few),
     ]

@@ -30,7 +30,9 @@ from loopline.bench.report.sections import compat_figure
 from loopline.bench.report.terminal import print_report
 from loopline.bench.report.unfinished import left_to_do
 from loopline.bench.report.writer import write_reports
+from loopline.runtime.terminal import pages
 from loopline.runtime.terminal.pages.svg import Scale
+from loopline.runtime.terminal.pages.templates import render
 from tests.bench.benchmarks import created, items, manifest, run
 from tests.bench.local_client import LocalClient
 
@@ -175,7 +177,8 @@ def test_a_link_says_its_question_whatever_its_id_is(item: str) -> None:
 
 
 def test_words_of_a_link_can_neither_act_nor_turn_the_text_around_them() -> None:
-    shown = links.link(links.place("items", arm="a&b", class_="right"), "<b>\u202e")
+    where = links.place("items", arm="a&b", class_="right")
+    shown = render(pages.__name__, "macro.html.j2", name="link", values=(where, "<b>\u202e"))
     assert shown == '<a href="#items?arm=a%26b&amp;class=right">&lt;b&gt;\\u202e</a>'
 
 

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
-from loopline.bench.errors import BenchError, OutputError, UsageError
+from loopline.bench.errors import OutputError, UsageError
+from loopline.bench.experiments.document import markdown
+from loopline.bench.experiments.harness import SETTINGS, claim
 from loopline.bench.experiments.staleness.cell import work
-from loopline.bench.experiments.staleness.command import (
-    claim,
-    do_cells,
-    parse_ages,
-    parse_corrections,
-)
-from loopline.bench.experiments.staleness.findings import Findings, findings_of, table_of
-from loopline.bench.experiments.staleness.plan import (
+from loopline.bench.experiments.staleness.cells import (
     RESULT,
-    SETTINGS,
     Cell,
     CellResult,
     StalenessSettings,
@@ -29,6 +21,14 @@ from loopline.bench.experiments.staleness.plan import (
     read_result,
     schedule,
 )
+from loopline.bench.experiments.staleness.command import (
+    FREE,
+    done,
+    parse_ages,
+    parse_corrections,
+)
+from loopline.bench.experiments.staleness.figures import StalenessReport, report_of
+from loopline.bench.experiments.staleness.report import document
 from loopline.bench.statistics import Interval, bootstrap_difference, wilson
 from loopline.trainers.core.job_processes import Told
 from loopline.trainers.grpo.arms.kinds import WARM_START
@@ -106,15 +106,16 @@ def test_a_training_that_is_done_again_ends_the_same(output: Path, tmp_path: Pat
 
 def test_the_table_has_a_row_for_each_age_and_correction_with_intervals(output: Path) -> None:
     cells = [Cell(seed=1), Cell(seed=1, age=0), Cell(seed=1, age=2)]
-    found = findings_of(TINY_CELLS, cells, output)
+    found = report_of(TINY_CELLS, cells, output)
     assert [(one.age, one.correction) for one in found.cells] == [(0, "token"), (2, "token")]
     for one in found.cells:
         assert one.success[1] <= one.success[0] <= one.success[2]
         assert one.effective_samples is None
         assert one.questions == TINY.held_out
-    Console(file=StringIO()).print(table_of(found))
+    rows = [line for line in markdown(document(found)).splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[1] for row in rows[-2:]] == ["decoupled", "decoupled"]
     with pytest.raises(OutputError, match="has no result"):
-        findings_of(TINY_CELLS, cells_of(TINY_CELLS, (1,), ("none",)), output)
+        report_of(TINY_CELLS, cells_of(TINY_CELLS, (1,), ("none",)), output)
 
 
 def stored(output: Path, cell: Cell, outcomes: str) -> Cell:
@@ -134,11 +135,11 @@ def stored(output: Path, cell: Cell, outcomes: str) -> Cell:
     return cell
 
 
-def of_seeds(output: Path, *outcomes: tuple[str, str]) -> Findings:
+def of_seeds(output: Path, *outcomes: tuple[str, str]) -> StalenessReport:
     """Of each seed, what its warm start and its one training solved."""
     warm = [stored(output, Cell(seed=at), begun) for at, (begun, _) in enumerate(outcomes)]
     own = [stored(output, Cell(seed=at, age=1), done) for at, (_, done) in enumerate(outcomes)]
-    return findings_of(TINY_CELLS, [*warm, *own], output)
+    return report_of(TINY_CELLS, [*warm, *own], output)
 
 
 def test_seeds_that_play_the_same_puzzles_are_no_more_puzzles(tmp_path: Path) -> None:
@@ -167,14 +168,14 @@ def test_a_success_of_one_seed_has_wilson_s_interval(tmp_path: Path) -> None:
 
 
 def test_a_folder_takes_more_seeds_but_no_other_settings(tmp_path: Path) -> None:
-    claim(tmp_path, TINY_CELLS)
+    claim(tmp_path, TINY_CELLS, free=FREE)
     more = TINY_CELLS.model_copy(update={"demo": TINY.model_copy(update={"seeds": (1, 2)})})
-    claim(tmp_path, more)
-    with pytest.raises(UsageError, match="other settings"):
-        claim(tmp_path, TINY_CELLS.model_copy(update={"updates": 5}))
+    claim(tmp_path, more, free=FREE)
+    with pytest.raises(OutputError, match="other settings"):
+        claim(tmp_path, TINY_CELLS.model_copy(update={"updates": 5}), free=FREE)
     (tmp_path / SETTINGS).write_text("{")
-    with pytest.raises(BenchError, match="damaged"):
-        claim(tmp_path, TINY_CELLS)
+    with pytest.raises(OutputError, match="damaged"):
+        claim(tmp_path, TINY_CELLS, free=FREE)
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,", "-1", "0.5"])
@@ -192,6 +193,6 @@ def test_decoupled_is_the_objective_called_token() -> None:
 def test_cells_are_done_by_processes_of_their_own_after_their_warm_start(tmp_path: Path) -> None:
     claim(tmp_path, TINY_CELLS)
     cells = cells_of(TINY_CELLS, (1,), ("truncated",))
-    assert do_cells(cells, tmp_path, 2)
+    assert done(TINY_CELLS, cells, tmp_path, 2)
     assert [cell.age for cell in cells] == [None, 1]
     assert read_result(cells[1], tmp_path) is not None

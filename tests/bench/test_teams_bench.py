@@ -59,7 +59,7 @@ def swapped(made: Manifest, **policies: str) -> Manifest:
     """The manifest as a deployment of the profile `petting` completes it."""
     settings = config.load("petting", environ={})
     chosen = settings.model_copy(update={"policies": {**settings.policies, **policies}})
-    arms = find(made.benchmark).arms.parse(",".join(made.arms))
+    arms = find(made.benchmark).parse_arms(",".join(made.arms), made.reference)
     return with_deployment(made, arms, chosen).model_copy(update={"options": made.options})
 
 
@@ -67,7 +67,7 @@ def test_swapped_policies_play_the_other_role_and_are_compared_in_pairs(tmp_path
     """Here the policy of the plan agent alone can solve, whatever its role."""
 
     def player(run: Run, handoff: Handoff) -> str:
-        knows = run.policies[handoff.role] == "pair/plan"
+        knows = run.policies[handoff.agent] == "pair/plan"
         return oracle(run, handoff) if knows else "I do not know."
 
     request = Request("test", 6, seed=7, choices={"game": "sudoku", "setting": {"turns": 1}})

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from loopline.bench.benchmark import options_of
 from loopline.bench.errors import UsageError
-from loopline.bench.proofs.training import command
-from loopline.bench.proofs.training.command import Plan, measure
-from loopline.bench.proofs.training.figures import OURS, Report
-from loopline.bench.proofs.training.workload import Measured, Prepared
+from loopline.bench.proofs.training import proof
+from loopline.bench.proofs.training.proof import OURS, Runs, TrainingOptions, check
+from loopline.bench.proofs.training.workload import Measured
 
 pytestmark = pytest.mark.slow
 
@@ -32,11 +31,13 @@ SMALL = (
     "1",
 )
 
-PLAN = Plan(size="micro-0.2m", samples=8, batch=8, steps=1, repeats=1, threads=1, seed=1, only=OURS)
+OPTIONS = TrainingOptions(
+    size="micro-0.2m", samples=8, batch=8, steps=1, repeats=1, threads=1, seed=1, only=OURS,
+)  # fmt: skip
 
 
 def bench_training(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=110)
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=200)
 
 
 def measured(*arguments: str) -> dict[str, Any]:
@@ -52,60 +53,62 @@ def run(tokens: int, seconds: float) -> Measured:
 
 
 def test_a_ratio_is_of_real_tokens_repeat_by_repeat_against_the_fastest_form() -> None:
-    report = Report(
-        "micro-0.2m", Prepared(1, "fp32", 1, 1, 1, 1), "1 of 2 cores", packed=("bfd", "wrapped"),
-        figures={
+    runs = Runs(
+        packed=("bfd", "wrapped"),
+        repeats={
             OURS: [run(400, 1.0), run(300, 1.0), run(200, 1.0)],
             "padded": [run(100, 1.0)] * 3,
             "bfd": [run(50, 1.0)] * 3,
             "wrapped": [run(400, 2.0), run(300, 2.0), run(400, 2.0)],
         },
-    )  # fmt: skip
-    found = report.as_json()
-    assert (found["sft_vs_trl"], found["sft_vs_trl_spread"]) == (3.0, [3.0, 2.0, 4.0])
-    assert (found["sft_vs_trl_packed"], found["sft_vs_trl_packed_form"]) == (2.0, "wrapped")
-    assert found["sft_vs_trl_packed_spread"] == [2.0, 1.0, 2.0]
+    )
+    found = {each.name: each for each in runs.measurements() if not each.subject}
+    padded, packed = found["sft_vs_trl"], found["sft_vs_trl_packed"]
+    assert (padded.value, padded.low, padded.high) == (3.0, 2.0, 4.0)
+    assert (packed.value, packed.low, packed.high) == (2.0, 1.0, 2.0)
+    assert runs.fastest() == {"sft_vs_trl_packed": "wrapped", "sft_vs_trl": "padded"}
     assert run(100, 1.0).padding_share == 0.2
+
+
+def of(found: dict[str, Any], trainer: str, quantity: str) -> float:
+    return found["measurements"][f"supervised training / {trainer} / {quantity}"]["value"]
 
 
 def test_our_training_is_measured_without_its_padding() -> None:
     found = measured("--only", OURS, "--steps", "8")
-    figures = found["figures"][OURS]
-    (once,) = figures["repeats"]
-    assert once["steps"] == 8
     # Most of the rows, eight a step and alike in length, each with all its tokens and no more.
-    assert once["tokens"] == pytest.approx(8 * 8 * found["rows"]["mean"], rel=0.3)
-    assert 0 <= once["padding"] < once["tokens"]
-    assert once["forwards"] >= 8
-    assert figures["tokens_per_second"][0] > 0
-    assert figures["peak_memory_mb"][0] > 100
-    assert "sft_vs_trl" not in found
+    mean = found["facts"]["mean_tokens"]
+    assert of(found, OURS, "tokens per step") == pytest.approx(8 * mean, rel=0.3)
+    assert 0 <= of(found, OURS, "padding") < 50
+    assert of(found, OURS, "tokens/s") > 0
+    assert of(found, OURS, "peak memory") > 100
+    assert "sft_vs_trl" not in found["measurements"]
 
 
 def test_trl_is_given_the_same_rows_in_steps_of_as_many_tokens() -> None:
     pytest.importorskip("trl", reason="needs make test, which installs it")
     found = measured()
-    assert found["sft_vs_trl"] > 0
-    assert found["sft_vs_trl_packed"] > 0
-    for name, figures in found["figures"].items():
-        (once,) = figures["repeats"]
-        assert once["steps"] == 2, name
-        assert once["tokens"] == pytest.approx(16 * found["rows"]["mean"], rel=0.5), name
+    assert found["measurements"]["sft_vs_trl"]["value"] > 0
+    assert found["measurements"]["sft_vs_trl_packed"]["value"] > 0
+    keys = [key.split(" / ") for key in found["measurements"] if " / " in key]
+    for name in {trainer for _, trainer, _ in keys}:
+        mean = found["facts"]["mean_tokens"]
+        assert of(found, name, "tokens per step") == pytest.approx(8 * mean, rel=0.5), name
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"only": "axolotl"}, "choose one of both, ours"),
+        ({"only": "axolotl"}, "--only: Input should be 'both' or 'ours'"),
         ({"size": "huge"}, "--size: there is no size 'huge'"),
     ],
 )
 def test_what_cannot_be_measured_is_one_error(changed: dict[str, str], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        measure(replace(PLAN, **changed), as_json=False)
+        check(options_of(TrainingOptions, OPTIONS.model_dump() | changed))
 
 
 def test_without_trl_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_TRL", ("no_such_package",))
+    monkeypatch.setattr(proof, "_TRL", ("no_such_package",))
     with pytest.raises(UsageError, match=r"in the checkout: pip install .*'\.\[peers\]'"):
-        measure(replace(PLAN, only="both"), as_json=False)
+        check(OPTIONS.model_copy(update={"only": "both"}))

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from loopline.agents.records import Usage
-from loopline.bench.proofs.validity.figures import Counts
+from loopline.bench.proofs.validity.counts import Counts
 from loopline.bench.proofs.validity.tasks import JsonAnswer, ToolCalls
 from loopline.workers.engines.protocol import Completion
 from loopline.workers.engines.text.tool_markup import parse_tool_calls, write_tool_call
@@ -57,21 +57,24 @@ def test_a_constraint_holds_for_every_call_and_answer_that_was_not_cut() -> None
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["model"] == "micro:llm"
-    kinds = {(each["kind"], each["constrained"]): each for each in found["figures"]}
-    assert len(kinds) == 4
-    for (_, constrained), figures in kinds.items():
-        assert figures["completions"] == 6
-        assert figures["tokens_per_second"] > 0
-        if constrained:
-            assert figures["valid"] == figures["parsed"] == figures["written"] - figures["cut"]
+    assert found["options"]["model"] == "micro:llm"
+    measurements = found["measurements"]
+    assert measurements["constrained_and_invalid"] == {"value": 0.0, "bar": 0.0, "better": "lower"}
+    for kind in (ToolCalls.kind, JsonAnswer.kind):
+        for way in ("free", "constrained"):
+            row = f"{kind} / T 1.5, {way}"
+            assert measurements[f"{row} / tokens/s"]["value"] > 0
+        written, cut = (measurements[f"{row} / {name}"]["value"] for name in ("written", "cut"))
+        parsed = measurements[f"{row} / parses"]["value"]
+        if written:
+            assert parsed == pytest.approx(100 * (written - cut) / written)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("--temperatures", "0,x"), "numbers from 0 to 5"),
-        (("--engine", "openai"), "choose one of torch, llama_cpp"),
+        (("--engine", "openai"), "--engine: Input should be 'torch' or 'llama_cpp'"),
         (("--model", "/nowhere"), "/nowhere"),
     ],
 )

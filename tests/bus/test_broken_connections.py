@@ -89,7 +89,7 @@ def test_whatever_happens_to_a_transport_only_errors_of_redis_py_come_out(
                     except RedisError:
                         raised += 1
 
-            async def strike() -> None:
+            async def inject() -> None:
                 while True:
                     await asyncio.sleep(source.uniform(0, 0.01))
                     blow = source.choice(["reset", "idle", "tear", "half"])
@@ -100,9 +100,9 @@ def test_whatever_happens_to_a_transport_only_errors_of_redis_py_come_out(
                     else:
                         proxy.reset(idle_only=blow == "idle")
 
-            striking = asyncio.create_task(strike())
+            injecting = asyncio.create_task(inject())
             await asyncio.gather(*(talk() for _ in range(4)))
-            striking.cancel()
+            injecting.cancel()
             assert raised
             proxy.tear(0)
             assert await client.echo("x") == b"x"  # pyright: ignore
@@ -149,7 +149,7 @@ async def test_runs_go_on_to_their_end_through_resets_torn_replies_and_half_clos
                 await until(lambda: _all_ready(client.bus, names), "all ready", within=60)
                 runs = [client.new_run("What is 17 * 23 + 4?") for _ in range(10)]
 
-                async def strike() -> None:
+                async def inject() -> None:
                     while True:
                         await asyncio.sleep(source.uniform(0.05, 0.2))
                         match source.choice(["reset", "idle", "tear", "half", "delay"]):
@@ -164,14 +164,14 @@ async def test_runs_go_on_to_their_end_through_resets_torn_replies_and_half_clos
                             case _:
                                 proxy.delay(source.choice([0.0, 0.02]))
 
-                striking = asyncio.create_task(strike())
+                injecting = asyncio.create_task(inject())
                 for run in runs:
                     await client.submit(run)
                     await asyncio.sleep(0.05)
-                # Some blows fall in every case.
+                # Some faults fall in every case.
                 await until(lambda: proxy.torn >= 4, "replies are torn", within=60)
-                striking.cancel()
-                await asyncio.gather(striking, return_exceptions=True)
+                injecting.cancel()
+                await asyncio.gather(injecting, return_exceptions=True)
                 proxy.delay(0)
                 proxy.tear(0)
                 outcomes = [(await client.wait(run.id)).outcome for run in runs]

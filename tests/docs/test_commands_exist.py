@@ -17,9 +17,6 @@ PENDING = (
     "train grpo demo",
     "train grpo loop",
     "train grpo offline",
-    "bench history",
-    "bench gpu --full",
-    "bench failover",
 )
 """Beginnings of commands that the documents already show, and this commit does not have yet."""
 

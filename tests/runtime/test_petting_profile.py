@@ -32,7 +32,7 @@ def test_what_it_rolls_out_has_the_log_probabilities_of_a_trainer() -> None:
 
 def test_it_serves_every_arm_of_bench_puzzles() -> None:
     settings = config.load("petting", environ={})
-    for arm in find("puzzles").arms.listed.values():
+    for arm in find("puzzles").arms_for({"game": "sudoku"}).listed.values():
         assert needed_pools(arm, settings.policies) <= set(settings.models)
     workflows.get("pair").check_options(settings.options["pair"])
 

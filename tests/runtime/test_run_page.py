@@ -28,7 +28,7 @@ from loopline.workers.engines.text.tokenizer_codec import make_codec
 from tests.agents.conversations import a_run, says
 from tests.agents.test_pair import BFS, TO_THE_GOAL, a_task, answer, pair_run, play
 from tests.runtime.parsed_page import ParsedPage
-from tests.workers.test_in_process import new_run, scripted, started
+from tests.workers.test_engine_runner import new_run, scripted, started
 
 EVIL = "</script></style><script>alert(1)</script><img src=x onerror='alert(2)'>"
 MODEL = str(MICRO_MODELS / "slm")

@@ -87,7 +87,7 @@ def test_up_in_a_folder_with_modules_of_the_same_names_starts_workers_that_know_
 def test_a_worker_does_not_let_others_look_into_its_memory() -> None:
     program = (
         "import ctypes\n"
-        "from loopline.workers.undumpable import become_undumpable\n"
+        "from loopline.workers.self_limits import become_undumpable\n"
         "become_undumpable()\n"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"  # PR_GET_DUMPABLE
     )

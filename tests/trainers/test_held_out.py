@@ -8,14 +8,9 @@ from pathlib import Path
 import pytest
 
 from loopline.agents.environments import api_worlds
+from loopline.agents.environments.environment import Instance
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.puzzles import (
-    Difficulty,
-    Game,
-    difficulty_of,
-    drawn_puzzles,
-    split_of_task,
-)
+from loopline.agents.environments.registry import environments, find, split_of_task
 from loopline.agents.errors import InvalidTask
 from loopline.agents.records import Run, Task, Trajectory
 from loopline.trainers.data.held_out import HELD_OUT, NOT_REBUILT, SHOWN, require_training
@@ -25,11 +20,13 @@ from loopline.trainers.grpo.data import read_data
 from loopline.trainers.grpo.groups import Sealing
 from tests.trainers.grpo.recorded import a_candidate, a_run, a_step, record
 
-GAMES: tuple[Game, ...] = ("plan_path", "sokoban", "sudoku", "word_problems")
+GAMES = environments.names()
 
 
-def levels(game: Game) -> Difficulty:
-    return difficulty_of(game, 4 if game == "sudoku" else None, {}, {})
+def drawn(game: str, split: Split, count: int) -> list[Instance]:
+    environment = find(game)
+    levels = environment.levels(4 if game == "sudoku" else None, {}, {})
+    return environment.puzzles(split, 3, count, levels)
 
 
 def a_run_of(task: Task, **tags: str) -> Run:
@@ -45,9 +42,9 @@ def why(run: Run) -> str | None:
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_a_puzzle_says_itself_that_it_is_held_out_whoever_has_asked_it(game: Game) -> None:
+def test_a_puzzle_says_itself_that_it_is_held_out_whoever_has_asked_it(game: str) -> None:
     for split in Split:
-        for puzzle in drawn_puzzles(levels(game), split, 3, 3):
+        for puzzle in drawn(game, split, 3):
             assert split_of_task(puzzle.task) is split
             kept = None if split is Split.TRAIN else HELD_OUT
             assert why(a_run_of(puzzle.task)) == kept
@@ -65,7 +62,7 @@ def test_an_instruction_of_a_simulated_world_says_itself_that_it_is_held_out() -
 def test_levels_of_a_published_test_set_are_held_out_though_their_content_would_not_say_it() -> (
     None
 ):
-    (puzzle,) = drawn_puzzles(levels("sokoban"), Split.TRAIN, 3, 1)
+    (puzzle,) = drawn("sokoban", Split.TRAIN, 1)
     item = "puzzles/boxoban/unfiltered/test/000/7"
     assert why(a_run_of(puzzle.task, bench="puzzles", item=item)) == HELD_OUT
     test = {"bench": "puzzles", "item": "x", "split": "boxoban/unfiltered/test"}
@@ -126,7 +123,7 @@ def test_a_training_from_a_store_does_not_learn_the_test_puzzles_that_lie_in_it(
     """`bench puzzles --candidates 4` records groups of them there."""
     runs: list[Trajectory] = []
     for number, split in enumerate((Split.TRAIN, Split.TEST)):
-        (puzzle,) = drawn_puzzles(levels("plan_path"), split, 3, 1)
+        (puzzle,) = drawn("plan_path", split, 1)
         run = a_run(number, a_step([a_candidate(0.0), a_candidate(1.0)]))
         own = run.run.model_copy(update={"task": puzzle.task})
         runs.append(run.model_copy(update={"run": own}))

@@ -19,9 +19,9 @@ from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.config import settings as config
 from loopline.runtime.demo import WORLD
 from loopline.trainers.glpft.facts import read_facts
+from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.local.adapter_base import weights_sha256
-from loopline.workers.in_process import EnginePool, InProcess
 
 FOLDER = Path(workers.__path__[0]) / "micro_models"
 ROLES = ("planner", "caller", "summarizer")
@@ -65,7 +65,7 @@ async def played(sample: list[Instance]) -> AsyncGenerator[tuple[Instance, Traje
         for name, path in settings.adapters.items():
             await engine.load_adapter(f"umi/{name}", path, 1)
         asked: dict[str, Instance] = {}
-        here = InProcess({"umi": EnginePool(settings, engine)})
+        here = EngineRunner({"umi": EnginePool(settings, engine)})
         async for trajectory in here.play_all(runs(sample, asked), together=SAMPLE):
             instance = asked[trajectory.run.id]
             answer = trajectory.answer if trajectory.outcome is Outcome.ANSWERED else None

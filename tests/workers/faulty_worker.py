@@ -17,18 +17,18 @@ from typing import Any
 from loopline.agents.environments.game import Rewards
 from loopline.agents.environments.plan_path.puzzle import PlanPathPuzzle
 from loopline.workers.__main__ import main
-from loopline.workers.engines.local.decoder import Decoder
+from loopline.workers.engines.local.thread import ModelThread
 
 LINGER_SECONDS, SLOWER = 0.03, 1.5
 """The fifth step takes 0.2 s, the tenth 2 s, and the fifteenth 13 s."""
 
 LAST_STEP = 8
 
-_deliver = Decoder._deliver  # pyright: ignore[reportPrivateUsage]
-_steps: Counter[Decoder[Any]] = Counter()
+_deliver = ModelThread._deliver  # pyright: ignore[reportPrivateUsage]
+_steps: Counter[ModelThread[Any]] = Counter()
 
 
-def _deliver_badly(self: Decoder[Any]) -> None:
+def _deliver_badly(self: ModelThread[Any]) -> None:
     _deliver(self)
     _steps[self] += 1
     if FAULT == "slows":
@@ -52,5 +52,5 @@ if __name__ == "__main__":
     if FAULT == "misjudges":
         PlanPathPuzzle.rewards = _misjudged
     else:
-        Decoder._deliver = _deliver_badly  # pyright: ignore[reportPrivateUsage]
+        ModelThread._deliver = _deliver_badly  # pyright: ignore[reportPrivateUsage]
     sys.exit(main())

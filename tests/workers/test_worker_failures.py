@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from redis.exceptions import ResponseError
 
+from loopline.agents.environments.environment import AnyEnvironment, Environment
 from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
-from loopline.agents.environments.plan_path.game import PlanPath
 from loopline.agents.records import Budget, JsonObject, Message, Outcome, Run
 from loopline.agents.tools import tool_spec
 from loopline.bus import BusSettings, dead_letters
@@ -283,9 +283,9 @@ async def test_a_run_whose_environment_raises_on_a_role_worker_ends_and_the_work
     any_server: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_for(any_server)
-    reset, bad = PlanPath.reset, (0, 2)
+    reset, bad = Environment.reset, (0, 2)
 
-    def faulty(self: PlanPath, instance: JsonObject) -> object:
+    def faulty(self: AnyEnvironment, instance: JsonObject) -> object:
         if instance["goal"] == [*bad]:
             raise ZeroDivisionError("the goal has no distance")
         return reset(self, instance)
@@ -293,9 +293,9 @@ async def test_a_run_whose_environment_raises_on_a_role_worker_ends_and_the_work
     async with Client.connect(settings) as client:
         first, second = (a_walk(client, goal) for goal in (bad, (1, 2)))
         await client.submit(first)
-        monkeypatch.setattr(PlanPath, "reset", faulty)
+        monkeypatch.setattr(Environment, "reset", faulty)
         workers = [
-            Worker(RoleWorkerSettings(bus=settings, name="roles", roles=("plan_agent",))),
+            Worker(RoleWorkerSettings(bus=settings, name="roles", roles=("player",))),
             Worker(GpuWorkerSettings(bus=settings, name="gpu", models=scripted_models())),
         ]
         serving = [asyncio.create_task(worker.run()) for worker in workers]

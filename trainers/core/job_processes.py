@@ -63,9 +63,10 @@ async def do_jobs(
     processes: int,
     watcher: Callable[[JobT, Told], None],
     ready: Callable[[JobT], bool] = always,
+    arguments: Sequence[str] = (),
 ) -> bool:
-    """Do every job, so many at a time, by `python -m module output`. `ready` says whether what a
-    job needs is there; it is asked again when another job is finished.
+    """Do every job, so many at a time, by `python -m module output arguments`. `ready` says whether
+    what a job needs is there; it is asked again when another job is finished.
 
     False if Ctrl-C or SIGTERM stopped it, with everything where it can be gone on from. A second
     one stops at once. Raises `TrainingError` for a job that cannot be done; the others stop as by
@@ -76,7 +77,8 @@ async def do_jobs(
     require("torch")
     queue = _Queue(jobs, ready)
     count = min(processes, len(jobs))
-    workers = [_Worker(module, output, watcher) for _ in range(count)]
+    command = (*OWN_PYTHON, "-m", module, str(output), *arguments)
+    workers = [_Worker(command, watcher) for _ in range(count)]
     stopped = False
 
     def stop() -> None:
@@ -105,9 +107,17 @@ async def do_jobs(
     return not stopped
 
 
-def serve_jobs(work: Callable[[Path, str, Callable[[Told], None]], None]) -> None:
+def serve_jobs(work: Callable[[Path, str, Callable[[Told], None]], str]) -> None:
     """Be one of the processes: `work(output, job, tell)` does the job, in JSON, that is the one
-    line on stdin. SIGINT lets it stop where it can be gone on from."""
+    line on stdin, and returns what it came to, in words. SIGINT lets it stop where it can be gone
+    on from. An error that the user can do something about is told; a defect keeps its traceback."""
+    import torch
+
+    from loopline.agents.errors import AgentError
+    from loopline.runtime.errors import MendableError
+    from loopline.trainers.core.memory import keep_freed_memory
+    from loopline.workers.engines.protocol import EngineError
+
     # What libraries print must not stand among the lines that are read.
     lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -115,10 +125,15 @@ def serve_jobs(work: Callable[[Path, str, Callable[[Told], None]], None]) -> Non
     def tell(told: Told) -> None:
         lines.write(told.model_dump_json() + "\n")
 
+    keep_freed_memory()
+    torch.set_num_threads(1)
     try:
-        work(Path(sys.argv[1]), sys.stdin.readline(), tell)
+        tell(Told(event="finished", said=work(Path(sys.argv[1]), sys.stdin.readline(), tell)))
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
+    except (MendableError, EngineError, AgentError) as error:
+        tell(Told(event="failed", said=str(error)))
+        raise SystemExit(1) from None
 
 
 class _Queue(Generic[JobT]):
@@ -159,9 +174,8 @@ class _Queue(Generic[JobT]):
 class _Worker(Generic[JobT]):
     """One job after the other, and the process that is at it."""
 
-    def __init__(self, module: str, output: Path, watcher: Callable[[JobT, Told], None]) -> None:
-        self._module = module
-        self._output = output
+    def __init__(self, command: Sequence[str], watcher: Callable[[JobT, Told], None]) -> None:
+        self._command = command
         self._watcher = watcher
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
@@ -179,7 +193,7 @@ class _Worker(Generic[JobT]):
         """One job, or as much of it as there is time for. Raises `TrainingError`."""
         self._told = False
         self._process = process = await asyncio.create_subprocess_exec(
-            *OWN_PYTHON, "-m", self._module, str(self._output),
+            *self._command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, **dict.fromkeys(_THREADS, "1")},

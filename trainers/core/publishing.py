@@ -21,8 +21,11 @@ from loopline.trainers.core.disk_errors import writing
 from loopline.trainers.core.network import base_folder
 from loopline.trainers.errors import TrainingError
 from loopline.workers.atomic_files import atomic_folder
-from loopline.workers.engines.local.adapter_base import weights_sha256
-from loopline.workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
+from loopline.workers.engines.local.adapter_base import (
+    holds_whole_model,
+    require_same_tokenizer,
+    weights_sha256,
+)
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.template_options import TemplateValue

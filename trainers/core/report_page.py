@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from pydantic import BaseModel
 
 from loopline.runtime.terminal.pages import svg
 from loopline.runtime.terminal.pages.curves import MOST_POINTS, Curve, Point, curves_plot, number
-from loopline.runtime.terminal.pages.page import figure, page, table
+from loopline.runtime.terminal.pages.page import page
+from loopline.runtime.terminal.pages.templates import render
 
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_TOP = 940.0, 26.0, 4.0
 _NARROWEST_NAMED = 0.08
@@ -52,34 +52,21 @@ def training_page(
     settings: BaseModel,
 ) -> str:
     """The whole page; `tables` by their headings, `seconds` by what took them."""
-    drawn = [
-        figure(drawing, each.caption, each.heading)
-        for each in plots
-        if (
-            drawing := curves_plot(
-                each.heading, each.curves, say=each.say, least=each.least, most=each.most
-            )
-        )
-    ]
-    body = [f"<h1>{escape(title)}</h1>", f'<p class="soft">{escape(about)}</p>']
-    for heading, (head, rows) in tables.items():
-        if rows:
-            body += [f"<h2>{escape(heading)}</h2>", table(head, rows)]
-    body.append("<h2>Curves</h2>")
-    if any(len(curve.points) > MOST_POINTS for each in plots for curve in each.curves):
-        body.append(
-            '<p class="soft small">Lines of many steps are the means of even stretches; their '
-            "bands are the least and the greatest.</p>"
-        )
-    body.append(f'<div class="two">{"".join(drawn)}</div>' if drawn else "<p>No step was made.</p>")
-    if sum(seconds.values()) > 0:
-        body += ["<h2>Where the time went</h2>", figure(_split(seconds), _split_words(seconds))]
-    rows = [[name, value] for name, value in _flat("", settings.model_dump(mode="json"))]
-    body.append(
-        f"<h2>Settings</h2><details><summary>all {len(rows)}</summary>"
-        f"{table(['setting', 'value'], rows)}</details>"
+    drawings = (
+        (curves_plot(p.heading, p.curves, say=p.say, least=p.least, most=p.most), p) for p in plots
     )
-    return page(title, "\n".join(body))
+    body = render(
+        "loopline.trainers.core",
+        "report.html.j2",
+        title=title,
+        about=about,
+        tables=tables,
+        thinned=any(len(curve.points) > MOST_POINTS for p in plots for curve in p.curves),
+        drawn=[(drawing, plot) for drawing, plot in drawings if drawing],
+        split=(_split(seconds), _split_words(seconds)) if sum(seconds.values()) > 0 else (),
+        settings=[[name, value] for name, value in _flat("", settings.model_dump(mode="json"))],
+    )
+    return page(title, body)
 
 
 def _split(seconds: Mapping[str, float]) -> str:

@@ -1,5 +1,5 @@
-"""How one training goes: a bar for each of its parts on a terminal, plain lines elsewhere; all on
-stderr."""
+"""How a training goes, or several (`job_progress`): a bar for each part on a terminal, plain lines
+elsewhere; all on stderr."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ class ShownProgress:
     """A context: it owns the bars."""
 
     def __init__(
-        self, before: str, behind: str, *, seen: bool = True, remaining: bool = True
+        self,
+        before: str,
+        behind: str,
+        *,
+        seen: bool = True,
+        remaining: bool = True,
+        elapsed: bool = False,
     ) -> None:
         """What stands before and behind a bar are templates of rich over its `task`, whose
         description is the part and whose field `said` is what is said of it. What is not `seen`
-        has no bar; `remaining`: with how long it may take."""
-        self._before, self._behind, self._remaining = before, behind, remaining
+        has no bar; `remaining`: with how long it may take; `elapsed`: how long it took."""
+        self._before, self._behind = before, behind
+        self._remaining, self._elapsed = remaining, elapsed
         self._seen = seen and sys.stderr.isatty()
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -29,13 +36,20 @@ class ShownProgress:
     def __enter__(self) -> Self:
         if self._seen:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
 
             self._bars = Progress(
                 # A name in brackets is no markup.
                 TextColumn(self._before, markup=False), BarColumn(),
                 TextColumn(self._behind, markup=False),
                 *((TimeRemainingColumn(),) if self._remaining else ()),
+                *((TimeElapsedColumn(),) if self._elapsed else ()),
                 console=Console(stderr=True),
             )  # fmt: skip
             self._bars.start()
@@ -45,13 +59,20 @@ class ShownProgress:
         if self._bars is not None:
             self._bars.stop()
 
-    def bar(self, part: str, done: int, total: int, said: str = "") -> None:
-        """How far a part is; nothing without bars."""
+    def bar(self, part: str, done: int, total: int | None, said: str = "") -> None:
+        """How far a part is; nothing without bars. Without a total the bar keeps the last one."""
         if self._bars is None:
             return
         if part not in self._tasks:
-            self._tasks[part] = self._bars.add_task(part, said=said)
-        self._bars.update(self._tasks[part], completed=done, total=total, said=said)
+            self._tasks[part] = self._bars.add_task(part, total=total, said=said)
+        self._bars.update(
+            self._tasks[part], completed=done if total else None, total=total, said=said
+        )
+
+    def without_bar(self, part: str) -> None:
+        """Take the bar of a part away that is over."""
+        if self._bars is not None and part in self._tasks:
+            self._bars.remove_task(self._tasks.pop(part))
 
     def line(self, text: str) -> None:
         """In place of bars; nothing beside them."""
@@ -63,4 +84,4 @@ class ShownProgress:
         if self._bars is None:
             typer.echo(text, err=True)
         else:
-            self._bars.console.print(text, markup=False, highlight=False)
+            self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from loopline.agents.environments import api_worlds
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.puzzles import split_of_task
-from loopline.agents.errors import InvalidTask
+from loopline.agents.environments.registry import split_of_task
+from loopline.agents.errors import InvalidTask, PluginError
 from loopline.agents.records import Run, Task
 from loopline.trainers.data.json_files import Unreadable
 
@@ -46,7 +46,7 @@ def _require_training_task(task: Task) -> None:
     does not know."""
     try:
         split = _split(task)
-    except (InvalidTask, api_worlds.UnfitRecipe, ValidationError) as error:
+    except (InvalidTask, PluginError, api_worlds.UnfitRecipe, ValidationError) as error:
         raise Unreadable(NOT_REBUILT, str(error)) from error
     if split is not None and split != _TRAIN:
         raise Unreadable(HELD_OUT, split)

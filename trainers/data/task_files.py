@@ -14,8 +14,8 @@ from pydantic import Field
 from loopline.agents.environments import math_team
 from loopline.agents.environments.code import team as code_team
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.puzzles import split_of_task
-from loopline.agents.errors import InvalidTask
+from loopline.agents.environments.registry import split_of_task
+from loopline.agents.errors import InvalidTask, PluginError
 from loopline.agents.records import Record, Run, Task
 from loopline.agents.workflows.pair import PairWorkflow, team_of
 from loopline.runtime.client.run_ids import new_run_id
@@ -122,5 +122,5 @@ def _line(number: int, value: Any) -> _Line:
     )  # fmt: skip
     try:
         return _Line(number, task, team_of(run))
-    except InvalidTask as error:
+    except (InvalidTask, PluginError) as error:
         raise Unreadable("no task of a team", str(error)) from error

@@ -305,8 +305,7 @@ def _add_tensor(
 
 def _quantize(source: Path, target: Path) -> None:
     try:
-        from loopline.workers.engines.llama_cpp.api import llama
-        from loopline.workers.engines.llama_cpp.context import begin_listening, last_error
+        from loopline.workers.engines.llama_cpp.context import begin_listening, last_error, llama
     except ImportError as error:
         raise TrainingError(
             "q4_k_m is made by llama.cpp's quantizer, which is not installed; "

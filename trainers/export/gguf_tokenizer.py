@@ -14,8 +14,8 @@ import gguf
 
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.export.bpe_scores import scores_of_merges
-from loopline.workers.engines.text.composition import COMPOSED_KEY
 from loopline.workers.engines.text.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY
+from loopline.workers.engines.text.tokenizer_codec import COMPOSED_KEY
 
 _GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 _BYTES_ONLY = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}

@@ -39,12 +39,12 @@ def require_loadable(file: Path) -> None:
 
 def main() -> int:
     """Load the file named on the command line and compute one token."""
-    from loopline.workers.engines.llama_cpp.api import llama
     from loopline.workers.engines.llama_cpp.context import (
         Feed,
         LlamaContext,
         begin_listening,
         last_error,
+        llama,
     )
 
     begin_listening()

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from loopline.agents.environments.game import TOOL, Agent, Applied, Episode, Scheme
+from loopline.agents.environments.game import Agent, Applied, Episode, Scheme
+from loopline.agents.environments.team_episode import TOOL
 from loopline.agents.records import Message, PolicyRef
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
 from loopline.trainers.grpo.sampling import Completion, Sampler

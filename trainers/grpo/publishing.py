@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from loopline.agents.workflows import workflows
+from loopline.agents.workflows import agents_of
 from loopline.runtime.client.deployment import find
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.errors import UserError
@@ -31,12 +31,14 @@ def served_policies(
     workflow: str | None,
     pool: str | None,
     *,
+    environment: str | None = None,
     option: str = "--publish",
 ) -> dict[str, str]:
     """By agent, the policy of the deployment that answers for it: as its `[policies]` say, else
-    the workflow's defaults; with `pool`, the adapter of that pool that has the agent's name.
-    Raises `TrainingError`, which blames `option`, for an agent that nothing answers for."""
-    defaults = workflows.get(workflow or deployed.workflow).default_policies
+    the defaults of the workflow and the environment; with `pool`, the adapter of that pool that has
+    the agent's name. Raises `TrainingError`, which blames `option`, for an agent that nothing
+    answers for."""
+    defaults = agents_of(workflow or deployed.workflow, environment)
     found: dict[str, str] = {}
     for agent in agents:
         named = deployed.policies.get(agent) or defaults.get(agent)

@@ -47,7 +47,7 @@ def prompts(
     ] = None,
     game: Annotated[
         str | None,
-        typer.Option(metavar="plan_path|sokoban|sudoku|word_problems", help="Puzzles, for pair."),
+        typer.Option(metavar="NAME|MODULE:OBJECT", help="Environment of the puzzles, for pair."),
     ] = None,
     size: Annotated[int | None, typer.Option(help="Of puzzles: cells along a side.")] = None,
     difficulty: Annotated[

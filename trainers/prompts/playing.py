@@ -194,7 +194,8 @@ class Player:
 
         Raises `BusUnavailable` when the bus stays away; what ended is in the log.
         """
-        hashes = sorted(prompt_hashes(self._workflow, files).items())
+        environment = questions[0].task.environment if questions else None
+        hashes = sorted(prompt_hashes(self._workflow, files, environment).items())
         digest = hashlib.sha256(repr(hashes).encode()).hexdigest()[:16]
 
         def run(question: Question, run_id: str | None) -> Run:

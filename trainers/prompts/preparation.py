@@ -10,12 +10,20 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from loopline.agents.environments.game import AGENTS
-from loopline.agents.environments.puzzles import Game
+from loopline.agents.environments.environment import AnyEnvironment
+from loopline.agents.environments.registry import DEFAULT, find
+from loopline.agents.errors import PluginError, UnknownName
 from loopline.agents.prompts import replacement
 from loopline.agents.records import JsonObject
 from loopline.agents.roles import roles
-from loopline.agents.workflows import offers_tools, policies_for, prompts_of, workflows
+from loopline.agents.workflows import (
+    agents_of,
+    offers_tools,
+    policies_for,
+    prompts_of,
+    serving_role,
+    workflows,
+)
 from loopline.agents.workflows.pair import PairWorkflow
 from loopline.bus import pool_of
 from loopline.runtime.config.settings import Settings
@@ -23,7 +31,6 @@ from loopline.trainers.data.task_files import JUDGED, TaskFile, read_tasks
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.candidates import Candidate, in_force, read_variants
 from loopline.trainers.prompts.questions import (
-    GAMES,
     Dataset,
     Questions,
     from_file,
@@ -71,28 +78,29 @@ class Prepared:
 
 def prepared(asked: Asked, deployment: Settings) -> Prepared:
     """Raises `TrainingError`, and `AgentError` for names that nobody knows."""
-    shipped = prompts_of(asked.workflow)
     _require_one_source(asked)
     _require_playable(asked)
     tasks = _tasks(asked, deployment)
-    playing = _playing(asked, tasks)
+    game = _game(asked)
+    environment = game.key if game else tasks.about.environment if tasks else None
+    shipped = prompts_of(asked.workflow, environment)
+    known = agents_of(asked.workflow, environment)
+    playing = _playing(asked, tasks, game)
     files = {file: text for file, text in deployment.prompt_files.items() if file in shipped}
-    candidates = _candidates(asked, playing, files)
+    candidates = _candidates(asked, playing, game, files)
     proposer = asked.limits["proposer"]
     policies = policies_for(
         asked.workflow,
         {
-            **{
-                role: policy
-                for role, policy in deployment.policies.items()
-                if role in workflows.get(asked.workflow).roles
-            },
+            **{role: policy for role, policy in deployment.policies.items() if role in known},
             **asked.policies,
         },
+        environment,
     )
     _require_proposer(asked)
     models = _models([*policies.values(), *([str(proposer)] if proposer else [])], deployment)
-    _require_workers([*playing, *(["completion"] if proposer else [])], deployment)
+    serving = dict.fromkeys(serving_role(asked.workflow, agent) for agent in playing)
+    _require_workers([*serving, *(["completion"] if proposer else [])], deployment)
     options = workflows.get(asked.workflow).check_options(_options(asked, deployment))
     try:
         settings = SearchSettings.model_validate(
@@ -119,7 +127,7 @@ def prepared(asked: Asked, deployment: Settings) -> Prepared:
         first = error.errors(include_url=False)[0]
         option = ".".join(map(str, first["loc"])).replace("_", "-")
         raise TrainingError(f"--{option} {first['input']!r}: {first['msg']}") from error
-    questions = _questions(asked, tasks, settings)
+    questions = _questions(asked, tasks, game, settings)
     settings = settings.model_copy(
         update={"source": questions.source, "questions_sha256": questions.sha256}
     )
@@ -166,11 +174,13 @@ def _require_playable(asked: Asked) -> None:
         )
 
 
-def _playing(asked: Asked, tasks: TaskFile | None) -> Sequence[str]:
-    """The roles that act in its runs: of `pair`, which has three teams, one alone."""
+def _playing(asked: Asked, tasks: TaskFile | None, game: AnyEnvironment | None) -> Sequence[str]:
+    """Who acts in its runs: of `pair`, which has many teams, one alone."""
     if tasks is not None:
         return tasks.about.team
-    return AGENTS if asked.workflow == PairWorkflow.name else workflows.get(asked.workflow).roles
+    if game is not None:
+        return [spec.name for spec in game.agents]
+    return workflows.get(asked.workflow).roles
 
 
 def _tasks(asked: Asked, deployment: Settings) -> TaskFile | None:
@@ -193,15 +203,22 @@ def _tasks(asked: Asked, deployment: Settings) -> TaskFile | None:
 
 
 def _candidates(
-    asked: Asked, playing: Sequence[str], files: Mapping[str, str]
+    asked: Asked,
+    playing: Sequence[str],
+    game: AnyEnvironment | None,
+    files: Mapping[str, str],
 ) -> dict[str, list[Candidate]]:
-    shipped = {
-        prompt.name: prompt
-        for role in playing
-        for prompt in roles.get(role).prompts
-        # An agent of a game has a prompt for calls and one for programs, and reads one of them.
-        if _generated(asked) is None or prompt.name.endswith("_python") == _by_program(asked)
-    }
+    if game is None:
+        read = [
+            prompt
+            for agent in playing
+            for prompt in roles.get(serving_role(asked.workflow, agent)).prompts
+        ]
+    else:
+        # An agent may have a prompt for calls and one for programs, and reads one of them.
+        by_program = bool(asked.setting.get("python"))
+        read = [game.prompt(spec, by_program=by_program) for spec in game.agents]
+    shipped = {prompt.name: prompt for prompt in read}
     for name in asked.prompts:
         if name not in shipped:
             pair = asked.workflow == PairWorkflow.name
@@ -233,16 +250,15 @@ def _candidates(
     return found
 
 
-def _generated(asked: Asked) -> str | None:
-    """Whose puzzles are generated, where no other questions are named."""
+def _game(asked: Asked) -> AnyEnvironment | None:
+    """Whose puzzles are generated, where no other questions are named. Raises `TrainingError`."""
     others = asked.tasks or asked.data or asked.dataset
     plays = asked.workflow == PairWorkflow.name and others is None
-    return "plan_path" if plays and asked.game is None else asked.game
-
-
-def _by_program(asked: Asked) -> bool:
-    """Whether the tool agent of a game writes programs in place of calls."""
-    return bool(asked.setting.get("python"))
+    name = DEFAULT if plays and asked.game is None else asked.game
+    try:
+        return None if name is None else find(name)
+    except (UnknownName, PluginError) as error:
+        raise TrainingError(f"--game {name}: {error}") from error
 
 
 def _require_proposer(asked: Asked) -> None:
@@ -280,10 +296,14 @@ def _require_workers(roles: Sequence[str], deployment: Settings) -> None:
             )
 
 
-def _questions(asked: Asked, tasks: TaskFile | None, settings: SearchSettings) -> Questions:
+def _questions(
+    asked: Asked,
+    tasks: TaskFile | None,
+    game: AnyEnvironment | None,
+    settings: SearchSettings,
+) -> Questions:
     needed = questions_needed(settings)
     path, held_out = asked.tasks or asked.data, settings.held_out
-    game = _generated(asked)
     if game is None and (asked.size is not None or asked.difficulty or asked.setting):
         raise TrainingError(
             "--size, --difficulty and --setting are of generated puzzles: name a --game, or leave "
@@ -294,7 +314,7 @@ def _questions(asked: Asked, tasks: TaskFile | None, settings: SearchSettings) -
         return _enough(found, path, settings, needed)
     if game is not None:
         return puzzles(
-            _game(game),
+            game,
             size=asked.size,
             difficulty=asked.difficulty,
             setting=asked.setting,
@@ -322,13 +342,6 @@ def _enough(questions: Questions, path: Path, settings: SearchSettings, needed: 
             "as many, or more data"
         )
     return questions
-
-
-def _game(name: str) -> Game:
-    for game in GAMES:
-        if name == game:
-            return game
-    raise TrainingError(f"--game {name!r}: there is no such game; games: {', '.join(GAMES)}")
 
 
 def _dataset(name: str) -> Dataset:

@@ -13,12 +13,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from loopline.agents.answers import parse_number, plain
 from loopline.agents.environments import api_worlds, word_problems
+from loopline.agents.environments.environment import AnyEnvironment
 from loopline.agents.environments.puzzle_splits import Split, content_hash, split_of
-from loopline.agents.environments.puzzles import Game, difficulty_of, drawn_puzzles
 from loopline.agents.errors import AgentError, InvalidOptions
 from loopline.agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Record, Task, Trajectory
 from loopline.agents.roles.pair.episode import episode_of
@@ -27,7 +27,6 @@ from loopline.trainers.data.task_files import JUDGED, TaskFile
 from loopline.trainers.errors import TrainingError, UnreadableData
 
 Dataset = Literal["worlds", "wordproblems"]
-GAMES: tuple[Game, ...] = get_args(Game)
 
 CHECKERS = {
     "world": "the run's calls leave the world as the instruction wants it, and the answer has the "
@@ -152,7 +151,7 @@ def _is_held_out(asked: str) -> bool:
 
 
 def puzzles(
-    game: Game,
+    game: AnyEnvironment,
     *,
     size: int | None,
     difficulty: JsonObject,
@@ -163,18 +162,18 @@ def puzzles(
 ) -> Questions:
     """Puzzles of the training split and of the validation split. Raises `TrainingError`."""
 
-    def drawn(split: Split, count: int) -> tuple[Question, ...]:
-        found = drawn_puzzles(levels, split, seed, count)
-        return tuple(Question(id=f"{split}/{one.id}", task=one.task) for one in found)
+    def part(split: Split, count: int) -> tuple[Question, ...]:
+        drawn = game.puzzles(split, seed, count, levels)
+        return tuple(Question(id=f"{split}/{one.id}", task=game.task(one)) for one in drawn)
 
     try:
-        levels = difficulty_of(game, size, difficulty, setting)
-        parts = drawn(Split.TRAIN, train), drawn(Split.VALIDATION, held_out)
+        levels = game.levels(size, difficulty, setting)
+        parts = part(Split.TRAIN, train), part(Split.VALIDATION, held_out)
     except InvalidOptions as error:
         raise TrainingError(str(error)) from error
     except ValueError as error:
-        raise TrainingError(f"{game}: {error}") from error
-    source = f"{game}, train and validation split, generated from seed {seed}"
+        raise TrainingError(f"{game.name}: {error}") from error
+    source = f"{game.name}, train and validation split, generated from seed {seed}"
     return Questions(source, "puzzle", *parts)
 
 

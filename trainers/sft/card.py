@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loopline.agents.environments.word_problems import SCHEMES
+from loopline.agents.environments.word_problems import schemes
 from loopline.agents.records import Record
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.sft.evaluation import SKILLS, markdown, read_skills
@@ -54,15 +54,16 @@ def write_card(folder: Path) -> None:
     if facts is None:
         return
     recipe = facts.recipe
-    wordings = sum(len(scheme.wordings) for scheme in SCHEMES)
-    held_out = sum(scheme.held_out for scheme in SCHEMES)
+    count = len(schemes())
+    wordings = sum(len(scheme.wordings) for scheme in schemes())
+    held_out = sum(scheme.held_out for scheme in schemes())
     size = sum(p.stat().st_size for p in folder.iterdir() if p.suffix in (".safetensors", ".json"))
     mix = ", ".join(f"{kind} {share:.0%}" for kind, share in recipe.mix.items())
     text = f"""# {recipe.title}
 
 {recipe.purpose}
 
-It solves problems of the grammar of `agents/environments/word_problems` ({len(SCHEMES)} schemes in
+It solves problems of the grammar of `agents/environments/word_problems` ({count} schemes in
 {wordings} wordings, {held_out} schemes and every fifth wording held out) and nothing else. On any
 other text it ends with some answer, which is most likely wrong.
 

@@ -13,9 +13,8 @@ limits hold time, memory, threads, files and output.
 
 from __future__ import annotations
 
-from loopline.workers.sandbox.errors import SandboxUnavailable
 from loopline.workers.sandbox.limits import Limits, SandboxSettings
 from loopline.workers.sandbox.pool import Sandbox
-from loopline.workers.sandbox.result import Ending, Result
+from loopline.workers.sandbox.result import Ending, Result, SandboxUnavailable
 
 __all__ = ["Ending", "Limits", "Result", "Sandbox", "SandboxSettings", "SandboxUnavailable"]

@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from loopline.workers.sandbox import seccomp
-from loopline.workers.sandbox.errors import SandboxUnavailable
+from loopline.workers.sandbox.result import SandboxUnavailable
 
 PROGRAM = "bwrap"
 INSIDE = "/sandbox"

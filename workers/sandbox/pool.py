@@ -17,10 +17,9 @@ from typing import Any, Self
 import structlog
 
 from loopline.workers.sandbox.bubblewrap import Bubblewrap
-from loopline.workers.sandbox.errors import SandboxUnavailable
 from loopline.workers.sandbox.limits import Limits, SandboxSettings
 from loopline.workers.sandbox.process import SandboxProcess
-from loopline.workers.sandbox.result import Result
+from loopline.workers.sandbox.result import Result, SandboxUnavailable
 
 _FAILURES = 3
 """Interpreters that may fail to come up one after another, beside those that waited."""

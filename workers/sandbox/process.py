@@ -21,11 +21,10 @@ from loopline.workers.sandbox.bubblewrap import (
     inside_folder,
     launcher_command,
 )
-from loopline.workers.sandbox.errors import SandboxUnavailable
 from loopline.workers.sandbox.input_file import InputFile
 from loopline.workers.sandbox.inside.launcher import EXIT_MEMORY, READY
 from loopline.workers.sandbox.limits import MIB, Limits
-from loopline.workers.sandbox.result import Ending, Result
+from loopline.workers.sandbox.result import Ending, Result, SandboxUnavailable
 
 START_SECONDS = 60.0
 """For an interpreter to come up, on a machine that is busy. Typical: 0.05."""

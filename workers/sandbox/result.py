@@ -1,4 +1,5 @@
-"""How a program ended, and what it wrote."""
+"""How a program ended, and what it wrote. Whatever it does is a `Result`; an exception is only what
+the sandbox itself refuses."""
 
 from __future__ import annotations
 
@@ -35,3 +36,12 @@ class Result:
     exit_code: int | None
     """None when it was ended from outside; negative is a signal's number."""
     wall_seconds: float
+
+
+class SandboxUnavailable(RuntimeError):
+    """Nothing can be run isolated here; the message says what is missing and what to do."""
+
+    def __init__(self, trouble: str, remedy: str = "") -> None:
+        super().__init__(f"{trouble}: {remedy}" if remedy else trouble)
+        self.trouble = trouble
+        self.remedy = remedy

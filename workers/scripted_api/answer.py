@@ -9,8 +9,12 @@ from typing import Any
 
 from loopline.agents.records import ToolCall, Usage
 from loopline.workers.engines.faults import FaultKind, unit_interval
-from loopline.workers.engines.scripted.engine import break_json, render_chatml, reply_seed
-from loopline.workers.engines.scripted.packed_text import PackedText
+from loopline.workers.engines.scripted.engine import (
+    PackedText,
+    break_json,
+    render_chatml,
+    reply_seed,
+)
 from loopline.workers.engines.scripted.script import conversation_key, scripted_reply
 from loopline.workers.engines.text.text_stream import TextStream
 from loopline.workers.engines.text.tool_markup import tool_call_id, write_tool_call

@@ -1,5 +1,8 @@
 """What a user may want: how it is said, what is drawn for it, and the program that solves it.
 
+Its text stands in TOML files in `intents` (`IntentText`): `bank.toml` has a table `[balance]` for
+the intent `bank.balance`, with one wording a line.
+
 The program is a generator. It yields the next call with its rationale, is sent the parsed
 observation, and returns the answer; it sees its slots and the observations, never the world:
 
@@ -18,12 +21,14 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 from loopline.agents.environments.api_worlds.world import World
-from loopline.agents.records import JsonObject
+from loopline.agents.environments.data_files import InvalidDataFile, Lines, read_toml
+from loopline.agents.records import JsonObject, Record
 
 Slots = dict[str, Any]
 """What was drawn for an instruction: names and whole numbers."""
@@ -102,16 +107,59 @@ class Intent:
     """Slots for which the world has no solution."""
 
 
+_FOLDER = "loopline.agents.environments.api_worlds.intents"
 HELD_OUT_SHARE = 5
 """One in so many wordings of an intent is kept away from training."""
 
 
-def wordings(name: str, text: str) -> tuple[Wording, ...]:
-    """The wordings of a text, one per line. Which are held out is decided by their hashes: those
-    of the smallest fifth, rounded up."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(set(lines)) < len(lines):
-        raise ValueError(f"{name} has a wording twice")
+Kind = Literal["day", "city", "money", "person"]
+"""Of a value that is found out in one domain and used in another."""
+
+
+class IntentText(Record):
+    """A table of a file in `intents`: all of an intent that is text."""
+
+    tools: str
+    """The APIs that its program may call."""
+    wordings: Lines
+    kind: Kind | None = None
+    """For the files `findings` and `errands` alone."""
+    arguments: str = ""
+    """Of the one call of an intent without a program: names of the slots that are passed on, or
+    `parameter=slot` where the names differ."""
+    why: str = ""
+    """The rationale of that call; it may use slots."""
+    answer: str = ""
+    """May use slots and fields of the observation. For a finding: the sentence that says the value
+    `{x}`."""
+    facts: str = ""
+    """Fields or slots that an answer must contain. For a finding: the field that is the value."""
+
+
+@cache
+def _texts(file: str) -> dict[str, IntentText]:
+    """The tables of a file by name, read once per process. Raises `InvalidDataFile`."""
+    tables = read_toml(_FOLDER, f"{file}.toml", dict[str, IntentText])
+    for key, table in tables.items():
+        if len(set(table.wordings)) < len(table.wordings):
+            raise InvalidDataFile(f"{file}.toml of {_FOLDER}: {key}: a wording is there twice")
+    return tables
+
+
+def text_of(file: str, key: str, *, whole: bool) -> IntentText:
+    """A table of a file. Raises `InvalidDataFile` where it is not there, and for a `whole` one, of
+    an intent without a program, that has no call."""
+    table = _texts(file).get(key)
+    if table is None:
+        raise InvalidDataFile(f"{file}.toml of {_FOLDER}: there is no table [{key}]")
+    if whole and not (table.why and table.answer):
+        raise InvalidDataFile(f"{file}.toml of {_FOLDER}: {key}: why or answer is missing")
+    return table
+
+
+def wordings(name: str, lines: Sequence[str]) -> tuple[Wording, ...]:
+    """The wordings of an intent. Which are held out is decided by their hashes: those of the
+    smallest fifth, rounded up."""
     by_hash = sorted(lines, key=lambda line: hashlib.sha256(line.encode()).digest())
     held_out = set(by_hash[: -(-len(lines) // HELD_OUT_SHARE)])
     return tuple(
@@ -155,50 +203,37 @@ def passed_on(arguments: str, slots: Slots) -> JsonObject:
     return {parameter: slots[slot or parameter] for parameter, _, slot in pairs}
 
 
-def single_call(
-    tool: str, arguments: str, why: str, answer: str, facts: str
-) -> Callable[[Slots], Program]:
-    """A program of one call. `arguments` names the slots that are passed on; `why`, `answer` and
-    the names in `facts` may use slots and, but for `why`, fields of the observation."""
+def single_call(text: IntentText) -> Callable[[Slots], Program]:
+    """A program of one call."""
 
     def program(slots: Slots) -> Program:
-        observation = yield Step(why.format(**slots), tool, passed_on(arguments, slots))
+        arguments = passed_on(text.arguments, slots)
+        observation = yield Step(text.why.format(**slots), text.tools, arguments)
         known = {**slots, **observation}
-        wanted = tuple(known[fact] for fact in facts.split())
+        wanted = tuple(known[fact] for fact in text.facts.split())
         done = "Now I know the answer." if wanted else "That is done."
-        return Answer(answer.format(**known), wanted, done)
+        return Answer(text.answer.format(**known), wanted, done)
 
     return program
 
 
-def lookup(
-    name: str,
-    tool: str,
-    arguments: str,
-    why: str,
-    answer: str,
-    lines: str,
-    *,
-    draw: Draw,
-    facts: str = "",
-    trouble: Draw | None = None,
-) -> Intent:
-    """An intent of one call; see `single_call`."""
-    program = single_call(tool, arguments, why, answer, facts)
-    return Intent(name, (tool,), wordings(name, lines), draw, program, trouble)
+def lookup(name: str, *, draw: Draw, trouble: Draw | None = None) -> Intent:
+    """An intent of the one call that its text describes; see `single_call`."""
+    return plan(name, None, draw=draw, trouble=trouble)
 
 
 def plan(
     name: str,
-    tools: str,
-    program: Callable[[Slots], Program],
-    lines: str,
+    program: Callable[[Slots], Program] | None,
     *,
     draw: Draw,
     trouble: Draw | None = None,
 ) -> Intent:
-    """An intent whose program makes several calls of the named tools."""
-    return Intent(name, tuple(tools.split()), wordings(name, lines), draw, program, trouble)
+    """An intent whose program may call the tools of its text several times."""
+    file, _, key = name.partition(".")
+    text = text_of(file, key, whole=program is None)
+    tools, said = tuple(text.tools.split()), wordings(name, text.wordings)
+    return Intent(name, tools, said, draw, program or single_call(text), trouble)
 
 
 Valued = tuple[str, int]

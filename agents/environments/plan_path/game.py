@@ -1,20 +1,16 @@
-"""Plan-Path as a `Game`."""
+"""An episode of Plan-Path."""
 
 from __future__ import annotations
 
-from loopline.agents.environments.plan_path.instance import ENVIRONMENT, PlanPathInstance
+from loopline.agents.environments.plan_path.instance import PlanPathInstance
 from loopline.agents.environments.plan_path.puzzle import PlanPathPuzzle
 from loopline.agents.environments.plan_path.walk import Moves, Walk
-from loopline.agents.environments.team_episode import TeamEpisode, parse_instance
-from loopline.agents.records import JsonObject
+from loopline.agents.environments.team_episode import TeamEpisode
+
+Walking = TeamEpisode[Walk, Moves]
 
 
-class PlanPath:
-    """See `loopline.agents.environments.game.Game`."""
-
-    name = ENVIRONMENT
-
-    def reset(self, instance: JsonObject) -> TeamEpisode[Walk, Moves]:
-        """Raises `InvalidTask` for an object that is no instance, or for one without a way."""
-        puzzle = PlanPathPuzzle(parse_instance(self.name, PlanPathInstance, instance))
-        return TeamEpisode[Walk, Moves](puzzle, puzzle.start())
+def opened(instance: PlanPathInstance) -> Walking:
+    """At its beginning."""
+    puzzle = PlanPathPuzzle(instance)
+    return Walking(puzzle, puzzle.start())

@@ -8,17 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from loopline.agents.environments.game import (
-    PLAN,
-    Agent,
-    Refusal,
-    Rewards,
-    Verdict,
-    progressed,
-    weighted,
-)
+from loopline.agents.environments.game import Agent, Refusal, Rewards, Verdict, progressed, weighted
 from loopline.agents.environments.grid import STEPS, apart, beside, manhattan, said
-from loopline.agents.environments.marked_answers import read_moves
+from loopline.agents.environments.marked_answers import MOVES, read_moves
 from loopline.agents.environments.plan_path.instance import (
     WALL,
     PlanPathInstance,
@@ -29,7 +21,7 @@ from loopline.agents.environments.plan_path.instance import (
 from loopline.agents.environments.plan_path.tools import functions
 from loopline.agents.environments.plan_path.verification import check_walk
 from loopline.agents.environments.plan_path.walk import Moves, Walk, carried_out
-from loopline.agents.environments.team_episode import Step
+from loopline.agents.environments.team_episode import PLAN, Step
 from loopline.agents.environments.tool_language import ToolFunction
 from loopline.agents.records import JsonObject
 
@@ -142,6 +134,13 @@ class PlanPathPuzzle:
 
     def as_json(self, action: Moves) -> JsonObject:
         return {"moves": list(action)}
+
+    def items(self) -> list[str]:
+        return sorted(MOVES)
+
+    @property
+    def largest(self) -> int:
+        return 1
 
     def oracle(self, state: Walk) -> Moves | None:
         """A shortest path; none where it is longer than the moves that are left."""

@@ -2,13 +2,12 @@
 
 The modules: `level` (text and rules), `solver` (fewest pushes), `instance` (the data and its
 split), `puzzle` (actions and rewards), `tools` (the tool agent's calls), `verification`,
-`generation`, `boxoban`.
+`generation`, `boxoban`, `players` (by hand), `lessons`, `environment` (the object).
 """
 
 from __future__ import annotations
 
 from loopline.agents.environments.sokoban.boxoban import BoxobanLevel, read_boxoban
-from loopline.agents.environments.sokoban.game import Sokoban
 from loopline.agents.environments.sokoban.generation import Difficulty, instances, pushes, stream
 from loopline.agents.environments.sokoban.instance import (
     ENVIRONMENT,
@@ -19,6 +18,6 @@ from loopline.agents.environments.sokoban.solver import SearchLimit, solve
 from loopline.agents.environments.sokoban.verification import check_play
 
 __all__ = [
-    "ENVIRONMENT", "BoxobanLevel", "Difficulty", "SearchLimit", "Sokoban", "SokobanInstance",
+    "ENVIRONMENT", "BoxobanLevel", "Difficulty", "SearchLimit", "SokobanInstance",
     "SokobanSetting", "check_play", "instances", "pushes", "read_boxoban", "solve", "stream",
 ]  # fmt: skip

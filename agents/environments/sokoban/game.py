@@ -1,20 +1,22 @@
-"""Sokoban as a `Game`."""
+"""An episode of Sokoban."""
 
 from __future__ import annotations
 
-from loopline.agents.environments.sokoban.instance import ENVIRONMENT, SokobanInstance
+from loopline.agents.environments.sokoban.instance import SokobanInstance
 from loopline.agents.environments.sokoban.level import Moves, Play
 from loopline.agents.environments.sokoban.puzzle import SokobanPuzzle
-from loopline.agents.environments.team_episode import TeamEpisode, parse_instance
-from loopline.agents.records import JsonObject
+from loopline.agents.environments.team_episode import PLAN, TeamEpisode
+
+Pushing = TeamEpisode[Play, Moves]
 
 
-class Sokoban:
-    """See `loopline.agents.environments.game.Game`."""
+def opened(instance: SokobanInstance) -> Pushing:
+    """At its beginning."""
+    puzzle = SokobanPuzzle(instance)
+    return Pushing(puzzle, puzzle.start())
 
-    name = ENVIRONMENT
 
-    def reset(self, instance: JsonObject) -> TeamEpisode[Play, Moves]:
-        """Raises `InvalidTask` for an object that is no instance."""
-        puzzle = SokobanPuzzle(parse_instance(self.name, SokobanInstance, instance))
-        return TeamEpisode[Play, Moves](puzzle, puzzle.start())
+def opened_alone(instance: SokobanInstance, **setting: object) -> Pushing:
+    """The same, played by the plan agent alone, and with these changes of the setting."""
+    alone = instance.setting.model_copy(update={"team": (PLAN,), **setting})
+    return opened(instance.model_copy(update={"setting": alone}))

@@ -7,23 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 
-from loopline.agents.environments.game import (
-    PLAN,
-    Agent,
-    Refusal,
-    Rewards,
-    Verdict,
-    progressed,
-    weighted,
-)
+from loopline.agents.environments.game import Agent, Refusal, Rewards, Verdict, progressed, weighted
 from loopline.agents.environments.grid import STEPS, Cell, apart, beside, manhattan
-from loopline.agents.environments.marked_answers import read_moves
+from loopline.agents.environments.marked_answers import MOVES, read_moves
 from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
 from loopline.agents.environments.sokoban.level import Level, Moves, Play
 from loopline.agents.environments.sokoban.solver import pushes_to_target, solve
 from loopline.agents.environments.sokoban.tools import functions
 from loopline.agents.environments.sokoban.verification import check_play
-from loopline.agents.environments.team_episode import Step
+from loopline.agents.environments.team_episode import PLAN, Step
 from loopline.agents.environments.tool_language import ToolFunction
 from loopline.agents.records import JsonObject
 
@@ -153,6 +145,13 @@ class SokobanPuzzle:
 
     def as_json(self, action: Moves) -> JsonObject:
         return {"moves": list(action)}
+
+    def items(self) -> list[str]:
+        return sorted(MOVES)
+
+    @property
+    def largest(self) -> int:
+        return max(self.level.rows, self.level.columns)
 
     def oracle(self, state: Play) -> Moves | None:
         """Moves with the fewest pushes. Raises `SearchLimit`."""

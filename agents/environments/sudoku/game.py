@@ -1,22 +1,23 @@
-"""Sudoku as a `Game`."""
+"""An episode of Sudoku."""
 
 from __future__ import annotations
 
-from loopline.agents.environments.sudoku.instance import ENVIRONMENT, SudokuInstance
+from loopline.agents.environments.sudoku.instance import SudokuInstance
 from loopline.agents.environments.sudoku.puzzle import SudokuPuzzle
 from loopline.agents.environments.sudoku.rules import Writes
 from loopline.agents.environments.sudoku.solver import Grid
-from loopline.agents.environments.team_episode import TeamEpisode, parse_instance
-from loopline.agents.records import JsonObject
+from loopline.agents.environments.team_episode import PLAN, TeamEpisode
+
+Filling = TeamEpisode[Grid, Writes]
 
 
-class Sudoku:
-    """See `loopline.agents.environments.game.Game`."""
+def opened(instance: SudokuInstance) -> Filling:
+    """At its beginning."""
+    puzzle = SudokuPuzzle(instance)
+    return Filling(puzzle, puzzle.start())
 
-    name = ENVIRONMENT
 
-    def reset(self, instance: JsonObject) -> TeamEpisode[Grid, Writes]:
-        """Raises `InvalidTask` for an object that is no instance, and for one that has not exactly
-        one completion."""
-        puzzle = SudokuPuzzle(parse_instance(self.name, SudokuInstance, instance))
-        return TeamEpisode[Grid, Writes](puzzle, puzzle.start())
+def opened_alone(instance: SudokuInstance, **setting: object) -> Filling:
+    """The same, played by the plan agent alone, and with these changes of the setting."""
+    alone = instance.setting.model_copy(update={"team": (PLAN,), **setting})
+    return opened(instance.model_copy(update={"setting": alone}))

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
-from loopline.agents.environments.game import (
-    PLAN,
-    Agent,
-    Refusal,
-    Rewards,
-    Verdict,
-    progressed,
-    weighted,
-)
+from loopline.agents.environments.game import Agent, Refusal, Rewards, Verdict, progressed, weighted
 from loopline.agents.environments.marked_answers import read_rows
 from loopline.agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
 from loopline.agents.environments.sudoku.rules import (
@@ -29,7 +22,7 @@ from loopline.agents.environments.sudoku.rules import (
 from loopline.agents.environments.sudoku.solver import Grid
 from loopline.agents.environments.sudoku.tools import functions, said_writes
 from loopline.agents.environments.sudoku.verification import check_writes
-from loopline.agents.environments.team_episode import Step
+from loopline.agents.environments.team_episode import PLAN, Step
 from loopline.agents.environments.tool_language import ToolFunction
 from loopline.agents.records import JsonObject
 
@@ -172,6 +165,14 @@ class SudokuPuzzle:
 
     def as_json(self, action: Writes) -> JsonObject:
         return {"cells": [[r + 1, c + 1, digit] for r, c, digit in action]}
+
+    def items(self) -> list[str]:
+        digits = range(1, self.instance.size + 1)
+        return [f"({r}, {c}, {digit})" for r, c, digit in product(digits, repeat=3)]
+
+    @property
+    def largest(self) -> int:
+        return self.instance.size
 
     def oracle(self, state: Grid) -> Writes:
         """The digits of the solution that are not written yet."""

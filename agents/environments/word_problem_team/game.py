@@ -1,21 +1,22 @@
-"""Word problems as a `Game`."""
+"""An episode of a word problem."""
 
 from __future__ import annotations
 
-from loopline.agents.environments.team_episode import TeamEpisode, parse_instance
-from loopline.agents.environments.word_problem_team.instance import ENVIRONMENT, WordProblemInstance
+from loopline.agents.environments.team_episode import PLAN, TeamEpisode
+from loopline.agents.environments.word_problem_team.instance import WordProblemInstance
 from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
 from loopline.agents.environments.word_problem_team.rules import Items, Work
-from loopline.agents.records import JsonObject
+
+Working = TeamEpisode[Work, Items]
 
 
-class WordProblems:
-    """See `loopline.agents.environments.game.Game`."""
+def opened(instance: WordProblemInstance) -> Working:
+    """At its beginning."""
+    puzzle = WordProblemPuzzle(instance)
+    return Working(puzzle, puzzle.start())
 
-    name = ENVIRONMENT
 
-    def reset(self, instance: JsonObject) -> TeamEpisode[Work, Items]:
-        """Raises `InvalidTask` for an object that is no instance, and for one whose solution does
-        not follow from its text."""
-        puzzle = WordProblemPuzzle(parse_instance(self.name, WordProblemInstance, instance))
-        return TeamEpisode[Work, Items](puzzle, puzzle.start())
+def opened_alone(instance: WordProblemInstance, **setting: object) -> Working:
+    """The same, played by the plan agent alone, and with these changes of the setting."""
+    alone = instance.setting.model_copy(update={"team": (PLAN,), **setting})
+    return opened(instance.model_copy(update={"setting": alone}))

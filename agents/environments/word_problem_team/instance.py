@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from loopline.agents.environments.puzzle_splits import Split, content_hash
 from loopline.agents.environments.team_episode import Setting
 from loopline.agents.environments.word_problem_team.numbers import numbers_of
-from loopline.agents.environments.word_problems import SCHEMES, Wording, WordProblem
+from loopline.agents.environments.word_problems import Wording, WordProblem, schemes
 from loopline.agents.environments.word_problems.scheme import Operator, apply
 from loopline.agents.environments.word_problems.story import MAX_INTERMEDIATE
 from loopline.agents.records import Record, Task
@@ -22,17 +22,21 @@ LARGEST = MAX_INTERMEDIATE
 """Of all results."""
 MAX_PROMPT_CHARS = 4_000
 MOST_EQUATIONS = 16
-CONSTANTS = frozenset(
-    int(side)
-    for scheme in SCHEMES
-    for part in scheme.parts
-    for step in part.operations
-    for side in (step.left, step.right)
-    if side.isdigit()
-)
-"""Numbers that may be calculated with though no text has them: the minutes of an hour, a dozen,
-the hundred of percent."""
 _HELD_BACK_EVERY = 8
+
+
+@cache
+def constants() -> frozenset[int]:
+    """Numbers that may be calculated with though no text has them: the minutes of an hour, a dozen,
+    the hundred of percent."""
+    return frozenset(
+        int(side)
+        for scheme in schemes()
+        for part in scheme.parts
+        for step in part.operations
+        for side in (step.left, step.right)
+        if side.isdigit()
+    )
 
 
 class WordProblemSetting(Setting):
@@ -65,13 +69,13 @@ class WordProblemInstance(Record):
 
     @model_validator(mode="after")
     def _works_out(self) -> Self:
-        known = {number.value for number in numbers_of(self.text)} | CONSTANTS
+        known = {number.value for number in numbers_of(self.text)} | constants()
         for place, step in enumerate(self.solution, 1):
             strange = next((side for side in (step.left, step.right) if side not in known), None)
             if strange is not None:
                 raise ValueError(
                     f"equation {place} has {strange}, which is no number of the text, no earlier "
-                    f"result and none of {', '.join(map(str, sorted(CONSTANTS)))}"
+                    f"result and none of {', '.join(map(str, sorted(constants())))}"
                 )
             if apply(step.operator, Fraction(step.left), Fraction(step.right)) != step.result:
                 raise ValueError(f"equation {place} is wrong")
@@ -99,8 +103,12 @@ class WordProblemInstance(Record):
 
     @property
     def split(self) -> Split | None:
-        """By the wordings; None of a mixture, which no generator makes."""
-        return split_of_wordings(self.wordings)
+        """By the wordings; None of a mixture, which no generator makes, and of wordings that are
+        another version's."""
+        try:
+            return split_of_wordings(self.wordings)
+        except KeyError:
+            return None
 
     @property
     def id(self) -> str:
@@ -133,5 +141,5 @@ def split_of_wordings(ids: Iterable[str]) -> Split | None:
 @cache
 def _splits() -> dict[str, Split]:
     return {
-        wording.id: split_of_wording(wording) for scheme in SCHEMES for wording in scheme.wordings
+        wording.id: split_of_wording(wording) for scheme in schemes() for wording in scheme.wordings
     }

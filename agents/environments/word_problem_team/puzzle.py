@@ -6,17 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from loopline.agents.environments.game import (
-    PLAN,
-    Agent,
-    Refusal,
-    Rewards,
-    Verdict,
-    progressed,
-    weighted,
-)
+from loopline.agents.environments.game import Agent, Refusal, Rewards, Verdict, progressed, weighted
 from loopline.agents.environments.marked_answers import read_calls
-from loopline.agents.environments.team_episode import Step
+from loopline.agents.environments.team_episode import PLAN, Step
 from loopline.agents.environments.tool_language import OPERAND, ToolFunction
 from loopline.agents.environments.word_problem_team.instance import (
     WordProblemInstance,
@@ -178,6 +170,13 @@ class WordProblemPuzzle:
             "answer": [str(one.works[-1]) if one.works else one.of for one in action
                        if one.verb == "answer"],
         }  # fmt: skip
+
+    def items(self) -> list[str]:
+        return [f"answer({number})" for number in range(1, 61)]
+
+    @property
+    def largest(self) -> int:
+        return 1
 
     def oracle(self, state: Work) -> Items | None:
         """The answer, which needs no calculation of who knows it."""

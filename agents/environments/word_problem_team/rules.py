@@ -9,10 +9,10 @@ from typing import Literal
 
 from loopline.agents.environments.game import Refusal
 from loopline.agents.environments.word_problem_team.instance import (
-    CONSTANTS,
     LARGEST,
     Equation,
     WordProblemInstance,
+    constants,
 )
 from loopline.agents.environments.word_problem_team.numbers import numbers_of
 from loopline.agents.environments.word_problems.scheme import Operator, apply
@@ -93,8 +93,8 @@ def equation_key(step: Equation) -> Key:
 
 def at_hand(instance: WordProblemInstance, work: Work) -> dict[str, int]:
     """What can be calculated with, by how it is written: numbers of the text, by their names too
-    where they are shown, results by their names and values, and `CONSTANTS`."""
-    known = {str(value): value for value in CONSTANTS}
+    where they are shown, results by their names and values, and `constants`."""
+    known = {str(value): value for value in constants()}
     for number in numbers_of(instance.text):
         known[str(number.value)] = number.value
         if instance.setting.named:

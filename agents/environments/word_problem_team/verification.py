@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from loopline.agents.environments.game import PLAN, Verdict
+from loopline.agents.environments.game import Verdict
+from loopline.agents.environments.team_episode import PLAN
 from loopline.agents.environments.word_problem_team.instance import WordProblemInstance
 from loopline.agents.environments.word_problem_team.numbers import numbers_of
 from loopline.agents.environments.word_problem_team.rules import Items, Worked

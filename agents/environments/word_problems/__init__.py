@@ -11,12 +11,13 @@ from collections.abc import Iterator
 
 from loopline.agents.environments.word_problems.problem import Equation, Link, SubTask, WordProblem
 from loopline.agents.environments.word_problems.scheme import Scheme, Wording
+from loopline.agents.environments.word_problems.schemes import schemes
 from loopline.agents.environments.word_problems.splits import HELD_OUT, Split
-from loopline.agents.environments.word_problems.story import EVERYTHING, SCHEMES, Selection, tell
+from loopline.agents.environments.word_problems.story import EVERYTHING, Selection, tell
 
 __all__ = [
-    "HELD_OUT", "SCHEMES", "Equation", "Link", "Scheme", "Selection", "Split", "SubTask",
-    "WordProblem", "Wording", "generate", "stream",
+    "HELD_OUT", "Equation", "Link", "Scheme", "Selection", "Split", "SubTask",
+    "WordProblem", "Wording", "generate", "schemes", "stream",
 ]  # fmt: skip
 
 

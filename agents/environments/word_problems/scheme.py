@@ -5,7 +5,7 @@ asking scheme ends it with the question. The quantity that arrives from the link
 `x`. A scheme has one or more *parts*; each part is a sub-task that can be handed to somebody
 else, and is a short list of operations on two numbers.
 
-Notation, all of it parsed once at import:
+Notation of the files in `schemes`, all of it parsed once:
 
 * numbers: `a=2..12 b=1..x-1 k=divisor(x,2,9) m=multiple(k,2,12) p=percent(x)`; bounds are a
   number, a name, or a name plus or minus a number.
@@ -22,9 +22,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
-from loopline.agents.environments.word_problems.wordings import WORDINGS as FURTHER_WORDINGS
+from pydantic import BeforeValidator, with_config
 
 Place = Literal["open", "change", "ask"]
 Operator = Literal["+", "-", "*", "/"]
@@ -34,6 +34,7 @@ PERCENTS = (10, 20, 25, 30, 40, 50, 60, 75, 80)
 _NUMBER = re.compile(
     r"(?P<name>[a-z])=(?:(?P<low>[^.\s]+)\.\.(?P<high>[^.\s]+)|(?P<rule>[a-z]+)\((?P<args>[^)]*)\))"
 )
+_RULES = ("multiple", "divisor", "percent")
 _BOUND = re.compile(r"(?P<name>[a-z])?(?P<offset>[+-]?\d+)?$")
 _OPERATION = re.compile(r"(?P<left>\w+) (?P<op>[-+*/]) (?P<right>\w+)$")
 
@@ -47,11 +48,25 @@ class Operation:
     right: str
 
 
+def _operations(text: object) -> tuple[Operation, ...]:
+    steps: list[Operation] = []
+    for piece in str(text).split(";"):
+        match = _OPERATION.match(piece.strip())
+        if match is None:
+            raise ValueError(f"not an operation: {piece!r}")
+        op = match["op"]
+        if op not in ("+", "-", "*", "/"):
+            raise ValueError(f"unknown operator in {piece!r}")
+        steps.append(Operation(match["left"], op, match["right"]))
+    return tuple(steps)
+
+
+@with_config(extra="forbid")
 @dataclass(frozen=True)
 class Part:
     """A sub-task: its operations and how it is written when it is handed on."""
 
-    operations: tuple[Operation, ...]
+    operations: Annotated[tuple[Operation, ...], BeforeValidator(_operations)]
     task: str
 
     @cached_property
@@ -157,52 +172,15 @@ def _draw(rng: random.Random, found: re.Match[str], values: Mapping[str, int]) -
     return rng.choice(fitting) if fitting else None
 
 
-def _operations(text: str) -> tuple[Operation, ...]:
-    steps: list[Operation] = []
-    for piece in text.split(";"):
-        found = _OPERATION.match(piece.strip())
-        if found is None:
-            raise ValueError(f"not an operation: {piece!r}")
-        op = found["op"]
-        if op not in ("+", "-", "*", "/"):
-            raise ValueError(f"unknown operator in {piece!r}")
-        steps.append(Operation(found["left"], op, found["right"]))
-    return tuple(steps)
-
-
-HOLD_OUT_EVERY = 5
-"""Of each scheme's wordings, every fifth (from the third on) is kept away from training."""
-
-
-def scheme(
-    name: str,
-    numbers: str,
-    parts: tuple[tuple[str, str], ...],
-    label: str,
-    wordings: str,
-    *,
-    held_out: bool = False,
-) -> Scheme:
-    """A scheme from its notation; `name` is `domain.place.name`."""
-    domain, place, short = name.split(".")
-    if place not in ("open", "change", "ask"):
-        raise ValueError(f"unknown place in {name!r}")
-    full = f"{domain}.{short}"
-    lines = [
-        line.strip()
-        for line in f"{wordings}\n{FURTHER_WORDINGS.get(full, '')}".splitlines()
-        if line.strip()
-    ]
-    return Scheme(
-        name=full,
-        domain=domain,
-        place=place,
-        numbers=numbers,
-        label=label,
-        parts=tuple(Part(_operations(ops), task) for ops, task in parts),
-        wordings=tuple(
-            Wording(f"{full}/{index}", text, index % HOLD_OUT_EVERY == 2)
-            for index, text in enumerate(lines)
-        ),
-        held_out=held_out,
-    )
+def check_numbers(notation: str) -> str:
+    """The notation of a scheme's numbers, unchanged. Raises ValueError."""
+    for entry in notation.split():
+        match = _NUMBER.fullmatch(entry)
+        if match is None:
+            raise ValueError(f"not a number: {entry!r}")
+        bounds = () if match["rule"] else (match["low"], match["high"])
+        if any(_BOUND.fullmatch(bound) is None for bound in bounds):
+            raise ValueError(f"not two bounds: {entry!r}")
+        if match["rule"] not in (None, *_RULES):
+            raise ValueError(f"unknown rule in {entry!r}; there are: {', '.join(_RULES)}")
+    return notation

@@ -7,24 +7,17 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from loopline.agents.environments.word_problems import journeys, money, things, unseen, words
+from loopline.agents.environments.word_problems import words
 from loopline.agents.environments.word_problems.problem import Equation, Link, SubTask, WordProblem
 from loopline.agents.environments.word_problems.scheme import Operation, Part, Scheme, Wording
+from loopline.agents.environments.word_problems.schemes import schemes
 from loopline.agents.environments.word_problems.splits import (
     Split,
     accepts_numbers,
     holds_out_combination,
 )
-
-SCHEMES: tuple[Scheme, ...] = (
-    *things.OPENINGS, *things.CHANGES, *things.QUESTIONS,
-    *money.OPENINGS, *money.CHANGES, *money.QUESTIONS,
-    *money.COST_OPENINGS, *money.COST_CHANGES, *money.COST_QUESTIONS,
-    *journeys.TRAVEL, *journeys.PAGES, *journeys.AGES, *journeys.TIMES, *journeys.SCORES,
-    *journeys.AREAS,
-    *unseen.OPENINGS, *unseen.QUESTIONS,
-)  # fmt: skip
 
 DOMAINS = {
     "things": 40, "money": 15, "cost": 13, "travel": 9, "pages": 6, "age": 6, "time": 5,
@@ -59,7 +52,7 @@ class _Shelf:
 
 
 def _shelf(domain: str, *, with_held_out: bool) -> _Shelf:
-    fitting = [s for s in SCHEMES if s.domain == domain and (with_held_out or not s.held_out)]
+    fitting = [s for s in schemes() if s.domain == domain and (with_held_out or not s.held_out)]
     return _Shelf(
         tuple(s for s in fitting if s.place == "open"),
         tuple(s for s in fitting if s.place == "change"),
@@ -67,10 +60,9 @@ def _shelf(domain: str, *, with_held_out: bool) -> _Shelf:
     )
 
 
-_SHELVES = {
-    held_out: {domain: _shelf(domain, with_held_out=held_out) for domain in DOMAINS}
-    for held_out in (False, True)
-}
+@cache
+def _shelves(*, with_held_out: bool) -> dict[str, _Shelf]:
+    return {domain: _shelf(domain, with_held_out=with_held_out) for domain in DOMAINS}
 
 
 def _all(item: object) -> bool:
@@ -106,7 +98,7 @@ def tell(rng: random.Random, split: Split, wanted: Selection = EVERYTHING) -> Wo
 
 def _choose_chain(rng: random.Random, split: Split) -> tuple[Scheme, ...] | None:
     domain = rng.choices(tuple(DOMAINS), tuple(DOMAINS.values()))[0]
-    shelf = _SHELVES[split is Split.UNSEEN_STRUCTURES][domain]
+    shelf = _shelves(with_held_out=split is Split.UNSEEN_STRUCTURES)[domain]
     opening, question = rng.choice(shelf.openings), rng.choice(shelf.questions)
     changes = rng.sample(shelf.changes, min(rng.choices((0, 1, 2, 3), (35, 35, 20, 10))[0],
                                             len(shelf.changes)))  # fmt: skip

@@ -15,7 +15,7 @@ from loopline.agents.environments.code.team import (
     tester_rewards,
     verdict,
 )
-from loopline.agents.environments.team_episode import parse_instance
+from loopline.agents.environments.environment import parse_instance
 from loopline.agents.environments.tool_program import program_in
 from loopline.agents.judging import (
     JudgePrograms,

@@ -6,28 +6,32 @@ from collections.abc import Iterable
 
 from pydantic import ValidationError
 
-from loopline.agents.environments import games
-from loopline.agents.environments.game import AGENTS, Agent, Episode, ProgramNotRun, Taken, replayed
+from loopline.agents.environments.environment import AnyEnvironment
+from loopline.agents.environments.game import Episode, ProgramNotRun, Taken, replayed
+from loopline.agents.environments.registry import find
 from loopline.agents.environments.tool_program import ProgramRun
 from loopline.agents.errors import InvalidTask, JournalIncomplete, UnknownName
 from loopline.agents.records import Run, Step
 
-_AGENTS: dict[str, Agent] = {agent: agent for agent in AGENTS}
+
+def environment_of(run: Run) -> AnyEnvironment:
+    """What a run plays. Raises `InvalidTask`, with the names that there are, and `PluginError`."""
+    try:
+        return find(run.task.environment)
+    except UnknownName as error:
+        raise InvalidTask(
+            f"workflow {run.workflow!r} plays puzzles, code and math: {error}"
+        ) from error
 
 
 def episode_of(run: Run, journal: Iterable[Step] = ()) -> Episode:
     """The episode after the selected actions of these steps. Raises `InvalidTask` for a task that
     no environment plays, `JournalIncomplete` for a step without an action, or for one whose program
     nobody ran, and `EnvironmentFault`."""
-    try:
-        game = games.get(run.task.environment)
-    except UnknownName as error:
-        raise InvalidTask(
-            f"workflow {run.workflow!r} plays puzzles, code and math: {error}"
-        ) from error
+    environment = environment_of(run)
     ordered = sorted(journal, key=lambda step: step.turn)
     try:
-        return replayed(game, run.task.instance, map(taken_in, ordered))
+        return replayed(environment, run.task.instance, map(taken_in, ordered))
     except ProgramNotRun as error:
         raise JournalIncomplete(f"run {run.id}: {error}") from error
 
@@ -35,14 +39,11 @@ def episode_of(run: Run, journal: Iterable[Step] = ()) -> Episode:
 def taken_in(step: Step) -> Taken:
     """The action that a step of a puzzle executed, with what a judge said of its program. Raises
     `JournalIncomplete`."""
-    agent = _AGENTS.get(step.agent)
-    if agent is None:
-        raise JournalIncomplete(f"turn {step.turn} of {step.agent!r} is no puzzle's")
     judged = step.decision.data.get("judged")
     if judged is None:
-        return Taken(agent, text_of(step))
+        return Taken(step.agent, text_of(step))
     try:
-        return Taken(agent, text_of(step), ProgramRun.model_validate(judged))
+        return Taken(step.agent, text_of(step), ProgramRun.model_validate(judged))
     except ValidationError as error:
         raise JournalIncomplete(
             f"turn {step.turn} of {step.agent!r} has no account of its program"

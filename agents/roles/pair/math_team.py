@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loopline.agents.environments.environment import parse_instance
 from loopline.agents.environments.math_team import (
     Facts,
     MathInstance,
@@ -16,7 +17,6 @@ from loopline.agents.environments.math_team import (
     tool_rewards,
     verdict,
 )
-from loopline.agents.environments.team_episode import parse_instance
 from loopline.agents.environments.tool_program import program_in
 from loopline.agents.judging import (
     AnswerVerdicts,

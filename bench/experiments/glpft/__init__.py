@@ -2,6 +2,6 @@
 equal parameters per model and equal compute in all, in the API simulator.
 
 A cell is one method at one size with one seed: it is trained, then it plays the held-out
-instructions. `plan` (what is asked, and where it is kept), `cell`, `beginning` and `evaluation`
-(the work of one cell), `worker` (several cells at once), `figures` and `report`.
+instructions. `grid` (the cells, and where they are kept), `cell`, `beginning` and `evaluation`
+(the work of one cell), `figures` and `report`.
 """

@@ -11,8 +11,16 @@ from typing import Literal
 from loopline.bench.datasets import Item
 from loopline.bench.experiments.glpft.beginning import take_beginning
 from loopline.bench.experiments.glpft.evaluation import engines, evaluate
-from loopline.bench.experiments.glpft.plan import Cell, training_folder
-from loopline.trainers.data.datasets import DataSet
+from loopline.bench.experiments.glpft.grid import (
+    Cell,
+    Common,
+    data_folder,
+    items_of,
+    training_folder,
+)
+from loopline.bench.experiments.harness import SETTINGS
+from loopline.trainers.core.job_processes import Told
+from loopline.trainers.data.datasets import DataSet, read
 from loopline.trainers.glpft.pipeline import Watch, claim, train
 from loopline.trainers.glpft.settings import BATCH_MICRO, GlpftSettings
 from loopline.trainers.glpft.stage_training import StageProgress
@@ -34,14 +42,27 @@ class Done:
     said: str = ""
 
 
+def run_job(output: Path, job: str, tell: Callable[[Told], None]) -> str:
+    """One cell for `loopline.bench.experiments.worker`."""
+
+    def at(done: Done) -> None:
+        tell(Told(event=done.phase, done=done.done, total=done.total, said=done.said))
+
+    items = items_of(Common.model_validate_json((output / SETTINGS).read_bytes()))
+    cell = Cell.model_validate_json(job)
+    data = read(data_folder(output))
+    work(cell, cell.folder(output), data, items, at, cell.siblings(output))
+    return ""
+
+
 def settings_of(cell: Cell, data: DataSet) -> GlpftSettings:
     """Everything but size, method, compute and seed is as `train glpft` has it."""
     return GlpftSettings(
         method=cell.method,
         weights="full",
         data_sha256=data.card.sha256,
-        size=cell.plan.size,
-        tokens=cell.plan.tokens,
+        size=cell.budget.size,
+        tokens=cell.budget.tokens,
         batch=BATCH_MICRO,
         seed=cell.seed,
     )
@@ -53,13 +74,13 @@ def work(
     data: DataSet,
     items: Sequence[Item],
     tell: Callable[[Done], None],
-    beside: Sequence[Path] = (),
+    siblings: Sequence[Path] = (),
 ) -> None:
-    """Do what is not done; what all methods begin with is taken from the folders `beside`, where
+    """Do what is not done; what all methods begin with is taken from the folders `siblings`, where
     one has it. Raises `TrainingError`s and `BenchError`s; Ctrl-C ends a training step, or the runs
     in work, and raises KeyboardInterrupt."""
     folder.mkdir(parents=True, exist_ok=True)
-    training, tokens = training_folder(folder), cell.plan.tokens
+    training, tokens = training_folder(folder), cell.budget.tokens
     before, begins = 0.0, dict[str, float]()
     settings = settings_of(cell, data)
     for stage in stages_of(cell.method, EVEN_SHARES, copying=settings.copying(tokens)):
@@ -73,7 +94,7 @@ def work(
 
     tell(Done("training", 0, tokens))
     claim(settings, data, training)
-    take_beginning(settings, training, map(training_folder, beside))
+    take_beginning(settings, training, map(training_folder, siblings))
     train(
         settings,
         data,

@@ -1,68 +1,57 @@
-"""`bench glpft`: from the options to the table."""
+"""`bench glpft`: trains what is left of the grid, and shows the table."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
+from functools import partial
 
 import typer
-from rich.console import Console
 
 from loopline.agents.roles.umi.settings import UmiOptions
-from loopline.bench.errors import BenchError
-from loopline.bench.experiments.glpft.plan import OPTIONS, Plan, data_folder, finished
-from loopline.runtime.errors import EXIT_INTERRUPTED
-from loopline.trainers.core.job_processes import do_jobs
+from loopline.bench.experiments.glpft.grid import OPTIONS, Cell, GlpftGrid, data_folder, finished
+from loopline.bench.experiments.harness import conduct, do_cells
 from loopline.trainers.core.job_progress import JobProgress
-from loopline.trainers.core.output_lock import locked
 from loopline.trainers.data.datasets import build
 from loopline.trainers.data.datasets import write as write_data
 from loopline.trainers.data.sources import from_worlds
-from loopline.trainers.errors import TrainingError
-
-WORKER = "loopline.bench.experiments.glpft.worker"
 
 
-def measure(plan: Plan, *, as_json: bool) -> None:
+def measure(grid: GlpftGrid, *, as_json: bool) -> None:
     """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
-    plan.claim()
-    try:
-        with locked(plan.output):
-            done = _work(plan)
-    except TrainingError as error:
-        raise BenchError(str(error)) from error
-    except KeyboardInterrupt:
-        done = False
-    if not done:
-        print("stopped; go on with the same command", file=sys.stderr)
-        raise SystemExit(EXIT_INTERRUPTED)
+    grid.claim()
+    conduct(grid.output, partial(_done, grid))
     # These know the trainers' reports, and so import torch.
+    from loopline.bench.experiments.document import publish
     from loopline.bench.experiments.glpft.figures import figures_of
-    from loopline.bench.experiments.glpft.report import show, write
+    from loopline.bench.experiments.glpft.report import document, report_of
 
-    sizes = figures_of(plan)
-    found = write(plan, sizes)
-    show(plan, sizes, Console(width=None if sys.stdout.isatty() else 140))
+    sizes = figures_of(grid)
+    report = report_of(grid, sizes)
+    publish(document(grid, sizes), report, grid.output)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(report.model_dump(mode="json")))
 
 
-def _work(plan: Plan) -> bool:
-    """False if it was stopped."""
-    left = [cell for cell in plan.cells if not finished(cell.folder(plan.output), plan.items)]
-    if not left:
+def _done(grid: GlpftGrid) -> bool | None:
+    """None if it was stopped."""
+
+    def is_finished(cell: Cell) -> bool:
+        return finished(cell.folder(grid.output), grid.items)
+
+    if all(map(is_finished, grid.cells)):
         return True
     with JobProgress("cells") as progress:
-        _make_data(plan, progress)
-        told = progress.watch(len(plan.cells), len(left))
-        work = do_jobs(left, WORKER, plan.output, plan.jobs, told)
-        return asyncio.run(work)
+        _make_data(grid, progress)
+        whole = do_cells(
+            grid.cells, grid.output, "glpft", jobs=grid.jobs, finished=is_finished,
+            progress=progress,
+        )  # fmt: skip
+    return whole or None
 
 
-def _make_data(plan: Plan, progress: JobProgress) -> None:
+def _make_data(grid: GlpftGrid, progress: JobProgress) -> None:
     """The training instructions, as `train data --worlds train` makes them."""
-    folder, common = data_folder(plan.output), plan.common
+    folder, common = data_folder(grid.output), grid.common
     if folder.exists():
         return
     progress.say(f"making {common.instructions:,} training instructions…")

@@ -12,16 +12,16 @@ from loopline.agents.workflows import policies_for, prompt_hashes, workflows
 from loopline.bench.append_log import AppendLog
 from loopline.bench.datasets import Item
 from loopline.bench.errors import BenchError
-from loopline.bench.experiments.glpft.plan import OPTIONS, read_results, results_path
+from loopline.bench.experiments.glpft.grid import OPTIONS, read_results, results_path
 from loopline.bench.output import ManifestItem
 from loopline.bench.results import Result, result_of
 from loopline.bench.tools.worlds import WorldsJudge
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.trainers.glpft.stages import ROLES, Method
 from loopline.workers.completions import usage_entry
+from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.in_process import EnginePool, InProcess
 
 TOGETHER = 64
 """Runs in work at once."""
@@ -63,13 +63,13 @@ async def evaluate(
 ) -> None:
     """Play every item that has no result yet; each result is written as its run ends. `on_result`
     is told how many there are. Raises `BenchError` for a run that an engine's failure has ended,
-    and what `InProcess.play` raises."""
+    and what `EngineRunner.play` raises."""
     results = read_results(folder)
     left = [item for item in items if item.id not in results]
     by_run: dict[str, Item] = {}
     judge, done = WorldsJudge(), len(items) - len(left)
     on_result(done)
-    played = InProcess(pools).play_all(_runs(left, method, by_run), together=TOGETHER)
+    played = EngineRunner(pools).play_all(_runs(left, method, by_run), together=TOGETHER)
     with AppendLog(results_path(folder), go_on="the same command") as log:
         async with aclosing(played):
             async for trajectory in played:

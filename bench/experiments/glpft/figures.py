@@ -20,11 +20,11 @@ from pydantic import ValidationError
 
 from loopline.bench.errors import OutputError
 from loopline.bench.experiments.glpft.evaluation import served_by
-from loopline.bench.experiments.glpft.plan import (
+from loopline.bench.experiments.glpft.grid import (
     APART,
     HELD_OUT,
     Cell,
-    Plan,
+    GlpftGrid,
     read_results,
     split_of,
     training_folder,
@@ -100,10 +100,10 @@ class SizeFigures:
         return asdict(self)
 
 
-def figures_of(plan: Plan) -> tuple[SizeFigures, ...]:
+def figures_of(grid: GlpftGrid) -> tuple[SizeFigures, ...]:
     """Of all cells, which are finished."""
-    baselines = _baselines(plan)
-    return tuple(_size(plan, size, baselines) for size in plan.sizes)
+    baselines = _baselines(grid)
+    return tuple(_size(grid, size, baselines) for size in grid.sizes)
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,9 @@ class _Played:
     by_seed: tuple[dict[str, Result], ...]
 
 
-def _baselines(plan: Plan) -> dict[str, dict[str, float]]:
-    asked = {item.id: instance_of(item) for item in plan.items}
-    groups = _groups(plan)
+def _baselines(grid: GlpftGrid) -> dict[str, dict[str, float]]:
+    asked = {item.id: instance_of(item) for item in grid.items}
+    groups = _groups(grid)
     solved = {
         name: solved_by_players(asked[item] for item in items) for name, items in groups.items()
     }
@@ -127,37 +127,37 @@ def _baselines(plan: Plan) -> dict[str, dict[str, float]]:
     }
 
 
-def _size(plan: Plan, size: str, baselines: dict[str, dict[str, float]]) -> SizeFigures:
-    groups = _groups(plan)
-    _require_alike(plan, size)
+def _size(grid: GlpftGrid, size: str, baselines: dict[str, dict[str, float]]) -> SizeFigures:
+    groups = _groups(grid)
+    _require_alike(grid, size)
     played = {
         method: _played(
-            plan,
-            [each for each in plan.cells if (each.size, each.method) == (size, method)],
+            grid,
+            [each for each in grid.cells if (each.size, each.method) == (size, method)],
             groups,
         )
-        for method in plan.methods
+        for method in grid.methods
     }
     differences: list[Difference] = []
     if "glpft" in played:
         differences = [
-            _difference(plan, groups, played["glpft"], other)
+            _difference(grid, groups, played["glpft"], other)
             for name, other in played.items()
             if name != "glpft"
         ]
     return SizeFigures(
         size=size,
-        budget=plan.sizes[size].tokens,
+        budget=grid.sizes[size].tokens,
         methods=tuple(each.facts for each in played.values()),
         differences=tuple(differences),
         baselines=baselines,
     )
 
 
-def _groups(plan: Plan) -> dict[str, list[str]]:
+def _groups(grid: GlpftGrid) -> dict[str, list[str]]:
     """Group → its items: the three splits together, each of them, and unseen APIs."""
     groups: dict[str, list[str]] = {name: [] for name in (ALL, *HELD_OUT, APART)}
-    for item in plan.items:
+    for item in grid.items:
         split = split_of(item)
         groups[split].append(item.id)
         if split != APART:
@@ -165,9 +165,9 @@ def _groups(plan: Plan) -> dict[str, list[str]]:
     return {name: items for name, items in groups.items() if items}
 
 
-def _played(plan: Plan, cells: Sequence[Cell], groups: dict[str, list[str]]) -> _Played:
-    by_seed = tuple(read_results(cell.folder(plan.output)) for cell in cells)
-    reports = [_report(cell.folder(plan.output)) for cell in cells]
+def _played(grid: GlpftGrid, cells: Sequence[Cell], groups: dict[str, list[str]]) -> _Played:
+    by_seed = tuple(read_results(cell.folder(grid.output)) for cell in cells)
+    reports = [_report(cell.folder(grid.output)) for cell in cells]
     playing = _playing(cells[0], reports[0])
     apart = groups.get(APART)
     facts = MethodFigures(
@@ -180,15 +180,15 @@ def _played(plan: Plan, cells: Sequence[Cell], groups: dict[str, list[str]]) -> 
         solved={
             name: Solved(
                 instructions=len(items),
-                mean=_mean(by_seed, items, _solved, plan.common.question_seed),
+                mean=_mean(by_seed, items, _solved, grid.common.question_seed),
                 seeds=tuple(fmean(_solved(one[item]) for item in items) for one in by_seed),
             )
             for name, items in groups.items()
         },
-        hallucination=_mean(by_seed, groups[ALL], _invented, plan.common.question_seed),
+        hallucination=_mean(by_seed, groups[ALL], _invented, grid.common.question_seed),
         calls=fmean(one[item].measures["calls"] for one in by_seed for item in groups[ALL]),
         unseen_apis_hallucination=(
-            _mean(by_seed, apart, _invented, plan.common.question_seed) if apart else None
+            _mean(by_seed, apart, _invented, grid.common.question_seed) if apart else None
         ),
         classes=_classes(by_seed, groups[ALL]),
     )
@@ -203,23 +203,23 @@ def _report(folder: Path) -> Report:
         why = str(error).splitlines()[0]
         raise OutputError(
             f"{path} cannot be read ({why}); remove {folder}, and the same command does the cell "
-            "anew"
+            "again"
         ) from error
 
 
-def _require_alike(plan: Plan, size: str) -> None:
+def _require_alike(grid: GlpftGrid, size: str) -> None:
     """Raises `OutputError` for cells that were trained in different ways: a release of this
     program may have other defaults than the one that began the folder."""
     found: dict[str, str] = {}
-    for cell in plan.cells:
+    for cell in grid.cells:
         if cell.size == size:
-            settings = _report(cell.folder(plan.output)).settings
+            settings = _report(cell.folder(grid.output)).settings
             found[settings.model_dump_json(exclude={"method", "seed"})] = cell.name
     if len(found) > 1:
         raise OutputError(
             f"{' and '.join(found.values())} were trained with different settings (see "
             f"training/settings.json of each), so they do not compare; remove the older cells of "
-            f"{plan.output}, and the same command does them anew"
+            f"{grid.output}, and the same command does them again"
         )
 
 
@@ -230,7 +230,7 @@ def _playing(cell: Cell, report: Report) -> list[StageFacts]:
 
 
 def _difference(
-    plan: Plan, groups: dict[str, list[str]], first: _Played, second: _Played
+    grid: GlpftGrid, groups: dict[str, list[str]], first: _Played, second: _Played
 ) -> Difference:
     return Difference(
         first=first.facts.method,
@@ -239,7 +239,7 @@ def _difference(
             name: bootstrap_difference(
                 _by_item(first.by_seed, items, _solved),
                 _by_item(second.by_seed, items, _solved),
-                seed=plan.common.question_seed,
+                seed=grid.common.question_seed,
             )
             for name, items in groups.items()
         },

@@ -1,69 +1,68 @@
-"""The report: on a terminal, and in the output folder as Markdown, HTML and JSON."""
+"""The report: its record, which is `report.json`, and its document."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from loopline.bench.experiments.glpft import page
-from loopline.bench.experiments.glpft.figures import SizeFigures
-from loopline.bench.experiments.glpft.plan import Plan
+from loopline.agents.records import Record
+from loopline.bench.experiments.document import Document, Section
+from loopline.bench.experiments.glpft.figures import ALL, SizeFigures
+from loopline.bench.experiments.glpft.grid import Common, GlpftGrid
 from loopline.bench.experiments.glpft.tables import PUBLISHED, TITLE, about, heading, tables
-from loopline.bench.report.markdown import table
-from loopline.workers.atomic_files import write_atomic
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from loopline.bench.experiments.intervals import differences_plot, solved_plot
 
 
-def write(plan: Plan, sizes: Sequence[SizeFigures]) -> dict[str, Any]:
-    """`report.md`, `report.html` and `report.json`; returns what the last holds."""
-    found = as_json(plan, sizes)
-    write_atomic(plan.output / "report.md", markdown(plan, sizes))
-    write_atomic(plan.output / "report.html", page.render(plan, sizes))
-    write_atomic(plan.output / "report.json", json.dumps(found, indent=1) + "\n")
-    return found
-
-
-def as_json(plan: Plan, sizes: Sequence[SizeFigures]) -> dict[str, Any]:
+class GlpftReport(Record):
     """Every figure, with what it follows from."""
-    return {
-        "settings": plan.common.model_dump(),
-        "seeds": list(plan.seeds),
-        "methods": list(plan.methods),
-        "sizes": {each.size: each.as_json() for each in sizes},
-        "published": PUBLISHED,
-    }
+
+    settings: Common
+    seeds: tuple[int, ...]
+    methods: tuple[str, ...]
+    sizes: dict[str, dict[str, Any]]
+    published: str = PUBLISHED
 
 
-def show(plan: Plan, sizes: Sequence[SizeFigures], console: Console) -> None:
-    """On a terminal."""
-    from loopline.runtime.terminal.tables import figures
-
-    for each in sizes:
-        _say(console, heading(each))
-        for caption, (head, rows) in tables(each).items():
-            if rows:
-                shown = figures(*head, words=(head[0],), title=caption)
-                for row in rows:
-                    shown.add_row(*row)
-                console.print(shown)
-        console.print()
-    for line in (about(plan), PUBLISHED, f"Report: {plan.output / 'report.html'}"):
-        _say(console, line)
+def report_of(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> GlpftReport:
+    """Of all sizes."""
+    return GlpftReport(
+        settings=grid.common,
+        seeds=grid.seeds,
+        methods=grid.methods,
+        sizes={each.size: each.as_json() for each in sizes},
+    )
 
 
-def markdown(plan: Plan, sizes: Sequence[SizeFigures]) -> str:
-    """The whole document."""
-    lines = [f"# {TITLE}", "", about(plan), ""]
-    for each in sizes:
-        lines += [f"## {each.size}", "", heading(each), ""]
-        for caption, (head, rows) in tables(each).items():
-            if rows:
-                lines += [f"{caption}:", "", *table(head, rows), ""]
-    return "\n".join([*lines, PUBLISHED]) + "\n"
+def document(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> Document:
+    """What it says, wherever it is read. Nothing that a model wrote is in it."""
+    return Document(
+        title=TITLE,
+        about=about(grid),
+        sections=[
+            Section(tables(each), _drawings(each), heading=each.size, about=heading(each))
+            for each in sizes
+        ],
+        closing=(PUBLISHED,),
+    )
 
 
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+def _drawings(size: SizeFigures) -> list[tuple[str, str]]:
+    solved = (
+        solved_plot(
+            (each.method, each.solved[ALL].mean, each.solved[ALL].seeds) for each in size.methods
+        ),
+        "Solved instructions of the three held-out splits, with the 95 % interval; the small "
+        "dots are the seeds.",
+    )
+    if not size.differences:
+        return [solved]
+    return [
+        solved,
+        (
+            differences_plot(
+                (each.first, each.second, each.solved[ALL]) for each in size.differences
+            ),
+            "What GLPFT solves more than another method, in percentage points, with the 95 % "
+            "interval; grey where it holds zero.",
+        ),
+    ]

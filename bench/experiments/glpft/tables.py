@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from loopline.bench.experiments.document import Table
 from loopline.bench.experiments.glpft.figures import ALL, MethodFigures, SizeFigures
-from loopline.bench.experiments.glpft.plan import APART, HELD_OUT, Plan
+from loopline.bench.experiments.glpft.grid import APART, HELD_OUT, GlpftGrid
+from loopline.bench.experiments.intervals import points, share
 from loopline.bench.report import figures as say
-from loopline.bench.statistics import Interval
 
 TITLE = "GLPFT against its baselines"
 SHORT = {
@@ -16,26 +17,23 @@ SHORT = {
     APART: "unseen APIs",
 }
 PUBLISHED = (
-    "Published, at 7B on ToolBench (Small LLMs Are Weak Tool Learners, Plan ACC / Act EM / "
+    "Published, at 7B on ToolBench (Small LLMs Are Weak Tool Learners, GlpftGrid ACC / Act EM / "
     "hallucination, in domain): single 81.9 / 53.3 / 2.32, multi one-stage 87.5 / 45.1 / 7.71, "
     "single multi-task 85.1 / 51.8 / 2.96, GLPFT 88.9 / 58.9 / 0.57. Other sizes, data and "
     "measures: context, not a comparison."
 )
 
-Table = tuple[list[str], list[list[str]]]
-"""Heading and rows."""
 
-
-def about(plan: Plan) -> str:
+def about(grid: GlpftGrid) -> str:
     """What was done."""
-    common = plan.common
+    common = grid.common
     apart = common.unseen_apis
     further = f", and {apart:,} apart that need unseen APIs" if apart else ""
     return (
         f"Trained from random weights on {common.instructions:,} instructions of the API simulator "
         f"(seed {common.data_seed}); played greedily on {common.samples:,} held-out ones (unseen "
         f"worlds, wordings and combinations alike; seed {common.question_seed}){further}. Means "
-        f"over the seeds {', '.join(map(str, plan.seeds))}; 95 % intervals by bootstrap over "
+        f"over the seeds {', '.join(map(str, grid.seeds))}; 95 % intervals by bootstrap over "
         "instructions, all seeds' results of one drawn together (Wilson's over instructions where "
         "all came out alike): how far another seed may be is said by the seeds' range alone. A "
         "team's caller is held by a grammar to the offered tools and the types of their arguments, "
@@ -84,7 +82,7 @@ def splits(size: SizeFigures) -> Table:
         ["method", *(f"{SHORT[name]} ({first[name].instructions:,})" for name in names)],
         [
             *(
-                [each.method, *(_share(each.solved[name].mean) for name in names)]
+                [each.method, *(share(each.solved[name].mean) for name in names)]
                 for each in size.methods
             ),
             *(
@@ -101,7 +99,7 @@ def differences(size: SizeFigures) -> Table:
     return (
         ["pair", *(SHORT[name] for name in names)],
         [
-            [f"{each.first} − {each.second}", *(_points(each.solved[name]) for name in names)]
+            [f"{each.first} − {each.second}", *(points(each.solved[name]) for name in names)]
             for each in size.differences
         ],
     )
@@ -114,7 +112,7 @@ def hallucination(size: SizeFigures) -> Table:
     return (
         ["method", *(f"{SHORT[name]} ({first[name].instructions:,})" for name in names)],
         [
-            [each.method, *(_share(found) for found in shares if found is not None)]
+            [each.method, *(share(found) for found in shares if found is not None)]
             for each in size.methods
             for shares in ((each.hallucination, each.unseen_apis_hallucination),)
         ],
@@ -146,11 +144,3 @@ def _solved(each: MethodFigures) -> list[str]:
         say.span(min(found.seeds), max(found.seeds)),
         f"{each.calls:.2f}",
     ]
-
-
-def _share(found: Interval) -> str:
-    return f"{say.share(found.estimate)} ({say.span(found.low, found.high)})"
-
-
-def _points(found: Interval) -> str:
-    return f"{say.points(found.estimate)} [{say.points(found.low)}, {say.points(found.high)}]"

@@ -4,6 +4,6 @@ For each seed the arms of `loopline.trainers.grpo.arms` are trained from random 
 and measured by greedy play of the same held-out puzzles (best of K by sampled play). The table is
 printed as it comes out.
 
-The modules: `plan` (what is asked), `figures` (the numbers), `tables` (as words), `plots` and
-`page`, `report`, `command`.
+The modules: `grid` (what is trained), `figures` (the numbers), `tables` (as words),
+`report`, `command`.
 """

@@ -1,27 +1,25 @@
-"""`bench grpo`: from the plan to the table."""
+"""`bench grpo`: trains what is left of the grid, and shows the table."""
 
 from __future__ import annotations
 
 import json
-import sys
 from math import fsum
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import Record
 from loopline.bench.errors import BenchError
+from loopline.bench.experiments.document import publish
 from loopline.bench.experiments.grpo.figures import GrpoReport, report_of
-from loopline.bench.experiments.grpo.plan import Plan, with_needed
+from loopline.bench.experiments.grpo.grid import GrpoGrid, with_needed
 from loopline.bench.experiments.grpo.published import said
-from loopline.bench.experiments.grpo.report import last_line, show, write
+from loopline.bench.experiments.grpo.report import document, last_line
 from loopline.bench.experiments.grpo.trials import Trial, chosen_of, lower, trial_of
-from loopline.runtime.errors import EXIT_INTERRUPTED
+from loopline.bench.experiments.harness import conduct
 from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.core.json_records import find_record, write_record
-from loopline.trainers.core.output_lock import locked
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.folder import Watcher, claim, do_arms, results_of, timed
 from loopline.trainers.grpo.arms.results import Arm
@@ -36,73 +34,65 @@ class ByHand(Record):
     solved: dict[str, int]
 
 
-def measure(plan: Plan, *, as_json: bool) -> None:
+def measure(grid: GrpoGrid, *, as_json: bool) -> None:
     """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
+    _require_puzzles(grid)
     try:
-        _require_puzzles(plan)
-        claim(plan.output, plan.settings, more_seeds=True)
-        with locked(plan.output):
-            report = _done(plan)
+        claim(grid.output, grid.settings, more_seeds=True)
     except TrainingError as error:
         raise BenchError(str(error)) from error
-    except KeyboardInterrupt:
-        report = None
-    if report is None:
-        print("stopped; go on with the same command", file=sys.stderr)
-        raise SystemExit(EXIT_INTERRUPTED)
-    show(report, plan.output, Console(highlight=False, width=None if sys.stdout.isatty() else 140))
+    report = conduct(grid.output, lambda: _done(grid))
+    publish(document(report), report, grid.output)
     if as_json:
         typer.echo(json.dumps(last_line(report)))
 
 
-def _done(plan: Plan) -> GrpoReport | None:
+def _done(grid: GrpoGrid) -> GrpoReport | None:
     """None if it was stopped."""
-    with timed(plan.output) as seconds:
-        by_hand = _by_hand(plan.output, plan.settings)
-        made = _trained(plan)
+    with timed(grid.output) as seconds:
+        by_hand = _by_hand(grid.output, grid.settings)
+        made = _trained(grid)
         if made is None:
             return None
         trials, arms = made
-        done = with_needed([*plan.trials, *arms])
-        every = results_of(done, plan.output)
+        done = with_needed([*grid.trials, *arms])
+        every = results_of(done, grid.output)
         stopped = {
             arm.name: f"{one.stopped}. {lower(arm)}"
             for arm, one in zip(done, every, strict=True)
             if one.stopped
         }
-        name = plan.settings.game.name
-        report = report_of(
-            plan.settings, results_of(arms, plan.output), by_hand.solved, said(name),
+        name = grid.settings.game.name
+        return report_of(
+            grid.settings, results_of(arms, grid.output), by_hand.solved, said(name),
             seconds() / 60, cpu_minutes=fsum(one.cpu_seconds for one in every) / 60,
             trials=trials, stopped=stopped,
         )  # fmt: skip
-    write(report, plan.output)
-    return report
 
 
-def _trained(plan: Plan) -> tuple[tuple[Trial, ...], list[Arm]] | None:
+def _trained(grid: GrpoGrid) -> tuple[tuple[Trial, ...], list[Arm]] | None:
     """The trials, and the arms of the table, tuned as these have chosen; None if it was
     stopped."""
     with JobProgress("trainings") as progress:
 
         def of_all(jobs: int, left: int) -> Watcher:
-            return progress.watch(jobs + plan.behind, left + plan.behind)
+            return progress.watch(jobs + grid.behind, left + grid.behind)
 
-        if not do_arms(plan.first, plan.output, jobs=plan.jobs, watcher=of_all):
+        if not do_arms(grid.first, grid.output, jobs=grid.jobs, watcher=of_all):
             return None
-        trials = tuple(map(trial_of, results_of(plan.trials, plan.output)))
-        arms = plan.arms(chosen_of(trials))
-        every = with_needed([*plan.first, *arms])
-        if not do_arms(every, plan.output, jobs=plan.jobs, watcher=progress.watch):
+        trials = tuple(map(trial_of, results_of(grid.trials, grid.output)))
+        arms = grid.arms(chosen_of(trials))
+        every = with_needed([*grid.first, *arms])
+        if not do_arms(every, grid.output, jobs=grid.jobs, watcher=progress.watch):
             return None
     return trials, arms
 
 
-def _require_puzzles(plan: Plan) -> None:
+def _require_puzzles(grid: GrpoGrid) -> None:
     """Raises `BenchError` where there are not so many held-out ones, while the folder is nobody's
     still."""
-    settings = plan.settings
-    if (plan.output / BASELINES).exists():
+    settings = grid.settings
+    if (grid.output / BASELINES).exists():
         return
     try:
         settings.game.tables(Split.TEST, settings.test_seed, settings.held_out)

@@ -14,17 +14,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import Literal, Self
 
 from pydantic import Field
 
 from loopline.agents.records import Record
 from loopline.bench.experiments.grpo.trials import Trial
-from loopline.bench.statistics import (
-    Interval,
-    pigeonhole_bootstrap,
-    wilson,
-)
+from loopline.bench.experiments.harness import Bounds, Verdict
+from loopline.bench.statistics import wilson
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
@@ -59,25 +55,6 @@ CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (
     (PER_ROLE, SWAPPED),
 )  # fmt: skip
 """First less second. Each was chosen before its result was there."""
-
-Verdict = Literal["more", "less", "no difference found"]
-"""Of other seeds and puzzles, by whether the interval holds zero."""
-
-
-class Bounds(Record):
-    """An estimate with its 95 % interval."""
-
-    estimate: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, found: Interval) -> Self:
-        return cls(estimate=found.estimate, low=found.low, high=found.high)
-
-    @property
-    def interval(self) -> Interval:
-        return Interval(self.estimate, self.low, self.high)
 
 
 class CurvePoint(Record):
@@ -207,7 +184,7 @@ def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult]) -> 
     return ArmFigures(
         arm=name,
         tuning=own[0].tuning,
-        success=_bounds([_cells(one) for one in own], least=0.0),
+        success=Bounds.of_seeds([_cells(one) for one in own], least=0.0),
         by_seed={one.seed: Bounds.of(wilson(one.solved, len(one.outcomes))) for one in own},
         gain=_gap(begun) if begun else None,
         samples=mean(lambda one: one.samples),
@@ -236,27 +213,19 @@ def _difference(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Difference:
         second=pairs[0][1].arm,
         gap=gap,
         by_seed={a.seed: a.success - b.success for a, b in pairs},
-        verdict="more" if gap.low > 0 else "less" if gap.high < 0 else "no difference found",
+        verdict=gap.verdict,
     )
 
 
 def _gap(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Bounds:
     """First less second, paired by seed and puzzle."""
-    cells = [
-        [mine - other for mine, other in zip(_cells(a), _cells(b), strict=True)] for a, b in pairs
-    ]
-    return _bounds(cells, least=-1.0)
-
-
-def _bounds(cells: Sequence[Sequence[float]], least: float) -> Bounds:
-    """Of the mean of cells, which are from `least` to 1; few seeds stretch an interval beyond."""
-    first = cells[0][0]
-    if all(each == first for row in cells for each in row):
-        unlike = wilson(0, len(cells[0])).high
-        alike = (1 - unlike) * first
-        return Bounds(estimate=first, low=alike + unlike * least, high=alike + unlike)
-    found = pigeonhole_bootstrap(cells)
-    return Bounds(estimate=found.estimate, low=max(least, found.low), high=min(1.0, found.high))
+    return Bounds.of_seeds(
+        [
+            [mine - other for mine, other in zip(_cells(a), _cells(b), strict=True)]
+            for a, b in pairs
+        ],
+        least=-1.0,
+    )
 
 
 def _cells(one: ArmResult) -> list[float]:

@@ -1,56 +1,71 @@
-"""The report: on a terminal, and in the output folder as Markdown, HTML and JSON."""
+"""The report: its document, and the line of JSON."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from loopline.bench.experiments.grpo import page
+from loopline.bench.experiments.document import Document, Section
 from loopline.bench.experiments.grpo.figures import GrpoReport
 from loopline.bench.experiments.grpo.tables import about, ending, tables, title
-from loopline.bench.report.markdown import table
-from loopline.trainers.core.json_records import write_record
-from loopline.trainers.grpo.arms.folder import REPORT
-from loopline.workers.atomic_files import write_atomic
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from loopline.bench.experiments.intervals import differences_plot, solved_plot
+from loopline.bench.report.figures import share
+from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
 
 
-def write(report: GrpoReport, output: Path) -> None:
-    """`report.md`, `report.html` and `report.json`."""
-    write_atomic(output / "report.md", markdown(report))
-    write_atomic(output / "report.html", page.render(report))
-    write_record(output / REPORT, report)
+def document(report: GrpoReport) -> Document:
+    """What it says, wherever it is read. What models wrote is in it as text."""
+    drawings = [
+        (
+            solved_plot(
+                (each.arm, each.success, [one.estimate for one in each.by_seed.values()])
+                for each in report.arms
+            ),
+            "Held-out puzzles solved, with the 95 % interval; the small dots are the seeds.",
+        )
+    ]
+    if report.differences:
+        drawings.append(
+            (
+                differences_plot(
+                    (each.first, each.second, each.gap) for each in report.differences
+                ),
+                "What one arm solves more than another, in percentage points, with the 95 % "
+                "interval; grey where it holds zero.",
+            )
+        )
+    caption = (
+        "Greedy success on puzzles of the validation split, mean of the seeds and their range, "
+        "over {}."
+    )
+    over = ("completions drawn or answers imitated", "tokens through the model in training")
+    drawings += [
+        (drawing, caption.format(what))
+        for drawing, what in zip(curves_plots(report), over, strict=True)
+    ]
+    return Document(
+        title=title(report),
+        about=about(report),
+        sections=[Section(tables(report), drawings)],
+        closing=(report.published, ending(report)),
+        words=("failures", "about", "answers", "finding", "why"),
+    )
 
 
-def markdown(report: GrpoReport) -> str:
-    """The whole document."""
-    lines = [f"# {title(report)}", "", about(report)]
-    for heading, (head, rows) in tables(report).items():
-        if rows:
-            lines += ["", f"{heading}:", "", *table(head, rows)]
-    return "\n\n".join(filter(None, ("\n".join(lines), report.published, ending(report)))) + "\n"
+def curves_plots(report: GrpoReport) -> tuple[str, str]:
+    """Greedy success on puzzles of the validation split over samples, and over tokens; empty
+    without a curve."""
+    shown = [each for each in report.arms if len(each.curve) > 1]
+    return (
+        _curves([(e.arm, [(p.samples, p.success, p.low, p.high) for p in e.curve]) for e in shown],
+                "samples"),
+        _curves([(e.arm, [(p.tokens, p.success, p.low, p.high) for p in e.curve]) for e in shown],
+                "tokens"),
+    )  # fmt: skip
 
 
-def show(report: GrpoReport, output: Path, console: Console) -> None:
-    """On a terminal."""
-    from loopline.runtime.terminal.tables import figures
-
-    _say(console, about(report))
-    for heading, (head, rows) in tables(report).items():
-        if rows:
-            words = (head[0], "failures", "about", "answers", "finding", "why")
-            shown = figures(*head, words=words)
-            for row in rows:
-                shown.add_row(*map(_plain, row))
-            # Not the table's title: that is folded where the table is narrow.
-            _say(console, f"\n{heading}:")
-            console.print(shown)
-    console.print()
-    for line in (report.published, ending(report), f"Report: {output / 'report.html'}"):
-        if line:
-            _say(console, line)
+def _curves(lines: list[tuple[str, list[tuple[float, float, float, float]]]], over: str) -> str:
+    curves = [Curve(name, [Point(*values) for values in found]) for name, found in lines]
+    return curves_plot(
+        f"Success over {over}", curves, x_label=f"{over} in training", say=share, least=0.0
+    )
 
 
 def last_line(report: GrpoReport) -> dict[str, object]:
@@ -84,14 +99,3 @@ def last_line(report: GrpoReport) -> dict[str, object]:
         "minutes": report.minutes,
         "cpu_minutes": report.cpu_minutes,
     }
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _plain(text: str) -> str:
-    """What a model wrote is no markup of the terminal's."""
-    from rich.markup import escape
-
-    return escape(text)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from loopline.agents.environments.game import Scheme
-from loopline.bench.experiments.grpo.figures import ArmFigures, Bounds, GrpoReport, at_equal_tokens
-from loopline.bench.experiments.grpo.published import QWEN3_SMALL
+from loopline.bench.experiments.document import Table
+from loopline.bench.experiments.grpo.figures import ArmFigures, GrpoReport, at_equal_tokens
+from loopline.bench.experiments.grpo.published import SMALL
+from loopline.bench.experiments.intervals import points
 from loopline.bench.report import figures as say
 from loopline.runtime.terminal.pluralize import counted
 from loopline.trainers.core.checkpoints import changed_settings
-from loopline.trainers.grpo.arms.games.known import GAMES
-from loopline.trainers.grpo.arms.games.word_problems import LearnedWordProblems
 from loopline.trainers.grpo.arms.kinds import KINDS
 from loopline.trainers.grpo.arms.tuning import OWN
 from loopline.trainers.grpo.settings import LORA_RATE
 
-Table = tuple[list[str], list[list[str]]]
-"""Heading and rows."""
 _BUDGET = (
     "Every arm has the settings of its game; these were chosen by trials of the warm start and "
     "AT-GRPO on puzzles of another seed, and the other arms take {}. Arms that learn from rewards "
@@ -98,7 +96,7 @@ def _of_seeds(report: GrpoReport) -> str:
 
 def _changed(report: GrpoReport) -> str:
     """What is not as the game's own settings have it."""
-    own = GAMES[report.settings.game.name].training.model_dump()
+    own = report.settings.game.training.model_dump()
     changed = changed_settings(own, report.settings.model_dump(include=set(own)))
     return f"In place of the game's own settings: {', '.join(changed)}. " if changed else ""
 
@@ -106,13 +104,8 @@ def _changed(report: GrpoReport) -> str:
 def _scarce(report: GrpoReport) -> str:
     """Where arms that imitate have less to read than those that are rewarded."""
     game = report.settings.game
-    if not isinstance(game, LearnedWordProblems):
-        return ""
-    return (
-        f"Demonstrations are of one in {game.weak_team.wordings} of the training wordings, rewards "
-        "of all of them; every sentence of a held-out problem is said in a way that no training "
-        "problem has. "
-    )
+    about = game.lessons.about(game.weak_team)
+    return f"{about} " if about else ""
 
 
 def ending(report: GrpoReport) -> str:
@@ -142,7 +135,7 @@ def tables(report: GrpoReport) -> dict[str, Table]:
 
 def solved(report: GrpoReport) -> Table:
     """The table of the claim."""
-    published = QWEN3_SMALL.get(report.settings.game.name, {})
+    published = report.settings.game.lessons.published.get(SMALL, {})
     head = ["arm", "solved", "95 %", "seeds", "their range", "over warm start", "agreement",
             "published, 1.7B"]  # fmt: skip
     rows = [
@@ -152,7 +145,7 @@ def solved(report: GrpoReport) -> Table:
             say.span(each.success.low, each.success.high),
             _counted_seeds(len(each.by_seed)),
             _range(each),
-            "–" if each.gain is None else _points(each.gain),
+            "–" if each.gain is None else points(each.gain),
             "–" if each.agreement is None else f"{each.agreement:.0%}",
             f"{published[each.arm]:.1f} %" if each.arm in published else "–",
         ]
@@ -166,7 +159,7 @@ def differences(report: GrpoReport) -> Table:
     rows = [
         [
             f"{each.first} − {each.second}",
-            _points(each.gap),
+            points(each.gap),
             _counted_seeds(len(each.by_seed)),
             ", ".join(say.points(gap) for gap in each.by_seed.values()),
             each.verdict,
@@ -291,10 +284,6 @@ def said(report: GrpoReport) -> Table:
         for agent, answers in each.said.items()
     ]
     return ["agent", "answers"], rows
-
-
-def _points(found: Bounds) -> str:
-    return f"{say.points(found.estimate)} [{say.points(found.low)}, {say.points(found.high)}]"
 
 
 def _counted_seeds(count: int) -> str:

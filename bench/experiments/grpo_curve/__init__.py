@@ -6,8 +6,8 @@ begin through the bus, each with adapters of its own: undisturbed ones with diff
 attacked ones. What each round published is measured by play of the same held-out puzzles, in this
 process, when the loop has ended.
 
-The modules: `settings`, `loops` (one loop, and its folder), `looks` (the measurement), `findings`
-(the figures and the verdict), `tables`, `report`, `command`.
+The modules: `settings`, `loops` (one loop, and its folder), `looks` (the measurement), `figures`
+(and the verdict), `tables`, `report`, `command`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,21 @@ def register(app: typer.Typer) -> None:
 def grpo_curve(
     output: Annotated[Path, typer.Argument(help="Folder of models, loops and the report.")],
     undisturbed: Annotated[
-        int, typer.Option(min=2, max=100, help="Loops that nobody attacks: seeds from --seed on.")
+        int, typer.Option(min=2, max=100, help="Loops without faults: seeds from --seed on.")
     ] = 5,
     attacked: Annotated[
-        int, typer.Option(min=1, max=100, help="Loops that are: twins of the first ones.")
+        int, typer.Option(min=1, max=100, help="Attacked loops: twins of the first ones.")
     ] = 1,
-    rounds: Annotated[int, typer.Option(min=1, max=1_000, help="Of each loop.")] = 8,
-    puzzles: Annotated[int, typer.Option(min=1, max=1_000, help="Of each round.")] = 16,
+    rounds: Annotated[int, typer.Option(min=1, max=1_000, help="Rounds of each loop.")] = 8,
+    puzzles: Annotated[int, typer.Option(min=1, max=1_000, help="Puzzles of each round.")] = 16,
     held_out: Annotated[int, typer.Option(min=1, help="Puzzles to measure on.")] = 400,
     look_every: Annotated[int, typer.Option(min=1, help="Rounds between measurements.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Of the warm start and the first loop.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the warm start and the first loop.")
+    ] = 1,
     only_kills: Annotated[
-        bool, typer.Option(help="Kill workers and the trainer; stop nobody, leave Redis alone.")
+        bool,
+        typer.Option(help="No SIGSTOP, no restart of Redis: only SIGKILL of workers and trainer."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:

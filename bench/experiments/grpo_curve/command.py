@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
 import structlog
 import typer
-from rich.console import Console
 
 from loopline.bench.errors import BenchError
-from loopline.bench.experiments.grpo_curve.findings import CurveReport, report_of
+from loopline.bench.experiments.document import publish
+from loopline.bench.experiments.grpo_curve.figures import CurveReport, report_of
 from loopline.bench.experiments.grpo_curve.loops import (
     LoopResult,
     do_loop,
@@ -21,12 +20,12 @@ from loopline.bench.experiments.grpo_curve.loops import (
     read_result,
     warm_start_of,
 )
-from loopline.bench.experiments.grpo_curve.report import last_line, show, write
+from loopline.bench.experiments.grpo_curve.report import document, last_line
 from loopline.bench.experiments.grpo_curve.settings import CurveSettings
-from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from loopline.bench.experiments.harness import conduct
+from loopline.runtime.errors import EXIT_FAILED
 from loopline.trainers.core.job_processes import Job, Told
 from loopline.trainers.core.job_progress import JobProgress
-from loopline.trainers.core.output_lock import locked
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.folder import claim, timed
 from loopline.trainers.grpo.arms.results import read_result as read_arm
@@ -41,14 +40,10 @@ def measure(output: Path, settings: CurveSettings, *, as_json: bool) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     try:
         claim(output, settings, more_seeds=True)
-        with locked(output):
-            report = done(output, settings)
     except TrainingError as error:
         raise BenchError(str(error)) from error
-    except KeyboardInterrupt:
-        print("stopped; go on with the same command", file=sys.stderr)
-        raise SystemExit(EXIT_INTERRUPTED) from None
-    show(report, output, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+    report = conduct(output, lambda: done(output, settings))
+    publish(document(report), report, output)
     if as_json:
         typer.echo(json.dumps(last_line(report)))
     if not report.passed:
@@ -76,6 +71,4 @@ def done(output: Path, settings: CurveSettings) -> CurveReport:
         for loop in loops:
             results.append(do_loop(loop, settings, output, partial(progress.tell, loop)))
             finished(loop, results[-1].looks[-1].solved)
-        report = report_of(settings, results, seconds() / 60)
-    write(report, output)
-    return report
+        return report_of(settings, results, seconds() / 60)

@@ -11,7 +11,7 @@
     OUTPUT/clock.json                    seconds of the wall clock so far
     OUTPUT/report.json, report.html, report.md
 
-What is finished is not done again; a loop that was stopped begins anew.
+What is finished is not done again; a loop that was stopped begins again.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from loopline.agents.records import Record
 from loopline.bench.experiments.grpo_curve.looks import Measurement
 from loopline.bench.experiments.grpo_curve.settings import CurveSettings, loop_arguments
-from loopline.bench.proofs.faults.chaos import BLOWS
+from loopline.bench.proofs.faults.chaos import FAULTS
 from loopline.bench.proofs.grpo_faults.checker import check
 from loopline.bench.proofs.grpo_faults.driver import ONLY_KILLS, LoopAttack, LoopDriver, LoopWork
 from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
@@ -70,10 +70,10 @@ class LoopHistory(Record):
     groups: int
     trained_groups: int
     runs: int
-    struck: dict[str, int]
-    """Blows by kind; `trainer` counts its deaths."""
+    injected: dict[str, int] = Field(validation_alias=AliasChoices("injected", "struck"))
+    """Faults by kind, called `struck` in older folders; `trainer` counts its deaths."""
     died: tuple[str, ...]
-    """Workers that ended without being struck."""
+    """Workers that ended without an injected fault."""
     sampled: tuple[float, ...]
     """By round, the share of all its runs that were solved, those that broke off included; the best
     of K candidates was executed."""
@@ -115,7 +115,7 @@ def loops_of(settings: CurveSettings) -> list[CurveLoop]:
 def read_result(loop: CurveLoop, output: Path) -> LoopResult | None:
     """Of a finished loop; None if it is not finished. Raises `UnreadableModel`."""
     folder = loop.folder(output)
-    return find_record(folder / RESULT, LoopResult, f"remove {folder} to run it anew")
+    return find_record(folder / RESULT, LoopResult, f"remove {folder} to run it again")
 
 
 def warm_start_of(settings: CurveSettings) -> Arm:
@@ -147,7 +147,7 @@ def do_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) 
     folder, base = loop.folder(output), output / "base"
     kept = KeptAdapters(folder / "adapters")
     path = folder / HISTORY
-    history = find_record(path, LoopHistory, f"remove {folder} to run it anew")
+    history = find_record(path, LoopHistory, f"remove {folder} to run it again")
     if history is None:
         history = _played(loop, settings, base, folder, kept, tell)
         write_record(path, history)
@@ -173,21 +173,21 @@ def _played(
     """From a bus without anything on it to the end of the loop, checked."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    blows = None
+    faults = None
     if loop.kind == "attacked":
-        blows = ONLY_KILLS if settings.only_kills else BLOWS
+        faults = ONLY_KILLS if settings.only_kills else FAULTS
     driver = LoopDriver(
         folder,
         LoopWork(base, settings.rounds, settings.groups, loop_arguments(settings, loop.seed)),
         seed=loop.seed,
-        blows=blows,
+        faults=faults,
         progress=lambda done, said: tell(
             Told(event="training", done=done, total=settings.rounds, said=said)
         ),
         kept=kept,
     )
     found = driver.attack()
-    scratch = folder / "trained-anew"
+    scratch = folder / "trained-again"
     scratch.mkdir()
     return history_of(found, folder, [str(each) for each in check(found.evidence, scratch)])
 
@@ -201,7 +201,7 @@ def history_of(found: LoopAttack, folder: Path, violations: list[str]) -> LoopHi
         groups=len(fates),
         trained_groups=fates.count("trained"),
         runs=len(found.evidence.bus.accepted),
-        struck=dict(found.struck),
+        injected=dict(found.injected),
         died=tuple(found.died),
         sampled=() if report is None else tuple(each.success for each in report.rounds),
         seconds=round(found.seconds, 1),

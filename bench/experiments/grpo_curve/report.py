@@ -1,12 +1,9 @@
-"""The report: on a terminal, and in the output folder as Markdown, HTML and JSON."""
+"""The report: its document, and the line of JSON."""
 
 from __future__ import annotations
 
-from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from loopline.bench.experiments.grpo_curve.findings import CurveFigures, CurveReport
+from loopline.bench.experiments.document import Document, Section
+from loopline.bench.experiments.grpo_curve.figures import CurveFigures, CurveReport
 from loopline.bench.experiments.grpo_curve.tables import (
     TITLE,
     about,
@@ -16,35 +13,11 @@ from loopline.bench.experiments.grpo_curve.tables import (
     verdicts,
 )
 from loopline.bench.report.figures import share
-from loopline.bench.report.markdown import table as markdown_table
 from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
-from loopline.runtime.terminal.pages.page import figure, page, table
-from loopline.trainers.core.json_records import write_record
-from loopline.trainers.grpo.arms.folder import REPORT
-from loopline.workers.atomic_files import write_atomic
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
-def write(report: CurveReport, output: Path) -> None:
-    """`report.md`, `report.html` and `report.json`."""
-    write_atomic(output / "report.md", markdown(report))
-    write_atomic(output / "report.html", render(report))
-    write_record(output / REPORT, report)
-
-
-def markdown(report: CurveReport) -> str:
-    """The whole document."""
-    lines = [f"# {TITLE}", "", about(report), "", *(f"- {each}" for each in verdicts(report))]
-    for heading, (head, rows) in tables(report).items():
-        if rows:
-            lines += ["", f"{heading}:", "", *markdown_table(head, rows)]
-    return "\n".join([*lines, "", rule(report), "", ending(report)]) + "\n"
-
-
-def render(report: CurveReport) -> str:
-    """The same as one HTML file that needs nothing else."""
+def document(report: CurveReport) -> Document:
+    """What it says, wherever it is read."""
     drawings = [
         (spread_plot(report), "Success on held-out puzzles: the undisturbed loops' mean "
          "with their least and greatest, and each attacked loop with its 95 % interval."),
@@ -52,19 +25,19 @@ def render(report: CurveReport) -> str:
         (sampled_plot(report), "Share of all of a round's runs that were solved in training, where "
          "the best of K candidates is executed; runs that broke off are not solved."),
     ]  # fmt: skip
-    parts = [
-        f"<h1>{escape(TITLE)}</h1>",
-        f'<p class="soft">{escape(about(report))}</p>',
-        *(f'<p class="lead">{escape(each)}</p>' for each in verdicts(report)),
-        '<div class="two">',
-        *(figure(drawing, caption) for drawing, caption in drawings if drawing),
-        "</div>",
+    broken = [
+        f"violation, {each.loop.name}: {violation}"
+        for each in report.loops
+        for violation in each.history.violations
     ]
-    for heading, (head, rows) in tables(report).items():
-        if rows:
-            parts += [f'<p class="lead">{escape(heading)}</p>', table(head, rows)]
-    parts += [f'<p class="soft">{escape(line)}</p>' for line in (rule(report), ending(report))]
-    return page(TITLE, "\n".join(parts))
+    return Document(
+        title=TITLE,
+        about=about(report),
+        sections=[Section(tables(report), drawings)],
+        verdicts=(*broken, *verdicts(report)),
+        closing=(rule(report), ending(report)),
+        words=("loop", "round", "injected", "verdict"),
+    )
 
 
 def spread_plot(report: CurveReport) -> str:
@@ -105,27 +78,6 @@ def sampled_plot(report: CurveReport) -> str:
     return _plot("Solved in training", lines)
 
 
-def show(report: CurveReport, output: Path, console: Console) -> None:
-    """On a terminal."""
-    from loopline.runtime.terminal.tables import figures
-
-    _say(console, about(report))
-    for heading, (head, rows) in tables(report).items():
-        if rows:
-            shown = figures(*head, words=("loop", "round", "struck", "verdict"))
-            for row in rows:
-                shown.add_row(*row)
-            _say(console, f"\n{heading}:")
-            console.print(shown)
-    console.print()
-    for each in report.loops:
-        for violation in each.history.violations:
-            _say(console, f"violation, {each.loop.name}: {violation}")
-    for line in (*verdicts(report), rule(report), ending(report),
-                 f"Report: {output / 'report.html'}"):  # fmt: skip
-        _say(console, line)
-
-
 def last_line(report: CurveReport) -> dict[str, object]:
     """For `--json`."""
     return {
@@ -146,7 +98,7 @@ def _numbers(each: CurveFigures) -> dict[str, object]:
         "solved": {str(number): round(found.estimate, 4) for number, found in each.looks.items()},
         "gain": [round(end, 4) for end in (each.gain.estimate, each.gain.low, each.gain.high)],
         "within": each.within,
-        "struck": each.history.struck,
+        "injected": each.history.injected,
         "seconds": each.history.seconds,
     }
 
@@ -161,7 +113,3 @@ def _curve(each: CurveFigures) -> Curve:
 
 def _plot(label: str, lines: list[Curve]) -> str:
     return curves_plot(label, lines, x_label="round", say=share, least=0.0, most=1.0)
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

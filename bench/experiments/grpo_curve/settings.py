@@ -7,12 +7,10 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from loopline.agents.environments.game import AGENTS
-from loopline.agents.environments.plan_path import Difficulty, PlanPathSetting
+from loopline.agents.environments.registry import DEFAULT, find
 from loopline.bench.errors import UsageError
 from loopline.bus.policies import MAX_VERSIONS
-from loopline.trainers.grpo.arms.games.known import AnyGame
-from loopline.trainers.grpo.arms.games.plan_path import LearnedPlanPath
+from loopline.trainers.grpo.arms.game import LearnedGame
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.training import Reinforced
 from loopline.trainers.grpo.settings import LORA_RATE
@@ -21,18 +19,20 @@ MIN_GROUPS = 1
 """With a signal, that a round is to have: none of its puzzles is made up for by further ones unless
 all have equal rewards."""
 
+_GAME = LearnedGame.of(DEFAULT).model_copy(
+    update={
+        "puzzle": find(DEFAULT).levels(
+            7, {}, {"turns": 8, "calls": 2, "search": 4, "brief": True, "view": 2}
+        )
+    }
+)
+
 
 class CurveSettings(ArmSettings):
     """The warm start, and what all loops begin with and do. `seeds` are those of the undisturbed
     loops; of `reinforced`, `steps` are the rounds of a loop and `episodes` the puzzles of each."""
 
-    game: AnyGame = LearnedPlanPath(
-        puzzle=Difficulty(
-            rows=7,
-            columns=7,
-            setting=PlanPathSetting(turns=8, team=AGENTS, calls=2, search=4, brief=True, view=2),
-        )
-    )
+    game: LearnedGame = _GAME
     reinforced: Reinforced = Reinforced(
         steps=8, episodes=16, candidates=8, minibatch=16, learning_rate=5e-5
     )
@@ -44,13 +44,6 @@ class CurveSettings(ArmSettings):
     """Rounds."""
     only_kills: bool = False
     """Kill workers and the trainer; stop nobody, leave Redis alone."""
-
-    @property
-    def puzzle(self) -> Difficulty:
-        """Raises `UsageError` for settings of another game."""
-        if not isinstance(self.game, LearnedPlanPath):
-            raise UsageError(f"the curves are of plan_path, not of {self.game.name}")
-        return self.game.puzzle
 
     @property
     def rounds(self) -> int:
@@ -105,11 +98,14 @@ def settings_of(
 
 def loop_arguments(settings: CurveSettings, seed: int) -> tuple[str, ...]:
     """Of `train grpo --loop`: the game as the warm start has played it, and the rates."""
-    puzzle, chosen = settings.puzzle, settings.reinforced
-    played = puzzle.setting.model_dump(mode="json", exclude={"team", "marks"})
-    difficulty = {"obstacles": puzzle.obstacles, "least_moves": puzzle.least_moves}
+    game, chosen = settings.game, settings.reinforced
+    sides = game.environment.sides
+    difficulty = game.puzzle.model_dump(mode="json")
+    played = difficulty.pop("setting")
+    played = {name: played[name] for name in played if name not in ("team", "marks")}
+    size = [("--size", str(difficulty.pop(side))) for side in sides][:1]
     return (
-        "--game", settings.game.name, "--size", str(puzzle.rows),
+        "--game", game.name, *(part for option in size for part in option),
         *_named("--difficulty", difficulty), *_named("--setting", played),
         "--no-instructions", "--max-tokens", str(chosen.limit), "--truncated", "keep",
         "--puzzles", str(chosen.episodes), "--batch", str(MIN_GROUPS),

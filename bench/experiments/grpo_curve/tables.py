@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from loopline.bench.experiments.grpo.figures import Bounds
-from loopline.bench.experiments.grpo_curve.findings import ALPHA, CurveFigures, CurveReport, Held
+from loopline.bench.experiments.document import Table
+from loopline.bench.experiments.grpo_curve.figures import ALPHA, CurveFigures, CurveReport, Held
+from loopline.bench.experiments.intervals import points, share
 from loopline.bench.report import figures as say
 from loopline.runtime.terminal.pluralize import counted
 
-Table = tuple[list[str], list[list[str]]]
-"""Heading and rows."""
 TITLE = "The learning curve of an attacked loop"
 
 
@@ -63,14 +62,14 @@ def verdicts(report: CurveReport) -> list[str]:
     flat = [each for each in report.loops if not each.rises]
     if flat:
         lines += [
-            f"{each.loop.name} does not rise over the warm start: {_points(each.gain)} points"
+            f"{each.loop.name} does not rise over the warm start: {points(each.gain)} points"
             for each in flat
         ]
     else:
         least = min(report.loops, key=lambda each: each.gain.low)
         lines.append(
             f"every loop rises over the warm start, {least.loop.name} least: "
-            f"{_points(least.gain)} points"
+            f"{points(least.gain)} points"
         )
     groups = sum(each.history.groups for each in report.attacked)
     lines.append(
@@ -96,7 +95,7 @@ def curves(report: CurveReport) -> Table:
     rows = [
         [
             "warm start" if number == 0 else str(number),
-            *(_share(each.looks[number]) for each in report.loops),
+            *(share(each.looks[number]) for each in report.loops),
         ]
         for number in rounds
     ]
@@ -117,16 +116,16 @@ def held(loops: list[CurveFigures]) -> Table:
 
 def loops(report: CurveReport) -> Table:
     """What each did, and what was done to it."""
-    head = ["loop", "over warm start", "over its twin", "groups", "trained", "struck", "seconds",
+    head = ["loop", "over warm start", "over its twin", "groups", "trained", "injected", "seconds",
             "violations"]  # fmt: skip
     rows = [
         [
             each.loop.name,
-            _points(each.gain),
-            "–" if each.over_twin is None else _points(each.over_twin),
+            points(each.gain),
+            "–" if each.over_twin is None else points(each.over_twin),
             say.count(each.history.groups),
             say.count(each.history.trained_groups),
-            ", ".join(f"{kind} {times}" for kind, times in each.history.struck.items()) or "–",
+            ", ".join(f"{kind} {times}" for kind, times in each.history.injected.items()) or "–",
             say.count(each.history.seconds),
             say.count(len(each.history.violations)),
         ]
@@ -142,11 +141,3 @@ def ending(report: CurveReport) -> str:
 
 def _p(look: Held) -> str:
     return "–" if look.p == 1.0 else say.probability(look.p)
-
-
-def _share(found: Bounds) -> str:
-    return f"{say.share(found.estimate)} ({say.span(found.low, found.high)})"
-
-
-def _points(found: Bounds) -> str:
-    return f"{say.points(found.estimate)} [{say.points(found.low)}, {say.points(found.high)}]"

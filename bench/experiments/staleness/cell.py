@@ -1,6 +1,6 @@
 """One training on samples of the past.
 
-Who plays and who learns is `plan.schedule`. Cells differ in nothing else: the same puzzles, the
+Who plays and who learns is `cells.schedule`. Cells differ in nothing else: the same puzzles, the
 same number of updates and of samples, each learned from once.
 """
 
@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.bench.experiments.staleness.plan import (
+from loopline.bench.experiments.harness import SETTINGS
+from loopline.bench.experiments.staleness.cells import (
     RESULT,
     Cell,
     CellResult,
@@ -37,12 +38,19 @@ from loopline.trainers.grpo.settings import SHARED
 from loopline.workers.engines.local.adapter_base import weights_sha256
 
 
+def run_job(output: Path, job: str, tell: Callable[[Told], None]) -> str:
+    """One cell for `loopline.bench.experiments.worker`."""
+    settings = StalenessSettings.model_validate_json((output / SETTINGS).read_bytes())
+    result = work(Cell.model_validate_json(job), output, settings, tell)
+    return f"{result.solved:,} of {len(result.outcomes):,} solved" if result else ""
+
+
 def work(
     cell: Cell, output: Path, settings: StalenessSettings, tell: Callable[[Told], None]
 ) -> CellResult | None:
     """Train and measure, and write the result; None for a warm start, which has its own.
 
-    A training is minutes long and follows from its settings: one that was stopped begins anew.
+    A training is minutes long and follows from its settings: one that was stopped begins again.
     Ctrl-C ends the update in work and raises KeyboardInterrupt.
     """
     if cell.age is None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from loopline.bench.proofs.faults.attacks import ATTACKS, Scene
 from loopline.bench.proofs.faults.attacks.base import timeout_of
 
-BLOWS = {"kill": 50, "stop": 35, "redis": 15}
+FAULTS = {"kill": 50, "stop": 35, "redis": 15}
 """What needs nothing but workers and Redis."""
 PAUSE_LEASES = (0.1, 0.6)
 """Between two attacks, at least."""
@@ -24,18 +24,18 @@ LOOK_SECONDS = 0.1
 
 
 class Chaos:
-    """Strikes until it is told to stop; then leaves everything running."""
+    """Injects faults until it is stopped; then leaves everything running."""
 
     def __init__(
         self,
         seed: int,
         scene: Scene,
-        weights: Mapping[str, int] = BLOWS,
+        weights: Mapping[str, int] = FAULTS,
         commits: tuple[float, float] = COMMITS,
     ) -> None:
-        """`weights`: by an attack's name, how often it comes beside the others; `commits`: steps
+        """`weights`: by an attack's name, how often it comes among the others; `commits`: steps
         between two attacks, at least."""
-        self.struck: Counter[str] = Counter()
+        self.injected: Counter[str] = Counter()
         self.unable: dict[str, str] = {}
         """Attack → why it can't be done here."""
         self._random = random.Random(seed)
@@ -47,20 +47,20 @@ class Chaos:
         self._weights = [weights[attack.name] for attack in self._attacks]
 
     async def run(self, enough: asyncio.Event) -> None:
-        """Strike until `enough` is set."""
+        """Inject faults until `enough` is set."""
         scene = self._scene
         while not enough.is_set() and self._attacks:
             # All draws are made first, so that the plan does not depend on whom an attack meets.
             pause = self._random.uniform(*PAUSE_LEASES) * scene.lease_seconds
-            commits = scene.lookout.commits + self._random.uniform(*self._commits)
+            commits = scene.monitor.commits + self._random.uniform(*self._commits)
             attack = self._random.choices(self._attacks, self._weights)[0]
             place, hardness = self._random.random(), self._random.random()
             await timeout_of(enough, pause)
-            while not enough.is_set() and (scene.lookout.commits < commits or not self._at_work()):
+            while not enough.is_set() and (scene.monitor.commits < commits or not self._at_work()):
                 await timeout_of(enough, LOOK_SECONDS)
             if not enough.is_set():
-                self.struck[attack.name] += 1
-                await attack.strike(place, hardness)
+                self.injected[attack.name] += 1
+                await attack.inject(place, hardness)
         await scene.calm()
         for slot in scene.fleet.slots:
             scene.fleet.resume(slot)

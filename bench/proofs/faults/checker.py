@@ -10,12 +10,12 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from loopline.agents.records import Call, Outcome, Run, Step, Trajectory, UsageEntry
+from loopline.agents.records import Call, Outcome, Step, Trajectory, UsageEntry
 from loopline.agents.replay import replay
 from loopline.agents.workflows import rewarded
 from loopline.bench.proofs.faults import outside
 from loopline.bench.proofs.faults.evidence import Event, Evidence, RunRecord, fate
-from loopline.bench.proofs.faults.violation import Violation
+from loopline.bench.proofs.outcome import Violation
 
 _OWN_ENDS = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
 AROUND = 40
@@ -33,17 +33,17 @@ def check(evidence: Evidence) -> list[Violation]:
 def around(evidence: Evidence, violation: Violation) -> list[Event]:
     """The history of the run that a violation is about: its own events, and the claims of the
     deliveries that it committed. Without a run: the last events of all."""
-    if not violation.run_id:
+    if not violation.subject:
         return evidence.history[-AROUND:]
     entries = {
         event.fields["token"].rsplit("/", 1)[1]
         for event in evidence.history
-        if event.run_id == violation.run_id and "token" in event.fields
+        if event.run_id == violation.subject and "token" in event.fields
     }
     return [
         event
         for event in evidence.history
-        if event.run_id == violation.run_id or event.fields.get("entry") in entries
+        if event.run_id == violation.subject or event.fields.get("entry") in entries
     ][:AROUND]
 
 
@@ -151,13 +151,9 @@ def in_order(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _trajectory(record: RunRecord) -> Trajectory:
-    return Trajectory(
-        run=Run.model_validate_json(record.run),
-        steps=tuple(Step.model_validate_json(step) for step in record.journal),
-        outcome=Outcome(record.outcome),
-        answer=record.answer or None,
-        reason=record.reason or None,
-        ended=record.ended,
+    steps = tuple(Step.model_validate_json(step) for step in record.journal)
+    return Trajectory.from_texts(
+        record.run, steps, record.outcome, record.answer, record.reason, record.ended
     )
 
 
@@ -284,7 +280,7 @@ def nothing_left(evidence: Evidence) -> Iterator[Violation]:
 
 def life_bounded(evidence: Evidence) -> Iterator[Violation]:
     """No key lives for ever, at any time."""
-    for key in evidence.endless_keys:
+    for key in evidence.keys_without_ttl:
         yield Violation("bounded life", f"{key} has no expiry")
 
 

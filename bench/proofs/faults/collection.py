@@ -25,19 +25,19 @@ WORK_STREAMS = (
 )
 
 
-async def endless_keys(bus: Bus) -> list[str]:
+async def find_keys_without_ttl(bus: Bus) -> list[str]:
     """Keys without an expiry."""
     found: list[str] = []
     batch: list[bytes] = []
     async for key in bus.redis.scan_iter(count=1000):
         batch.append(key)
         if len(batch) == 1000:
-            found += await _endless(bus, batch)
+            found += await _without_ttl(bus, batch)
             batch = []
-    return found + await _endless(bus, batch)
+    return found + await _without_ttl(bus, batch)
 
 
-async def _endless(bus: Bus, keys: list[bytes]) -> list[str]:
+async def _without_ttl(bus: Bus, keys: list[bytes]) -> list[str]:
     async with bus.redis.pipeline(transaction=False) as pipe:
         for key in keys:
             pipe.pttl(key)
@@ -76,7 +76,7 @@ async def gather(
     *,
     seed: int,
     accepted: list[str],
-    endless: list[str],
+    keys_without_ttl: list[str],
     live_consumers: list[str],
     live_workers: list[str],
     work: Sequence[str] = WORK_STREAMS,
@@ -105,7 +105,7 @@ async def gather(
             Letter(run_id=letter.run_id, stream=letter.stream, reason=letter.reason)
             async for letter in dead_letters.ls(bus)
         ],
-        endless_keys=sorted({*endless, *await endless_keys(bus)}),
+        keys_without_ttl=sorted({*keys_without_ttl, *await find_keys_without_ttl(bus)}),
         live_consumers_before_drain=live_consumers,
         live_workers=live_workers,
     )

@@ -1,5 +1,5 @@
-"""One attack on processes of the bench's own, from start to evidence: admit, strike, follow, come
-to rest, drain, collect."""
+"""One attack on processes of the bench's own, from start to evidence: admit, inject faults,
+follow, come to rest, drain, collect."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopline.bench.errors import UsageError
-from loopline.bench.proofs.faults.asking import Asking
 from loopline.bench.proofs.faults.attacks import WEIGHTS, Scene
 from loopline.bench.proofs.faults.chaos import Chaos
 from loopline.bench.proofs.faults.collection import WORK_STREAMS, gather
 from loopline.bench.proofs.faults.evidence import Evidence
 from loopline.bench.proofs.faults.fleet import STORE, Slot, delegates, endpoint_options, models_of
 from loopline.bench.proofs.faults.followers import Followers
-from loopline.bench.proofs.faults.ground import Clocks, FarMachine, far_machine, small_disk
-from loopline.bench.proofs.faults.lookout import Lookout
+from loopline.bench.proofs.faults.load import RunLoad
+from loopline.bench.proofs.faults.monitor import Monitor
 from loopline.bench.proofs.faults.proxy import Proxy
+from loopline.bench.proofs.faults.resources import Clocks, FarMachine, far_machine, small_disk
 from loopline.bench.proofs.faults.settings import FAST, Times
 from loopline.bus import Bus
 from loopline.runtime.client.client import Client
@@ -41,14 +40,14 @@ class Attack:
     """What one attack left."""
 
     evidence: Evidence
-    struck: Counter[str]
+    injected: Counter[str]
     unable: dict[str, str]
     """Attack → why it could not be done here."""
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AttackSettings:
     """What to attack, and how."""
 
     runs: int
@@ -64,72 +63,74 @@ class Plan:
 class Driver:
     """Runs one attack in `folder`."""
 
-    def __init__(self, folder: Path, plan: Plan, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, settings: AttackSettings, progress: Callable[[str], None]
+    ) -> None:
         self._folder = folder
-        self._plan = plan
-        self._weights = WEIGHTS if plan.weights is None else plan.weights
-        self._asking = Asking(
-            runs=plan.runs,
-            seed=plan.seed,
-            rate=plan.rate,
-            run_seconds=plan.times.run_seconds,
+        self._settings = settings
+        self._weights = WEIGHTS if settings.weights is None else settings.weights
+        self._load = RunLoad(
+            runs=settings.runs,
+            seed=settings.seed,
+            rate=settings.rate,
+            run_seconds=settings.times.run_seconds,
             progress=progress,
         )
 
     async def run(self) -> Attack:
         """Raises `BenchError` if a process can't be started or never drains."""
         began = time.monotonic()
-        plan, asking = self._plan, self._asking
+        settings, load = self._settings, self._load
         async with self._scene() as (scene, endpoint):
             assert scene.proxy is not None
-            chaos = Chaos(plan.seed, scene, self._weights, COMMITS)
-            direct = plan.times.bus(scene.server.url)
-            through = plan.times.bus(scene.proxy.url)
+            chaos = Chaos(settings.seed, scene, self._weights, COMMITS)
+            direct = settings.times.bus(scene.server.url)
+            through = settings.times.bus(scene.proxy.url)
             async with (
                 scene.fleet.on(scene.server),
                 Bus(direct) as bus,
                 Client.connect(through) as client,
             ):
-                followers = Followers(client.bus, plan.seed)
+                followers = Followers(client.bus, settings.seed)
                 await self._under_attack(bus, client, chaos, scene, followers)
                 followed = await followers.done(FOLLOW_SECONDS)
-                consumers = await scene.lookout.at_rest(bus)
+                consumers = await scene.monitor.at_rest(bus)
                 alive = [slot.name for slot in scene.fleet.slots]
                 await scene.fleet.drain()
                 evidence = await gather(
                     bus,
                     self._folder / STORE,
-                    seed=plan.seed,
-                    accepted=asking.accepted,
-                    endless=sorted(scene.lookout.endless),
+                    seed=settings.seed,
+                    accepted=load.accepted,
+                    keys_without_ttl=sorted(scene.monitor.keys_without_ttl),
                     live_consumers=consumers,
                     live_workers=alive,
                 )
             evidence = evidence.model_copy(
                 update={
-                    "died": scene.lookout.died,
-                    "expected": asking.expected,
+                    "died": scene.monitor.died,
+                    "expected": load.expected,
                     "followed": followed,
                     "billed": endpoint.served.answers_by_id(),
                 }
             )
-        return Attack(evidence, chaos.struck, chaos.unable, time.monotonic() - began)
+        return Attack(evidence, chaos.injected, chaos.unable, time.monotonic() - began)
 
     async def _under_attack(
         self, bus: Bus, client: Client, chaos: Chaos, scene: Scene, followers: Followers
     ) -> None:
         enough = asyncio.Event()
-        striking = asyncio.create_task(chaos.run(enough))
+        injecting = asyncio.create_task(chaos.run(enough))
         try:
-            await self._asking.until_ended(bus, client, followers, lambda: scene.lookout.look(bus))
+            await self._load.until_ended(bus, client, followers, lambda: scene.monitor.look(bus))
         finally:
             enough.set()
-            await striking
+            await injecting
 
     @asynccontextmanager
     async def _scene(self) -> AsyncGenerator[tuple[Scene, ScriptedServer]]:
         """Everything that is attacked, and what attacks need that can be had here."""
-        plan, missing = self._plan, dict[str, str]()
+        settings, missing = self._settings, dict[str, str]()
         async with AsyncExitStack() as stack:
             disk = stack.enter_context(small_disk(self._folder / "redis"))
             if isinstance(disk, str):
@@ -139,13 +140,15 @@ class Driver:
                 missing["far"], far = far, None
             server = RedisProcess(
                 self._folder / "redis",
-                persistence=plan.persistence,
+                persistence=settings.persistence,
                 listen="tcp",
                 also_at=far.address if far else "",
             )
             proxy = await stack.enter_async_context(Proxy(server.url))
-            endpoint = await stack.enter_async_context(ScriptedServer(endpoint_options(plan.seed)))
-            clocks = Clocks(self._folder, plan.workers)
+            endpoint = await stack.enter_async_context(
+                ScriptedServer(endpoint_options(settings.seed))
+            )
+            clocks = Clocks(self._folder, settings.workers)
 
             def launch(slot: Slot) -> tuple[str, ...]:
                 there = far.prefix if far and _is_far(slot) else ()
@@ -153,15 +156,15 @@ class Driver:
                 return (*there, *OWN_PYTHON, "-m", "loopline.bench.proofs.faults.worker", clock)
 
             fleet = delegates(
-                plan.workers,
-                lambda slot: plan.times.bus(_way(slot, server, proxy, far)),
-                models_of(plan.seed, endpoint.url),
+                settings.workers,
+                lambda slot: settings.times.bus(_way(slot, server, proxy, far)),
+                models_of(settings.seed, endpoint.url),
                 self._folder,
                 launch,
             )
-            lookout = Lookout(fleet, WORK_STREAMS)
-            lease = plan.times.bus(server.url).lease_seconds
-            yield Scene(fleet, server, lookout, lease, proxy, disk, clocks, far, missing), endpoint
+            monitor = Monitor(fleet, WORK_STREAMS)
+            lease = settings.times.bus(server.url).lease_seconds
+            yield Scene(fleet, server, monitor, lease, proxy, disk, clocks, far, missing), endpoint
 
 
 def _is_far(slot: Slot) -> bool:
@@ -174,12 +177,3 @@ def _way(slot: Slot, server: RedisProcess, proxy: Proxy, far: FarMachine | None)
     if far and _is_far(slot):
         return f"redis://{far.address}:{server.port}/0"
     return server.url if slot.kind == "recorder" else proxy.url
-
-
-def require_persistence(appendfsync: str) -> Persistence:
-    """Raises `UsageError` for anything but `always` and `everysec`."""
-    if appendfsync == "always":
-        return "always"
-    if appendfsync == "everysec":
-        return "everysec"
-    raise UsageError(f"--appendfsync {appendfsync!r}: choose always or everysec")

@@ -107,14 +107,14 @@ class Evidence(_Data):
     delayed: dict[str, int]
     active: list[str]
     dead_letters: list[Letter]
-    endless_keys: list[str]
+    keys_without_ttl: list[str]
     """Keys that were ever seen without an expiry."""
     live_consumers_before_drain: list[str]
     """Names in the groups of the work streams at rest, before the workers were told to drain."""
     live_workers: list[str]
     """Workers that ran then."""
     died: list[str] = []
-    """Workers that ended without being struck, with their last words."""
+    """Workers that ended without an injected fault, with their last words."""
     expected: dict[str, str] = {}
     """Run → its right answer, of questions where it is known."""
     followed: list[Followed] = []

@@ -1,4 +1,4 @@
-"""The attacked processes: slots that hold a worker each, started anew when it dies."""
+"""The attacked processes: slots that hold a worker each, restarted when it dies."""
 
 from __future__ import annotations
 

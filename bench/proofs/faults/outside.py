@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from loopline.agents.records import Outcome, Step, UsageEntry
 from loopline.agents.usage import calls_once
 from loopline.bench.proofs.faults.evidence import Evidence
-from loopline.bench.proofs.faults.violation import Violation
+from loopline.bench.proofs.outcome import Violation
 
 
 def nobody_died(evidence: Evidence) -> Iterator[Violation]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loopline.bench.errors import UsageError
 from loopline.bus import BusSettings
 
 Name = Literal["fast", "default"]
@@ -32,14 +31,6 @@ FAST = Times("fast", run_seconds=6 * 3600.0)
 letter: every question has to be answered."""
 DEFAULT = Times("default", run_seconds=600.0)
 """As a deployment has them, lease, deadline and most attempts included."""
-
-
-def times_of(name: str) -> Times:
-    """Raises `UsageError` for a name that is none."""
-    for times in (FAST, DEFAULT):
-        if times.name == name:
-            return times
-    raise UsageError(f"--settings {name!r}: choose fast or default")
 
 
 def bus_settings(url: str) -> BusSettings:

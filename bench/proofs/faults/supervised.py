@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loopline.bench.errors import BenchError
-from loopline.bench.proofs.faults.asking import Asking
 from loopline.bench.proofs.faults.attacks.base import timeout_of
 from loopline.bench.proofs.faults.collection import (
     WORK_STREAMS,
@@ -26,6 +25,7 @@ from loopline.bench.proofs.faults.collection import (
 )
 from loopline.bench.proofs.faults.driver import FOLLOW_SECONDS, Attack
 from loopline.bench.proofs.faults.followers import Followers
+from loopline.bench.proofs.faults.load import RunLoad
 from loopline.bus import OUTAGE, Bus, BusSettings, present
 from loopline.bus.connection import outlast
 from loopline.runtime.client.client import Client
@@ -130,19 +130,19 @@ class Deployment:
 async def attack(folder: Path, runs: int, seed: int, progress: Callable[[str], None]) -> Attack:
     """Raises `BenchError` if the deployment can't be started or never drains."""
     began = time.monotonic()
-    asking = Asking(runs=runs, seed=seed, rate=RATE, run_seconds=RUN_SECONDS, progress=progress)
-    deployment, struck = Deployment(folder), Counter[str]()
+    load = RunLoad(runs=runs, seed=seed, rate=RATE, run_seconds=RUN_SECONDS, progress=progress)
+    deployment, injected = Deployment(folder), Counter[str]()
     await deployment.start()
     try:
         settings = deployment.settings()
         async with Bus(settings) as bus, Client.connect(settings) as client:
             followers, enough = Followers(client.bus, seed), asyncio.Event()
-            striking = asyncio.create_task(_strike(bus, deployment, seed, enough, struck))
+            injecting = asyncio.create_task(_inject(bus, deployment, seed, enough, injected))
             try:
-                await asking.until_ended(bus, client, followers, _nothing)
+                await load.until_ended(bus, client, followers, _nothing)
             finally:
                 enough.set()
-                await striking
+                await injecting
             followed = await followers.done(FOLLOW_SECONDS)
             await _at_rest(bus)
         await deployment.down()
@@ -156,19 +156,19 @@ async def attack(folder: Path, runs: int, seed: int, progress: Callable[[str], N
                 bus,
                 deployment.state.store,
                 seed=seed,
-                accepted=asking.accepted,
-                endless=[],
+                accepted=load.accepted,
+                keys_without_ttl=[],
                 live_consumers=[],
                 live_workers=[],
             )
     finally:
         server.kill()
-    seen = {"died": deployment.died, "expected": asking.expected, "followed": followed}
-    return Attack(evidence.model_copy(update=seen), struck, {}, time.monotonic() - began)
+    seen = {"died": deployment.died, "expected": load.expected, "followed": followed}
+    return Attack(evidence.model_copy(update=seen), injected, {}, time.monotonic() - began)
 
 
-async def _strike(
-    bus: Bus, deployment: Deployment, seed: int, enough: asyncio.Event, struck: Counter[str]
+async def _inject(
+    bus: Bus, deployment: Deployment, seed: int, enough: asyncio.Event, injected: Counter[str]
 ) -> None:
     lives, work = random.Random(seed), _Work(bus)
     while not enough.is_set():
@@ -178,7 +178,7 @@ async def _strike(
         await timeout_of(enough, lives.uniform(*LIFE_SECONDS))
         if not enough.is_set():
             deployment.kill()
-            struck[NAME] += 1
+            injected[NAME] += 1
             await deployment.start()
 
 

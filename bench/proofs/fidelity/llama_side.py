@@ -1,4 +1,4 @@
-"""llama.cpp's log-probabilities beside torch's, on the same weights and the same tokens."""
+"""llama.cpp's log-probabilities against torch's, on the same weights and the same tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The torch engine's log-probabilities beside those of a plain forward pass."""
+"""The torch engine's log-probabilities against those of a plain forward pass."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def compare(
         ("batched", together, [None]),
         ("adapters in one batch", together, [None, *paths]),
     ):
-        # Started anew each time, so that nothing is in memory from the way before.
+        # Started again each time, so that nothing is in memory from the way before.
         engine = build_engine(settings)
         await engine.start()
         try:

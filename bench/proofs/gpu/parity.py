@@ -1,4 +1,4 @@
-"""The engine's log-probabilities beside a plain forward pass of transformers on the same ids."""
+"""The engine's log-probabilities against a plain forward pass of transformers on the same ids."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def train(work: Training) -> Trained:
                     write_policies(policies, folder, work.base, facts_of)
     except torch.OutOfMemoryError as error:
         raise BenchError(
-            f"a step of {work.piece_tokens:,} tokens at once does not fit beside the engine: give "
+            f"a step of {work.piece_tokens:,} tokens at once does not fit next to the engine: give "
             f"a smaller --piece-tokens, or fewer --groups ({' '.join(str(error).split())[:160]})"
         ) from error
     trained = policies.network.trained()

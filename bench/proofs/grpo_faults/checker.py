@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from loopline.agents.records import PolicyRef, Trajectory
-from loopline.bench.proofs.faults.checker import Violation
 from loopline.bench.proofs.faults.checker import check as check_bus
 from loopline.bench.proofs.grpo_faults.driver import LoopEvidence
+from loopline.bench.proofs.outcome import Violation
 
 Rule = Callable[[LoopEvidence], Iterator[Violation]]
 

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
+from loopline.agents.environments.registry import DEFAULT
+from loopline.agents.payloads import PLAYER
 from loopline.bench.errors import BenchError, UsageError
 from loopline.bench.proofs.faults.attacks import Scene
 from loopline.bench.proofs.faults.chaos import Chaos
 from loopline.bench.proofs.faults.collection import gather
 from loopline.bench.proofs.faults.evidence import Evidence
 from loopline.bench.proofs.faults.fleet import STORE, Fleet, Slot
-from loopline.bench.proofs.faults.lookout import LOOK_SECONDS, Lookout
+from loopline.bench.proofs.faults.monitor import LOOK_SECONDS, Monitor
 from loopline.bench.proofs.faults.settings import LEASE_SECONDS, bus_settings
 from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
 from loopline.bench.proofs.grpo_faults.model import write_base
@@ -41,7 +43,7 @@ from loopline.workers.settings import (
 
 POOL = "pair"
 SERVED = ("tool", "plan")
-ROLES = ("tool_agent", "plan_agent")
+ROLES = (PLAYER,)
 WORK = (*(role_stream(role) for role in ROLES), inference_stream(POOL))
 FLEET = ("roles", "gpu", "roles", "gpu", "recorder")
 TURNS = 2
@@ -59,7 +61,7 @@ LEAST_SECONDS = 600.0
 KEEP_SECONDS = 0.1
 """Between two looks for adapters that were published."""
 ONLY_KILLS = {"kill": 100}
-"""Blows that leave Redis alone and stop nobody."""
+"""Faults that leave Redis alone and stop nobody."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +101,13 @@ class LoopAttack:
     """What was done, and what it left."""
 
     evidence: LoopEvidence
-    struck: Counter[str]
+    injected: Counter[str]
     died: list[str]
-    """Workers that ended without being struck."""
+    """Workers that ended without an injected fault."""
     seconds: float
 
 
-class _Mortal:
+class _TrainerLifetime:
     """The lives of a trainer: each ends some steps and some seconds after it began."""
 
     def __init__(self, seed: int, trainer: Trainer, commits: Callable[[], int]) -> None:
@@ -119,7 +121,7 @@ class _Mortal:
         self._seconds = self._random.uniform(*TRAINER_SECONDS)
         self._dies: float | None = None
 
-    def strike(self) -> None:
+    def inject(self) -> None:
         """Kill it, and start it again, if its time has come."""
         if self._dies is None and self._commits() >= self._until:
             self._dies = time.monotonic() + self._seconds
@@ -138,15 +140,15 @@ class LoopDriver:
         work: LoopWork,
         *,
         seed: int,
-        blows: Mapping[str, int] | None,
+        faults: Mapping[str, int] | None,
         progress: Callable[[int, str], None],
         kept: KeptAdapters | None = None,
     ) -> None:
-        """`seed` of the plan of faults; `blows` by kind with their weights, None: nobody is struck,
-        the trainer neither. What every round publishes is `kept`. `progress` is told how many
-        rounds are sealed, and the same in words."""
+        """`seed` of the plan of faults; `faults` by kind with their weights, None: no fault is
+        injected, not into the trainer either. What every round publishes is `kept`. `progress` is
+        told how many rounds are sealed, and the same in words."""
         self._folder, self._work, self._seed = folder, work, seed
-        self._blows, self._progress, self._kept = blows, progress, kept
+        self._faults, self._progress, self._kept = faults, progress, kept
         self._output = folder / "loop"
         self._server = RedisProcess(folder / "redis", persistence="always", listen="tcp")
         model = ModelSettings(
@@ -157,7 +159,7 @@ class LoopDriver:
         # As the profile has them: workers and trainer must agree on them.
         self._settings = load(str(profile), environ={}).bus
         self._fleet = players(self._settings, folder, model)
-        self._lookout = Lookout(self._fleet, WORK)
+        self._monitor = Monitor(self._fleet, WORK)
         arguments = (
             str(self._output), "--loop", "--base", str(work.base), "--rounds", str(work.rounds),
             "--wait", "5", "--json", *work.arguments,
@@ -173,40 +175,44 @@ class LoopDriver:
 
     async def _attack(self) -> LoopAttack:
         began = time.monotonic()
-        scene = Scene(self._fleet, self._server, self._lookout, LEASE_SECONDS)
-        chaos = Chaos(self._seed, scene, self._blows or {})
+        scene = Scene(self._fleet, self._server, self._monitor, LEASE_SECONDS)
+        chaos = Chaos(self._seed, scene, self._faults or {})
         async with self._fleet.on(self._server), Client.connect(self._settings) as client:
             killed = await self._under_attack(client, chaos)
-            consumers = await self._lookout.at_rest(client.bus)
+            consumers = await self._monitor.at_rest(client.bus)
             alive = [slot.name for slot in self._fleet.slots]
             await self._fleet.drain()
             evidence = await self._evidence(client, consumers, alive)
-        struck = chaos.struck + Counter(trainer=killed)
-        return LoopAttack(evidence, struck, self._lookout.died, time.monotonic() - began)
+        injected = chaos.injected + Counter(trainer=killed)
+        return LoopAttack(evidence, injected, self._monitor.died, time.monotonic() - began)
 
     async def _under_attack(self, client: Client, chaos: Chaos) -> int:
         """Until the loop is finished; how often its trainer was killed."""
         enough = asyncio.Event()
-        striking = asyncio.create_task(enough.wait() if self._blows is None else chaos.run(enough))
+        injecting = asyncio.create_task(
+            enough.wait() if self._faults is None else chaos.run(enough)
+        )
         keeping = asyncio.create_task(self._keep())
         until = time.monotonic() + self._limit
-        mortal, said = _Mortal(self._seed, self._trainer, lambda: self._lookout.commits), -1
+        lifetime = _TrainerLifetime(self._seed, self._trainer, lambda: self._monitor.commits)
+        reported = -1
         self._trainer.start()
         try:
             while not self._trainer.finished():
-                await self._lookout.look(client.bus)
+                await self._monitor.look(client.bus)
                 done = len(list(self._output.glob("rounds/*/groups.json")))
-                if done != said:
-                    said = done
+                if done != reported:
+                    reported = done
                     self._progress(
                         done,
-                        f"{done} of {self._work.rounds} rounds sealed, {self._lookout.commits} "
-                        f"steps, struck {dict(chaos.struck)}, trainer killed {mortal.killed} times",
+                        f"{done} of {self._work.rounds} rounds sealed, {self._monitor.commits} "
+                        f"steps, injected {dict(chaos.injected)}, "
+                        f"killed the trainer {lifetime.killed} times",
                     )
                 if keeping.done():
                     keeping.result()
-                if self._blows is not None:
-                    mortal.strike()
+                if self._faults is not None:
+                    lifetime.inject()
                 if time.monotonic() > until:
                     raise BenchError(
                         f"{done} of {self._work.rounds} rounds in {self._limit:.0f} s; the "
@@ -216,12 +222,12 @@ class LoopDriver:
         finally:
             self._trainer.kill()
             enough.set()
-            await striking
+            await injecting
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
         if self._kept is not None:
             self._kept.take(self._output)
-        return mortal.killed
+        return lifetime.killed
 
     async def _keep(self) -> None:
         """In a task of its own: a look at the bus may take as long as an outage, and by then what
@@ -242,7 +248,7 @@ class LoopDriver:
         return LoopEvidence(
             bus=await gather(
                 client.bus, store, seed=self._seed, accepted=accepted,
-                endless=sorted(self._lookout.endless), live_consumers=consumers,
+                keys_without_ttl=sorted(self._monitor.keys_without_ttl), live_consumers=consumers,
                 live_workers=alive, work=WORK,
             ),
             waves=waves,
@@ -269,7 +275,7 @@ def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int)
             f"{ceil(groups / ((MAX_VERSIONS - 1) * GROUPS_PER_PUZZLE))} or more"
         )
     arguments = (
-        "--weights", "lora", "--rank", "2", "--game", "plan_path", "--size", "5",
+        "--weights", "lora", "--rank", "2", "--game", DEFAULT, "--size", "5",
         "--setting", f"turns={TURNS}", "--setting", "brief=true", "--no-instructions",
         "--max-tokens", "8", "--puzzles", str(puzzles), "--batch", "4", "--group-size", str(K),
         "--learning-rate", "1e-3", "--truncated", "keep", "--staleness", str(staleness),

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loopline.agents.environments.plan_path import Difficulty
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.puzzles import drawn_puzzles
+from loopline.agents.environments.registry import DEFAULT, find
+from loopline.agents.payloads import PLAYER
 from loopline.agents.records import Budget, JsonObject, Run, Task, Trajectory
 from loopline.agents.workflows import policies_for, prompt_hashes, workflows
 from loopline.bench.errors import BenchError
@@ -22,14 +22,14 @@ from loopline.bus import BusSettings
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.testing import running_redis, running_workers
+from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.in_process import EnginePool, InProcess
 from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings
 
 POOL = "pair"
 WORKFLOW = "pair"
-ROLES = ("tool_agent", "plan_agent")
+ROLE_WORKERS = 2
 TURNS = 4
 SIZE = 10
 SECONDS = 600.0
@@ -61,11 +61,10 @@ class Rollouts:
 
     def tasks(self, repeat: int) -> list[Task]:
         """Other puzzles in every repeat."""
-        difficulty = Difficulty(rows=SIZE, columns=SIZE)
-        setting = difficulty.setting.model_copy(update={"turns": TURNS, "brief": True})
+        game = find(DEFAULT)
+        levels = game.levels(SIZE, {}, {"turns": TURNS, "brief": True})
         seed = zlib.crc32(f"{self.seed}:{repeat}".encode())
-        chosen = difficulty.model_copy(update={"setting": setting})
-        return [each.task for each in drawn_puzzles(chosen, Split.TRAIN, seed, self.runs)]
+        return [game.task(puzzle) for puzzle in game.puzzles(Split.TRAIN, seed, self.runs, levels)]
 
     @property
     def warm_up(self) -> Rollouts:
@@ -83,8 +82,10 @@ class Rollouts:
             task=task,
             workflow=WORKFLOW,
             options=workflows.get(WORKFLOW).check_options(options),
-            policies=policies_for(WORKFLOW, dict.fromkeys(ROLES, POOL)),
-            prompts=prompt_hashes(WORKFLOW),
+            policies=policies_for(
+                WORKFLOW, {agent.name: POOL for agent in find(DEFAULT).agents}, DEFAULT
+            ),
+            prompts=prompt_hashes(WORKFLOW, environment=DEFAULT),
             seed=number,
             budget=Budget(seconds=SECONDS),
             created=now,
@@ -110,14 +111,14 @@ async def in_process(work: Rollouts, repeats: Sequence[int]) -> list[Played]:
     engine = build_engine(work.served)
     await engine.start()
     try:
-        player = InProcess({POOL: EnginePool(work.served, engine)})
+        player = EngineRunner({POOL: EnginePool(work.served, engine)})
         await _in_process(player, work.warm_up, -1)
         return [await _in_process(player, work, repeat) for repeat in repeats]
     finally:
         await engine.close()
 
 
-async def _in_process(player: InProcess, work: Rollouts, repeat: int) -> Played:
+async def _in_process(player: EngineRunner, work: Rollouts, repeat: int) -> Played:
     runs = [work.run(task, number) for number, task in enumerate(work.tasks(repeat))]
     began = time.perf_counter()
     found = [each async for each in player.play_all(runs, together=CONCURRENCY)]
@@ -142,8 +143,10 @@ async def _deployed(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
         asked = [
             GpuWorkerSettings(bus=bus, name="gpu", models={POOL: work.served}),
             *(
-                RoleWorkerSettings(bus=bus, name=role, roles=(role,), concurrency=CONCURRENCY)
-                for role in ROLES
+                RoleWorkerSettings(
+                    bus=bus, name=f"player-{number}", roles=(PLAYER,), concurrency=CONCURRENCY
+                )
+                for number in range(ROLE_WORKERS)
             ),
             RecorderSettings(bus=bus, name="recorder", store=folder / "store"),
         ]

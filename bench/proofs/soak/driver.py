@@ -15,8 +15,9 @@ from typing import Any, cast
 
 from loopline.agents.records import Message, SamplingParams
 from loopline.bench.errors import BenchError, UsageError
-from loopline.bench.proofs.soak import laws, memory
-from loopline.bench.proofs.soak.laws import Seen, Sums, Violation
+from loopline.bench.proofs.outcome import Violation
+from loopline.bench.proofs.soak import invariants, memory
+from loopline.bench.proofs.soak.invariants import Seen, Sums
 from loopline.bench.proofs.soak.weights import SETS, Prepared
 from loopline.bench.proofs.soak.workload import (
     ADAPTERS,
@@ -30,9 +31,8 @@ from loopline.bench.proofs.soak.workload import (
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.in_flight import Ticket
 from loopline.workers.engines.local.adapters import AdapterVersion
-from loopline.workers.engines.local.decoder import Job
 from loopline.workers.engines.local.engine import LocalEngine
-from loopline.workers.engines.local.row import Row
+from loopline.workers.engines.local.row import Job, Row
 from loopline.workers.engines.protocol import Completion, EngineError, EngineTotals, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
 
@@ -69,7 +69,7 @@ class Kept:
 
 
 @dataclass
-class Found:
+class SoakResult:
     """What came out."""
 
     sums: Sums = field(default_factory=Sums)
@@ -101,7 +101,7 @@ class Found:
 
 
 class Soak:
-    """One soak. `found` may be read at any time, also after an interruption."""
+    """One soak. `result` may be read at any time, also after an interruption."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Soak:
         threads: int,
         progress: Callable[[str], None],
     ) -> None:
-        self.found = Found()
+        self.result = SoakResult()
         self._kind = engine
         self._prepared = prepared
         self._requests = requests
@@ -147,7 +147,7 @@ class Soak:
         finally:
             await engine.close()
         await self._repeat()
-        self.found.rested = True
+        self.result.rested = True
 
     async def _started(self) -> LocalEngine[Any]:
         settings = ModelSettings(
@@ -174,8 +174,8 @@ class Soak:
             await asyncio.gather(*(self._place(engine, room) for _ in range(self._concurrency)))
             await asyncio.gather(*self._operating)
         finally:
-            self.found.seconds = time.perf_counter() - began
-            self.found.totals = _since(before, engine.totals())
+            self.result.seconds = time.perf_counter() - began
+            self.result.totals = _since(before, engine.totals())
             self._line()
 
     async def _place(self, engine: LocalEngine[Any], room: Room) -> None:
@@ -235,9 +235,9 @@ class Soak:
             seen.ending, seen.said = type(error).__name__, str(error)
 
     def _note(self, seen: Seen) -> None:
-        found = self.found
+        found = self.result
         found.sums.add(seen)
-        found.add(laws.check(seen))
+        found.add(invariants.check(seen))
         found.latest = max(found.latest, seen.late)
         if seen.planned.repeated and seen.ending == "done":
             weights = None if seen.version is None else self._weights[seen.version]
@@ -250,11 +250,11 @@ class Soak:
 
     def _line(self) -> None:
         self._last_line = time.monotonic()
-        ended = self.found.sums.endings.total()
+        ended = self.result.sums.endings.total()
         self._progress(
             f"{ended:,} of {self._requests:,} requests ended, {self._sent - ended} in flight, "
-            f"{self.found.operations['load']} versions loaded, {memory.resident() / 1e6:,.0f} MB, "
-            f"{self.found.rules.total()} violations"
+            f"{self.result.operations['load']} versions loaded, {memory.resident() / 1e6:,.0f} MB, "
+            f"{self.result.rules.total()} violations"
         )
 
     # The adapters.
@@ -270,12 +270,12 @@ class Soak:
                     try:
                         await self._load(engine, name, (operation.weights + same) % SETS)
                     except EngineError as error:
-                        self.found.add([Violation("adapters", f"loading {name}: {error}")])
+                        self.result.add([Violation("adapters", f"loading {name}: {error}")])
                 case "load damaged":
                     await self._refused(engine, name)
                 case "unload":
                     await self._unload(engine, name)
-            self.found.operations[operation.kind] += 1
+            self.result.operations[operation.kind] += 1
 
     async def _load(self, engine: LocalEngine[Any], name: str, weights: int) -> None:
         version = next(self._versions)
@@ -293,7 +293,7 @@ class Soak:
             ending = "loaded"
         if ending != "bad_request":
             said = f"a damaged adapter {name}: {ending}"
-            self.found.add([Violation("adapters", said)])
+            self.result.add([Violation("adapters", said)])
 
     async def _unload(self, engine: LocalEngine[Any], name: str) -> None:
         expected = "unloaded" if name in self._serving else "unknown_adapter"
@@ -305,13 +305,13 @@ class Soak:
             ending = error.kind
         if ending != expected:
             said = f"unloading {name}: {ending} instead of {expected}"
-            self.found.add([Violation("adapters", said)])
+            self.result.add([Violation("adapters", said)])
 
     # The end.
 
     async def _at_rest(self, engine: LocalEngine[Any]) -> None:
         """Look at what is left when all requests have ended and all adapters are unloaded."""
-        found = self.found
+        found = self.result
         for name in list(self._serving):
             await self._unload(engine, name)
         in_work = await engine.in_work()
@@ -322,10 +322,10 @@ class Soak:
         ]
         objects = _objects()
         objects.subtract(self._objects_before)
-        found.add(laws.nothing_left(in_work, tasks, objects))
-        found.add(laws.every_request_ended(found.sums, self._sent))
-        found.add(laws.totals_add_up(found.sums, found.totals))
-        found.add(laws.memory_is_flat(found.samples, self._requests))
+        found.add(invariants.nothing_left(in_work, tasks, objects))
+        found.add(invariants.every_request_ended(found.sums, self._sent))
+        found.add(invariants.totals_add_up(found.sums, found.totals))
+        found.add(invariants.memory_is_flat(found.samples, self._requests))
 
     async def _repeat(self) -> None:
         """Ask for some answers again, one at a time, of an engine that has never served anybody
@@ -354,12 +354,12 @@ class Soak:
         events = [each async for each in engine.submit(asked)]
         quiet = {each.index: each for each in events if isinstance(each, Completion)}
         for answer in kept.answers:
-            found = await laws.compare(answer, quiet[answer.index], logprob)
-            self.found.repeated += 1
-            self.found.tied += found.tied
-            self.found.difference = max(self.found.difference, found.difference)
+            found = await invariants.compare(answer, quiet[answer.index], logprob)
+            self.result.repeated += 1
+            self.result.tied += found.tied
+            self.result.difference = max(self.result.difference, found.difference)
             if found.said:
-                self.found.add([Violation("as in quiet", found.said, kept.planned.id)])
+                self.result.add([Violation("as in quiet", found.said, kept.planned.id)])
 
 
 async def measured(engine: LocalEngine[Any]) -> Room:

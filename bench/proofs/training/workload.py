@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +92,6 @@ class Measured:
     @property
     def padding_share(self) -> float:
         return self.padding / (self.tokens + self.padding)
-
-    def as_json(self) -> dict[str, object]:
-        return {**asdict(self), "tokens_per_second": round(self.tokens_per_second, 1)}
 
 
 @dataclass

@@ -12,7 +12,7 @@ from loopline.agents.records import Message, SamplingParams
 from loopline.agents.tools.calculator import calculate
 from loopline.agents.tools.declaration import InvalidArguments
 from loopline.agents.tools.handover import delegate, delegate_many
-from loopline.bench.proofs.validity.figures import Counts
+from loopline.bench.proofs.validity.counts import Counts
 from loopline.workers.engines.protocol import Completion, GenerateRequest
 
 TOOLS = {tool.name: tool for tool in (delegate, delegate_many, calculate)}

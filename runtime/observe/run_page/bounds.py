@@ -4,8 +4,8 @@ top; the journal has all of it."""
 from __future__ import annotations
 
 import json
-from html import escape
 
+from markupsafe import Markup, escape
 from pydantic import JsonValue
 
 from loopline.runtime.terminal.pluralize import counted
@@ -39,7 +39,7 @@ class Room:
         self._tokens = PAGE_TOKENS
         self._candidates = PAGE_CANDIDATES
 
-    def text(self, text: str) -> str:
+    def text(self, text: str) -> Markup:
         """Text as HTML, from its beginning; in place of the rest, how much is missing."""
         limit = MOST_CHARS if self._chars > 0 else MOST_CHARS_FULL
         self._chars -= min(len(text), limit)
@@ -47,9 +47,9 @@ class Room:
             return escape(harmless(text))
         self.cut_texts += 1
         missing = f"… {counted(len(text) - limit, 'character')} more"
-        return f'{escape(harmless(text[:limit]))}<span class="cut">{missing}</span>'
+        return Markup('{}<span class="cut">{}</span>').format(harmless(text[:limit]), missing)
 
-    def json(self, value: JsonValue) -> str:
+    def json(self, value: JsonValue) -> Markup:
         """A value as a line of JSON, as HTML."""
         return self.text(json.dumps(value, ensure_ascii=False))
 

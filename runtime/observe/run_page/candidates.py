@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
+from markupsafe import Markup
 from pydantic import JsonValue
 
 from loopline.agents.records import Call, Candidate, JsonObject, Step, ToolCall
@@ -15,6 +15,7 @@ from loopline.runtime.observe.run_page.tokenizers import Tokenizers
 from loopline.runtime.observe.run_page.tokens import Learned, Lessons, facts_of, written
 from loopline.runtime.terminal.pages import svg
 from loopline.runtime.terminal.pages.curves import number
+from loopline.runtime.terminal.pages.templates import render
 
 TOTAL = "total"
 """Reward part that sums up the others, where the environment says it."""
@@ -51,51 +52,65 @@ def mean_logprob_of(candidate: Candidate) -> float | None:
     return sum(found) / len(found) if found else None
 
 
-def body(step: Step, number: int, material: Material, read_above: Sequence[int]) -> str:
+@dataclass(frozen=True)
+class Prompt:
+    """What a model read."""
+
+    count: str
+    text: Markup | None
+    """None without a tokenizer."""
+
+
+@dataclass(frozen=True)
+class _Tool:
+    """A tool call and what came back."""
+
+    name: Markup
+    arguments: Markup
+    error: Markup | None
+    output: Markup | None
+    """None where nothing came back."""
+    failed: bool = False
+
+
+def body(step: Step, number: int, material: Material, read_above: Sequence[int]) -> Markup:
     """A candidate without its head. `read_above` are prompt ids that are shown already."""
     candidate = step.candidates[number]
-    parts = [rewards(candidate.reward_parts, step), _action(step, number, material.room)]
+    parts = candidate.reward_parts
+    action = _action(step, number, material.room)
     outputs = _outputs(step) if number == step.selected else []
     before: Sequence[int] = read_above
+    calls: list[dict[str, object]] = []
     for at, call in enumerate(candidate.calls):
         learned = material.lessons.of(call, step, number)
         said = outputs[at] if at < len(outputs) else []
-        parts.append(_call(call, before, said, material, learned))
+        calls.append(_call(call, before, said, material, learned))
         before = (*call.prompt_ids, *call.output_ids)
-    return "".join(parts)
+    return render(
+        "loopline.runtime.observe.run_page", "candidate.html.j2",
+        rewards=_rewards(parts, step), zero=[name for name, value in parts.items() if value == 0],
+        action=action, calls=calls,
+    )  # fmt: skip
 
 
-def read(ids: Sequence[int], call: Call, material: Material, after: int | None = None) -> str:
-    """Prompt ids as text, folded; without a tokenizer, how many they are."""
+def read(
+    ids: Sequence[int], call: Call, material: Material, after: int | None = None
+) -> Prompt | None:
+    """Prompt ids as text; None where there are none."""
     if not ids:
-        return ""
+        return None
     codec = material.tokenizers.codec(call)
     count = f"read {len(ids):,} {'more ' if after is not None else ''}tokens"
-    if codec is None:
-        return f'<div class="small soft">{count}</div>'
-    text = material.room.text(codec.decode(list(ids), after))
-    return (
-        f"<details class=read><summary>{count}</summary>"
-        f'<div class="said"><span class="t m0">{text}</span></div></details>'
-    )
+    text = None if codec is None else material.room.text(codec.decode(list(ids), after))
+    return Prompt(count, text)
 
 
-def rewards(parts: Mapping[str, float], step: Step) -> str:
-    """Reward parts as bars, on the scale of all candidates of the step; those of 0 in a line."""
-    if not parts:
-        return ""
+def _rewards(parts: Mapping[str, float], step: Step) -> list[tuple[str, str, str]]:
+    """Reward parts but those of 0 as bars, on the scale of all candidates of the step."""
     values = [value for each in step.candidates for value in each.reward_parts.values()]
     known = [value for value in values if math.isfinite(value)]
     scale = svg.Scale(min(0.0, *known), max(0.0, *known), 0.0, _BAR) if any(known) else None
-    rows = [(name, value) for name, value in parts.items() if value != 0]
-    zero = [name for name, value in parts.items() if value == 0]
-    shown = "".join(
-        f"<tr><td>{escape(name)}</td><td>{_bar(value, scale)}</td><td>{_said(value)}</td></tr>"
-        for name, value in rows
-    )
-    table = f'<table class="rewards"><tbody>{shown}</tbody></table>' if rows else ""
-    none = f'<div class="small soft">0: {escape(", ".join(zero))}</div>' if zero else ""
-    return f'<div class="worth">{table}{none}</div>'
+    return [(name, _bar(value, scale), _said(value)) for name, value in parts.items() if value != 0]
 
 
 def _bar(value: float, scale: svg.Scale | None) -> str:
@@ -117,14 +132,14 @@ def _said(value: float) -> str:
     return number(value) if math.isfinite(value) else "no number"
 
 
-def _action(step: Step, number: int, room: Room) -> str:
+def _action(step: Step, number: int, room: Room) -> Markup | None:
     """What was read from the text, where the decision doesn't say it again."""
     decided = {"kind": step.decision.kind, **step.decision.data}
     action = step.candidates[number].action
     shown: JsonObject = {key: value for key, value in action.items() if value not in ({}, [], None)}
     if len(step.candidates) == 1 and shown.items() <= decided.items():
-        return ""
-    return f'<div class="action"><b>action</b> {room.json(shown)}</div>' if shown else ""
+        return None
+    return room.json(shown) if shown else None
 
 
 def _call(
@@ -133,14 +148,15 @@ def _call(
     outputs: Sequence[JsonValue],
     material: Material,
     learned: Learned | None,
-) -> str:
+) -> dict[str, object]:
     goes_on = bool(before) and call.prompt_ids[: len(before)] == tuple(before)
     rest = call.prompt_ids[len(before) :] if goes_on else call.prompt_ids
-    parts = [read(rest, call, material, before[-1] if goes_on else None)]
-    parts.append(written(call, material.tokenizers, material.room, learned))
+    prompt = read(rest, call, material, before[-1] if goes_on else None)
+    shown = written(call, material.tokenizers, material.room, learned)
+    tools: list[_Tool] = []
     for at in range(max(len(call.tool_calls), len(outputs))):
         asked = call.tool_calls[at] if at < len(call.tool_calls) else None
-        parts.append(_tool(asked, outputs[at] if at < len(outputs) else None, material.room))
+        tools.append(_tool(asked, outputs[at] if at < len(outputs) else None, material.room))
     facts = facts_of(call)
     if call.logprobs:
         facts["mean log p"] = number(sum(call.logprobs) / len(call.logprobs))
@@ -154,34 +170,28 @@ def _call(
         facts["seconds"] = (
             f"{late.queue:.3f} queue + {late.first_token:.3f} prefill + {late.decode:.3f} decode"
         )
-    said = "".join(
-        f"<span><b>{escape(name)}</b> {escape(value)}</span>" for name, value in facts.items()
-    )
-    return f'<div class="call">{"".join(parts)}<div class="facts">{said}</div></div>'
+    return {"read": prompt, "written": shown, "tools": tools, "facts": facts}
 
 
-def _tool(asked: ToolCall | None, entry: JsonValue, room: Room) -> str:
+def _tool(asked: ToolCall | None, entry: JsonValue, room: Room) -> _Tool:
     """A tool call and what came back. Of a call that was written as text the entry says more."""
-    name, arguments = "", ""
+    name, arguments = "", Markup()
     if asked is not None:
         name = asked.name or "no tool"
-        arguments = room.text(asked.raw_arguments) if asked.arguments is None else ""
+        arguments = room.text(asked.raw_arguments) if asked.arguments is None else Markup()
         arguments = arguments or room.json(asked.arguments)
     elif isinstance(entry, dict):
         name, arguments = str(entry.get("tool", "")), room.json(entry.get("arguments"))
-    shown = f"<b>{room.text(name)}</b>({arguments})"
-    if asked is not None and asked.error:
-        shown += f' <span class="failed">{room.text(asked.error)}</span>'
+    shown = room.text(name)
+    error = room.text(asked.error) if asked is not None and asked.error else None
     if entry is None:
-        return (
-            f'<div class="tool">{shown}<div class="soft">handed over, or not answered</div></div>'
-        )
+        return _Tool(shown, arguments, error, None)
     output = entry.get("output", entry) if isinstance(entry, dict) else entry
     if isinstance(output, dict) and set(output) == {"result"}:
         output = output["result"]
-    look = "failed" if isinstance(output, dict) and "error" in output else "output"
+    failed = isinstance(output, dict) and "error" in output
     text = room.text(output) if isinstance(output, str) else room.json(output)
-    return f'<div class="tool">{shown}<div class="{look}">{text}</div></div>'
+    return _Tool(shown, arguments, error, text, failed)
 
 
 def _outputs(step: Step) -> list[list[JsonValue]]:

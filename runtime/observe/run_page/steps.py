@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+
+from markupsafe import Markup
 
 from loopline.agents.records import Step
 from loopline.runtime.observe.run_page.bounds import Room
@@ -18,26 +19,27 @@ from loopline.runtime.observe.run_page.candidates import (
 from loopline.runtime.observe.run_page.tokens import Lessons
 from loopline.runtime.terminal.dialogue import decision_of, milliseconds
 from loopline.runtime.terminal.pages.curves import number
+from loopline.runtime.terminal.pages.templates import render
 from loopline.runtime.terminal.pluralize import counted
 
 COLOURS = 6
 SHOWN_TOGETHER = 8
 """Candidates of one step; of more, those that were not executed are folded away together."""
-_BARE = '<div class="small soft">Not shown, for the page\'s size: the journal has it.</div>'
+_BARE = Markup('<div class="small soft">Not shown, for the page\'s size: the journal has it.</div>')
 
 
-def every_step(steps: Sequence[Step], material: Material, colours: dict[str, int]) -> str:
+def every_step(steps: Sequence[Step], material: Material, colours: dict[str, int]) -> Markup:
     """All steps as HTML. What was executed gets its room first."""
     places = [(at, k) for at, step in enumerate(steps) for k in range(len(step.candidates))]
     places.sort(key=lambda place: steps[place[0]].selected != place[1])
     above = [shared_prompt(step) for step in steps]
 
-    def shown(at: int, k: int) -> str:
+    def shown(at: int, k: int) -> Markup:
         room = material.room
         return body(steps[at], k, material, above[at] or ()) if room.candidate() else _BARE
 
     bodies = {place: shown(*place) for place in places}
-    return "\n".join(
+    return Markup("").join(
         _step(step, [bodies[at, k] for k in range(len(step.candidates))], material, colours)
         for at, step in enumerate(steps)
     )
@@ -51,46 +53,52 @@ def shared_prompt(step: Step) -> tuple[int, ...] | None:
     return prompts.pop() or None
 
 
-def _step(step: Step, bodies: Sequence[str], material: Material, colours: dict[str, int]) -> str:
+def _step(
+    step: Step, bodies: Sequence[Markup], material: Material, colours: dict[str, int]
+) -> Markup:
     room = material.room
-    several = len(step.candidates) > 1
-    head = (
-        f"<header><h3>turn {step.turn}{f'.{step.branch}' if step.branch else ''} "
-        f'<span class="who">{escape(step.agent)}</span></h3>'
-        f'<span class="chip">{room.text(decision_of(step))}</span>'
-        f'<span class="soft small">{escape(_figures(step))}</span></header>'
+    decision = room.text(decision_of(step))
+    asked = {key: value for key, value in step.input.items() if key != "type"}
+    problem = asked.pop("problem", None)
+    prompt = shared_prompt(step)
+    handed_over = {
+        "problem": room.text(problem) if isinstance(problem, str) else None,
+        "asked": room.json(asked) if asked else None,
+        "kind": str(step.input.get("type", "input")),
+        "shared": prompt and read(prompt, step.candidates[0].calls[0], material),
+    }
+    candidates = [_candidate(step, at, each, material.lessons) for at, each in enumerate(bodies)]
+    shown, others = candidates, list[dict[str, object]]()
+    if len(candidates) > SHOWN_TOGETHER and 0 <= step.selected < len(candidates):
+        shown = [candidates[step.selected]]
+        others = [each for at, each in enumerate(candidates) if at != step.selected]
+    return render(
+        "loopline.runtime.observe.run_page",
+        "step.html.j2",
+        step=step,
+        anchor=anchor(step),
+        colour=colours.get(step.agent, 0) % COLOURS,
+        decision=decision,
+        figures=_figures(step),
+        candidates=candidates,
+        shown=shown,
+        others=others,
+        others_count=counted(len(others), "other candidate"),
+        worth=_worth(step),
+        **handed_over,
+        **_came_back(step, room),
     )
-    parts = [head, _handed_over(step, room)]
-    shared = shared_prompt(step)
-    if shared is not None:
-        parts.append(read(shared, step.candidates[0].calls[0], material))
-    if several:
-        folded = [_folded(step, at, each, material.lessons) for at, each in enumerate(bodies)]
-        if len(folded) > SHOWN_TOGETHER and 0 <= step.selected < len(folded):
-            parts.append(folded.pop(step.selected))
-            folded = [_others(step, folded)]
-        parts += folded
-    else:
-        parts += bodies
-    parts.append(_came_back(step, room))
-    own = f"own-{colours.get(step.agent, 0) % COLOURS}"
-    return f'<section class="step {own}" id="{anchor(step)}">{"".join(parts)}</section>'
 
 
-def _others(step: Step, folded: Sequence[str]) -> str:
-    """Those that were not executed, under one heading."""
+def _worth(step: Step) -> str:
+    """What the candidates are worth that were not executed."""
     others = [each for at, each in enumerate(step.candidates) if at != step.selected]
     known = [value for each in others if (value := reward_of(each)) is not None]
-    worth = f", rewards {number(min(known))} to {number(max(known))}" if known else ""
-    return (
-        f'<details class="others"><summary>{counted(len(others), "other candidate")}{worth}'
-        f"</summary>{''.join(folded)}</details>"
-    )
+    return f", rewards {number(min(known))} to {number(max(known))}" if known else ""
 
 
-def _folded(step: Step, at: int, inner: str, lessons: Lessons) -> str:
+def _candidate(step: Step, at: int, inner: Markup, lessons: Lessons) -> dict[str, object]:
     candidate = step.candidates[at]
-    chosen = at == step.selected
     facts: list[str] = []
     reward = reward_of(candidate)
     if reward is not None:
@@ -102,42 +110,24 @@ def _folded(step: Step, at: int, inner: str, lessons: Lessons) -> str:
     learned = next(filter(None, (lessons.of(c, step, at) for c in candidate.calls)), None)
     if learned is not None:
         facts.append(f"advantage {number(learned.sequence.advantage)}")
-    look = "candidate chosen" if chosen else "candidate"
-    mark = '<span class="chip yes">✓ executed</span>' if chosen else ""
-    return (
-        f'<details class="{look}" id="{anchor(step, at)}"{" open" if chosen else ""}><summary>'
-        f"<b>candidate {at}</b> {mark}{escape(', '.join(facts))}</summary>{inner}</details>"
-    )
+    return {
+        "number": at, "anchor": anchor(step, at), "chosen": at == step.selected, "facts": facts,
+        "body": inner,
+    }  # fmt: skip
 
 
-def _handed_over(step: Step, room: Room) -> str:
-    """What the agent was asked, where that is more than to go on."""
-    asked = {key: value for key, value in step.input.items() if key != "type"}
-    problem = asked.pop("problem", None)
-    parts = [f'<div class="asked">{room.text(problem)}</div>'] if isinstance(problem, str) else []
-    if asked:
-        kind = escape(str(step.input.get("type", "input")))
-        parts.append(f'<div class="action"><b>{kind}</b> {room.json(asked)}</div>')
-    return "".join(parts)
-
-
-def _came_back(step: Step, room: Room) -> str:
+def _came_back(step: Step, room: Room) -> dict[str, Markup | None]:
     """Observation and decision."""
-    parts: list[str] = []
     seen = {key: value for key, value in step.observation.items() if key != "turns"}
     failure, text = seen.pop("failure", None), seen.pop("text", None)
-    if failure is not None:
-        parts.append(f'<div class="failed">{room.json(failure)}</div>')
-    if isinstance(text, str):
-        parts.append(f'<div class="observed"><b>observation</b><pre>{room.text(text)}</pre></div>')
-    if seen:
-        parts.append(f'<div class="observed"><b>observation</b> {room.json(seen)}</div>')
-    if step.decision.data:
-        parts.append(
-            f'<div class="action"><b>{room.text(step.decision.kind)}</b> '
-            f"{room.json(step.decision.data)}</div>"
-        )
-    return "".join(parts)
+    decided = step.decision
+    return {
+        "failure": None if failure is None else room.json(failure),
+        "observation": room.text(text) if isinstance(text, str) else None,
+        "seen": room.json(seen) if seen else None,
+        "data_kind": room.text(decided.kind) if decided.data else None,
+        "data": room.json(decided.data) if decided.data else None,
+    }
 
 
 def _figures(step: Step) -> str:

@@ -6,14 +6,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+
+from markupsafe import Markup
 
 from loopline.agents.records import Call, Step
 from loopline.agents.thinking import parted
 from loopline.runtime.observe.learned_tokens import LearnedSequence
 from loopline.runtime.observe.run_page.bounds import Room
 from loopline.runtime.observe.run_page.tokenizers import Tokenizers, pieces_of
-from loopline.runtime.terminal.safe_text import harmless
+from loopline.runtime.terminal.pages.templates import render
 
 LIKELY = (0.9, 0.5, 0.2, 0.05, 0.01)
 """Bounds between the colours of probabilities: class p0 is at least the first."""
@@ -66,77 +67,76 @@ def _learned(sequence: LearnedSequence, call: Call) -> Learned:
     return Learned(sequence, tuple(places), sequence.ratios)
 
 
-def written(call: Call, tokenizers: Tokenizers, room: Room, learned: Learned | None) -> str:
+def written(call: Call, tokenizers: Tokenizers, room: Room, learned: Learned | None) -> Markup:
     """A completion's text as HTML, coloured as far as there is room and a tokenizer; what it only
     thought is set apart."""
-    apart = ""
-    if call.reasoning:
-        apart = f'<div class="said thought">{room.text(call.reasoning)}</div>'
-    return apart + _text(call, tokenizers, room, learned)
-
-
-def _text(call: Call, tokenizers: Tokenizers, room: Room, learned: Learned | None) -> str:
+    thought = room.text(call.reasoning) if call.reasoning else None
     thoughts = parted(call.text, opened=call.begins_in_thought).spans
     codec = tokenizers.codec(call)
     count = room.coloured(len(call.output_ids))
     pieces = None if codec is None or not count else pieces_of(call, codec, count)
+    spans: list[tuple[str, str, str]] = []
+    plain: list[tuple[bool, Markup]] = []
+    cells: list[tuple[str, str]] = []
+    rest: Markup | None = None
     if pieces is None:
-        shown = _plain_text(call.text, thoughts, room)
-        return f'<div class="said">{shown}</div>{_strip(call, count, learned)}'
-    spans: list[str] = []
-    position = 0
-    for at, piece in enumerate(pieces):
-        look = _look(call, at, learned)
-        if position >= len(call.text):
-            look.append("end")
-        if any(start <= position < end for start, end in thoughts[:MOST_THOUGHTS]):
-            look.append("thought")
-        if "\n" in piece and not piece.strip(" \n"):
-            look.append("nl")
-        hint = escape(_hint(call, at, learned))
-        shown = escape(harmless(piece))
-        spans.append(f'<span class="{" ".join(look)}" title="{hint}">{shown}</span>')
-        position += len(piece)
-    rest = ""
-    if count < len(call.output_ids):
-        rest = f"<span>{room.text(call.text[position:])}</span>"
-    return f'<div class="said">{"".join(spans)}{rest}</div>'
+        plain = _plain_text(call.text, thoughts, room)
+        # Tokens without their text: a cell each.
+        cells = [(_look(call, at, learned), _hint(call, at, learned)) for at in range(count)]
+    else:
+        position = 0
+        for at, piece in enumerate(pieces):
+            look = _look(call, at, learned)
+            if position >= len(call.text):
+                look += " end"
+            if any(start <= position < end for start, end in thoughts[:MOST_THOUGHTS]):
+                look += " thought"
+            if "\n" in piece and not piece.strip(" \n"):
+                look += " nl"
+            spans.append((look, _hint(call, at, learned), piece))
+            position += len(piece)
+        if count < len(call.output_ids):
+            rest = room.text(call.text[position:])
+    return render(
+        "loopline.runtime.observe.run_page", "tokens.html.j2",
+        thought=thought, spans=spans, plain=plain, rest=rest, cells=cells,
+    )  # fmt: skip
 
 
-def _plain_text(text: str, thoughts: Sequence[tuple[int, int]], room: Room) -> str:
-    parts: list[str] = []
+def _plain_text(
+    text: str, thoughts: Sequence[tuple[int, int]], room: Room
+) -> list[tuple[bool, Markup]]:
+    """Stretches of a text, each with whether it was only thought."""
+    parts: list[tuple[bool, Markup]] = []
     position = 0
     for start, end in thoughts[:MOST_THOUGHTS]:
-        parts.append(room.text(text[position:start]) if start > position else "")
-        parts.append(f'<span class="thought">{room.text(text[start:end])}</span>')
+        if start > position:
+            parts.append((False, room.text(text[position:start])))
+        parts.append((True, room.text(text[start:end])))
         position = end
     rest = text[position:]
-    return "".join(parts) + (room.text(rest) if rest or not parts else "")
+    if rest or not parts:
+        parts.append((False, room.text(rest)))
+    return parts
 
 
-def legends(*, learned: bool) -> dict[str, str]:
-    """By the way of colouring, what its colours mean, as HTML."""
+def legends(*, learned: bool) -> dict[str, tuple[str, list[tuple[str, str]]]]:
+    """By the way of colouring: what it shows, and its colours with what they mean."""
     likely = ["≥ 0.9", "≥ 0.5", "≥ 0.2", "≥ 0.05", "≥ 0.01", "less"]
-    found = {"likely": _legend("probability as sampled", "p", likely)}
+    found = {"likely": ("probability as sampled", _keys("p", likely))}
     if learned:
         moved = ["< 0.5", "< 0.8", "< 0.95", "≈ 1", "> 1.05", "> 1.25", "> 2"]
-        found["moved"] = _legend("π_θ / π_behav", "r", moved) + (
-            '<span class="key t cut-off">no gradient</span>'
-        )
-        found["mask"] = (
-            '<span class="key t m1">learned</span><span class="key t m0">not learned</span>'
-        )
+        keys = [*_keys("r", moved), ("cut-off", "no gradient")]
+        found["moved"] = ("π_θ / π_behav", keys)
+        found["mask"] = ("", [("m1", "learned"), ("m0", "not learned")])
     return found
 
 
-def _legend(name: str, letter: str, words: Sequence[str]) -> str:
-    keys = "".join(
-        f'<span class="key t {letter}{at}">{escape(word)}</span>' for at, word in enumerate(words)
-    )
-    return f'<span class="soft">{escape(name)}</span>{keys}'
+def _keys(letter: str, words: Sequence[str]) -> list[tuple[str, str]]:
+    return [(f"{letter}{at}", word) for at, word in enumerate(words)]
 
 
-def _look(call: Call, at: int, learned: Learned | None) -> list[str]:
+def _look(call: Call, at: int, learned: Learned | None) -> str:
     look = ["t"]
     if at < len(call.logprobs):
         likely = math.exp(min(0.0, call.logprobs[at]))
@@ -148,7 +148,7 @@ def _look(call: Call, at: int, learned: Learned | None) -> list[str]:
         look += [f"r{ratio_class(learned.ratios[place])}", "m1"]
         if learned.sequence.clipped[place]:
             look.append("cut-off")
-    return look
+    return " ".join(look)
 
 
 def ratio_class(ratio: float) -> int:
@@ -172,16 +172,6 @@ def _hint(call: Call, at: int, learned: Learned | None) -> str:
         if own.clipped[place]:
             parts.append("no gradient")
     return "; ".join(parts).replace("-", "−")
-
-
-def _strip(call: Call, count: int, learned: Learned | None) -> str:
-    """Tokens without their text: a cell each."""
-    cells = "".join(
-        f'<i class="{" ".join(_look(call, at, learned))}" '
-        f'title="{escape(_hint(call, at, learned))}"></i>'
-        for at in range(count)
-    )
-    return f'<div class="strip">{cells}</div>' if cells else ""
 
 
 def facts_of(call: Call) -> dict[str, str]:

@@ -9,57 +9,41 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from html import escape
 from importlib.resources import files
+
+from loopline.runtime.terminal.pages.templates import render
+
+_PACKAGE = "loopline.runtime.terminal.pages"
 
 
 def page(title: str, body: str, *, style: str = "", script: str = "", after: str = "") -> str:
     """A whole page. `title` is text; `body` and `after` (behind the main part) are HTML; `style`
     goes behind the style of all pages."""
-    whole = (
-        files("loopline.runtime.terminal.pages").joinpath("page.css").read_text(encoding="utf-8")
-        + style
-    )
+    whole = files(_PACKAGE).joinpath("page.css").read_text(encoding="utf-8") + style
     allowed = [f"style-src '{_hash(whole)}'"]
     if script:
         allowed.append(f"script-src '{_hash(script)}'")
     policy = "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
-    run = f"\n<script>{script}</script>" if script else ""
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
-<style>{whole}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-{after}{run}
-</body>
-</html>
-"""
+    whole_page = render(
+        _PACKAGE, "page.html.j2",
+        title=title, body=body, style=whole, script=script, after=after, policy=policy,
+    )  # fmt: skip
+    return str(whole_page)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """A table of texts that scrolls by itself where it is wider than the page; the first column
-    stands left, the others right."""
-    first = "".join(f"<th>{escape(word)}</th>" for word in head)
-    body = "".join(
-        f"<tr>{''.join(f'<td class=num>{escape(word)}</td>' for word in row)}</tr>" for row in rows
-    )
-    top = f"<thead><tr>{first}</tr></thead>"
-    return f'<div class="scroll"><table class="dense">{top}<tbody>{body}</tbody></table></div>'
+    """A table of texts: the macro of that name, for a page without a template."""
+    return _macro("table", head, rows)
 
 
 def figure(drawing: str, caption: str, heading: str = "") -> str:
-    """A drawing with what it shows."""
-    above = f"<h3>{escape(heading)}</h3>" if heading else ""
-    return f"<figure>{above}{drawing}<figcaption>{escape(caption)}</figcaption></figure>"
+    """A drawing with what it shows: the macro of that name, for a page without a template."""
+    return _macro("figure", drawing, caption, heading)
+
+
+def _macro(name: str, *values: object) -> str:
+    # A plain string: joined to another one, a `Markup` would escape it.
+    return str(render(_PACKAGE, "macro.html.j2", name=name, values=values))
 
 
 def _hash(text: str) -> str:

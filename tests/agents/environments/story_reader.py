@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from loopline.agents.environments.word_problems import SCHEMES
+from loopline.agents.environments.word_problems import schemes
 from loopline.agents.environments.word_problems.words import ASIDES, CONNECTIVES, SHE
 
 Numbers = Mapping[str, Fraction]
@@ -143,7 +143,7 @@ def _pattern(wording: str, numbered: Sequence[str]) -> tuple[re.Pattern[str], tu
 @cache
 def _sentences() -> tuple[Sentence, ...]:
     found: list[Sentence] = []
-    for scheme in SCHEMES:
+    for scheme in schemes():
         numbered = re.findall(r"\b([a-z])=", scheme.numbers)
         for wording in scheme.wordings:
             pattern, slots = _pattern(wording.text, numbered)

@@ -11,20 +11,21 @@ from loopline.agents.environments.blind import (
     opened,
     solved_by,
 )
-from loopline.agents.environments.game import PLAN, TOOL, Agent
+from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path import Difficulty, PlanPathSetting, instances
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.trainers.grpo.arms.games.known import GAMES
+from loopline.agents.environments.team_episode import PLAN, TOOL
+from loopline.trainers.grpo.arms.game import LearnedGame, taught
 
 HELD_OUT = 60
 LEAST_GAP = 20
 """Percentage points."""
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("game", taught())
 def test_the_best_blind_player_is_far_below_the_best_player_by_hand(game: str) -> None:
     """On held-out puzzles, as the table of `bench grpo` has them; the oracle does not count."""
-    solved = GAMES[game].game.baselines(2027, HELD_OUT)
+    solved = LearnedGame.of(game).baselines(2027, HELD_OUT)
     blind = [share for name, share in solved.items() if name.startswith("blind")]
     by_hand = [
         share

@@ -16,7 +16,7 @@ MODULE = "tests.agents.environments.third_party"
 
 PLAY = """
 import asyncio, json
-from loopline.agents.environments import games
+from loopline.agents.environments.registry import environments, find
 from loopline.agents.errors import AgentError
 from loopline.agents.local import run_locally
 from loopline.agents.records import Task
@@ -26,7 +26,7 @@ from tests.agents.test_pair import ManyHost, pair_run
 
 def refused(instance, name="count_up"):
     try:
-        games.get(name)
+        find(name)
         workflows.get("pair").first(pair_run(Task(environment=name, instance=instance, prompt="?")))
     except AgentError as error:
         return f"{type(error).__name__}: {error}"
@@ -36,7 +36,7 @@ hosts = {"tool_agent": ManyHost([["no", "1"], ["3", "5"]]),
          "plan_agent": ManyHost([["2", "1"], ["no", "4"]])}
 ended = asyncio.run(run_locally(run, hosts))
 print(json.dumps({
-    "names": games.names(),
+    "names": environments.names(),
     "outcome": ended.outcome,
     "selected": [step.selected for step in ended.steps],
     "seen": hosts["plan_agent"].prompts[1][-1].content,
@@ -88,7 +88,7 @@ def test_another_package_s_environment_is_played_and_replayed_like_our_own(
 @pytest.mark.parametrize(
     ("which", "told"),
     [
-        (0, "InvalidTask: no count_up instance: goal is no number"),
+        (0, "InvalidTask: no count_up instance: goal: Input should be a valid integer"),
         (1, "is not an environment: type"),
         (2, "gives an environment called 'count_up'"),
         (3, "gives an environment called 'count_up'"),

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline.agents.environments.game import PLAN, TOOL, OutOfTurn, Taken, replayed
+from loopline.agents.environments.game import OutOfTurn, Taken, replayed
 from loopline.agents.environments.plan_path import (
     POLICIES,
     Difficulty,
-    PlanPath,
     PlanPathInstance,
     PlanPathSetting,
     check_walk,
@@ -21,7 +20,9 @@ from loopline.agents.environments.plan_path import (
     plays,
     shortest_path,
 )
+from loopline.agents.environments.plan_path.environment import PLAN_PATH
 from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.team_episode import PLAN, TOOL
 from loopline.agents.errors import InvalidTask
 from loopline.agents.records import JsonObject
 from tests.agents.environments.sample_size import INSTANCES, TIMEOUT
@@ -91,7 +92,7 @@ def test_a_second_solver_finds_the_same_shortest_way_in_every_instance(split: Sp
 @given(any_instance)
 @settings(max_examples=60, deadline=None)
 def test_a_shortest_path_solves_and_earns_every_part_in_full(instance: PlanPathInstance) -> None:
-    episode = PlanPath().reset(instance.task.instance)
+    episode = PLAN_PATH.reset(instance.task.instance)
     episode.apply(TOOL, "#### [look(U)]")
     rewards, observation, done = episode.apply(
         PLAN, answer("".join(shortest_path(instance, instance.start)))
@@ -109,7 +110,7 @@ def test_a_shortest_path_solves_and_earns_every_part_in_full(instance: PlanPathI
 def test_illegal_moves_never_change_the_state(instance: PlanPathInstance, moves: list[str]) -> None:
     """Every move alone: it is refused and nothing changes, or it leads to a free cell beside."""
     setting = instance.setting.model_copy(update={"turns": 30, "team": (PLAN,)})
-    episode = PlanPath().reset(instance.model_copy(update={"setting": setting}).task.instance)
+    episode = PLAN_PATH.reset(instance.model_copy(update={"setting": setting}).task.instance)
     for move in moves:
         before = episode.state
         refusals = episode.apply(PLAN, answer(move)).observation.refusals
@@ -126,25 +127,25 @@ def test_illegal_moves_never_change_the_state(instance: PlanPathInstance, moves:
 def test_verify_agrees_with_the_second_solver_and_with_a_replay(
     instance: PlanPathInstance, moves: list[str]
 ) -> None:
-    episode = PlanPath().reset(instance.task.instance)
+    episode = PLAN_PATH.reset(instance.task.instance)
     episode.apply(TOOL, "#### [bfs(3)]")
     episode.apply(PLAN, answer("".join(moves)))
     left = fewest_moves(instance.model_copy(update={"start": episode.state.at}))
     assert episode.verify().solved == (left == 0)
-    again = replayed(PlanPath(), instance.task.instance, episode.taken)
+    again = replayed(PLAN_PATH, instance.task.instance, episode.taken)
     assert again == episode
     assert again.observe(TOOL) == episode.observe(TOOL)
 
 
 def test_verify_does_not_trust_the_episode_s_own_state() -> None:
-    episode = PlanPath().reset(small().task.instance)
+    episode = PLAN_PATH.reset(small().task.instance)
     episode.state = type(episode.state)(at=(4, 4))
     episode.done = True
     assert episode.verify().reason == "the walk ends at row 1, column 1, not at the goal"
 
 
 def test_what_is_tried_on_a_copy_leaves_the_episode_as_it_was() -> None:
-    episode = PlanPath().reset(small().task.instance)
+    episode = PLAN_PATH.reset(small().task.instance)
     episode.apply(TOOL, "#### [bfs(3)]")
     before = episode.copy()
     trial = episode.copy()
@@ -155,7 +156,7 @@ def test_what_is_tried_on_a_copy_leaves_the_episode_as_it_was() -> None:
 
 
 def test_the_plan_agent_sees_what_the_tool_agent_did_in_the_same_turn() -> None:
-    episode = PlanPath().reset(small().task.instance)
+    episode = PLAN_PATH.reset(small().task.instance)
     before = episode.observe(PLAN)
     episode.apply(TOOL, "#### [bfs(3), step(U)]")
     seen = episode.observe(PLAN)
@@ -166,7 +167,7 @@ def test_the_plan_agent_sees_what_the_tool_agent_did_in_the_same_turn() -> None:
 
 
 def test_the_plan_agent_has_no_calls() -> None:
-    episode = PlanPath().reset(small().task.instance)
+    episode = PLAN_PATH.reset(small().task.instance)
     episode.apply(TOOL, "#### [look(U)]")
     assert "Calls:" not in episode.observe(PLAN)
     refusals = episode.apply(PLAN, "#### [bfs(8)]").observation.refusals
@@ -174,13 +175,13 @@ def test_the_plan_agent_has_no_calls() -> None:
 
 
 def test_a_tool_searches_no_farther_than_the_setting_allows() -> None:
-    episode = PlanPath().reset(small(search=2).task.instance)
+    episode = PLAN_PATH.reset(small(search=2).task.instance)
     action = episode.apply(TOOL, "#### [bfs(99)]").observation.action
     assert action == {"moves": ["D", "D"]}
 
 
 def test_a_proposal_does_not_move_the_real_state() -> None:
-    episode = PlanPath().reset(small().task.instance)
+    episode = PLAN_PATH.reset(small().task.instance)
     rewards, _, done = episode.apply(TOOL, "#### [bfs(8)]")
     assert rewards.scores()["team.progress"] == 1.0
     assert not done
@@ -188,7 +189,7 @@ def test_a_proposal_does_not_move_the_real_state() -> None:
 
 
 def test_a_tool_agent_alone_has_its_proposal_carried_out() -> None:
-    episode = PlanPath().reset(small(team=["tool_agent"]).task.instance)
+    episode = PLAN_PATH.reset(small(team=["tool_agent"]).task.instance)
     assert episode.apply(TOOL, "#### [bfs(8)]").done
     assert episode.verify().solved
 
@@ -202,7 +203,7 @@ def test_no_walk_that_misses_the_goal_earns_more_than_the_best_way(
 ) -> None:
     """By `dense`, whose shaping depends on the first and the last cell alone."""
     setting = PlanPathSetting(team=(PLAN,), turns=4)
-    episode = PlanPath().reset(instance.model_copy(update={"setting": setting}).task.instance)
+    episode = PLAN_PATH.reset(instance.model_copy(update={"setting": setting}).task.instance)
     way = "".join(shortest_path(instance, instance.start))
     best = episode.copy().apply(PLAN, answer(way)).rewards.total("dense")
     earned, shaped = 0.0, 0.0
@@ -221,7 +222,7 @@ def test_no_walk_that_misses_the_goal_earns_more_than_the_best_way(
 def test_rewards_are_the_published_ones() -> None:
     """Two legal moves, of which one leads nearer, and two into the border: 8 moves are needed."""
     played = small(team=["plan_agent"], rules="paper")
-    episode = PlanPath().reset(played.task.instance)
+    episode = PLAN_PATH.reset(played.task.instance)
     rewards = episode.apply(PLAN, answer("UDUL")).rewards
     assert rewards.scores() == pytest.approx(
         {
@@ -249,7 +250,7 @@ def test_rewards_are_the_published_ones() -> None:
 
 
 def test_an_answer_that_can_t_be_read_earns_no_local_part_and_uses_up_the_turn() -> None:
-    episode = PlanPath().reset(small(team=["plan_agent"]).task.instance)
+    episode = PLAN_PATH.reset(small(team=["plan_agent"]).task.instance)
     rewards, observation, _ = episode.apply(PLAN, "down, down")
     assert rewards.total() == 0.0
     assert observation.action == {}
@@ -259,7 +260,7 @@ def test_an_answer_that_can_t_be_read_earns_no_local_part_and_uses_up_the_turn()
 
 
 def test_running_out_of_turns_is_done_but_not_solved() -> None:
-    episode = PlanPath().reset(small(turns=2, team=["plan_agent"]).task.instance)
+    episode = PLAN_PATH.reset(small(turns=2, team=["plan_agent"]).task.instance)
     for _ in range(2):
         rewards = episode.apply(PLAN, answer("U")).rewards
         assert rewards.total("sparse") == 0.0
@@ -270,13 +271,13 @@ def test_running_out_of_turns_is_done_but_not_solved() -> None:
 
 
 def test_the_agents_act_in_turn() -> None:
-    episode = PlanPath().reset(small().task.instance)
+    episode = PLAN_PATH.reset(small().task.instance)
     with pytest.raises(OutOfTurn, match="tool_agent's turn, not plan_agent's"):
         episode.apply(PLAN, answer("D"))
 
 
 def test_a_window_and_marks_show_what_the_setting_says() -> None:
-    episode = PlanPath().reset(small(view=1, marks=True, team=["plan_agent"]).task.instance)
+    episode = PLAN_PATH.reset(small(view=1, marks=True, team=["plan_agent"]).task.instance)
     episode.apply(PLAN, answer("D"))
     assert episode.observe(PLAN).split("\n")[1:4] == ["#*.", "#A#", "#.."]
 
@@ -298,10 +299,10 @@ def test_a_window_and_marks_show_what_the_setting_says() -> None:
 def test_an_instance_that_can_t_be_played_is_refused(change: JsonObject, told: str | None) -> None:
     instance = {**small().task.instance, **change}
     if told is None:
-        assert PlanPath().reset(instance)
+        assert PLAN_PATH.reset(instance)
         return
     with pytest.raises(InvalidTask) as error:
-        PlanPath().reset(instance)
+        PLAN_PATH.reset(instance)
     assert told in str(error.value)
 
 
@@ -326,7 +327,7 @@ def test_the_same_seed_gives_the_same_instances_and_a_longer_list_begins_with_th
 def test_an_instance_survives_json() -> None:
     instance = instances("train", 1, 1)[0]
     stored = json.loads(json.dumps(instance.task.instance))
-    assert PlanPath().reset(stored) == PlanPath().reset(instance.task.instance)
+    assert PLAN_PATH.reset(stored) == PLAN_PATH.reset(instance.task.instance)
 
 
 def test_a_split_or_a_difficulty_that_can_t_be_had_is_said() -> None:
@@ -353,7 +354,7 @@ def test_the_policies_by_hand_come_out_in_their_order() -> None:
 
 
 def test_an_action_is_kept_as_it_was_written() -> None:
-    episode = PlanPath().reset(small().task.instance)
+    episode = PLAN_PATH.reset(small().task.instance)
     episode.apply(TOOL, "no calls")
     assert episode.taken == (Taken(TOOL, "no calls"),)
     assert "refused: no_answer" in episode.observe(PLAN)
@@ -363,7 +364,7 @@ def test_progress_is_lost_on_a_way_back_for_which_the_published_rewards_pay_noth
     instance = PlanPathInstance(
         grid=(".....",) * 5, start=(0, 0), goal=(0, 4), setting=PlanPathSetting(team=(PLAN,))
     )
-    episode = PlanPath().reset(instance.task.instance)
+    episode = PLAN_PATH.reset(instance.task.instance)
     nearer, _, _ = episode.apply(PLAN, "#### [R, R]")
     back, _, _ = episode.apply(PLAN, "#### [L]")
     assert nearer.total("progress") == pytest.approx(0.5 + 0.1)
@@ -386,7 +387,7 @@ def solved_by_fixed_answers(rules: str) -> int:
     setting = PlanPathSetting.model_validate({"rules": rules, "team": (PLAN,)})
     solved = 0
     for instance in instances("test", 11, 100, Difficulty(setting=setting)):
-        episode = PlanPath().reset(instance.task.instance)
+        episode = PLAN_PATH.reset(instance.task.instance)
         while not episode.done:
             at = 100 * episode.turn
             episode.apply(PLAN, answer(FIXED[at : at + 100]))
@@ -400,7 +401,7 @@ def test_fixed_answers_that_solve_most_grids_by_the_paper_s_rules_solve_few_by_o
 
 
 def test_an_answer_ends_at_its_first_illegal_move() -> None:
-    episode = PlanPath().reset(small(team=["plan_agent"]).task.instance)
+    episode = PLAN_PATH.reset(small(team=["plan_agent"]).task.instance)
     observation = episode.apply(PLAN, answer("DDLRRRR")).observation
     assert episode.state.at == (2, 0)
     assert [refusal.reason for refusal in observation.refusals] == ["outside"]
@@ -409,7 +410,7 @@ def test_an_answer_ends_at_its_first_illegal_move() -> None:
 
 def test_an_episode_ends_when_its_moves_are_used_up() -> None:
     """The shortest way has 8 moves; by a detour of 1.25 there are 10."""
-    episode = PlanPath().reset(small(team=["plan_agent"], detour=1.25).task.instance)
+    episode = PLAN_PATH.reset(small(team=["plan_agent"], detour=1.25).task.instance)
     assert "Moves left: 10." in episode.observe(PLAN)
     episode.apply(PLAN, answer("DU" * 4))
     assert not episode.done
@@ -438,7 +439,7 @@ def test_how_much_longer_than_the_shortest_way_a_walk_was_is_measured() -> None:
 def test_no_walk_is_longer_than_the_bound(instance: PlanPathInstance, walks: list[str]) -> None:
     setting = PlanPathSetting(team=(PLAN,), detour=1.5)
     bounded = instance.model_copy(update={"setting": setting})
-    episode = PlanPath().reset(bounded.task.instance)
+    episode = PLAN_PATH.reset(bounded.task.instance)
     for walk in walks:
         if not episode.done:
             episode.apply(PLAN, answer(walk))
@@ -448,7 +449,7 @@ def test_no_walk_is_longer_than_the_bound(instance: PlanPathInstance, walks: lis
 
 def test_what_is_beside_the_walker_is_listed_where_the_setting_says() -> None:
     chosen = small(listed=True, marks=True, brief=True, team=["plan_agent"])
-    episode = PlanPath().reset(chosen.task.instance)
+    episode = PLAN_PATH.reset(chosen.task.instance)
     assert episode.observe(PLAN).split("\n")[0] == "U wall, D free, L wall, R free"
     episode.apply(PLAN, answer("D"))
     assert episode.observe(PLAN).split("\n")[0] == "U visited, D free, L wall, R wall"

@@ -1,33 +1,39 @@
-"""Puzzles by the name of their game."""
+"""What every environment has in common, found by its name or by where its object is."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.puzzles import Game, difficulty_of, drawn_puzzles, split_of_task
-from loopline.agents.errors import InvalidTask
+from loopline.agents.environments.registry import find, split_of_task
+from loopline.agents.errors import InvalidTask, PluginError, UnknownName
 from loopline.agents.records import Task
 
-GAMES: list[tuple[Game, int | None]] = [
+GAMES: list[tuple[str, int | None]] = [
     ("plan_path", 5),
     ("sokoban", None),
     ("sudoku", 4),
     ("word_problems", None),
+    ("examples.estimate:ESTIMATE", None),
 ]
 
 
 @pytest.mark.parametrize(("game", "size"), GAMES)
-def test_a_task_says_of_which_split_its_puzzle_is(game: Game, size: int | None) -> None:
-    level = difficulty_of(game, size, {}, {"turns": 2})
+def test_a_task_says_of_which_split_its_puzzle_is(game: str, size: int | None) -> None:
+    environment = find(game)
+    level = environment.levels(size, {}, {"turns": 2})
     for split in Split:
-        for one in drawn_puzzles(level, split, 3, 5):
-            assert split_of_task(one.task) is split
+        for one in environment.puzzles(split, 3, 5, level):
+            task = environment.task(one)
+            assert task.environment == game
+            assert split_of_task(task) is split
 
 
 def a_story(*wordings: str) -> Task:
-    level = difficulty_of("word_problems", None, {}, {})
-    (one,) = drawn_puzzles(level, Split.TEST, 3, 1)
+    environment = find("word_problems")
+    (one,) = environment.puzzles(Split.TEST, 3, 1, environment.levels(None, {}, {}))
     return one.task.model_copy(update={"instance": {**one.task.instance, "wordings": wordings}})
 
 
@@ -39,3 +45,32 @@ def test_of_what_no_generator_has_made_no_split_is_known(task: Task) -> None:
 def test_a_task_that_is_no_puzzle_of_its_game_has_no_split_to_ask_for() -> None:
     with pytest.raises(InvalidTask, match="no sudoku instance: givens"):
         split_of_task(Task(prompt="?", environment="sudoku", instance={}))
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("no_such_package.game:GAME", "there is no module 'no_such_package'; install its package"),
+        ("examples.estimate:ESTIMATES", "is not an environment; examples.estimate has: ESTIMATE"),
+        ("antigravity:GAME", "Python's own modules have no environment"),
+        ("broken_environment:GAME", "cannot be imported: ZeroDivisionError"),
+    ],
+)
+def test_what_is_not_at_the_place_that_is_named_is_refused_with_what_to_do(
+    target: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_environment.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(PluginError, match=says):
+        find(target)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'sokoban'"):
+        find("sokobann")
+
+
+def test_a_team_of_an_agent_that_the_environment_does_not_have_is_refused() -> None:
+    environment = find("examples.estimate:ESTIMATE")
+    with pytest.raises(InvalidTask, match="estimate has no agent 'critic'; its agents are: gen"):
+        environment.reset({"left": 2, "right": 3, "setting": {"team": ["critic"]}})

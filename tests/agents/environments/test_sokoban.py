@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline.agents.environments.game import PLAN, TOOL, replayed
+from loopline.agents.environments.game import replayed
 from loopline.agents.environments.grid import Cell
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.sokoban import (
     Difficulty,
     SearchLimit,
-    Sokoban,
     SokobanInstance,
     SokobanSetting,
     check_play,
@@ -26,8 +25,10 @@ from loopline.agents.environments.sokoban import (
     solve,
     solver,
 )
+from loopline.agents.environments.sokoban.environment import SOKOBAN
 from loopline.agents.environments.sokoban.level import Level, Play
 from loopline.agents.environments.sokoban.solver import nearest_by_pushes, standing
+from loopline.agents.environments.team_episode import PLAN, TOOL
 from loopline.agents.errors import InvalidTask
 from loopline.agents.records import JsonObject
 from tests.agents.environments.box_pushing import fewest_pushes
@@ -105,7 +106,7 @@ def test_both_solvers_find_no_solution_where_there_is_none() -> None:
 def test_the_oracle_s_moves_solve_and_earn_every_part_in_full(instance: SokobanInstance) -> None:
     moves = solve(*instance.parsed)
     assert moves is not None
-    episode = Sokoban().reset(instance.task.instance)
+    episode = SOKOBAN.reset(instance.task.instance)
     episode.apply(TOOL, "#### [corner(2, 2)]")
     rewards, observation, done = episode.apply(PLAN, answer("".join(moves)))
     assert done
@@ -118,7 +119,7 @@ def test_the_oracle_s_moves_solve_and_earn_every_part_in_full(instance: SokobanI
 @settings(max_examples=100, deadline=None)
 def test_illegal_moves_never_change_the_state(instance: SokobanInstance, moves: list[str]) -> None:
     setting = instance.setting.model_copy(update={"turns": 40, "team": (PLAN,)})
-    episode = Sokoban().reset(instance.model_copy(update={"setting": setting}).task.instance)
+    episode = SOKOBAN.reset(instance.model_copy(update={"setting": setting}).task.instance)
     level = instance.parsed[0]
     for move in moves:
         before = episode.state
@@ -138,13 +139,13 @@ def test_verify_agrees_with_the_episode_with_the_solver_and_with_a_replay(
 ) -> None:
     best = solve(*instance.parsed) if solved_first else ()
     assert best is not None
-    episode = Sokoban().reset(instance.task.instance)
+    episode = SOKOBAN.reset(instance.task.instance)
     episode.apply(TOOL, "#### [bfs(1), step(U)]")
     episode.apply(PLAN, answer("".join((*best, *moves))))
     level = instance.parsed[0]
     assert episode.verify().solved == level.solved(episode.state)
     assert episode.verify().solved == (solve(level, episode.state) == ())
-    assert replayed(Sokoban(), instance.task.instance, episode.taken) == episode
+    assert replayed(SOKOBAN, instance.task.instance, episode.taken) == episode
 
 
 def test_running_out_of_turns_is_done_but_not_solved() -> None:
@@ -152,7 +153,7 @@ def test_running_out_of_turns_is_done_but_not_solved() -> None:
     56."""
     for instance in sample(1):
         setting = instance.setting.model_copy(update={"turns": 3, "team": (PLAN,)})
-        episode = Sokoban().reset(instance.model_copy(update={"setting": setting}).task.instance)
+        episode = SOKOBAN.reset(instance.model_copy(update={"setting": setting}).task.instance)
         rewards = episode.apply(PLAN, answer("U" * 200)).rewards
         while not episode.done:
             rewards = episode.apply(PLAN, answer("U" * 200)).rewards
@@ -168,7 +169,7 @@ def test_boxes_pay_by_what_stands_on_targets_in_the_end(
 ) -> None:
     """By `dense`: pushing a box on and off again, in one answer or several, pays nothing."""
     setting = SokobanSetting(team=(PLAN,), turns=4)
-    episode = Sokoban().reset(instance.model_copy(update={"setting": setting}).task.instance)
+    episode = SOKOBAN.reset(instance.model_copy(update={"setting": setting}).task.instance)
     level, first = instance.parsed
     paid = 0.0
     for moves in answers:
@@ -192,14 +193,14 @@ def test_a_box_that_is_pushed_on_and_off_again_pays_once() -> None:
         "########",
     )
     setting = SokobanSetting(team=(PLAN,), turns=4)
-    episode = Sokoban().reset(SokobanInstance(level=level, setting=setting).task.instance)
+    episode = SOKOBAN.reset(SokobanInstance(level=level, setting=setting).task.instance)
     scores = episode.apply(PLAN, answer("LULU" + "RURRDLULLD" * 10)).rewards.scores()
     assert (scores["dense.valid"], scores["dense.invalid"]) == (104.0, 0.0)
     assert (scores["dense.box_on"], scores["dense.box_off"]) == (1.0, 0.0)
 
 
 def test_verify_does_not_trust_the_episode_s_own_state() -> None:
-    episode = Sokoban().reset(small().task.instance)
+    episode = SOKOBAN.reset(small().task.instance)
     episode.state = type(episode.state)((1, 1), small().parsed[0].targets)
     episode.done = True
     assert episode.verify().reason == "1 of the boxes are on no target"
@@ -207,7 +208,7 @@ def test_verify_does_not_trust_the_episode_s_own_state() -> None:
 
 def test_rewards_are_the_published_ones() -> None:
     """A push down, against two walls on the way, then the rest."""
-    episode = Sokoban().reset(alone(turns=2).task.instance)
+    episode = SOKOBAN.reset(alone(turns=2).task.instance)
     first = episode.apply(PLAN, answer("UURD")).rewards
     assert first.scores() == {
         "team.boxes": 0.0,
@@ -232,12 +233,12 @@ def test_rewards_are_the_published_ones() -> None:
 
 
 def test_the_last_turn_costs_five_if_it_ends_unsolved() -> None:
-    episode = Sokoban().reset(alone(turns=1).task.instance)
+    episode = SOKOBAN.reset(alone(turns=1).task.instance)
     assert episode.apply(PLAN, "no answer").rewards.total("dense") == pytest.approx(-0.05 - 5)
 
 
 def test_a_box_in_a_corner_costs_the_plan_agent_its_largest_part() -> None:
-    episode = Sokoban().reset(alone().task.instance)
+    episode = SOKOBAN.reset(alone().task.instance)
     scores = episode.apply(PLAN, answer("RDDRDL")).rewards.scores()
     assert scores["local.legal"] == 1.0
     assert scores["local.no_deadlock"] == 0.0
@@ -245,7 +246,7 @@ def test_a_box_in_a_corner_costs_the_plan_agent_its_largest_part() -> None:
 
 
 def test_a_proposal_is_scored_on_a_copy_by_how_near_it_brings_the_boxes() -> None:
-    episode = Sokoban().reset(small(search=1).task.instance)
+    episode = SOKOBAN.reset(small(search=1).task.instance)
     rewards, observation, _ = episode.apply(TOOL, "#### [bfs(9), push(1, 1, R)]")
     assert observation.text.split("\n")[1] == "push(1, 1, R): no box there"
     assert rewards.total() == pytest.approx(0.1 + 0.1 * 0.5 + 0.8 * 0.5)
@@ -253,7 +254,7 @@ def test_a_proposal_is_scored_on_a_copy_by_how_near_it_brings_the_boxes() -> Non
 
 
 def test_pushing_and_walking_by_call_is_the_same_as_by_moves() -> None:
-    episode = Sokoban().reset(small().task.instance)
+    episode = SOKOBAN.reset(small().task.instance)
     program = "#### [push(3, 3, D), walk(4, 2), push(4, 3, R), step(U), corner(2, 2)]"
     observation = episode.apply(TOOL, program).observation
     assert observation.text.split("\n") == [
@@ -280,7 +281,7 @@ def test_pushing_and_walking_by_call_is_the_same_as_by_moves() -> None:
 )
 def test_a_level_that_can_t_be_played_is_refused(rows: JsonObject, told: str) -> None:
     with pytest.raises(InvalidTask) as error:
-        Sokoban().reset({"level": rows})
+        SOKOBAN.reset({"level": rows})
     assert told in str(error.value)
 
 
@@ -348,7 +349,7 @@ def test_every_level_of_boxoban_can_be_played(file: str, count: int) -> None:
 
 
 def test_a_listed_level_says_where_everything_is_that_its_drawing_shows() -> None:
-    episode = Sokoban().reset(small(listed=True, brief=True).task.instance)
+    episode = SOKOBAN.reset(small(listed=True, brief=True).task.instance)
     assert episode.observe(TOOL).split("\n")[:2] == [
         "player (2, 2), target (4, 4)",
         "box (3, 3): U free, D free, L free, R free, target 1 down and 1 right",
@@ -357,7 +358,7 @@ def test_a_listed_level_says_where_everything_is_that_its_drawing_shows() -> Non
         level=("## ###", "#@   #", "# $# #", "#  . #", "#    #", "######"),
         setting=SokobanSetting(listed=True),
     )
-    assert Sokoban().reset(walled.task.instance).observe(TOOL).split("\n")[1:4] == [
+    assert SOKOBAN.reset(walled.task.instance).observe(TOOL).split("\n")[1:4] == [
         "Places are (row, column). Else the edge is wall, the inside floor.",
         "player (2, 2), target (4, 4), wall (3, 4), floor (1, 3)",
         "box (3, 3): U free, D free, L free, R wall, target 1 down and 1 right",
@@ -366,7 +367,7 @@ def test_a_listed_level_says_where_everything_is_that_its_drawing_shows() -> Non
 
 def test_progress_pays_for_the_way_done_and_takes_back_what_is_undone() -> None:
     """Two pushes are needed: each is worth a half, to either agent, and a dead box costs more."""
-    episode = Sokoban().reset(small().task.instance)
+    episode = SOKOBAN.reset(small().task.instance)
     proposed, _, _ = episode.apply(TOOL, "#### [push(3, 3, R)]")
     nothing, _, _ = episode.apply(PLAN, "#### [D]")
     assert proposed.total("progress") == pytest.approx(0.5 + 0.1)

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline.agents.environments.game import PLAN, TOOL, replayed
+from loopline.agents.environments.game import replayed
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.sudoku import (
     Difficulty,
-    Sudoku,
     SudokuInstance,
     SudokuSetting,
     check_grid,
@@ -22,8 +21,10 @@ from loopline.agents.environments.sudoku import (
     solutions_of_4,
     solver,
 )
+from loopline.agents.environments.sudoku.environment import SUDOKU
 from loopline.agents.environments.sudoku.rules import conflicts
 from loopline.agents.environments.sudoku.solver import Grid, blank, completions
+from loopline.agents.environments.team_episode import PLAN, TOOL
 from loopline.agents.environments.tool_program import ProgramRun
 from loopline.agents.errors import InvalidTask
 from loopline.agents.records import JsonObject
@@ -115,7 +116,7 @@ def test_the_solution_solves_as_a_grid_and_as_cells(instance: SudokuInstance) ->
         if not digit
     ]
     for text in (whole(instance.solution), cells(*blanks)):
-        episode = Sudoku().reset(task.instance)
+        episode = SUDOKU.reset(task.instance)
         rewards, observation, done = episode.apply(PLAN, text)
         assert done
         assert episode.verify().solved
@@ -131,7 +132,7 @@ def test_illegal_writes_change_nothing_and_given_digits_stay(
     instance: SudokuInstance, writes: list[tuple[int, int, int]]
 ) -> None:
     setting = instance.setting.model_copy(update={"turns": 12, "team": (PLAN,)})
-    episode = Sudoku().reset(instance.model_copy(update={"setting": setting}).task.instance)
+    episode = SUDOKU.reset(instance.model_copy(update={"setting": setting}).task.instance)
     for write in writes:
         before = episode.state
         refusals = episode.apply(PLAN, cells(write)).observation.refusals
@@ -147,7 +148,7 @@ def test_verify_agrees_with_the_second_solver_and_with_a_replay(
     instance: SudokuInstance, writes: list[tuple[int, int, int]], solve: bool
 ) -> None:
     """Also for grids that were spoilt before they were solved."""
-    episode = Sudoku().reset(instance.task.instance)
+    episode = SUDOKU.reset(instance.task.instance)
     episode.apply(TOOL, "#### [singles(4), conflicts()]")
     episode.apply(PLAN, cells(*writes))
     if solve and not episode.done:
@@ -155,13 +156,13 @@ def test_verify_agrees_with_the_second_solver_and_with_a_replay(
         episode.apply(PLAN, whole(instance.solution))
     right = next(solutions(instance.givens))
     assert episode.verify().solved == ([list(row) for row in episode.state] == right)
-    assert replayed(Sudoku(), instance.task.instance, episode.taken) == episode
+    assert replayed(SUDOKU, instance.task.instance, episode.taken) == episode
 
 
 def test_a_valid_grid_with_other_given_digits_is_no_solution() -> None:
     """PettingLLMs a054fb1 checks rows, columns and boxes only: the example of its prompt solves any
     puzzle."""
-    episode = Sudoku().reset(alone().task.instance)
+    episode = SUDOKU.reset(alone().task.instance)
     assert not conflicts(OTHER)
     rewards, observation, done = episode.apply(PLAN, whole(OTHER))
     assert not done
@@ -172,7 +173,7 @@ def test_a_valid_grid_with_other_given_digits_is_no_solution() -> None:
 
 
 def test_given_digits_can_t_be_written_over_cell_by_cell() -> None:
-    episode = Sudoku().reset(alone(turns=40).task.instance)
+    episode = SUDOKU.reset(alone(turns=40).task.instance)
     for r, row in enumerate(OTHER):
         for c, digit in enumerate(row):
             episode.apply(PLAN, cells((r + 1, c + 1, digit)))
@@ -182,7 +183,7 @@ def test_given_digits_can_t_be_written_over_cell_by_cell() -> None:
 
 def test_nothing_that_stands_in_an_observation_is_an_answer() -> None:
     for instance in sample(4):
-        episode = Sudoku().reset(instance.task.instance)
+        episode = SUDOKU.reset(instance.task.instance)
         episode.apply(TOOL, episode.observe(TOOL))
         lines = episode.observe(PLAN).split("\n")
         for text in (episode.observe(PLAN), *lines):
@@ -193,14 +194,14 @@ def test_nothing_that_stands_in_an_observation_is_an_answer() -> None:
 
 
 def test_verify_does_not_trust_the_episode_s_own_state() -> None:
-    episode = Sudoku().reset(small().task.instance)
+    episode = SUDOKU.reset(small().task.instance)
     episode.state = SOLVED
     episode.done = True
     assert episode.verify().reason == "12 cells are blank"
 
 
 def test_running_out_of_turns_is_done_but_not_solved() -> None:
-    episode = Sudoku().reset(alone(turns=1).task.instance)
+    episode = SUDOKU.reset(alone(turns=1).task.instance)
     rewards, _, done = episode.apply(PLAN, cells((1, 2, 4)))
     assert done
     assert rewards.total("sparse") == rewards.scores()["team.solved"] == 0.0
@@ -208,7 +209,7 @@ def test_running_out_of_turns_is_done_but_not_solved() -> None:
 
 
 def test_a_wrong_digit_is_shown_and_can_be_written_over() -> None:
-    episode = Sudoku().reset(alone().task.instance)
+    episode = SUDOKU.reset(alone().task.instance)
     episode.apply(PLAN, cells((1, 2, 4)))
     assert "Now:\n1 4 . .\n" in episode.observe(PLAN)
     assert episode.apply(PLAN, whole(SOLVED)).done
@@ -217,7 +218,7 @@ def test_a_wrong_digit_is_shown_and_can_be_written_over() -> None:
 
 def test_a_digit_that_contradicts_another_fills_nothing() -> None:
     """Four cells: a right one, a repeated digit, a given cell, and one outside."""
-    episode = Sudoku().reset(alone().task.instance)
+    episode = SUDOKU.reset(alone().task.instance)
     rewards, observation, _ = episode.apply(PLAN, cells((1, 2, 2), (1, 3, 1), (1, 1, 4), (5, 1, 1)))
     assert [refusal.reason for refusal in observation.refusals] == ["given", "outside"]
     scores = rewards.scores()
@@ -229,7 +230,7 @@ def test_a_digit_that_contradicts_another_fills_nothing() -> None:
 
 
 def test_the_tool_agent_s_local_reward_is_for_digits_that_contradict_none() -> None:
-    episode = Sudoku().reset(small().task.instance)
+    episode = SUDOKU.reset(small().task.instance)
     rewards, observation, _ = episode.apply(
         TOOL, "#### [fill(1, 2, 2), fill(1, 3, 1), fill(1, 1, 4), candidates(2, 1)]"
     )
@@ -244,7 +245,7 @@ def test_the_tool_agent_s_local_reward_is_for_digits_that_contradict_none() -> N
 
 @pytest.mark.parametrize("digit", [0, 9])
 def test_a_program_is_not_paid_for_digits_that_no_cell_takes(digit: int) -> None:
-    episode = Sudoku().reset(small(python=True).task.instance)
+    episode = SUDOKU.reset(small(python=True).task.instance)
     line = cells((1, 2, digit))
     rewards, _, _ = episode.apply(
         TOOL, f"```python\nprint({line!r})\n```", ProgramRun(output=f"{line}\n", last=line)
@@ -253,7 +254,7 @@ def test_a_program_is_not_paid_for_digits_that_no_cell_takes(digit: int) -> None
 
 
 def test_singles_write_no_more_than_the_setting_allows() -> None:
-    episode = Sudoku().reset(small(search=2).task.instance)
+    episode = SUDOKU.reset(small(search=2).task.instance)
     action = episode.apply(TOOL, "#### [singles(99)]").observation.action
     assert isinstance(action["cells"], list)
     assert len(action["cells"]) == 2
@@ -271,7 +272,7 @@ def test_singles_write_no_more_than_the_setting_allows() -> None:
 def test_an_answer_that_is_neither_grid_nor_cells_is_refused_by_name(
     text: str, reason: str
 ) -> None:
-    refusals = Sudoku().reset(alone().task.instance).apply(PLAN, text).observation.refusals
+    refusals = SUDOKU.reset(alone().task.instance).apply(PLAN, text).observation.refusals
     assert [refusal.reason for refusal in refusals] == [reason]
 
 
@@ -290,7 +291,7 @@ def test_an_answer_that_is_neither_grid_nor_cells_is_refused_by_name(
 def test_a_puzzle_without_exactly_one_completion_is_refused(givens: JsonObject, told: str) -> None:
     """324 of 400 puzzles that PettingLLMs a054fb1 generates have none."""
     with pytest.raises(InvalidTask) as error:
-        Sudoku().reset({"givens": givens})
+        SUDOKU.reset({"givens": givens})
     assert told in str(error.value)
 
 
@@ -299,7 +300,7 @@ def test_a_puzzle_that_takes_too_long_to_check_is_refused(
 ) -> None:
     monkeypatch.setattr(solver, "MAX_NODES", 3)
     with pytest.raises(InvalidTask, match="not known after 3 steps how many completions"):
-        Sudoku().reset({"givens": [[0, 0, 0, 0], [0, 0, 0, 2], [0, 3, 0, 0], [1, 0, 4, 0]]})
+        SUDOKU.reset({"givens": [[0, 0, 0, 0], [0, 0, 0, 2], [0, 3, 0, 0], [1, 0, 4, 0]]})
 
 
 def test_more_blanks_than_a_unique_puzzle_can_have_are_refused() -> None:
@@ -313,7 +314,7 @@ def test_blanks_are_as_many_as_the_difficulty_says() -> None:
 
 
 def test_a_listed_grid_names_every_cell_and_what_the_blank_ones_are_not() -> None:
-    episode = Sudoku().reset(alone(listed=True, brief=True).task.instance)
+    episode = SUDOKU.reset(alone(listed=True, brief=True).task.instance)
     seen = episode.observe(PLAN).split("\n")
     assert seen[:4] == [
         "Given: r1c1=1 r2c4=2 r3c2=3 r4c3=4",
@@ -332,7 +333,7 @@ def test_a_listed_grid_names_every_cell_and_what_the_blank_ones_are_not() -> Non
 
 def test_progress_counts_right_digits_and_takes_off_the_wrong_ones() -> None:
     """A digit that only fits is paid by the published rewards, and not by this."""
-    episode = Sudoku().reset(alone().task.instance)
+    episode = SUDOKU.reset(alone().task.instance)
     to_fill = sum(row.count(0) for row in GIVENS)
     right, _, _ = episode.apply(PLAN, cells((1, 2, 2), (1, 3, 3)))
     wrong, _, _ = episode.apply(PLAN, cells((1, 4, 3)))

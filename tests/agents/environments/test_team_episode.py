@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline.agents.environments import games, plan_path, sokoban, sudoku, word_problem_team
-from loopline.agents.environments.game import PLAN, TOOL, Episode, Game, replayed
-from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.environments import plan_path, sokoban, sudoku, word_problem_team
+from loopline.agents.environments.game import Episode, replayed
+from loopline.agents.environments.registry import find
+from loopline.agents.environments.sokoban.environment import SOKOBAN
+from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode
 from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
 from loopline.agents.records import Task
 
@@ -36,7 +38,7 @@ def tasks(name: str) -> tuple[Task, ...]:
 
 
 def begun(name: str, index: int) -> TeamEpisode[Any, Any]:
-    episode = games.get(name).reset(tasks(name)[index].instance)
+    episode = find(name).reset(tasks(name)[index].instance)
     assert isinstance(episode, TeamEpisode)
     return episode
 
@@ -98,7 +100,7 @@ def test_any_texts_are_taken_and_lead_to_the_same_episode_again(
         assert bool(applied.observation.action) or applied.observation.refusals
         assert json.loads(json.dumps(applied.observation.action)) == applied.observation.action
     stored = json.loads(json.dumps(tasks(name)[index].instance))
-    again = replayed(games.get(name), stored, episode.taken)
+    again = replayed(find(name), stored, episode.taken)
     assert again == episode
     assert again.verify() == episode.verify()
     assert episode.verify().solved == episode.puzzle.solved(episode.state)
@@ -155,7 +157,7 @@ def test_a_puzzle_that_can_t_be_solved_any_more_has_no_demonstration() -> None:
         level=("######", "#@   #", "# $  #", "#  . #", "#    #", "######"),
         setting=sokoban.SokobanSetting(team=(PLAN,)),
     )
-    episode = sokoban.Sokoban().reset(instance.task.instance)
+    episode = SOKOBAN.reset(instance.task.instance)
     assert episode.demonstration() is not None
     episode.apply(PLAN, "#### [R, D, D, R, D, L]")
     assert episode.demonstration() is None
@@ -174,8 +176,8 @@ def test_a_trial_on_a_copy_changes_nothing(episode: TeamEpisode[Any, Any], text:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_environment_keeps_the_protocol(name: str) -> None:
-    game = games.get(name)
-    assert isinstance(game, Game)
+    game = find(name)
+    assert game.key == game.name == name
     episode = game.reset(tasks(name)[0].instance)
     assert isinstance(episode, Episode)
     assert tasks(name)[0].environment == game.name == name
@@ -186,8 +188,8 @@ def test_a_brief_observation_leaves_away_what_is_always_the_same(name: str) -> N
     instance = tasks(name)[0].instance
     setting = instance["setting"]
     assert isinstance(setting, dict)
-    brief = games.get(name).reset({**instance, "setting": {**setting, "brief": True}})
-    whole = games.get(name).reset(instance)
+    brief = find(name).reset({**instance, "setting": {**setting, "brief": True}})
+    whole = find(name).reset(instance)
     for agent in (TOOL, PLAN):
         short = brief.observe(agent).split("\n")
         lines = whole.observe(agent).split("\n")

@@ -7,19 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline.agents.environments.game import (
-    PLAN,
-    TOOL,
     Episode,
     OutOfTurn,
     ProgrammedEpisode,
     ProgramNotRun,
     replayed,
 )
-from loopline.agents.environments.plan_path import PlanPath, PlanPathInstance, PlanPathSetting
+from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
+from loopline.agents.environments.plan_path.environment import PLAN_PATH
 from loopline.agents.environments.plan_path.walk import Moves, Walk
-from loopline.agents.environments.sokoban import Sokoban, SokobanInstance, SokobanSetting
-from loopline.agents.environments.sudoku import Sudoku, SudokuInstance, SudokuSetting
-from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.environments.sokoban import SokobanInstance, SokobanSetting
+from loopline.agents.environments.sokoban.environment import SOKOBAN
+from loopline.agents.environments.sudoku import SudokuInstance, SudokuSetting
+from loopline.agents.environments.sudoku.environment import SUDOKU
+from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode
 from loopline.agents.environments.tool_program import (
     MAX_LINE,
     MAX_PROGRAM_CHARS,
@@ -29,9 +30,9 @@ from loopline.agents.environments.tool_program import (
 from loopline.agents.environments.word_problem_team import (
     Equation,
     WordProblemInstance,
-    WordProblems,
     WordProblemSetting,
 )
+from loopline.agents.environments.word_problem_team.environment import WORD_PROBLEMS
 from loopline.agents.environments.word_problem_team.rules import Items, Work
 from loopline.agents.records import JsonObject
 
@@ -54,7 +55,7 @@ def instance(**setting: object) -> JsonObject:
 
 
 def begun(**setting: object) -> TeamEpisode[Walk, Moves]:
-    return PlanPath().reset(instance(**setting))
+    return PLAN_PATH.reset(instance(**setting))
 
 
 def nuts(**setting: object) -> TeamEpisode[Work, Items]:
@@ -65,7 +66,7 @@ def nuts(**setting: object) -> TeamEpisode[Work, Items]:
         Equation(left=72, operator="-", right=7, result=65),
     )
     one = WordProblemInstance(text=told, solution=solution, setting=chosen)
-    return WordProblems().reset(one.task.instance)
+    return WORD_PROBLEMS.reset(one.task.instance)
 
 
 def proposing(items: str) -> ProgramRun:
@@ -178,7 +179,7 @@ def test_the_instance_the_texts_and_the_facts_are_the_whole_episode(
         episode.apply(TOOL, text, ran)
         assert episode.state == state
         episode.apply(PLAN, "#### [R]")
-    again = replayed(PlanPath(), instance(), episode.taken)
+    again = replayed(PLAN_PATH, instance(), episode.taken)
     assert again == episode
     assert again.observe(again.agent) == episode.observe(episode.agent)
 
@@ -187,7 +188,7 @@ def test_the_instance_the_texts_and_the_facts_are_the_whole_episode(
     ("episode", "last", "action"),
     [
         (
-            Sokoban().reset(
+            SOKOBAN.reset(
                 SokobanInstance(
                     level=("######", "#@   #", "# $  #", "#  . #", "#    #", "######"),
                     setting=SokobanSetting(python=True),
@@ -197,7 +198,7 @@ def test_the_instance_the_texts_and_the_facts_are_the_whole_episode(
             {"moves": ["R", "D", "L", "D", "R"]},
         ),
         (
-            Sudoku().reset(
+            SUDOKU.reset(
                 SudokuInstance(
                     givens=((0, 2, 3, 4), (3, 4, 1, 2), (2, 1, 4, 3), (4, 3, 2, 1)),
                     setting=SudokuSetting(python=True),

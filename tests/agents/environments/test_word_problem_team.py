@@ -13,23 +13,23 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from loopline.agents.arithmetic import evaluate
-from loopline.agents.environments.game import PLAN, TOOL, replayed
+from loopline.agents.environments.game import replayed
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode
 from loopline.agents.environments.word_problem_team import (
     Difficulty,
     Equation,
     WordProblemInstance,
-    WordProblems,
     WordProblemSetting,
     check_work,
     instances,
     split_of_wording,
     stream,
 )
+from loopline.agents.environments.word_problem_team.environment import WORD_PROBLEMS
 from loopline.agents.environments.word_problem_team.numbers import numbers_of, with_names
 from loopline.agents.environments.word_problem_team.rules import Item, Items, Work, Worked
-from loopline.agents.environments.word_problems import SCHEMES, generate
+from loopline.agents.environments.word_problems import generate, schemes
 from loopline.agents.errors import InvalidTask
 from tests.agents.environments.sample_size import INSTANCES, TIMEOUT
 from tests.agents.environments.story_reader import readings
@@ -51,7 +51,7 @@ def nuts(**setting: object) -> WordProblemInstance:
 
 
 def begun(instance: WordProblemInstance) -> Episode:
-    return WordProblems().reset(instance.task.instance)
+    return WORD_PROBLEMS.reset(instance.task.instance)
 
 
 def after(*texts: str, **setting: object) -> Episode:
@@ -107,7 +107,7 @@ def test_how_a_problem_is_told_belongs_to_one_split_alone() -> None:
         for split in Split
     }
     assert sum(map(len, told.values())) == len(set[str]().union(*told.values()))
-    kept_away = {w.id for scheme in SCHEMES for w in scheme.wordings if w.held_out}
+    kept_away = {w.id for scheme in schemes() for w in scheme.wordings if w.held_out}
     assert told[Split.TEST] <= kept_away
     assert not told[Split.TRAIN] & kept_away
     for split in Split:
@@ -115,7 +115,7 @@ def test_how_a_problem_is_told_belongs_to_one_split_alone() -> None:
 
 
 def test_every_scheme_of_training_has_many_wordings_there_and_some_to_test() -> None:
-    for scheme in SCHEMES:
+    for scheme in schemes():
         if not scheme.held_out:
             splits = [split_of_wording(wording) for wording in scheme.wordings]
             assert splits.count(Split.TRAIN) >= 3, scheme.name
@@ -164,7 +164,7 @@ def test_an_instance_whose_solution_does_not_follow_from_its_text_is_refused(
     names = ("left", "operator", "right", "result")
     steps: list[JsonValue] = [dict(zip(names, step, strict=True)) for step in solution]
     with pytest.raises(InvalidTask) as error:
-        WordProblems().reset({"text": TEXT, "solution": steps})
+        WORD_PROBLEMS.reset({"text": TEXT, "solution": steps})
     assert told in str(error.value)
 
 
@@ -226,7 +226,7 @@ def test_verify_agrees_with_the_answer_and_what_is_refused_changes_nothing(
             sign = {"add": "+", "sub": "-", "mul": "*", "div": "/"}[one.call]
             assert evaluate(f"{one.values[0]} {sign} {one.values[1]}") == one.result
     assert episode.verify().solved == (episode.state.answer == instance.answer)
-    assert replayed(WordProblems(), instance.task.instance, episode.taken) == episode
+    assert replayed(WORD_PROBLEMS, instance.task.instance, episode.taken) == episode
 
 
 def test_the_tool_agent_is_told_what_came_of_its_calls() -> None:

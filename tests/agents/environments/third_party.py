@@ -1,12 +1,14 @@
-"""An environment as another package would bring it along: only what the protocol asks for."""
+"""An environment as another package would bring it along, with an episode of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Self
 
+from loopline.agents.environments.environment import Environment
 from loopline.agents.environments.game import (
-    AGENTS,
     Agent,
     Applied,
     Observation,
@@ -16,8 +18,9 @@ from loopline.agents.environments.game import (
     Verdict,
     weighted,
 )
-from loopline.agents.errors import InvalidTask
-from loopline.agents.records import JsonObject
+from loopline.agents.environments.puzzle_splits import Split, split_of
+from loopline.agents.environments.team_episode import AGENTS, SPECS
+from loopline.agents.records import JsonObject, Record, Task
 
 
 @dataclass
@@ -63,16 +66,46 @@ class CountingUp:
         return replace(self)
 
 
-class CountUp:
-    """See `loopline.agents.environments.game.Game`."""
-
-    name = "count_up"
-
-    def reset(self, instance: JsonObject) -> CountingUp:
-        goal = instance.get("goal")
-        if not isinstance(goal, int):
-            raise InvalidTask("no count_up instance: goal is no number")
-        return CountingUp(goal)
+class Setting(Record):
+    turns: int = 20
+    team: tuple[Agent, ...] = ()
 
 
-game = CountUp()
+class Level(Record):
+    setting: Setting = Setting()
+
+
+class CountUp(Record):
+    """How far to count."""
+
+    goal: int
+    setting: Setting = Setting()
+
+    @property
+    def id(self) -> str:
+        return str(self.goal)
+
+    @property
+    def split(self) -> Split:
+        return split_of(self.id)
+
+    @property
+    def task(self) -> Task:
+        instance: JsonObject = self.model_dump(mode="json")
+        return Task(instance=instance, prompt=f"Count up to {self.goal}.")
+
+
+def stream(split: Split, seed: int, level: Level) -> Iterator[CountUp]:
+    numbered = (CountUp(goal=goal, setting=level.setting) for goal in count(seed))
+    return (one for one in numbered if one.split is split)
+
+
+game = Environment[Level, CountUp, CountingUp](
+    name="count_up",
+    title="Counting up",
+    agents=SPECS,
+    difficulty=Level,
+    instance=CountUp,
+    stream=stream,
+    open=lambda instance: CountingUp(instance.goal),
+)

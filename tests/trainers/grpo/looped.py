@@ -93,7 +93,9 @@ def deployed(
     # What the profile says besides, all processes of the deployment must agree on.
     bus = settings.bus
     workers: list[WorkerBase] = [
-        RoleWorkerSettings(bus=bus, name="roles", roles=tuple(policies)),
+        RoleWorkerSettings(
+            bus=bus, name="roles", roles=("player", "coder", "tester", "reasoner", "tool_user")
+        ),
         GpuWorkerSettings(bus=bus, name="gpu", models={"pair": model}),
         RecorderSettings(bus=bus, name="recorder", store=store, linger_seconds=0.1),
     ]

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from loopline.agents.environments.game import AGENTS, PLAN, TOOL
 from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL
 from loopline.trainers.core.job_processes import Told
 from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.core.json_records import read_record
@@ -21,8 +21,7 @@ from loopline.trainers.core.network import Network
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.arm import work
 from loopline.trainers.grpo.arms.folder import CLOCK, Clock, claim, timed
-from loopline.trainers.grpo.arms.games.known import GAMES
-from loopline.trainers.grpo.arms.games.protocol import Team
+from loopline.trainers.grpo.arms.game import LearnedGame, Team, taught
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
@@ -416,12 +415,12 @@ def test_a_restart_leaves_files_of_others_as_they_are(tmp_path: Path) -> None:
     claim(tmp_path, other)
 
 
-@pytest.mark.parametrize("name", list(GAMES))
+@pytest.mark.parametrize("name", taught())
 class TestGame:
     """Every game keeps the protocol."""
 
     def test_the_same_seed_gives_the_same_puzzles_and_texts(self, name: str) -> None:
-        game = GAMES[name].game
+        game = LearnedGame.of(name)
         for team in (None, *TEAMS):
             first, again = (
                 [
@@ -438,16 +437,16 @@ class TestGame:
             assert rows == same_rows
 
     def test_a_team_of_one_acts_alone(self, name: str) -> None:
-        game = GAMES[name].game
+        game = LearnedGame.of(name)
         for team in TEAMS:
             assert game.tables(Split.TEST, 3, 1, team)[0].episode.agents == team
         assert game.tables(Split.TEST, 3, 1)[0].episode.agents == AGENTS
 
     def test_what_the_weak_team_says_fits_its_limits(self, name: str, tmp_path: Path) -> None:
-        known = GAMES[name]
-        loaded = a_model(tmp_path / "model", game=known.game)
+        known = LearnedGame.of(name)
+        loaded = a_model(tmp_path / "model", game=known)
         prompter = Prompter(loaded)
-        for _, (observation, answer) in zip(range(40), known.game.demonstrations(1), strict=False):
+        for _, (observation, answer) in zip(range(40), known.demonstrations(1), strict=False):
             ids = loaded.codec.encode(answer)
             # One more ends the turn.
             assert len(ids) < known.training.reinforced.limit
@@ -455,7 +454,7 @@ class TestGame:
             assert len(prompter.ids(observation)) + len(ids) < known.training.network.context
 
     def test_its_players_by_hand_have_a_floor_and_a_ceiling(self, name: str) -> None:
-        solved = GAMES[name].game.baselines(5, 12)
+        solved = LearnedGame.of(name).baselines(5, 12)
         assert all(0 <= each <= 12 for each in solved.values())
         assert solved["random"] < solved["oracle"] == 12
 

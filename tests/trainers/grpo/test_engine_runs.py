@@ -13,9 +13,9 @@ from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.rows import Piece, pieces_of, rows_of
 from loopline.trainers.grpo.sequences import same_tokenizer
 from loopline.trainers.grpo.stream import step_batches
+from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.in_process import EnginePool, InProcess
 
 from .recorded import a_run
 from .tiny_grpo import SIZE, settings_of
@@ -31,7 +31,7 @@ async def played() -> list[Trajectory]:
     )  # fmt: skip
     engine = build_engine(settings)
     await engine.start()
-    here = InProcess({"llm": EnginePool(settings, engine)})
+    here = EngineRunner({"llm": EnginePool(settings, engine)})
     runs = [
         a_run(number).run.model_copy(
             update={

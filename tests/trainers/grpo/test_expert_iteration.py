@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from loopline.agents.environments.game import PLAN
+from loopline.agents.environments.team_episode import PLAN
 from loopline.agents.records import PolicyRef
 from loopline.trainers.core.job_processes import Told
 from loopline.trainers.core.network import Network

@@ -7,18 +7,19 @@ from itertools import islice
 
 import pytest
 
-from loopline.agents.environments.game import AGENTS, TOOL, Agent
+from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path import stream
+from loopline.agents.environments.plan_path.game import opened
 from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.team_episode import AGENTS, TOOL
 from loopline.agents.records import Message
-from loopline.trainers.grpo.arms.games.plan_path import opened
 from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.in_process import Prompter, evaluate
+from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.chat_prompt import build_prompt
 from loopline.workers.engines.torch.loading import LoadedModel
-from loopline.workers.in_process import EnginePool, InProcess
 
 from .recorded import a_run
 from .tiny_puzzles import GAME, PUZZLE, a_model, played, sampler_of
@@ -88,7 +89,7 @@ async def test_a_model_plays_as_it_does_when_it_is_served(model: LoadedModel) ->
     engine = build_engine(settings)
     await engine.start()
     try:
-        served = InProcess({"pair": EnginePool(settings, engine)})
+        served = EngineRunner({"pair": EnginePool(settings, engine)})
         for instance in islice(stream(Split.TEST, 5, PUZZLE), 2):
             run = a_run(1).run.model_copy(
                 update={

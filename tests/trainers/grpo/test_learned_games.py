@@ -10,23 +10,25 @@ from typing import cast
 import pytest
 
 from loopline.agents.environments import sokoban, sudoku, word_problem_team
-from loopline.agents.environments.game import AGENTS, PLAN, TOOL, Refusal
+from loopline.agents.environments.game import Refusal
 from loopline.agents.environments.marked_answers import read_calls, read_moves, read_rows
 from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.sokoban.environment import SOKOBAN
 from loopline.agents.environments.sokoban.level import Play
+from loopline.agents.environments.sudoku.environment import SUDOKU
+from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL
 from loopline.agents.environments.word_problem_team import WordProblemInstance, stream
+from loopline.agents.environments.word_problem_team.environment import WORD_PROBLEMS
+from loopline.agents.environments.word_problem_team.game import Working
+from loopline.agents.environments.word_problem_team.lessons import WeakTeam
 from loopline.agents.environments.word_problem_team.numbers import with_names
 from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
-from loopline.agents.environments.word_problems import SCHEMES
+from loopline.agents.environments.word_problems import schemes
 from loopline.trainers.core.job_processes import Told
 from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.arm import work
 from loopline.trainers.grpo.arms.beginning import write_beginning
-from loopline.trainers.grpo.arms.games.known import GAMES
-from loopline.trainers.grpo.arms.games.protocol import Team
-from loopline.trainers.grpo.arms.games.sokoban import LearnedSokoban
-from loopline.trainers.grpo.arms.games.sudoku import LearnedSudoku
-from loopline.trainers.grpo.arms.games.word_problems import LearnedWordProblems, WeakTeam, Working
+from loopline.trainers.grpo.arms.game import LearnedGame, Team, taught
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     CONTINUED,
@@ -58,7 +60,7 @@ def codec_of(pieces: Sequence[str], folder: Path) -> TextCodec:
 @pytest.mark.parametrize("team", TEAMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_weak_team_says_can_always_be_read(name: str, team: Team) -> None:
-    for _, said in islice(GAMES[name].game.demonstrations(5, team), 100):
+    for _, said in islice(LearnedGame.of(name).demonstrations(5, team), 100):
         read = (read_calls(said, 3), read_rows(said), read_moves(said, 9))
         assert [each for each in read if not isinstance(each, Refusal)], said
 
@@ -66,16 +68,16 @@ def test_what_a_weak_team_says_can_always_be_read(name: str, team: Team) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_players_by_hand_are_as_good_as_what_they_know(name: str) -> None:
     """The tool by itself leaves the team something to do, and the weak team something to learn."""
-    solved = GAMES[name].game.baselines(seed=7, count=60)
+    solved = LearnedGame.of(name).baselines(seed=7, count=60)
     knowing = solved[KNOWING[name]]
     assert solved["random"] < knowing <= solved["oracle"] == 60
     assert 60 * 0.1 <= solved["weak team"] <= 60 * 0.45
 
 
-@pytest.mark.parametrize("name", GAMES)
+@pytest.mark.parametrize("name", taught())
 @pytest.mark.parametrize("split", [Split.VALIDATION, Split.TEST])
 def test_puzzles_to_measure_on_are_all_different(name: str, split: Split) -> None:
-    game = GAMES[name].game
+    game = LearnedGame.of(name)
     found = [table.instance for table in game.tables(split, 2027, 300)]
     assert len(found) == len(set(found)) == 300
     assert found[:100] == [table.instance for table in game.tables(split, 2027, 100)]
@@ -83,7 +85,7 @@ def test_puzzles_to_measure_on_are_all_different(name: str, split: Split) -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_piece_is_one_token_and_texts_are_made_of_few(name: str, tmp_path: Path) -> None:
-    game = GAMES[name].game
+    game = LearnedGame.of(name)
     write_beginning(
         NetworkSize(hidden=32, feed_forward=32, layers=1), game.pieces, 1, tmp_path / "m"
     )
@@ -96,11 +98,11 @@ def test_every_piece_is_one_token_and_texts_are_made_of_few(name: str, tmp_path:
 
 
 def failing_sudoku(writes: str) -> str:
-    game = LearnedSudoku()
+    game = LearnedGame.of("sudoku")
     given = ((1, 2, 3, 4), (3, 4, 1, 2), (2, 1, 4, 3), (0, 0, 0, 0))
     setting = sudoku.SudokuSetting(turns=1, team=(PLAN,))
     one = sudoku.SudokuInstance(givens=given, setting=setting)
-    episode = sudoku.Sudoku().reset(one.model_dump(mode="json"))
+    episode = SUDOKU.reset(one.model_dump(mode="json"))
     applied = episode.apply(PLAN, f"#### [{writes}]")
     return game.failure(episode, int(bool(applied.observation.refusals)))
 
@@ -117,9 +119,9 @@ def test_a_failed_sudoku_is_told_by_its_grid(writes: str, kind: str) -> None:
 def test_a_digit_that_is_wrong_and_contradicts_nothing_was_guessed() -> None:
     givens = ((1, 0, 0, 0), (0, 0, 0, 2), (0, 3, 0, 0), (0, 0, 4, 0))
     one = sudoku.SudokuInstance(givens=givens, setting=sudoku.SudokuSetting(turns=1, team=(PLAN,)))
-    episode = sudoku.Sudoku().reset(one.model_dump(mode="json"))
+    episode = SUDOKU.reset(one.model_dump(mode="json"))
     episode.apply(PLAN, "#### [(1, 2, 4)]")
-    assert LearnedSudoku().failure(episode, 0) == "guessed"
+    assert LearnedGame.of("sudoku").failure(episode, 0) == "guessed"
 
 
 @pytest.mark.parametrize(
@@ -131,9 +133,11 @@ def test_a_failed_sokoban_is_told_by_its_box(moves: str, kind: str) -> None:
     level = ("######", "#@   #", "# $  #", "#  . #", "#    #", "######")
     setting = sokoban.SokobanSetting(turns=1, team=(PLAN,))
     one = sokoban.SokobanInstance(level=level, setting=setting)
-    episode = sokoban.Sokoban().reset(one.model_dump(mode="json"))
+    episode = SOKOBAN.reset(one.model_dump(mode="json"))
     applied = episode.apply(PLAN, f"#### [{moves}]")
-    assert LearnedSokoban().failure(episode, int(bool(applied.observation.refusals))) == kind
+    assert (
+        LearnedGame.of("sokoban").failure(episode, int(bool(applied.observation.refusals))) == kind
+    )
     assert isinstance(episode.state, Play)
 
 
@@ -161,14 +165,14 @@ def test_a_failed_word_problem_is_told_by_its_calculations(
             "setting": {"turns": 1, "named": True},
         }
     )
-    episode = word_problem_team.WordProblems().reset(one.model_dump(mode="json"))
+    episode = WORD_PROBLEMS.reset(one.model_dump(mode="json"))
     episode.apply(TOOL, f"#### [{proposed}]")
     applied = episode.apply(PLAN, f"#### [{text}]")
     refused = int(bool(applied.observation.refusals))
-    assert LearnedWordProblems().failure(episode, refused) == kind
+    assert LearnedGame.of("word_problems").failure(episode, refused) == kind
 
 
-def told(game: LearnedWordProblems, split: Split, count: int) -> set[str]:
+def told(game: LearnedGame, split: Split, count: int) -> set[str]:
     """The wordings of a split's puzzles, as arms get them."""
     found: set[str] = set()
     for table in game.tables(split, 11, count):
@@ -178,7 +182,7 @@ def told(game: LearnedWordProblems, split: Split, count: int) -> set[str]:
 
 
 def test_no_wording_of_a_test_problem_is_in_what_arms_learn_from() -> None:
-    game = LearnedWordProblems()
+    game = LearnedGame.of("word_problems")
     tested, learned = told(game, Split.TEST, 400), told(game, Split.TRAIN, 400)
     assert tested
     assert not tested & learned
@@ -187,27 +191,33 @@ def test_no_wording_of_a_test_problem_is_in_what_arms_learn_from() -> None:
 
 
 def test_demonstrations_are_of_few_wordings_and_rewards_of_all() -> None:
-    game = LearnedWordProblems()
-    every = [w for scheme in SCHEMES if not scheme.held_out for w in scheme.wordings]
+    game = LearnedGame.of("word_problems")
+    every = [w for scheme in schemes() if not scheme.held_out for w in scheme.wordings]
     training = [w for w in every if word_problem_team.split_of_wording(w) is Split.TRAIN]
-    heard = {wording.id for wording in training if game.weak_team.heard(wording)}
+    team = cast("WeakTeam", game.weak_team)
+    heard = {wording.id for wording in training if team.heard(wording)}
     assert 0.08 < len(heard) / len(training) < 0.17
     assert not told(game, Split.TRAIN, 200) <= heard
-    chosen = list(islice(stream(Split.TRAIN, 3, game.puzzle, game.weak_team.heard), 60))
+    chosen = list(
+        islice(
+            stream(Split.TRAIN, 3, cast("word_problem_team.Difficulty", game.puzzle), team.heard),
+            60,
+        )
+    )
     assert {wording for one in chosen for wording in one.wordings} <= heard
     demonstrated = [with_names(one.text) for one in chosen]
     for observation, _ in islice(game.demonstrations(3), 60):
         assert any(text in observation for text in demonstrated)
-    whole = LearnedWordProblems(weak_team=WeakTeam(wordings=1))
-    assert all(whole.weak_team.heard(wording) for wording in training)
+    whole = WeakTeam(wordings=1)
+    assert all(whole.heard(wording) for wording in training)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_arms_of_every_kind_are_trained_on_it(name: str, tmp_path: Path) -> None:
     """So small that nothing is learned."""
-    known = GAMES[name]
+    known = LearnedGame.of(name)
     settings = ArmSettings(
-        game=known.game,
+        game=known,
         seeds=(1,),
         network=NetworkSize(hidden=32, feed_forward=32, layers=1, context=384),
         supervised=Supervised(steps=2, batch=4, warmup=1),

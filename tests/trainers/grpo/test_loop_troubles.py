@@ -329,7 +329,7 @@ def test_a_round_without_a_signal_ends_the_loop_where_the_difficulty_leaves_no_f
 def bad_roles(where: Deployed, folder: Path) -> Generator[None]:
     """In place of the deployment's role worker, one on which a game's rewards raise."""
     bus = where.settings.bus
-    bad = RoleWorkerSettings(bus=bus, name="bad", roles=("tool_agent", "plan_agent"))
+    bad = RoleWorkerSettings(bus=bus, name="bad", roles=("player",))
     good = where.processes["roles"]
     good.send_signal(signal.SIGSTOP)
     process = spawn_faulty(bad, folder, "misjudges")

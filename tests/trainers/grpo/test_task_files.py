@@ -16,7 +16,7 @@ from loopline.agents.environments.game import Scheme
 from loopline.agents.environments.math_team import MathInstance, MathQuestion
 from loopline.agents.environments.plan_path import Difficulty, instances
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.puzzles import Game, difficulty_of, drawn_puzzles
+from loopline.agents.environments.registry import find
 from loopline.agents.errors import InvalidOptions
 from loopline.agents.records import Task
 from loopline.trainers.data.task_files import read_tasks
@@ -106,11 +106,12 @@ def test_a_line_that_no_loop_can_play_is_named(
 )
 @pytest.mark.parametrize("split", [Split.TEST, Split.VALIDATION])
 def test_puzzles_that_are_held_out_from_training_are_refused_by_their_line(
-    game: Game, size: int | None, split: Split, tmp_path: Path
+    game: str, size: int | None, split: Split, tmp_path: Path
 ) -> None:
-    level = difficulty_of(game, size, {}, {})
-    (ours,) = drawn_puzzles(level, Split.TRAIN, 1, 1)
-    kept = drawn_puzzles(level, split, 1, 3)
+    environment = find(game)
+    level = environment.levels(size, {}, {})
+    (ours,) = environment.puzzles(Split.TRAIN, 1, 1, level)
+    kept = environment.puzzles(split, 1, 3, level)
     path = written(tmp_path / "tasks.jsonl", ours.task, *(one.task for one in kept))
     with pytest.raises(UnreadableData) as raised:
         read_tasks(path)

@@ -9,13 +9,14 @@ from itertools import islice
 import pytest
 import torch
 
-from loopline.agents.environments.game import AGENTS, Agent
+from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path import stream
+from loopline.agents.environments.plan_path.game import opened
 from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.team_episode import AGENTS
 from loopline.agents.records import PolicyRef, Trajectory
 from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.arm import work
-from loopline.trainers.grpo.arms.games.plan_path import opened
 from loopline.trainers.grpo.arms.kinds import WARM_START
 from loopline.trainers.grpo.arms.models import MODEL
 from loopline.trainers.grpo.arms.results import Arm
@@ -23,10 +24,10 @@ from loopline.trainers.grpo.groups import Group, Sealing, seal
 from loopline.trainers.grpo.in_process import Prompter, Rules, Table
 from loopline.trainers.grpo.sampling import Completion, Sampler
 from loopline.trainers.grpo.whole_runs import roll_out_runs
+from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.torch.loading import LoadedModel
-from loopline.workers.in_process import EnginePool, InProcess
 
 from .recorded import a_run
 from .tiny_puzzles import GAME, LEARNING, PUZZLE, sampler_of
@@ -80,7 +81,7 @@ async def recorded(model: LoadedModel) -> list[Trajectory]:
     engine = build_engine(settings)
     await engine.start()
     try:
-        served = InProcess({"pair": EnginePool(settings, engine)})
+        served = EngineRunner({"pair": EnginePool(settings, engine)})
         found: list[Trajectory] = []
         for number, instance in enumerate(islice(stream(Split.TRAIN, 5, PUZZLE), 2)):
             for at in range(K):

@@ -10,8 +10,7 @@ from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import PolicyRef
 from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.beginning import write_beginning
-from loopline.trainers.grpo.arms.games.plan_path import LearnedPlanPath
-from loopline.trainers.grpo.arms.games.protocol import LearnedGame
+from loopline.trainers.grpo.arms.game import LearnedGame
 from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
 from loopline.trainers.grpo.demo.settings import DemoSettings
 from loopline.trainers.grpo.in_process import Played, Prompter, Rules, roll_out
@@ -21,7 +20,7 @@ from loopline.workers.engines.torch.loading import LoadedModel
 PUZZLE = Difficulty(
     rows=5, columns=5, setting=PlanPathSetting(turns=2, calls=2, search=2, brief=True, view=1)
 )
-GAME = LearnedPlanPath(puzzle=PUZZLE)
+GAME = LearnedGame.of("plan_path").model_copy(update={"puzzle": PUZZLE})
 TINY = DemoSettings(
     seeds=(1,),
     game=GAME,

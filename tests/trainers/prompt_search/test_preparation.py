@@ -147,8 +147,8 @@ def test_prompts_of_a_team_are_judged_by_greedy_play_unless_something_else_is_as
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"game": "chess"}, "games: plan_path"),
-        ({"game": ""}, "games: plan_path"),
+        ({"game": "chess"}, "known: plan_path"),
+        ({"game": ""}, "known: plan_path"),
         ({"dataset": "wordproblems"}, "--dataset: 'pair' answers no questions"),
         ({"data": Path("sums.jsonl")}, "--data: 'pair' answers no questions"),
         ({"prompts": ("coder",)}, "the team that plays has no such prompt; it has: tool_agent"),

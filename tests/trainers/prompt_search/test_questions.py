@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.agents.environments import api_worlds, plan_path
-from loopline.agents.environments.puzzles import Game
+from loopline.agents.environments.registry import find
 from loopline.agents.local import run_locally
 from loopline.agents.records import Decision, Outcome, Run, Step, StepTimings, Trajectory
 from loopline.agents.workflows import policies_for
@@ -87,9 +87,11 @@ def test_no_generated_question_is_one_that_a_bench_measures_by() -> None:
     [("sudoku", 4, {"blanks": [4, 6]}), ("word_problems", None, {"equations": [1, 1]})],
 )
 def test_puzzles_are_of_the_training_split_and_of_the_one_for_choosing_settings(
-    game: Game, size: int | None, difficulty: Any
+    game: str, size: int | None, difficulty: Any
 ) -> None:
-    made = puzzles(game, size=size, difficulty=difficulty, setting={}, seed=1, train=6, held_out=5)
+    made = puzzles(
+        find(game), size=size, difficulty=difficulty, setting={}, seed=1, train=6, held_out=5
+    )
     assert {q.id.split("/")[0] for q in made.train} == {"train"}
     assert {q.id.split("/")[0] for q in made.held_out} == {"validation"}
 
@@ -105,7 +107,13 @@ def test_puzzles_are_of_the_training_split_and_of_the_one_for_choosing_settings(
 def test_puzzles_that_cannot_be_are_refused(size: int | None, difficulty: Any, says: str) -> None:
     with pytest.raises(TrainingError, match=says):
         puzzles(
-            "plan_path", size=size, difficulty=difficulty, setting={}, seed=1, train=2, held_out=2
+            find("plan_path"),
+            size=size,
+            difficulty=difficulty,
+            setting={},
+            seed=1,
+            train=2,
+            held_out=2,
         )
 
 
@@ -192,4 +200,6 @@ def test_a_puzzle_is_judged_by_its_actions_and_not_by_what_the_run_says_of_itsel
         timings=StepTimings(started=0, ended=1),
         worker="test",
     )
-    assert "is no puzzle's" in fault(question, boast.model_copy(update={"steps": (damaged,)}))
+    assert "of 'nobody' has no selected action" in fault(
+        question, boast.model_copy(update={"steps": (damaged,)})
+    )

@@ -114,8 +114,8 @@ class AdapterConformance:
     async def test_a_load_that_nobody_waits_for_gives_its_memory_back(
         self, engine: Engine, adapters: list[Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        decoder: Any = cast(Any, engine)._kind
-        read, forget = decoder._adapter_from, decoder._forget_adapter
+        backend: Any = cast(Any, engine)._backend
+        read, forget = backend.load_adapter, backend.forget_adapter
         reading, go_on = threading.Event(), threading.Event()
         given_back: list[AdapterVersion] = []
 
@@ -128,8 +128,8 @@ class AdapterConformance:
             given_back.append(version)
             forget(own, version)
 
-        monkeypatch.setattr(decoder, "_adapter_from", slow)
-        monkeypatch.setattr(decoder, "_forget_adapter", note)
+        monkeypatch.setattr(backend, "load_adapter", slow)
+        monkeypatch.setattr(backend, "forget_adapter", note)
         loading = asyncio.create_task(engine.load_adapter("red", str(adapters[0]), 1))
         await asyncio.to_thread(reading.wait, 30)
         loading.cancel()

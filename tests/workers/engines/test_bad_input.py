@@ -336,11 +336,11 @@ def test_no_damaged_header_ends_the_process(tiny_gguf: Path, tmp_path: Path) -> 
     """Bytes changed at random, in another process: it lives to tell of every file."""
     good = tiny_gguf.read_bytes()
     for seed in range(60):
-        dice = random.Random(seed)
+        rng = random.Random(seed)
         data = bytearray(good)
-        for _ in range(dice.choice((1, 1, 3))):
-            at = dice.randrange(8, 4096)
-            data[at : at + 4] = dice.choice((b"\xff" * 4, b"\0" * 4, dice.randbytes(4)))
+        for _ in range(rng.choice((1, 1, 3))):
+            at = rng.randrange(8, 4096)
+            data[at : at + 4] = rng.choice((b"\xff" * 4, b"\0" * 4, rng.randbytes(4)))
         (tmp_path / f"{seed:02}.gguf").write_bytes(data)
     done = subprocess.run(
         [sys.executable, "-c", LOAD_ALL, str(tmp_path)], capture_output=True, text=True, check=False

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from loopline.bench.proofs.fidelity import torch_side
-from loopline.bench.proofs.fidelity.command import BAR, quantiles
+from loopline.bench.proofs.fidelity.proof import NEAR, quantiles
 from loopline.bench.proofs.fidelity.reference import Reference, random_adapter
 from loopline.bench.proofs.fidelity.workload import answers, requests
 from loopline.workers.engines.factory import build_engine
@@ -59,7 +59,7 @@ async def test_plain_logprobs_are_those_of_a_plain_forward_pass_for_every_token(
     )  # fmt: skip
     assert len(ways) == 6, "each way of asking, with and without a known beginning"
     for way, found in ways.items():
-        assert max(found.all) <= BAR, way
+        assert max(found.all) <= NEAR, way
 
 
 async def test_without_rounding_no_token_differs_from_a_plain_forward_pass(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ import pytest
 
 from loopline.agents.records import Message
 from loopline.workers.engines.factory import build_engine
-from loopline.workers.engines.local.decoder import Job
+from loopline.workers.engines.local.row import Job, Row
+from loopline.workers.engines.local.scheduler import Scheduler
+from loopline.workers.engines.local.thread import ModelThread
 from loopline.workers.engines.protocol import Completion, Engine, EngineError
 from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.adapter_conformance import AdapterConformance
@@ -26,7 +28,6 @@ from tests.workers.engines.tiny_model import ANSWER, CONTEXT
 pytest.importorskip("llama_cpp", reason="needs make gguf")
 
 from loopline.workers.engines.llama_cpp.context import Feed, LlamaContext
-from loopline.workers.engines.llama_cpp.decoder import LlamaDecoder
 from loopline.workers.engines.llama_cpp.sequences import Held, Sequences
 
 # By llguidance's adapter, which still calls it by its old name.
@@ -163,15 +164,15 @@ async def test_requests_beyond_the_places_wait_for_their_turn(tiny_gguf: Path) -
 
 @pytest.fixture
 def set_back(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether there was a row to set back, each time that cells were wanting."""
+    """Whether there were rows to set back, each time that cells were wanting."""
     found: list[bool] = []
-    original = LlamaDecoder._set_back_one  # pyright: ignore[reportPrivateUsage]
+    original = Scheduler._set_back  # pyright: ignore[reportPrivateUsage]
 
-    def noting(self: LlamaDecoder) -> bool:
-        found.append(original(self))
-        return found[-1]
+    def noting(self: Scheduler, rows: Sequence[Row]) -> None:
+        found.append(bool(rows))
+        original(self, rows)
 
-    monkeypatch.setattr(LlamaDecoder, "_set_back_one", noting)
+    monkeypatch.setattr(Scheduler, "_set_back", noting)
     return found
 
 
@@ -207,7 +208,7 @@ async def test_streams_are_continued_with_the_logits_of_a_few_tokens_at_a_time(
     tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch, set_back: list[bool], cells: int | None
 ) -> None:
     """Also where rows are set back in the middle of it."""
-    monkeypatch.setattr("loopline.workers.engines.llama_cpp.decoder.SCORE_CHUNK", 8)
+    monkeypatch.setattr("loopline.workers.engines.llama_cpp.engine.SCORE_CHUNK", 8)
     decode, wanted = LlamaContext.decode, [0]
 
     def noting(self: LlamaContext, feeds: Sequence[Feed]) -> Any:
@@ -243,9 +244,9 @@ async def test_one_rows_nan_fails_its_request_and_no_other(
     asked = [request(about(topic), sampling={"max_tokens": 12}) for topic in range(4)]
     expected = [await completions(engine, each) for each in asked]
     decode, damaged = LlamaContext.decode, [False]
-    add, waiting, all_wait = LlamaDecoder.add, [0], threading.Event()
+    add, waiting, all_wait = ModelThread[Any].add, [0], threading.Event()
 
-    def added(self: LlamaDecoder, job: Job) -> None:
+    def added(self: ModelThread[Any], job: Job) -> None:
         add(self, job)
         waiting[0] += 1
         if waiting[0] == len(asked):
@@ -260,7 +261,7 @@ async def test_one_rows_nan_fails_its_request_and_no_other(
             damaged[0] = True
         return logits
 
-    monkeypatch.setattr(LlamaDecoder, "add", added)
+    monkeypatch.setattr(ModelThread, "add", added)
     monkeypatch.setattr(LlamaContext, "decode", damage)
     found = await asyncio.gather(
         *(completions(engine, each) for each in asked), return_exceptions=True

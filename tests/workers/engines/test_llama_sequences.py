@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.workers.engines.llama_cpp.sequences import Held, Sequences
-from loopline.workers.engines.local.prefixes import common_prefix
+from loopline.workers.engines.local.backend import common_prefix
 
 IN_WORK, KEPT, CELLS = 4, 3, 200
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=12)

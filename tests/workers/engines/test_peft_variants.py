@@ -40,11 +40,11 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def noise(model: Any) -> None:
-    dice = torch.Generator().manual_seed(1)
+    rng = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "lora_" in name:
-                weight.copy_(torch.randn(weight.shape, generator=dice) * 0.05)
+                weight.copy_(torch.randn(weight.shape, generator=rng) * 0.05)
 
 
 def steps(model: Any) -> None:

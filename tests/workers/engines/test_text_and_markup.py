@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.agents.records import Message, ToolCall, ToolSpec
-from loopline.workers.engines.scripted.engine import render_chatml
-from loopline.workers.engines.scripted.packed_text import PackedText
+from loopline.workers.engines.scripted.engine import PackedText, render_chatml
 from loopline.workers.engines.scripted.script import scripted_reply
 from loopline.workers.engines.scripted.script_arithmetic import find_expression, parse, show, write
 from loopline.workers.engines.text.chat_prompt import build_prompt, template_messages

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from loopline.workers.engines.local.row import Row
+from loopline.workers.engines.local.row import Job, Row
 from loopline.workers.engines.local.sampling import RowSampling, Sampled
 from loopline.workers.engines.protocol import Completion
-from loopline.workers.engines.scripted.packed_text import PackedText
+from loopline.workers.engines.scripted.engine import PackedText
 from loopline.workers.engines.text.chat_prompt import build_prompt
 from tests.workers.engines.asking import request
 
@@ -17,7 +19,7 @@ CODEC = PackedText()
 def completed(prompt: str, text: str) -> Completion:
     ids = CODEC.encode(text)
     row = Row(
-        request=request(),
+        job=Job(request(), asyncio.Queue(), seed=0),
         index=0,
         prompt=build_prompt(prompt, (), CODEC),
         sampling=RowSampling(0.0, 1.0, 0, 0, 0),

@@ -304,16 +304,16 @@ models = st.dictionaries(
 
 
 @settings(max_examples=40)
-@given(model=models, dice=st.randoms(use_true_random=False))
+@given(model=models, rng=st.randoms(use_true_random=False))
 def test_whatever_is_drawn_in_a_call_is_a_call_that_validates(
-    micro: Tokens, model: type[BaseModel], dice: Any
+    micro: Tokens, model: type[BaseModel], rng: Any
 ) -> None:
     tool = ToolSpec(name="t", description="", parameters=model.model_json_schema())
     matcher = micro.after(OPEN, (tool, calculate.spec))
     ids: list[int] = []
     while matcher.allowed is not None and not micro.free(matcher) and len(ids) < 300:
         bits = np.unpackbits(np.frombuffer(matcher.allowed, np.uint8), bitorder="little")
-        ids.append(int(dice.choice(np.flatnonzero(bits))))
+        ids.append(int(rng.choice(np.flatnonzero(bits))))
         matcher.consume(ids[-1])
     if micro.free(matcher):
         (call,) = parse_tool_calls(OPEN + micro.tokenizer.decode(ids), id_seed="s")

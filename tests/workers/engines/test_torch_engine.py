@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -182,8 +183,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         self, slow_engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Out of memory even for fewer rows than before: whoever asks is told, at once."""
-        decoder = slow_engine._decoder  # pyright: ignore[reportPrivateUsage]
-        assert decoder is not None
+        thread: Any = slow_engine._thread  # pyright: ignore[reportPrivateUsage]
         first, second = (slow_engine.submit(request(stream=True)) for _ in range(2))
         await anext(first)
         await anext(second)
@@ -191,7 +191,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         def no_memory(_: object) -> None:
             raise torch.OutOfMemoryError("no room")
 
-        monkeypatch.setattr(decoder._batch, "keep", no_memory)  # pyright: ignore
+        monkeypatch.setattr(thread.backend._batch, "remove", no_memory)
         await first.aclose()
         with pytest.raises(EngineError) as told:
             async for _ in second:

@@ -6,18 +6,19 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from loopline.workers.engines.local import scheduler
+from loopline.workers.engines.local.row import Row
 from loopline.workers.engines.protocol import Completion, Delta
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.engines.torch import decoder, kv_cache
-from loopline.workers.engines.torch.decoder import TorchDecoder
-from loopline.workers.engines.torch.engine import TorchEngine
+from loopline.workers.engines.torch import kv_cache
+from loopline.workers.engines.torch.engine import TorchBackend, TorchEngine
 from loopline.workers.engines.torch.kv_cache import KVCache
 from tests.workers.engines.asking import ask, completions, events, failure, request
 from tests.workers.engines.tiny_model import ANSWER
@@ -180,7 +181,7 @@ class Choices:
         """That each choice was for."""
         self.beside = 0
         """Rows in work, while another one is read in again."""
-        choose, go_on = decoder.choose_tokens, TorchDecoder._go_on  # pyright: ignore
+        choose, step = scheduler.choose_tokens, TorchBackend.step
 
         def choose_or_fail(logits: torch.Tensor, *others: Any) -> Any:
             self.rows.append(len(logits))
@@ -189,15 +190,13 @@ class Choices:
                 raise torch.OutOfMemoryError("no room for the choice")
             return choose(logits, *others)
 
-        def go_on_noted(own: TorchDecoder) -> None:
-            self.beside = len(own._rows)  # pyright: ignore[reportPrivateUsage]
-            try:
-                go_on(own)
-            finally:
-                self.beside = 0
+        def step_noted(backend: TorchBackend, feeds: Mapping[Row, int]) -> torch.Tensor:
+            again = any(row.reading and row.output_ids for row in feeds)
+            self.beside = len(backend._batch.rows) if again else 0  # pyright: ignore[reportPrivateUsage]
+            return step(backend, feeds)
 
-        monkeypatch.setattr(decoder, "choose_tokens", choose_or_fail)
-        monkeypatch.setattr(TorchDecoder, "_go_on", go_on_noted)
+        monkeypatch.setattr(scheduler, "choose_tokens", choose_or_fail)
+        monkeypatch.setattr(TorchBackend, "step", step_noted)
 
     def fifth_of_four(self) -> bool:
         """In the middle of the work on all four requests."""

@@ -52,7 +52,7 @@ async def test_parts_of_a_long_completion_have_those_of_the_whole(
 ) -> None:
     asked = {"temperature": 1.0, "seed": 5, "max_tokens": 12}
     whole = await ask(engine, sampling=asked)
-    monkeypatch.setattr("loopline.workers.engines.torch.decoder.SCORE_CHUNK", 5)
+    monkeypatch.setattr("loopline.workers.engines.torch.engine.SCORE_CHUNK", 5)
     in_parts = await ask(engine, sampling=asked)
     assert len(whole.output_ids) > 5
     assert in_parts.output_ids == whole.output_ids

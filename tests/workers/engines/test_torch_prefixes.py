@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 
 from loopline.agents.records import Message
 from loopline.workers.engines.local.adapters import AdapterVersion
-from loopline.workers.engines.local.prefixes import common_prefix
+from loopline.workers.engines.local.backend import common_prefix
 from loopline.workers.engines.protocol import Completion
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.engines.torch.decoder import TorchDecoder
-from loopline.workers.engines.torch.engine import TorchEngine
+from loopline.workers.engines.torch.engine import TorchBackend, TorchEngine
 from loopline.workers.engines.torch.prefix_cache import PrefixCache
 from tests.workers.engines.asking import ask, completions, failure, request, user
 
@@ -77,7 +76,7 @@ async def busy(engine: TorchEngine) -> AsyncGenerator[Callable[[int], Awaitable[
         released.wait()
 
     async def asked(count: int) -> None:
-        line = engine._decoder._commands  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+        line = engine._thread._commands  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
         while line.qsize() < count:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
 
@@ -191,7 +190,7 @@ async def test_a_request_is_continued_behind_a_known_beginning(engine: TorchEngi
 async def test_a_request_is_continued_with_the_logits_of_a_few_tokens_at_a_time(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch, taken: int
 ) -> None:
-    monkeypatch.setattr("loopline.workers.engines.torch.decoder.SCORE_CHUNK", 8)
+    monkeypatch.setattr("loopline.workers.engines.torch.engine.SCORE_CHUNK", 8)
     sampling = {"temperature": 1.5, "seed": 1, "max_tokens": 24}
     whole = await ask(engine, sampling=sampling)
     assert len(whole.output_ids) > 17
@@ -257,7 +256,7 @@ async def test_what_an_adapter_computed_goes_with_its_version(
 ) -> None:
     await engine.load_adapter("red", str(tiny_loras[0]), 1)
     await ask(engine, [ROLE, user("Hi")], adapter="red", sampling={"max_tokens": 3})
-    kept = _decoder(engine)._prefixes  # pyright: ignore[reportPrivateUsage]
+    kept = _backend(engine)._prefixes  # pyright: ignore[reportPrivateUsage]
     assert kept.tokens > 0
     await engine.unload_adapter("red")
     await engine.score([1, 2, 3])  # the thread has done what was asked before
@@ -278,22 +277,22 @@ async def test_rows_that_were_not_numbers_leave_nothing_behind(engine: TorchEngi
         assert "not finite" in str(await failure(engine, request([ROLE, user("Hi")])))
         spoiled.remove()
         await assert_right(engine, await ask(engine, "Hi", sampling={"max_tokens": 20}))
-        assert _decoder(engine)._rows, "or the whole batch was forgotten in between"  # pyright: ignore[reportPrivateUsage]
+        assert _backend(engine)._batch.rows, "or the whole batch was forgotten in between"  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_out_of_memory_gives_up_what_is_kept(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 3})
-    decoder = _decoder(engine)
+    backend = _backend(engine)
 
     def no_memory(*_: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr(decoder._batch._cache, "fit", no_memory)  # pyright: ignore
+    monkeypatch.setattr(backend._batch._cache, "fit", no_memory)  # pyright: ignore
     error = await failure(engine, request([ROLE, user("Hi")]))
     assert (error.kind, error.retryable) == ("unavailable", True)
-    assert decoder._prefixes.tokens == 0  # pyright: ignore[reportPrivateUsage]
+    assert backend._prefixes.tokens == 0  # pyright: ignore[reportPrivateUsage]
     monkeypatch.undo()
     await assert_right(engine, await ask(engine, [ROLE, user("Hi")]))
 
@@ -302,9 +301,9 @@ async def test_a_cache_that_gave_its_memory_back_holds_none_of_the_first_prompt(
     engine: TorchEngine,
 ) -> None:
     await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 3})
-    cache = _decoder(engine)._batch._cache  # pyright: ignore[reportPrivateUsage]
+    cache = _backend(engine)._batch._cache  # pyright: ignore[reportPrivateUsage]
     cache.free()
-    tensors = [each for layer in cache._own for each in layer._like]  # pyright: ignore[reportPrivateUsage]
+    tensors = [each for layer in cache._all_layers for each in layer._like]  # pyright: ignore[reportPrivateUsage]
     assert tensors
     assert sum(each.untyped_storage().nbytes() for each in tensors) == 0
 
@@ -322,7 +321,7 @@ async def test_requests_wait_while_their_tokens_have_no_room(start: Start) -> No
 
     await asyncio.gather(*(one(number) for number in range(14)))
     assert 2 <= max(rows for rows, _ in seen) <= 384 // 60
-    kept = _decoder(engine)._prefixes  # pyright: ignore[reportPrivateUsage]
+    kept = _backend(engine)._prefixes  # pyright: ignore[reportPrivateUsage]
     assert 0 < kept.tokens <= 128
 
 
@@ -368,10 +367,11 @@ def test_the_cache_finds_the_longest_beginning_and_keeps_its_budget(
         assert cache.tokens <= 30
 
 
-def _decoder(engine: TorchEngine) -> TorchDecoder:
-    decoder = engine._decoder  # pyright: ignore[reportPrivateUsage]
-    assert isinstance(decoder, TorchDecoder)
-    return decoder
+def _backend(engine: TorchEngine) -> TorchBackend:
+    thread = engine._thread  # pyright: ignore[reportPrivateUsage]
+    assert thread is not None
+    assert isinstance(thread.backend, TorchBackend)
+    return thread.backend
 
 
 def _model(engine: TorchEngine) -> Any:

@@ -46,11 +46,11 @@ def changed_model(
 
 def shaken(model: Path, folder: Path, seed: int) -> Path:
     """The model with other numbers in every tensor, embedding and norms too."""
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
 
     def shake(tensors: dict[str, torch.Tensor]) -> None:
         for tensor in tensors.values():
-            tensor += torch.randn(tensor.shape, generator=dice) * tensor.abs().mean()
+            tensor += torch.randn(tensor.shape, generator=rng) * tensor.abs().mean()
 
     return changed_model(model, folder, shake)
 
@@ -147,10 +147,10 @@ def test_a_model_is_read_whole_while_the_network_changes_its_own(
     """The thread that decodes may be between two layers of an exchange."""
     loaded = load_model(settings(tiny_model))
     models = WholeModels(loaded.model, loaded.device)
-    red = read_whole_model(str(shaken_models[0]), loaded, models.own)
+    red = read_whole_model(str(shaken_models[0]), loaded, models.original)
     embedding = "model.embed_tokens"
     loaded.model.get_submodule(embedding).weight = red.layers[embedding]["weight"]
-    again = read_whole_model(str(shaken_models[0]), loaded, models.own)
+    again = read_whole_model(str(shaken_models[0]), loaded, models.original)
     assert all(
         torch.equal(again.layers[layer][part], tensor)
         for layer, parts in red.layers.items()

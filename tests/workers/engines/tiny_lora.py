@@ -24,13 +24,13 @@ def make_tiny_lora(model: Path, folder: Path, seed: int) -> Path:
         "self_attn.v_proj": (config.hidden_size, heads * config.num_key_value_heads),
         "mlp.down_proj": (config.intermediate_size, config.hidden_size),
     }
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     tensors: dict[str, torch.Tensor] = {}
     for layer in range(config.num_hidden_layers):
         for name, (width, height) in shapes.items():
             path = f"base_model.model.model.layers.{layer}.{name}"
-            tensors[f"{path}.lora_A.weight"] = torch.randn(RANK, width, generator=dice) * 0.2
-            tensors[f"{path}.lora_B.weight"] = torch.randn(height, RANK, generator=dice) * 0.2
+            tensors[f"{path}.lora_A.weight"] = torch.randn(RANK, width, generator=rng) * 0.2
+            tensors[f"{path}.lora_B.weight"] = torch.randn(height, RANK, generator=rng) * 0.2
     save_file(tensors, folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text(
         json.dumps({"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA, "bias": "none"})

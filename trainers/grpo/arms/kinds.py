@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loopline.agents.environments.game import PLAN, TOOL
-from loopline.trainers.grpo.arms.games.protocol import Team
+from loopline.agents.environments.team_episode import PLAN, TOOL
+from loopline.trainers.grpo.arms.game import Team
 from loopline.trainers.grpo.groups import Grouping
 from loopline.trainers.grpo.settings import SHARED, Sharing, Weights
 

@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from loopline.agents.environments.game import PLAN, TOOL, Agent
+from loopline.agents.environments.game import Agent
 from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.team_episode import PLAN, TOOL
 from loopline.agents.records import PolicyRef
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.kinds import BEST_OF_K, SWAPPED

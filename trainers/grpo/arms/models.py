@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopline.agents.environments.game import AGENTS
+from loopline.agents.environments.team_episode import AGENTS
 from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.beginning import write_beginning
 from loopline.trainers.grpo.arms.reinforced import grpo_settings

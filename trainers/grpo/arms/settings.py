@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from loopline.trainers.grpo.arms.games.known import AnyGame
+from loopline.trainers.grpo.arms.game import LearnedGame
 from loopline.trainers.grpo.arms.training import Training
 
 SETTINGS = "settings.json"
@@ -13,7 +13,7 @@ SETTINGS = "settings.json"
 class ArmSettings(Training):
     """All arms of all seeds."""
 
-    game: AnyGame
+    game: LearnedGame
     seeds: tuple[int, ...] = Field(default=(1, 2, 3), min_length=1)
     test_seed: int = 2026
     """Of the puzzles that arms are looked at and measured on: the same for all."""

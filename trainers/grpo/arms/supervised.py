@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from loopline.trainers.grpo.arms.games.protocol import Team
+from loopline.trainers.grpo.arms.game import Team
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.steps import StepFacts
 from loopline.trainers.grpo.in_process import Prompter

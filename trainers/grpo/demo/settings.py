@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from loopline.trainers.grpo.arms.games.known import AnyGame
-from loopline.trainers.grpo.arms.games.plan_path import TRAINING, LearnedPlanPath
+from loopline.agents.environments.registry import DEFAULT
+from loopline.trainers.grpo.arms.game import LearnedGame
 from loopline.trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.training import Reinforced
 
 ARMS: tuple[ArmName, ...] = (WARM_START, AT_GRPO, CONTINUED)
 
+GAME = LearnedGame.of(DEFAULT)
+
 
 class DemoSettings(ArmSettings):
-    """Plan-Path as in the table of `bench grpo`, with fewer versions: done in minutes."""
+    """The default game as in the table of `bench grpo`, with fewer versions: done in minutes."""
 
-    game: AnyGame = LearnedPlanPath()
-    reinforced: Reinforced = TRAINING.reinforced.model_copy(update={"steps": 48})
+    game: LearnedGame = GAME
+    reinforced: Reinforced = GAME.training.reinforced.model_copy(update={"steps": 48})

@@ -289,13 +289,17 @@ def _settings(
         )
     require_known(grpo, tuple(dict.fromkeys(map(grpo.policy_of, agents))))
     others = [each for each in made.team if each not in agents]
-    ours = prompts_of(WORKFLOW)
+    ours = prompts_of(WORKFLOW, made.played)
     files = {file: text for file, text in deployed.prompt_files.items() if file in ours}
     return made.model_copy(
         update={
-            "policies": served_policies(agents, deployed, WORKFLOW, target.pool, option="--loop"),
-            "partners": served_policies(others, deployed, WORKFLOW, None, option="--loop"),
-            "prompts": prompt_hashes(WORKFLOW, files),
+            "policies": served_policies(
+                agents, deployed, WORKFLOW, target.pool, environment=made.played, option="--loop"
+            ),
+            "partners": served_policies(
+                others, deployed, WORKFLOW, None, environment=made.played, option="--loop"
+            ),
+            "prompts": prompt_hashes(WORKFLOW, files, made.played),
         }
     )
 

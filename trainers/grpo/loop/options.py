@@ -12,7 +12,11 @@ LoopOn = Annotated[
     bool, typer.Option("--loop", help="Roll out on a running deployment, train, publish, again.")
 ]
 Game = Annotated[
-    str | None, typer.Option(help="Of --loop: plan_path, sokoban, sudoku or word_problems.")
+    str | None,
+    typer.Option(
+        metavar="NAME|MODULE:OBJECT",
+        help="Of --loop: the environment, by its name or by where its object is.",
+    ),
 ]
 Tasks = Annotated[
     Path | None,

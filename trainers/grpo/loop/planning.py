@@ -10,7 +10,6 @@ from itertools import chain, cycle, islice
 from random import Random
 
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.puzzles import drawn_puzzles
 from loopline.agents.records import Task
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.trainers.data.task_files import TeamTasks
@@ -42,10 +41,11 @@ def planned_wave(
         asked = [tasks[at] for at in islice(places, played, played + count)]
     else:
         try:
-            puzzles = drawn_puzzles(source, Split.TRAIN, seed, played + count)[played:]
+            environment = settings.environment
+            puzzles = environment.puzzles(Split.TRAIN, seed, played + count, source)[played:]
         except ValueError as error:
             raise TooFewPuzzles(f"--game {settings.game}: {error}") from error
-        asked = [puzzle.task for puzzle in puzzles]
+        asked = [environment.task(puzzle) for puzzle in puzzles]
     runs = [
         PlannedRun(
             id=new_run_id(),

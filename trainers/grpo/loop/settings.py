@@ -6,8 +6,9 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from loopline.agents.environments.puzzles import Difficulty, Game, difficulty_of
-from loopline.agents.errors import InvalidOptions
+from loopline.agents.environments.environment import AnyEnvironment, Difficulty
+from loopline.agents.environments.registry import environments, find
+from loopline.agents.errors import InvalidOptions, PluginError, UnknownName
 from loopline.agents.records import JsonObject
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.workflows import workflows
@@ -31,8 +32,9 @@ class LoopSettings(BaseModel):
     """The same of the rest of the team."""
     prompts: dict[str, str] = Field(default_factory=dict)
     """Content hash of each prompt of the workflow, as the deployment has it."""
-    game: Game | None = None
-    """That puzzles are generated of; None: the tasks of a file are played."""
+    game: str | None = None
+    """The environment whose puzzles are generated, by its name or as `package.module:OBJECT`; None:
+    the tasks of a file are played."""
     tasks: TeamTasks | None = None
     size: int | None = None
     difficulty: JsonObject = Field(default_factory=dict)
@@ -101,16 +103,32 @@ class LoopSettings(BaseModel):
             return self.tasks
         if self.game is None:
             raise InvalidOptions(
-                "--loop needs a game: --game plan_path, sokoban, sudoku or word_problems; or the "
-                "tasks of a file: --tasks FILE (`bench tasks` writes one)"
+                f"--loop needs a game: --game NAME ({', '.join(environments.names())}) or --game "
+                "package.module:OBJECT; or the tasks of a file: --tasks FILE (`bench tasks` writes "
+                "one)"
             )
-        return difficulty_of(self.game, self.size, self.difficulty, self.setting)
+        return self.environment.levels(self.size, self.difficulty, self.setting)
+
+    @property
+    def environment(self) -> AnyEnvironment:
+        """Of the game. Raises `InvalidOptions`."""
+        try:
+            return find(str(self.game))
+        except (UnknownName, PluginError) as error:
+            raise InvalidOptions(f"--game {self.game}: {error}") from error
 
     @property
     def team(self) -> tuple[str, ...]:
         """Who plays, in the order of a turn."""
         source = self.source
-        return source.team if isinstance(source, TeamTasks) else source.setting.team
+        if isinstance(source, TeamTasks):
+            return source.team
+        return self.environment.team(source.setting)
+
+    @property
+    def played(self) -> str:
+        """What `Task.environment` says of everything that is played."""
+        return self.environment.key if self.tasks is None else self.tasks.environment
 
     @property
     def subject(self) -> str:

@@ -2,6 +2,8 @@
 in one call, copy and drop a sequence's cells. Owned by one thread.
 
 The structures of llama.cpp change between releases: the constraints file pins the exact version.
+Its functions are `Any`, so that the types of all the rest can be checked where the package is not
+installed.
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ import ctypes
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loopline.workers.engines.llama_cpp.api import llama
 from loopline.workers.engines.protocol import EngineError
+
+llama: Any = import_module("llama_cpp")
+chat_format: Any = import_module("llama_cpp.llama_chat_format")
 
 MAX_SEQUENCES = 256
 """LLAMA_MAX_SEQ, a constant of llama.cpp's sources."""
@@ -152,8 +157,10 @@ class LlamaContext:
         if adapter is None:
             code = llama.llama_set_adapters_lora(self._context, None, 0, None)
         else:
-            one = (llama.llama_adapter_lora_p_ctypes * 1)(adapter)
-            code = llama.llama_set_adapters_lora(self._context, one, 1, (ctypes.c_float * 1)(1.0))
+            pointer = (llama.llama_adapter_lora_p_ctypes * 1)(adapter)
+            code = llama.llama_set_adapters_lora(
+                self._context, pointer, 1, (ctypes.c_float * 1)(1.0)
+            )
         if code != 0:
             raise EngineError(f"llama.cpp cannot use the adapter (code {code}): {last_error()}")
 

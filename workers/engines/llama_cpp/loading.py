@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from loopline.agents.records import Message, ToolSpec
-from loopline.workers.engines.llama_cpp.api import chat_format, llama
-from loopline.workers.engines.llama_cpp.context import begin_listening, last_error
+from loopline.workers.engines.llama_cpp.context import (
+    begin_listening,
+    chat_format,
+    last_error,
+    llama,
+)
 from loopline.workers.engines.local.adapter_base import (
     WEIGHTS_KEY,
-    base_of_gguf_adapter,
     gguf_adapter_file,
-    require_base,
 )
 from loopline.workers.engines.local.model_files import (
     check_gguf,
@@ -28,7 +30,6 @@ from loopline.workers.engines.local.model_files import (
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
-from loopline.workers.engines.text.composition import COMPOSED_KEY, composed
 from loopline.workers.engines.text.sentencepiece import (
     BLANK,
     BLANK_AT_BEGINNING_KEY,
@@ -42,6 +43,7 @@ from loopline.workers.engines.text.template_habits import (
     suited,
 )
 from loopline.workers.engines.text.template_options import TemplateValue, unread_option
+from loopline.workers.engines.text.tokenizer_codec import COMPOSED_KEY, composed
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -78,18 +80,18 @@ class VocabCodec:
 
     def piece(self, token: int) -> bytes:
         """The bytes of one token, which may be no whole character."""
-        known = self._pieces.get(token)
-        if known is None:
+        piece = self._pieces.get(token)
+        if piece is None:
             size = llama.llama_token_to_piece(
                 self._vocab, token, self._buffer, _PIECE_BYTES, 0, True
             )
-            known = self._pieces[token] = self._buffer.raw[: max(size, 0)]
-        return known
+            piece = self._pieces[token] = self._buffer.raw[: max(size, 0)]
+        return piece
 
 
 @dataclass(frozen=True)
 class LoadedGguf:
-    """See `loopline.workers.engines.local.decoder.Loaded`."""
+    """See `loopline.workers.engines.local.backend.Loaded`."""
 
     base: str
     weights_sha256: str | None
@@ -112,8 +114,8 @@ class LoadedGguf:
         shaped: Any = template_messages(suited(messages, self.habits), self.control_tokens)
         offered: Any = template_tools(tools, self.control_tokens)
         try:
-            made = self.formatter(messages=shaped, tools=offered, **self.template_options)
-            return made.prompt
+            rendered = self.formatter(messages=shaped, tools=offered, **self.template_options)
+            return rendered.prompt
         except jinja2.TemplateError as error:
             raise ValueError(str(error)) from error
 
@@ -122,11 +124,6 @@ class LoadedGguf:
         from llguidance.llamacpp import lltokenizer_from_vocab
 
         return lltokenizer_from_vocab(self.vocab, eos_token=sorted(self.end_ids) or None)
-
-    def check_base_of(self, adapter: str) -> None:
-        """See `Loaded.check_base_of`."""
-        said = base_of_gguf_adapter(adapter)
-        require_base(adapter, said, lambda: self.weights_sha256, self.base)
 
     def close(self) -> None:
         """Give the weights back; nothing of it may be used afterwards."""
@@ -229,8 +226,8 @@ def free_gguf_adapter(adapter: Any) -> None:
 def _metadata(model: Any, key: str, chars: int) -> str | None:
     """A value of the file's header, cut to so many ASCII characters; None if it has none."""
     value = ctypes.create_string_buffer(chars + 1)
-    found = llama.llama_model_meta_val_str(model, key.encode(), value, len(value))
-    return value.value.decode("ascii", "replace") if found > 0 else None
+    length = llama.llama_model_meta_val_str(model, key.encode(), value, len(value))
+    return value.value.decode("ascii", "replace") if length > 0 else None
 
 
 def _named(token: int) -> list[int]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from loopline.workers.engines.local.prefixes import common_prefix
+from loopline.workers.engines.local.backend import common_prefix
 
 
 class SequenceMemory(Protocol):
@@ -69,8 +69,8 @@ class Sequences:
         counted and not held, tokens that the context holds (`length` of a sequence, the one for
         scores included) beyond or short of what is noted here."""
         held = [*self._in_work, *self._kept]
-        noted = {each.number: len(each.tokens) for each in held}
-        cells = Counter(cell for each in held for cell in each.cells)
+        noted = {sequence.number: len(sequence.tokens) for sequence in held}
+        cells = Counter(cell for sequence in held for cell in sequence.cells)
         return {
             "sequences": len(self._in_work),
             "lost places": self._places - len(self._free) - len(held),

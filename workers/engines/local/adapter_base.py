@@ -5,6 +5,11 @@ without complaint, and answers nonsense. So our trainers write down which weight
 trained on, as `weights_sha256`: `base_sha256` in the `training.json` beside it, and BASE_KEY in
 the header of one for llama.cpp, whose model has the same under WEIGHTS_KEY. An adapter that says
 nothing of its base, or a GGUF model that says nothing of its weights, is loaded as it is.
+
+A policy can also be answered by a whole model in the place of an adapter: other weights of the
+model that its pool was started with, as a training of all weights makes them. What the pool has
+read of its model stays in use (the tokenizer, the chat template, the shape of the cache), so such a
+model must have the same tokenizer and the same configuration; only its weights are others.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loopline.workers.engines.local.model_files import gguf_text, local_folder, reading, unusable
-from loopline.workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
+from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 
 FACTS = "training.json"
@@ -75,7 +80,7 @@ def base_of_adapter(path: str) -> str | None:
         raise unusable(path, f"{FACTS} cannot be read: {error.strerror}", "adapter") from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = "".join(f" ({each})" for each in first["loc"])
+        place = "".join(f" ({key})" for key in first["loc"])
         raise unusable(path, f"{FACTS} is wrong{place}: {first['msg']}", "adapter") from error
 
 
@@ -91,17 +96,19 @@ def base_of_gguf_adapter(path: str) -> str | None:
     return gguf_text(gguf_adapter_file(path), BASE_KEY, path, "adapter")
 
 
-def require_base(path: str, said: str | None, own: Callable[[], str | None], model: str) -> None:
+def require_base(
+    path: str, trained_on: str | None, weights: Callable[[], str | None], model: str
+) -> None:
     """Raises EngineError `bad_request` for an adapter at `path` that says to be of other weights
     than `model` has. These are asked for only if it says anything."""
-    found = own() if said is not None else None
-    if said is None or found is None or said == found:
+    present = weights() if trained_on is not None else None
+    if trained_on is None or present is None or trained_on == present:
         return
     raise unusable(
         path,
         f"it is an adapter of another base than {model}: it was trained on weights with the hash "
-        f"{said[:_SHOWN]}, and this model's have {found[:_SHOWN]}. Train one on this model, or "
-        "serve the base that it was trained on",
+        f"{trained_on[:_SHOWN]}, and this model's have {present[:_SHOWN]}. Train one on this "
+        "model, or serve the base that it was trained on",
         "adapter",
     )
 
@@ -131,3 +138,30 @@ def _require_base_of_files(settings: ModelSettings, path: str) -> None:
                 lambda: gguf_text(model, WEIGHTS_KEY, settings.model),
                 settings.model,
             )
+
+
+def holds_whole_model(path: str) -> bool:
+    """Whether the folder at `path` holds a model, and not an adapter in PEFT's format."""
+    folder = Path(path).expanduser()
+    return (folder / "config.json").is_file() and not (folder / "adapter_config.json").exists()
+
+
+def require_same_tokenizer(path: str, base: Path, model: str) -> None:
+    """Raises EngineError `bad_request` unless the model at `path` reads and writes the ids of the
+    one in the folder `base`, which the user calls `model`."""
+    tokenizer, other = (folder / "tokenizer.json" for folder in (base, Path(path).expanduser()))
+    try:
+        same = tokenizer.read_bytes() == other.read_bytes()
+    except OSError as error:
+        raise unusable(path, f"tokenizer.json cannot be read: {error.strerror}") from error
+    if not same:
+        raise another(path, "tokenizer.json", model)
+
+
+def another(path: str, file: str, model: str) -> EngineError:
+    """The refusal of a model at `path` for what its `file` says."""
+    return unusable(
+        path,
+        f"its {file} is another one than that of {model}: only what was trained from that model "
+        "can take its place; serve this one as a pool of its own",
+    )

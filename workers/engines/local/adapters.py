@@ -21,7 +21,7 @@ class AdapterVersion:
     name: str
     version: int
     weights: Any
-    """What the decoder made of them."""
+    """What the backend made of them."""
     users: int = 0
     replaced: bool = False
 
@@ -37,8 +37,8 @@ class Adapters:
 
     def version(self, name: str) -> int | None:
         """The version that new requests get; None if the adapter is unknown."""
-        found = self._current.get(name)
-        return None if found is None else found.version
+        current = self._current.get(name)
+        return None if current is None else current.version
 
     def put(self, new: AdapterVersion) -> None:
         """Let new requests have this version."""
@@ -62,21 +62,21 @@ class Adapters:
         if name is None:
             yield None
             return
-        found = self._current.get(name)
-        if found is None:
+        current = self._current.get(name)
+        if current is None:
             raise self._unknown(name)
-        found.users += 1
+        current.users += 1
         try:
-            yield found
+            yield current
         finally:
-            found.users -= 1
-            if found.replaced and not found.users:
-                self._replaced.remove(found)
-                self._give_back(found)
+            current.users -= 1
+            if current.replaced and not current.users:
+                self._replaced.remove(current)
+                self._give_back(current)
 
     def in_work(self) -> dict[str, int]:
         """See `LocalEngine.in_work`."""
-        users = sum(each.users for each in (*self._current.values(), *self._replaced))
+        users = sum(version.users for version in (*self._current.values(), *self._replaced))
         return {"adapter users": users, "replaced adapters": len(self._replaced)}
 
     def _replace(self, old: AdapterVersion) -> None:

@@ -1,9 +1,10 @@
 """Models in this process: the event loop's side of an engine. Requests in, events out; the work
-is the decoder's, in its own thread (see `Decoder`)."""
+is done in a thread of its own (see `ModelThread`)."""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic
@@ -12,8 +13,10 @@ from loopline.workers.engines.grammar.compiler import GrammarCompiler, grammar_k
 from loopline.workers.engines.grammar.matcher import Matcher
 from loopline.workers.engines.in_flight import InFlight, Ticket
 from loopline.workers.engines.local.adapters import Adapters, AdapterVersion
-from loopline.workers.engines.local.decoder import Decoder, Job, L, new_seed
+from loopline.workers.engines.local.backend import Backend
 from loopline.workers.engines.local.model_files import local_folder, model_name, reading
+from loopline.workers.engines.local.row import Job
+from loopline.workers.engines.local.thread import L, ModelThread
 from loopline.workers.engines.protocol import (
     AnswerEvent,
     Capabilities,
@@ -21,24 +24,25 @@ from loopline.workers.engines.protocol import (
     EngineError,
     EngineTotals,
     GenerateRequest,
+    refuse_other_version,
+    refuse_unsupported,
 )
-from loopline.workers.engines.request_checks import refuse_other_version, refuse_unsupported
 from loopline.workers.engines.settings import ModelSettings
 
 
 class LocalEngine(Generic[L]):
-    """An engine around a kind of decoder.
+    """An engine around a backend.
 
     What is and what isn't deterministic: the same request alone gives the same tokens every time,
     greedy or seeded. In company the logits differ in their last bits with the batch's shape, so
     two tokens that are as good as tied may change places (see `sampling`).
     """
 
-    def __init__(self, settings: ModelSettings, decoder: type[Decoder[L]]) -> None:
+    def __init__(self, settings: ModelSettings, backend: type[Backend[L]]) -> None:
         self._settings = settings
-        self._kind = decoder
+        self._backend = backend
         self._in_flight = InFlight()
-        self._decoder: Decoder[L] | None = None
+        self._thread: ModelThread[L] | None = None
         self._loaded: L | None = None
         self._grammars: GrammarCompiler | None = None
         self._adapters = Adapters(self._give_back)
@@ -46,7 +50,7 @@ class LocalEngine(Generic[L]):
 
     @property
     def name(self) -> str:
-        return self._kind.kind
+        return self._backend.kind
 
     @property
     def base(self) -> str:
@@ -71,32 +75,35 @@ class LocalEngine(Generic[L]):
         """Load the weights. Raises EngineError: `bad_request` for a model that is not there, not
         safe or not whole, `unavailable` (retryable) for a hub out of reach or too little memory.
         """
-        decoder = self._kind(self._settings, asyncio.get_running_loop())
-        loaded = await decoder.start()
-        self._decoder, self._loaded = decoder, loaded
+        backend = self._backend(self._settings)
+        thread = ModelThread(self._settings, asyncio.get_running_loop(), backend)
+        loaded = await thread.start()
+        self._thread, self._loaded = thread, loaded
         self._grammars = GrammarCompiler(loaded.grammar_tokenizer, loaded.end_ids)
 
     async def close(self) -> None:
         """Cancel what is in work, end the thread, give the memory back."""
         self._in_flight.cancel_all()
-        if self._decoder is not None:
-            await self._decoder.stop()
-            self._decoder = self._loaded = self._grammars = None
+        if self._thread is not None:
+            await self._thread.stop()
+            self._thread = self._loaded = self._grammars = None
 
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[AnswerEvent, None]:
         """See `Engine.submit`."""
         refuse_unsupported(request, self.capabilities, self.name)
-        decoder = self._running
+        thread = self._running
         seed = request.sampling.seed
+        if seed is None:
+            seed = secrets.randbits(63)
         done: list[Completion] = []
         with (
             self._adapters.use(request.adapter) as adapter,
             self._in_flight.enter(request) as ticket,
         ):
             refuse_other_version(request, 0 if adapter is None else adapter.version)
-            job = Job(request, asyncio.Queue(), new_seed() if seed is None else seed, adapter)
+            job = Job(request, asyncio.Queue(), seed, adapter)
             job.matcher = await self._matcher(request, ticket)
-            decoder.add(job)
+            thread.add(job)
             try:
                 with ticket.telling(job.events.put_nowait):
                     while len(done) < request.sampling.n:
@@ -110,7 +117,7 @@ class LocalEngine(Generic[L]):
                         yield event
             finally:
                 if len(done) < request.sampling.n:
-                    decoder.abandon(job)
+                    thread.abandon(job)
 
     async def _matcher(self, request: GenerateRequest, ticket: Ticket) -> Matcher | None:
         """At the beginning of the request's grammar, if it has one. What is not compiled yet is
@@ -135,10 +142,10 @@ class LocalEngine(Generic[L]):
         """See `Engine.load_adapter`."""
         if self._adapters.version(name) == version:
             return
-        path, decoder = str(local_folder(path, "adapter")), self._running
+        path, thread = str(local_folder(path, "adapter")), self._running
         with reading(path, "adapter"):
-            read = await asyncio.to_thread(decoder.read_adapter, path)
-        loading = decoder.load_adapter(path, read)
+            read = await asyncio.to_thread(thread.backend.read_adapter, path)
+        loading = thread.load_adapter(path, read)
         try:
             weights = await asyncio.wrap_future(loading)
         except asyncio.CancelledError:
@@ -155,8 +162,8 @@ class LocalEngine(Generic[L]):
             self._give_back(AdapterVersion(name, version, loaded.result()))
 
     def _give_back(self, version: AdapterVersion) -> None:
-        if self._decoder is not None:
-            self._decoder.unload_adapter(version)
+        if self._thread is not None:
+            self._thread.unload_adapter(version)
 
     async def in_work(self) -> dict[str, int]:
         """What requests have in work, by name, and what does not add up: all zero at rest. What
@@ -169,7 +176,7 @@ class LocalEngine(Generic[L]):
         }
 
     def totals(self) -> EngineTotals:
-        abandoned = self._decoder.abandoned_tokens if self._decoder else 0
+        abandoned = self._thread.abandoned_tokens if self._thread else 0
         return EngineTotals(self._calls, self._prompt_tokens, self._completion_tokens, abandoned)
 
     def _count(self, done: Sequence[Completion]) -> None:
@@ -178,7 +185,7 @@ class LocalEngine(Generic[L]):
         self._completion_tokens += sum(completion.usage.completion for completion in done)
 
     @property
-    def _running(self) -> Decoder[L]:
-        if self._decoder is None:
+    def _running(self) -> ModelThread[L]:
+        if self._thread is None:
             raise EngineError(f"the {self.name} engine is not started", kind="internal")
-        return self._decoder
+        return self._thread

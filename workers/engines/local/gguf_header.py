@@ -65,11 +65,11 @@ class _Reader:
         count = int(self._number("Q"))
         if count > MAX_KEYS:
             raise DamagedHeader(f"its header announces {count} keys")
-        found: dict[bytes, Value] = {}
+        values: dict[bytes, Value] = {}
         for _ in range(count):
             key = self._string()
-            found[key] = self._value(int(self._number("I")), key)
-        return found
+            values[key] = self._value(int(self._number("I")), key)
+        return values
 
     def _value(self, kind: int, key: bytes) -> Value:
         if kind == _STRING:

@@ -89,14 +89,14 @@ def find_gguf(settings: ModelSettings) -> Path:
     model = settings.model
     path = Path(model).expanduser()
     if path.is_dir():
-        found = sorted(path.glob("*.gguf"))
-        if len(found) != 1:
+        files = sorted(path.glob("*.gguf"))
+        if len(files) != 1:
             raise unusable(
                 model,
-                f"the folder has {len(found)} *.gguf files; name the file. A model of ours becomes "
+                f"the folder has {len(files)} *.gguf files; name the file. A model of ours becomes "
                 "one by: train export --gguf",
             )
-        path = found[0]
+        path = files[0]
     elif not path.is_file():
         repository, _, name = model.rpartition("/")
         if not name.endswith(".gguf") or not _HUB_ID.fullmatch(repository):
@@ -110,16 +110,16 @@ def find_gguf(settings: ModelSettings) -> Path:
     return path
 
 
-def usable_context(own: int, settings: ModelSettings) -> int:
+def usable_context(bound: int, settings: ModelSettings) -> int:
     """Tokens that a prompt and its answer may have: the model's own bound, or less where the
     settings say so. Raises EngineError for a model whose bound leaves no room for both."""
-    if own < MIN_CONTEXT:
+    if bound < MIN_CONTEXT:
         raise unusable(
             settings.model,
-            f"its files say that its context holds {own} tokens (max_position_embeddings in "
+            f"its files say that its context holds {bound} tokens (max_position_embeddings in "
             f"config.json, context_length in a GGUF header), and {MIN_CONTEXT} is the least",
         )
-    return min(own, settings.max_context or own)
+    return min(bound, settings.max_context or bound)
 
 
 def check_gguf(path: Path, name: str, what: Weights = "model") -> None:
@@ -143,11 +143,11 @@ def _of_gguf(read: Callable[[Path], T], path: Path, name: str, what: Weights) ->
         raise unusable(name, str(error), what) from error
 
 
-def _download(model: str, revision: str | None, wanted: list[str]) -> Path:
+def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
     """Fetch (or find in the hub's cache) the files of these names: nothing else, so that a pickle
     is not even downloaded."""
     try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=wanted))
+        return Path(snapshot_download(model, revision=revision, allow_patterns=patterns))
     except GatedRepoError as error:
         raise unusable(
             model, "its authors ask for consent: accept the terms on the hub and set HF_TOKEN"
@@ -220,11 +220,11 @@ def reading(model: str, what: Weights = "model") -> Generator[None]:
     except Exception as error:
         if is_out_of_memory(error):
             raise does_not_fit(model, error) from error
-        said = " ".join(str(error).split())[:400]
+        reason = " ".join(str(error).split())[:400]
         if isinstance(error, OSError) and error.errno is not None:
-            raise unusable(model, f"its files cannot be read ({said})", what) from error
-        said = f"{type(error).__name__}: {said}"
-        raise unusable(model, f"its files are damaged ({said})", what) from error
+            raise unusable(model, f"its files cannot be read ({reason})", what) from error
+        reason = f"{type(error).__name__}: {reason}"
+        raise unusable(model, f"its files are damaged ({reason})", what) from error
 
 
 def unusable(name: str, reason: str, what: Weights = "model") -> EngineError:
@@ -234,18 +234,18 @@ def unusable(name: str, reason: str, what: Weights = "model") -> EngineError:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """By its words where libraries raise a plain RuntimeError or OSError for it."""
-    said = str(error).lower()
+    reason = str(error).lower()
     return isinstance(error, MemoryError) or any(
-        words in said
+        words in reason
         for words in ("can't allocate memory", "cannot allocate memory", "out of memory")
     )
 
 
 def does_not_fit(model: str, error: BaseException) -> EngineError:
     """The refusal of a model for want of memory: it may be there the next time."""
-    said = " ".join(str(error).split())[:200]
+    reason = " ".join(str(error).split())[:200]
     return EngineError(
-        f"the model {model!r} does not fit into the memory ({said}); take a smaller or quantized "
+        f"the model {model!r} does not fit into the memory ({reason}); take a smaller or quantized "
         "one, or give this machine's workers fewer models",
         kind="unavailable",
         retryable=True,

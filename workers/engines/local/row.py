@@ -1,27 +1,127 @@
-"""One completion while it is decoded: its tokens, its text, and when it ends."""
+"""A request in the scheduler, and its completions: their tokens, their text, what is in memory of
+them, and when they end."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from loopline.agents.records import FinishReason, Usage
 from loopline.agents.thinking import parted
 from loopline.workers.engines.grammar.matcher import Matcher
 from loopline.workers.engines.local.adapters import AdapterVersion
-from loopline.workers.engines.local.sampling import RowSampling, Sampled
-from loopline.workers.engines.protocol import Completion, Delta, GenerateRequest
-from loopline.workers.engines.text.chat_prompt import Prompt, TextCodec
+from loopline.workers.engines.local.backend import Loaded
+from loopline.workers.engines.local.sampling import RowSampling, Sampled, given_token
+from loopline.workers.engines.protocol import (
+    AnswerEvent,
+    CannotContinue,
+    Completion,
+    Delta,
+    EngineError,
+    GenerateRequest,
+    context_overflow,
+)
+from loopline.workers.engines.text.chat_prompt import Prompt, TextCodec, build_prompt
 from loopline.workers.engines.text.text_stream import TextStream
 from loopline.workers.engines.text.tool_markup import calls_of
 
+LONGEST_TOKEN = 256
+"""Characters: no vocabulary in use has a longer one (128 blanks, in Qwen's and Llama 3's). A text
+with more than this for each token of the context is refused without being tokenized."""
 
-@dataclass
-class Row:
-    """Row `index` of a request. `limit` is the most tokens it may have: max_tokens or what the
-    context leaves, whichever is less."""
+
+@dataclass(eq=False)
+class Job:
+    """One request on its way through the scheduler. `events` belongs to the event loop."""
 
     request: GenerateRequest
+    events: asyncio.Queue[AnswerEvent | EngineError]
+    seed: int
+    adapter: AdapterVersion | None = None
+    matcher: Matcher | None = None
+    """At the beginning of the grammar; each row follows a copy of its own."""
+    rows: list[Row] = field(default_factory=list["Row"])
+    """One for each completion; none before the prompt is made."""
+    generated: int = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether any of its rows has a token."""
+        return bool(self.rows and self.rows[0].output_ids)
+
+    def prepare(self, model: Loaded) -> None:
+        """Make the prompt and the rows. Raises EngineError."""
+        started = time.perf_counter()
+        prompt, sampling = _prompt(self.request, model), self.request.sampling
+        self.rows = [
+            Row(
+                job=self,
+                index=index,
+                prompt=prompt,
+                sampling=RowSampling(
+                    sampling.temperature, sampling.top_p, sampling.top_k, self.seed, index
+                ),
+                limit=min(sampling.max_tokens, model.max_context - len(prompt.ids)),
+                end_ids=model.end_ids,
+                codec=model.codec,
+                started=started,
+                matcher=None if self.matcher is None else self.matcher.copy(),
+            )
+            for index in range(sampling.n)
+        ]
+
+
+def _prompt(request: GenerateRequest, model: Loaded) -> Prompt:
+    try:
+        rendered = model.render(request.messages, request.tools)
+    except Exception as error:  # a template from outside raises what it likes
+        raise EngineError(
+            f"request {request.id}: the model's chat template refuses the conversation: {error}",
+            kind="bad_request",
+        ) from error
+    # A template that loops without an end holds up the thread all the same: nothing bounds it but
+    # the process. It comes with the weights, and whoever serves these trusts it that far.
+    if len(rendered) > LONGEST_TOKEN * model.max_context:
+        raise EngineError(
+            f"request {request.id}: the prompt has {len(rendered)} characters, more than the "
+            f"model's context of {model.max_context} tokens can hold; shorten it",
+            kind="context_overflow",
+        )
+    check_ids(request.id, request.resume_ids, model)
+    # Ids that the model does not have: the conversation began with another one.
+    known = all(0 <= token < model.vocabulary for token in request.previous_ids)
+    prompt = build_prompt(rendered, request.previous_ids if known else (), model.codec)
+    used = len(prompt.ids) + len(request.resume_ids)
+    if used >= model.max_context:
+        raise context_overflow(request.id, used, model.max_context)
+    if not prompt.ids:
+        raise EngineError(
+            f"request {request.id}: the chat template made an empty prompt", kind="bad_request"
+        )
+    check_ids(request.id, [max(prompt.ids)], model)
+    return prompt
+
+
+def check_ids(request_id: str, ids: Sequence[int], model: Loaded) -> None:
+    """Raises EngineError `bad_request` for an id that the model does not have."""
+    for token in ids:
+        if not 0 <= token < model.vocabulary:
+            raise EngineError(
+                f"request {request_id}: {token} is no token id of {model.base!r} "
+                f"(vocabulary of {model.vocabulary})",
+                kind="bad_request",
+            )
+
+
+@dataclass(eq=False)
+class Row:
+    """Completion `index` of a request. `limit` is the most tokens it may have: max_tokens or what
+    the context leaves, whichever is less."""
+
+    job: Job
     index: int
     prompt: Prompt
     sampling: RowSampling
@@ -29,8 +129,7 @@ class Row:
     end_ids: frozenset[int]
     codec: TextCodec
     started: float
-    """Monotonic seconds at the start of its prefill."""
-    adapter: AdapterVersion | None = None
+    """Monotonic seconds when its prompt was made: the youngest row is set back first."""
     matcher: Matcher | None = None
     """Its place in the grammar of the request's JSON schema, or of its tools."""
     cached: int = 0
@@ -39,12 +138,69 @@ class Row:
     logprobs: list[float] = field(default_factory=list[float])
     raw_logprobs: list[float] = field(default_factory=list[float])
     finish_reason: FinishReason | None = None
+
+    # On its way through memory. Invariant while in work: ids[:fed] have keys and values, and
+    # ids == [*prompt.ids, *output_ids, *the `unchecked` last of the ids to continue from].
+    ids: list[int] = field(default_factory=list[int])
+    fed: int = 0
+    unchecked: int = 0
+    """Ids to continue from that are not held against their logits yet: the last of `ids`."""
+    reading: bool = False
+    """No token was drawn since it was let in."""
+    siblings: list[Row] = field(default_factory=list["Row"])
+    """Rows of the same request that begin behind this one's prompt, when it has been read."""
+    slot: Any = None
+    """The backend's: where it keeps this row."""
+
     _first_token: float = 0.0
-    _begins: list[int] = field(default_factory=list[int])
-    """Where in the text each token begins; those of a cut character at one place."""
+    _starts: list[int] = field(default_factory=list[int])
+    """Where in the text each token begins; tokens of one character begin at one place."""
 
     def __post_init__(self) -> None:
         self._stream = TextStream(self.codec, self.request.sampling.stop, self.prompt.ids[-1])
+
+    @property
+    def request(self) -> GenerateRequest:
+        return self.job.request
+
+    @property
+    def left(self) -> int:
+        """Tokens to be fed before the next one can be drawn."""
+        return len(self.ids) - self.fed
+
+    def wanted(self, count: int) -> int:
+        """After how many of the next `count` tokens logits are wanted: after each one that stands
+        before an unchecked id, and after the last of all. They are the last ones of the feed."""
+        return min(count, max(0, self.unchecked + 1 - (self.left - count)))
+
+    def place(self) -> None:
+        """Before it is let in: everything is to be fed. A row without a token brings its siblings
+        and the ids to continue from; one that was set back brings what it has."""
+        resumed = () if self.output_ids else self.request.resume_ids
+        self.ids = [*self.prompt.ids, *self.output_ids, *resumed]
+        self.fed, self.unchecked = 0, len(resumed)
+        self.siblings = self.job.rows[1:] if self.index == 0 and not self.output_ids else []
+
+    def take_over(self, logits: Iterable[Any]) -> None:
+        """Take over ids that another worker has streamed, as many as there are logits [vocabulary]
+        before them; nothing is shown a second time. Raises CannotContinue for one that this row
+        could not have drawn."""
+        for here in logits:
+            token = self.ids[-self.unchecked]
+            sampled = given_token(here[None], self.allowed, self.sampling, token)
+            if sampled is None or self.finish_reason is not None:
+                raise self._cannot_continue()
+            self.push(sampled)
+            self.unchecked -= 1
+            self.job.generated += 1
+
+    def _cannot_continue(self) -> CannotContinue:
+        schema = "" if self.request.json_schema is None else " and this JSON schema"
+        tools = " and these tools" if self.matcher is not None and not schema else ""
+        return CannotContinue(
+            f"request {self.request.id}: the ids to continue from cannot come from this model with "
+            f"these sampling parameters{schema}{tools}; ask again from the start"
+        )
 
     @property
     def allowed(self) -> bytes | None:
@@ -53,7 +209,7 @@ class Row:
 
     def push(self, sampled: Sampled) -> Delta:
         """Take a token; returns the text it releases, often none. The end-of-turn token is
-        kept in the ids (it was sampled and must be trainable) but is no text. A row whose
+        kept in the ids (it was sampled and must be trainable) but is not text. A row whose
         grammar is complete ends without one: there was nothing left to sample.
 
         Raises EngineError if the row's grammar cannot go on from there.
@@ -68,7 +224,7 @@ class Row:
         if token in self.end_ids:
             self.finish_reason = "stop"
         else:
-            self._begins.append(len(self._stream.text))
+            self._starts.append(len(self._stream.text))
             text = self._stream.push(token)
             if self.matcher is not None:
                 self.matcher.consume(token)
@@ -131,7 +287,7 @@ class Row:
         """Of the output, those whose text begins in a thought, delimiters included."""
         spans = iter(parted(self._stream.text, opened=self._begins_in_thought).spans)
         count, (start, end) = 0, next(spans, (-1, -1))
-        for begin in self._begins:
+        for begin in self._starts:
             while 0 <= end <= begin:
                 start, end = next(spans, (-1, -1))
             count += start <= begin < end
@@ -140,4 +296,5 @@ class Row:
     @property
     def _drawn_by(self) -> tuple[str | None, int]:
         """Name and version of its adapter."""
-        return (None, 0) if self.adapter is None else (self.adapter.name, self.adapter.version)
+        adapter = self.job.adapter
+        return (None, 0) if adapter is None else (adapter.name, adapter.version)

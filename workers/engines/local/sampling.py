@@ -77,11 +77,11 @@ def choose_tokens(
     logits: [rows, vocabulary], any float type; computed in float32, summed in float64.
     """
     xp = array_namespace(logits)
-    own = xp.astype(logits, xp.float32)
-    scores = forbid(own, allowed)
+    raw_scores = xp.astype(logits, xp.float32)
+    scores = forbid(raw_scores, allowed)
     greedy = [i for i, row in enumerate(rows) if row.temperature == 0.0]
     drawn = [i for i, row in enumerate(rows) if row.temperature > 0.0]
-    found: dict[int, Sampled] = {}
+    samples: dict[int, Sampled] = {}
     for places, choose in ((greedy, _likeliest), (drawn, _drawn)):
         if places:
             tokens, logprobs = choose(
@@ -90,15 +90,15 @@ def choose_tokens(
                 [positions[i] for i in places],
             )
             for i, token, logprob in zip(places, tokens, logprobs, strict=True):
-                found[i] = Sampled(token, logprob, logprob)
+                samples[i] = Sampled(token, logprob, logprob)
     shaped = [i for i, row in enumerate(rows) if row.shapes or allowed[i] is not None]
     if shaped:
-        known = raw_logprobs(_rows(own, shaped), [found[i].token for i in shaped])
-        for i, raw in zip(shaped, known, strict=True):
-            found[i] = found[i]._replace(raw_logprob=raw)
+        logprobs = raw_logprobs(_rows(raw_scores, shaped), [samples[i].token for i in shaped])
+        for i, raw in zip(shaped, logprobs, strict=True):
+            samples[i] = samples[i]._replace(raw_logprob=raw)
     # Asked of the logits themselves: a row's cut (top k, top p) can drop the NaN that spoils it.
-    sound = xp.isfinite(_highest(own))[:, 0].tolist()
-    return [found[i] if sound[i] and _is_finite(found[i]) else None for i in range(len(rows))]
+    sound = xp.isfinite(_highest(raw_scores))[:, 0].tolist()
+    return [samples[i] if sound[i] and _is_finite(samples[i]) else None for i in range(len(rows))]
 
 
 def _is_finite(sampled: Sampled) -> bool:
@@ -154,12 +154,12 @@ def given_token(
     """A token that was drawn before (by another worker) from these logits, [1, vocabulary]; None
     if this row could not have drawn it."""
     xp = array_namespace(logits)
-    own = xp.astype(logits, xp.float32)
-    known = forbid(own, [allowed])
+    raw_scores = xp.astype(logits, xp.float32)
+    scores = forbid(raw_scores, [allowed])
     if row.temperature > 0.0:
-        known = sampling_logprobs(known, [row])
-    (logprob,) = raw_logprobs(known, [token])
-    (raw,) = raw_logprobs(own, [token])
+        scores = sampling_logprobs(scores, [row])
+    (logprob,) = raw_logprobs(scores, [token])
+    (raw,) = raw_logprobs(raw_scores, [token])
     sampled = Sampled(token, logprob, raw)
     return sampled if _is_finite(sampled) else None
 

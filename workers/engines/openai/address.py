@@ -1,7 +1,9 @@
-"""Where an endpoint's requests go, and what may be said of that address."""
+"""Where an endpoint's requests go, what may be said of that address, and the API key, as the engine
+and `runtime doctor` read it from the environment."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urljoin, urlsplit, urlunsplit
 
@@ -67,3 +69,16 @@ def redirected(url: str, location: str) -> str | None:
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def key_in(variable: str) -> str:
+    """Without the blanks and the end of a line that were copied along with it; empty where there is
+    none."""
+    return os.environ.get(variable, "").strip()
+
+
+def what_is_wrong(key: str) -> str | None:
+    """Why no header can hold it; None if one can."""
+    if key.isascii() and key.isprintable():
+        return None
+    return "holds a character that no key has"

@@ -20,7 +20,6 @@ from loopline.workers.engines.openai.calls import CallAssembly
 from loopline.workers.engines.openai.complaints import quote
 from loopline.workers.engines.openai.finish import read_finish
 from loopline.workers.engines.openai.habits import Habits
-from loopline.workers.engines.openai.text import ArrivingText, whole_characters
 from loopline.workers.engines.openai.usage import (
     RawUsage,
     UnreadableUsage,
@@ -31,6 +30,7 @@ from loopline.workers.engines.openai.usage import (
 from loopline.workers.engines.openai.wire import keeps_logprobs
 from loopline.workers.engines.protocol import Completion, Delta, EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.text_stream import ArrivingText, whole_characters
 from loopline.workers.engines.text.tool_markup import calls_of
 
 

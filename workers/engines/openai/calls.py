@@ -16,7 +16,7 @@ from typing import cast
 from loopline.agents.records import ToolCall
 from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.workers.engines.openai.answer import CallPiece
-from loopline.workers.engines.openai.text import whole_characters
+from loopline.workers.engines.text.text_stream import whole_characters
 from loopline.workers.engines.text.tool_markup import tool_call_id
 
 

@@ -21,17 +21,15 @@ import orjson
 
 from loopline.agents.records import Usage
 from loopline.workers.engines.in_flight import InFlight, Ticket
-from loopline.workers.engines.openai.address import Address
+from loopline.workers.engines.openai.address import Address, key_in, what_is_wrong
 from loopline.workers.engines.openai.answer import Unreadable, decode
 from loopline.workers.engines.openai.assembly import Assembly
 from loopline.workers.engines.openai.complaints import complaint_in, complaint_of, error_in, quote
 from loopline.workers.engines.openai.connection import Connection
 from loopline.workers.engines.openai.errors import Refused, may_be_billed, refused
 from loopline.workers.engines.openai.habits import Habits, advice
-from loopline.workers.engines.openai.keys import key_in, what_is_wrong
-from loopline.workers.engines.openai.retry import RetryPolicy
+from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
 from loopline.workers.engines.openai.sse import DONE, Event, sse_events
-from loopline.workers.engines.openai.useless import UselessAnswers
 from loopline.workers.engines.openai.wire import request_body
 from loopline.workers.engines.protocol import (
     Capabilities,
@@ -44,8 +42,8 @@ from loopline.workers.engines.protocol import (
     GenerateRequest,
     NotBilled,
     Sending,
+    refuse_unsupported,
 )
-from loopline.workers.engines.request_checks import refuse_unsupported
 from loopline.workers.engines.settings import ModelSettings
 
 _log = logging.getLogger(__name__)
@@ -69,7 +67,7 @@ class OpenAIEngine:
         self._policy = RetryPolicy(
             settings.max_attempts, settings.backoff_seconds, settings.max_backoff_seconds
         )
-        self._dice = random.Random()
+        self._rng = random.Random()
         self._in_flight = InFlight()
         self._slots = asyncio.Semaphore(settings.max_concurrency)
         self._connection: Connection | None = None
@@ -276,7 +274,7 @@ class OpenAIEngine:
     async def _wait(self, failures: int, failure: EngineError, ticket: Ticket) -> None:
         """Until the next attempt. Raises where there is none."""
         asked = failure.retry_after if isinstance(failure, Refused) else None
-        wait = self._policy.wait_seconds(failures, asked, self._dice)
+        wait = self._policy.wait_seconds(failures, asked, self._rng)
         if wait is None or self._useless.exhausted(ticket.request_id):
             raise failure
         left = ticket.seconds_left()

@@ -1,13 +1,21 @@
-"""How long to wait before an endpoint is asked again."""
+"""Whether an endpoint is asked again, and when: how many answers that were paid for and cannot be
+used one request may cost, and how long to wait."""
 
 from __future__ import annotations
 
 import math
 import random
 import time
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+
+from loopline.agents.records import Usage
+from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
+
+_REMEMBERED = 10_000
+"""Requests: a step that is tried again asks under the same id."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +31,7 @@ class RetryPolicy:
     cap_seconds: float
 
     def wait_seconds(
-        self, failures: int, retry_after: float | None, dice: random.Random
+        self, failures: int, retry_after: float | None, rng: random.Random
     ) -> float | None:
         """Wait after the `failures`-th failure (from 1), or `None` when it was the last attempt.
 
@@ -32,7 +40,7 @@ class RetryPolicy:
         if failures >= self.attempts:
             return None
         window = min(self.cap_seconds, self.base_seconds * 2.0 ** (failures - 1))
-        jitter = dice.uniform(0.0, window)
+        jitter = rng.uniform(0.0, window)
         return jitter if retry_after is None else retry_after + min(jitter, self.base_seconds)
 
 
@@ -60,3 +68,54 @@ def _number(raw: str | None) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) and value >= 0 else None
+
+
+@dataclass
+class _Spent:
+    answers: int = 0
+    micro_dollars: int = 0
+    last: int = 0
+    why: str = ""
+
+
+class UselessAnswers:
+    """Of one endpoint, by request, over all its attempts in this process."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self._settings = settings
+        self._spent: OrderedDict[str, _Spent] = OrderedDict()
+
+    def add(self, request_id: str, usage: Usage | None, why: str) -> None:
+        """One more, and why it is of no use; `usage` is None where the endpoint did not say what it
+        costs."""
+        spent = self._spent.setdefault(request_id, _Spent())
+        self._spent.move_to_end(request_id)
+        spent.answers += 1
+        spent.why = why
+        spent.last = 0 if usage is None else cost_micro_dollars(usage, self._settings.price)
+        spent.micro_dollars += spent.last
+        while len(self._spent) > _REMEMBERED:
+            self._spent.popitem(last=False)
+
+    def forget(self, request_id: str) -> None:
+        """It was answered in the end."""
+        self._spent.pop(request_id, None)
+
+    def exhausted(self, request_id: str) -> str | None:
+        """Why the request may not be sent again; None while it may. The next answer is taken to
+        cost what the last one did."""
+        spent = self._spent.get(request_id)
+        if spent is None:
+            return None
+        settings = self._settings
+        if spent.answers >= settings.max_useless_answers:
+            limit = f"max_useless_answers = {settings.max_useless_answers}"
+        elif spent.micro_dollars + spent.last > settings.max_useless_dollars * 1_000_000:
+            limit = f"max_useless_dollars = {settings.max_useless_dollars}"
+        else:
+            return None
+        return (
+            f"{spent.answers} answers to the request were paid for in vain "
+            f"({spent.micro_dollars / 1e6:.6g} USD), so it is not sent again ({limit}); the last: "
+            f"{spent.why}"
+        )

@@ -77,13 +77,13 @@ def scripted_reply(
     answers = [m.content for m in messages[asked + 1 :] if m.role == "tool"]
     umi = umi_reply(
         question,
-        lambda text: _expression(text, _dice(text, seed)),
+        lambda text: _expression(text, _rng(text, seed)),
         as_json=json_schema is not None,
     )
     if umi is not None:
         return ScriptedReply(umi)
     if json_schema is not None:
-        value = _expression(question, _dice(question, seed)).value
+        value = _expression(question, _rng(question, seed)).value
         return ScriptedReply(json.dumps(instance_of(json_schema, value), ensure_ascii=False))
     script = _choose_script(question, {tool.name for tool in tools}, seed, mistake_rate)
     try:
@@ -112,27 +112,27 @@ def conversation_key(
 
 
 def _choose_script(question: str, tools: set[str], seed: int, mistake_rate: float) -> Script:
-    dice = _dice(question, seed)
+    rng = _rng(question, seed)
     answer_type = _ANSWER_TYPE.search(question)
-    expression = _expression(question, dice)
+    expression = _expression(question, rng)
     if "delegate" in tools:
-        return _plan(expression, tools, dice)
+        return _plan(expression, tools, rng)
     wrong = answer_type is not None and unit_interval("wrong", seed, question) < mistake_rate
-    return _solve(expression, "calculate" in tools, wrong, dice)
+    return _solve(expression, "calculate" in tools, wrong, rng)
 
 
-def _dice(question: str, seed: int) -> random.Random:
+def _rng(question: str, seed: int) -> random.Random:
     return random.Random(unit_interval("script", seed, question))
 
 
-def _expression(question: str, dice: random.Random) -> Operation:
+def _expression(question: str, rng: random.Random) -> Operation:
     problem = _ANSWER_TYPE.sub("", question)
-    return find_expression(problem) or _made_up(problem, dice)
+    return find_expression(problem) or _made_up(problem, rng)
 
 
-def _plan(expression: Operation, tools: set[str], dice: random.Random) -> Script:
+def _plan(expression: Operation, tools: set[str], rng: random.Random) -> Script:
     """The planner: hands parts (or all) of the expression over and puts the answers together."""
-    opening, style = dice.choice(_OPENINGS), dice.random()
+    opening, style = rng.choice(_OPENINGS), rng.random()
     left, right = expression.left, expression.right
     both = isinstance(left, Operation) and isinstance(right, Operation)
     if both and "delegate_many" in tools and style < 0.8:
@@ -159,9 +159,9 @@ def _plan(expression: Operation, tools: set[str], dice: random.Random) -> Script
     return f"{'. '.join(equations(expression))}.\n\n\\boxed{{{show(expression.value)}}}"
 
 
-def _solve(expression: Operation, calculator: bool, wrong: bool, dice: random.Random) -> Script:
+def _solve(expression: Operation, calculator: bool, wrong: bool, rng: random.Random) -> Script:
     """A small model, or a model alone: equations, then the boxed answer."""
-    opening, style = dice.choice(_OPENINGS), dice.random()
+    opening, style = rng.choice(_OPENINGS), rng.random()
     if calculator and style < 0.4:
         call = ScriptedCall("calculate", {"expression": write(expression)})
         answer = yield opening, call
@@ -172,7 +172,7 @@ def _solve(expression: Operation, calculator: bool, wrong: bool, dice: random.Ra
         steps = "\n".join(equations(expression))
     if not wrong:
         return f"{opening}\n{steps}\n\n\\boxed{{{show(value)}}}"
-    if dice.random() < 0.5:
+    if rng.random() < 0.5:
         return f"{opening}\n{steps}\n\nThat is all I can say."
     false = f"{equation(expression).rpartition(' = ')[0]} = {show(value + 1)}"
     return f"{opening}\n{false}\n\n\\boxed{{{show(value + 1)}}}"
@@ -202,14 +202,14 @@ def _rebuilt(expression: Operation, left: Node, right: Node) -> Operation:
         return expression
 
 
-def _made_up(text: str, dice: random.Random) -> Operation:
+def _made_up(text: str, rng: random.Random) -> Operation:
     """An expression over up to four numbers of the text, with a positive value."""
     numbers = [n for n in numbers_in(text) if 0 < n < 10**6][:4]
     while len(numbers) < 2:
-        numbers.append(Fraction(dice.randint(2, 20)))
+        numbers.append(Fraction(rng.randint(2, 20)))
     node: Node = Leaf(numbers[0])
     for number in numbers[1:]:
-        symbol = dice.choice("+-*") if node.value > number else dice.choice("+*")
+        symbol = rng.choice("+-*") if node.value > number else rng.choice("+*")
         node = combine(symbol, node, Leaf(number))
     assert isinstance(node, Operation)
     return node

@@ -1,4 +1,5 @@
-"""From a stream of tokens to a stream of text: whole characters, and nothing past a stop string.
+"""From a stream of tokens, or of pieces, to a stream of text: whole characters, and nothing past a
+stop string.
 
 Two things must not reach a reader: half a character (a token may end in the middle of one), and
 the beginning of a stop string that the next token completes. Both are held back until it is
@@ -20,6 +21,63 @@ MAX_HELD_TOKENS = 64
 more; past this many they are released as they decode, so that the cost stays linear."""
 
 
+def whole_characters(text: str) -> str:
+    """Halves of a surrogate pair that stand together become their character, a half alone
+    becomes U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+class ArrivingText:
+    """Pieces in, what may be shown out."""
+
+    def __init__(self, stop: Sequence[str] = ()) -> None:
+        self._stop = tuple(filter(None, stop))
+        self.raw = ""
+        """Everything that arrived, cut before the stop string."""
+        self._released = 0
+        self.stopped = False
+        """True once a stop string was found; the text ends before it."""
+
+    @property
+    def text(self) -> str:
+        return whole_characters(self.raw)
+
+    def push(self, piece: str) -> str:
+        """Take a piece; returns what may be shown now (possibly nothing)."""
+        if self.stopped:
+            return ""
+        # A match may begin in text that arrived before, but never in text already released.
+        self.raw += piece
+        cut = min(
+            (at for s in self._stop if (at := self.raw.find(s, self._released)) >= 0), default=-1
+        )
+        if cut >= 0:
+            self.raw, self.stopped = self.raw[:cut], True
+        return self._release(len(self.raw) - (0 if self.stopped else self._held_back()))
+
+    def finish(self) -> str:
+        """The end: whatever was held back."""
+        return self._release(len(self.raw))
+
+    def _release(self, end: int) -> str:
+        shown = self.raw[self._released : end]
+        self._released = max(self._released, end)
+        return whole_characters(shown)
+
+    def _held_back(self) -> int:
+        """Length of the longest end of the text that the next piece may complete: the first half of
+        a pair, or the beginning of a stop string."""
+        longest = int("\ud800" <= self.raw[-1:] <= "\udbff")
+        for s in self._stop:
+            for length in range(min(len(s) - 1, len(self.raw) - self._released), longest, -1):
+                if self.raw.endswith(s[:length]):
+                    longest = length
+                    break
+        return longest
+
+
 class TextStream:
     """Text of one completion, token by token."""
 
@@ -29,17 +87,18 @@ class TextStream:
         """`after` is the last id of the prompt."""
         self._codec = codec
         self._after = after
-        self._stop = tuple(s for s in stop if s)
         self._pending: list[int] = []
-        self._text = ""
-        self._released = 0
-        self.stopped = False
-        """True once a stop string was found; the text ends before it."""
+        self._arriving = ArrivingText(stop)
+
+    @property
+    def stopped(self) -> bool:
+        """See `ArrivingText.stopped`."""
+        return self._arriving.stopped
 
     @property
     def text(self) -> str:
         """Everything decoded so far, cut before the stop string."""
-        return self._text
+        return self._arriving.raw
 
     def push(self, token: int) -> str:
         """Take one token; returns what may be shown now (possibly nothing)."""
@@ -47,41 +106,14 @@ class TextStream:
         piece = self._codec.decode(self._pending, self._after)
         if piece.endswith(REPLACEMENT) and len(self._pending) < MAX_HELD_TOKENS:
             return ""
-        return self._take(piece)
+        self._after = token
+        self._pending.clear()
+        return self._arriving.push(piece)
 
     def finish(self) -> str:
         """The end: whatever was held back and is not part of a stop string's match."""
         shown = ""
-        if self._pending and not self.stopped:
-            shown = self._take(self._codec.decode(self._pending, self._after))
-        rest = self._text[self._released :]
-        self._released = len(self._text)
-        return shown + rest
-
-    def _take(self, piece: str) -> str:
-        self._after = self._pending[-1]
-        self._pending.clear()
-        if self.stopped:
-            return ""
-        # A match may begin in text already decoded, but never in text already released.
-        self._text += piece
-        cut = min(
-            (at for s in self._stop if (at := self._text.find(s, self._released)) >= 0), default=-1
-        )
-        if cut >= 0:
-            self._text = self._text[:cut]
-            self.stopped = True
-        end = len(self._text) - (0 if self.stopped else self._held_back())
-        shown = self._text[self._released : end]
-        self._released = max(self._released, end)
-        return shown
-
-    def _held_back(self) -> int:
-        """Length of the longest end of the text that could be the beginning of a stop string."""
-        longest = 0
-        for s in self._stop:
-            for length in range(min(len(s) - 1, len(self._text) - self._released), longest, -1):
-                if self._text.endswith(s[:length]):
-                    longest = length
-                    break
-        return longest
+        if self._pending:
+            shown = self._arriving.push(self._codec.decode(self._pending, self._after))
+            self._pending.clear()
+        return shown + self._arriving.finish()

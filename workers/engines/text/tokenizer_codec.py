@@ -1,9 +1,16 @@
-"""Text and ids of a `tokenizer.json`, by the package tokenizers; no model is needed for it."""
+"""Text and ids of a `tokenizer.json`, by the package tokenizers; no model is needed for it. And
+text in Unicode's composed form (NFC), for tokenizers that read it so.
+
+Qwen's tokenizers compose what they read: `e` and an accent behind it become `é`. llama.cpp does
+not, and would give other ids. A GGUF file of ours says which kind its tokenizer is of.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from loopline.workers.engines.local.model_files import unusable
@@ -12,6 +19,9 @@ from loopline.workers.engines.text.sentencepiece import BLANK, SentencePieceCode
 
 _BYTE = re.compile(r"^<0x([0-9A-F]{2})>$")
 """The token of one byte."""
+
+COMPOSED_KEY = "loopline.tokenizer.nfc"
+"""In the metadata of a GGUF file: the tokenizer composes text before it cuts it."""
 
 
 class TokenizerCodec:
@@ -79,3 +89,30 @@ def _sentencepiece_codec(backend: Any, width: int, model: str) -> SentencePieceC
         if pieces[tokenize(f"{text}a")[1 if text else 0]].startswith(b" ")
     ]
     return SentencePieceCodec(tokenize, pieces, added, prefixed)
+
+
+@dataclass(frozen=True)
+class ComposedCodec:
+    """A `TextCodec` that composes what stands between added tokens. These are looked for first,
+    the longest where several begin: an accent behind a token is no part of it."""
+
+    codec: TextCodec
+    added: re.Pattern[str]
+
+    def encode(self, text: str, after: int | None = None) -> list[int]:
+        if not unicodedata.is_normalized("NFC", text):
+            parts = self.added.split(text)
+            # Added tokens stand at the odd places.
+            parts[::2] = [unicodedata.normalize("NFC", part) for part in parts[::2]]
+            text = "".join(parts)
+        return self.codec.encode(text, after)
+
+    def decode(self, ids: Sequence[int], after: int | None = None) -> str:
+        return self.codec.decode(ids, after)
+
+
+def composed(codec: TextCodec, added: Collection[str]) -> ComposedCodec:
+    """`added` are the texts of the tokens that are looked for in a text before it is cut."""
+    longest_first = sorted(filter(None, added), key=len, reverse=True)
+    pattern = "|".join(map(re.escape, longest_first)) or r"(?!)"
+    return ComposedCodec(codec, re.compile(f"({pattern})"))

@@ -1,18 +1,247 @@
-"""Models in this process, by transformers: full precision, any Qwen, Llama and the like."""
+"""Models in this process, by transformers: full precision, any Qwen, Llama and the like.
+
+All rows are decoded together, one token a pass. A prompt that begins like one in memory is read
+from behind that beginning on, and prompts of which similarly much is left to read are read
+together, before the other rows go on.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+
+import torch
+from transformers import DynamicCache
+
+from loopline.workers.engines.local.adapter_base import (
+    holds_whole_model,
+)
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.local.backend import (
+    WORTH_SHARING,
+    Shortage,
+    common_prefix,
+    shares_more,
+)
 from loopline.workers.engines.local.engine import LocalEngine
+from loopline.workers.engines.local.model_files import is_out_of_memory
+from loopline.workers.engines.local.row import Row
+from loopline.workers.engines.local.sampling import raw_logprobs
+from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.engines.torch.decoder import TorchDecoder
-from loopline.workers.engines.torch.loading import LoadedModel
+from loopline.workers.engines.torch.kv_batch import KVBatch
+from loopline.workers.engines.torch.kv_cache import States
+from loopline.workers.engines.torch.loading import LoadedModel, load_model
+from loopline.workers.engines.torch.lora import Lora, LoraLayers
+from loopline.workers.engines.torch.prefix_cache import PrefixCache
+from loopline.workers.engines.torch.whole_models import WholeModel, WholeModels, read_whole_model
+
+SCORE_CHUNK = 256
+"""Tokens scored, or taken over from another worker, per forward pass: bounds the logits in memory
+to 256 x vocabulary floats."""
+
+PREFILL_TOKENS = 4096
+"""Most tokens, padding included, in one prefill: enough to fill the cores, and short enough that
+rows in work do not wait long for their next token."""
+
+PADDING = 1.25
+"""Prefilling together pays (2.5 times on short prompts) until padding is a fifth of the work."""
+
+KEPT_TOKENS = 8192
+"""Of finished sequences, kept for prompts that begin like them: those of some twenty requests, so
+that the roles' prompts stay. Never more than a quarter of max_tokens_in_flight."""
+
+
+class TorchBackend:
+    """See the module, and `Backend`."""
+
+    kind = "torch"
+    reads_apart = True
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self._settings = settings
+        self.max_rows = settings.max_concurrency
+
+    def load(self) -> LoadedModel:
+        torch.set_num_threads(self._settings.threads)
+        self._loaded = loaded = load_model(self._settings)
+        self._batch = KVBatch(loaded.model, loaded.device, self.max_rows, loaded.max_context)
+        bound = self._settings.max_tokens_in_flight
+        self._prefixes = PrefixCache(KEPT_TOKENS if bound is None else min(KEPT_TOKENS, bound // 4))
+        self._loras = LoraLayers(loaded.model, loaded.device)
+        self._models = WholeModels(loaded.model, loaded.device)
+        self._unread: dict[Row, States] = {}
+        """Rows that are not in the batch yet, with the keys and values of their beginning."""
+        return loaded
+
+    def unload(self) -> None:
+        """The memory goes with the last reference to the model."""
+
+    def context(self) -> AbstractContextManager[object]:
+        return torch.inference_mode()
+
+    # Rows.
+
+    def find_prefix(self, adapter: AdapterVersion | None, ids: Sequence[int]) -> tuple[States, int]:
+        states, length = self._prefixes.longest(adapter, ids, WORTH_SHARING - 1)
+        source: Row | None = None
+        for row in self._batch.rows:
+            same = row.job.adapter is adapter and row.fed > length
+            if same and shares_more(row.ids, ids, length):
+                source, length = row, min(row.fed, common_prefix(row.ids, ids))
+        if source is not None:
+            states = self._batch.states(source, length)
+        return states, length if states else 0
+
+    def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
+        """By rows times the longest that one of them may become: they share one allocation."""
+        everyone = [each for first in (*rows, *passed, row) for each in (first, *first.siblings)]
+        bound = self._settings.max_tokens_in_flight
+        longest = max(len(each.prompt.ids) + each.limit for each in everyone)
+        fits = bound is None or len(everyone) * longest <= bound - self._prefixes.budget
+        return fits and len(everyone) <= places
+
+    def joins(self, row: Row, reading: Sequence[Row]) -> bool:
+        """If padding is worth it. Rows that are continued or read again are read alone."""
+        group = [*reading, row]
+        if len(group) > 1 and any(each.unchecked or each.output_ids for each in group):
+            return False
+        lengths = [each.left for each in group]
+        padded = max(lengths) * len(lengths)
+        return len(group) == 1 or padded <= min(PREFILL_TOKENS, PADDING * sum(lengths))
+
+    def enter(self, row: Row, prefix: States) -> None:
+        self._unread[row] = prefix
+
+    def plan(self, rows: Sequence[Row]) -> dict[Row, int]:
+        if self._unread:
+            return {row: row.left - row.unchecked for row in self._unread}
+        for row in rows:
+            if row.left > 1:  # it is continued: the ids that are still to be checked
+                return {row: min(row.left, SCORE_CHUNK)}
+        return dict.fromkeys(self._batch.rows, 1)
+
+    def step(self, feeds: Mapping[Row, int]) -> torch.Tensor:
+        if self._unread:
+            self._use([row.job.adapter for row in self._unread])
+            logits = self._batch.read(self._unread)  # [rows to be read, vocabulary]
+            self._unread = {}
+            return logits
+        row, count = next(iter(feeds.items()))
+        if row.left > 1:
+            self._use([row.job.adapter])
+            return self._batch.extend(row, count)  # [count, vocabulary]
+        self._use([row.job.adapter for row in self._batch.rows])
+        return self._batch.step()  # [rows, vocabulary]
+
+    def fork(self, row: Row, siblings: Sequence[Row], places: int) -> Sequence[Row]:
+        """All: they have joined the batch with the reading of their prompt."""
+        return siblings
+
+    def finish(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            try:
+                self._prefixes.put(
+                    row.job.adapter,
+                    row.ids[: row.fed],
+                    lambda row=row: self._batch.states(row, row.fed),
+                )
+            except RuntimeError as error:
+                if not _is_out_of_memory(error):
+                    raise
+                self._prefixes.clear()
+        self._batch.remove(rows)
+
+    def drop(self, rows: Sequence[Row]) -> None:
+        self._unread = {row: known for row, known in self._unread.items() if row not in rows}
+        self._batch.wipe(rows)
+        self._batch.remove(rows)
+
+    def lost(self, rows: Sequence[Row]) -> Sequence[Row]:
+        return [row for row in rows if row not in self._unread and row not in self._batch.rows]
+
+    def recompute_logprobs(self, row: Row) -> None:
+        """In one pass over prompt and output, alone and without a cache."""
+        if not self._settings.plain_logprobs:
+            return
+        self._use([row.job.adapter])
+        ids = torch.tensor([[*row.prompt.ids, *row.output_ids]], device=self._loaded.device)
+        kept = len(row.output_ids) + 1
+        logits = self._loaded.model(input_ids=ids, use_cache=False, logits_to_keep=kept).logits[0]
+        logprobs: list[float] = []
+        for start in range(0, len(row.output_ids), SCORE_CHUNK):
+            tokens = row.output_ids[start : start + SCORE_CHUNK]
+            logprobs.extend(raw_logprobs(logits[start : start + len(tokens)], tokens))
+        row.take_logprobs(logprobs)
+
+    def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:
+        self._use([adapter])
+        cache = DynamicCache()
+        result: list[float] = []
+        for start in range(0, len(ids) - 1, SCORE_CHUNK):
+            chunk = ids[start : min(start + SCORE_CHUNK, len(ids) - 1)]
+            tokens = torch.tensor([chunk], device=self._loaded.device)
+            logits = self._loaded.model(
+                input_ids=tokens, past_key_values=cache, use_cache=True
+            ).logits[0]  # [chunk, vocabulary]
+            result.extend(raw_logprobs(logits, ids[start + 1 : start + 1 + len(chunk)]))
+        return result
+
+    # Memory.
+
+    def shortage(self, error: Exception) -> Shortage | None:
+        if not _is_out_of_memory(error):
+            return None
+        reason = " ".join(str(error).split())[:200]
+        alone = EngineError(
+            f"out of memory: this request does not fit, not even alone ({reason}); lower "
+            "max_context or max_tokens of this pool",
+            kind="unavailable",
+            retryable=True,
+        )
+        return Shortage(reason, alone, halve=True)
+
+    def release(self) -> None:
+        self._prefixes.clear()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def in_work(self) -> dict[str, int]:
+        return {"rows in the cache": len(self._batch.rows)}
+
+    # Adapters.
+
+    def read_adapter(self, path: str) -> str | WholeModel:
+        """Of a whole model everything, of a LoRA which base it was trained on."""
+        if holds_whole_model(path):
+            return read_whole_model(path, self._loaded, self._models.original)
+        self._loaded.check_base_of(path)
+        return path
+
+    def load_adapter(self, read: str | WholeModel) -> Lora | WholeModel:
+        return read if isinstance(read, WholeModel) else self._loras.read(read)
+
+    def forget_adapter(self, adapter: AdapterVersion) -> None:
+        """Its tensors go with the last reference to them, and the last pass may have left one."""
+        self._prefixes.forget(adapter)
+        self._use([None])
+
+    def _use(self, adapters: Sequence[AdapterVersion | None]) -> None:
+        """What each row of the passes that come now is computed with."""
+        weights: list[Lora | WholeModel | None] = [each and each.weights for each in adapters]
+        self._models.use([each if isinstance(each, WholeModel) else None for each in weights])
+        self._loras.use([each if isinstance(each, Lora) else None for each in weights])
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or is_out_of_memory(error)
 
 
 class TorchEngine(LocalEngine[LoadedModel]):
     """See `LocalEngine`."""
 
     def __init__(self, settings: ModelSettings) -> None:
-        super().__init__(settings, TorchDecoder)
+        super().__init__(settings, TorchBackend)
 
 
 def engine(settings: ModelSettings) -> TorchEngine:

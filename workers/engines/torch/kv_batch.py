@@ -7,49 +7,45 @@ hides from each row what is not its own. Owned by one thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from loopline.workers.engines.local.row import Row
 from loopline.workers.engines.torch.kv_cache import KVCache, States
 
 READ_AT_ONCE = 512
-"""Tokens of a long prompt that are read behind a beginning in one pass: bounds the mask to so many
-times the context."""
+"""Most tokens that are read behind a beginning in one pass: bounds the mask to this many times the
+context."""
 
 
 class KVBatch:
-    """Each row's count of computed tokens, and its keys and values."""
+    """Where each row stands in the cache. A row's place is its index in `rows`, and the columns up
+    to `row.fed` are its own; `row.fed` is for the caller to advance after a pass."""
 
-    def __init__(self, model: Any, device: torch.device) -> None:
+    def __init__(self, model: Any, device: torch.device, most_rows: int, most_columns: int) -> None:
         self._model = model
         self._device = device
-        self._cache = KVCache()
-        self._lengths: list[int] = []
+        self._cache = KVCache(most_rows, most_columns)
+        self.rows: list[Row] = []
         self._windows = _windows(model.config.get_text_config())
 
-    def __len__(self) -> int:
-        return len(self._lengths)
+    def read(self, unread: Mapping[Row, States]) -> torch.Tensor:
+        """Append these rows and their siblings, each behind a beginning that was computed before
+        (an empty list is none): at most all but its last token.
 
-    def read(
-        self,
-        prompts: Sequence[Sequence[int]],
-        beginnings: Sequence[States],
-        copies: Sequence[int],
-    ) -> torch.Tensor:
-        """Append `copies[i]` rows with prompt i, of which `beginnings[i]` (none is an empty list)
-        was computed before: at most all but the last token.
-
-        Returns the logits [prompts, vocabulary] after the last tokens. If it fails, the batch has
-        the rows that it had; if memory runs out, perhaps none.
+        Returns the logits [rows of `unread`, vocabulary] after the last tokens, without the ids
+        that are unchecked. If it fails, the batch has the rows that it had; if memory runs out,
+        perhaps none.
         """
-        first = len(self)
-        starts = [each[0][0].shape[1] if each else 0 for each in beginnings]
-        lengths = [len(ids) for ids in prompts]
-        longest = max(length - start for length, start in zip(lengths, starts, strict=True))
+        first = len(self.rows)
+        prompts = [row.ids[: len(row.ids) - row.unchecked] for row in unread]
+        starts = [row.fed for row in unread]
+        copies = [1 + len(row.siblings) for row in unread]
+        longest = max(len(ids) - start for ids, start in zip(prompts, starts, strict=True))
         self._fit(first + sum(copies), max(start + longest for start in starts))
-        for place, states in enumerate(beginnings):
+        for place, states in enumerate(unread.values()):
             if states:
                 self._cache.write(first + place, states)
         if len(prompts) == 1 and starts[0]:
@@ -65,75 +61,71 @@ class KVBatch:
         for place in reversed(range(len(prompts))):
             for target in range(end - copies[place], end):
                 if target != first + place:
-                    self._cache.copy_row(first + place, target, lengths[place])
+                    self._cache.copy_row(first + place, target, len(prompts[place]))
             end -= copies[place]
-        for length, count in zip(lengths, copies, strict=True):
-            self._lengths += [length] * count
+        self.rows += [each for row in unread for each in (row, *row.siblings)]
         return logits
 
-    def extend(self, ids: Sequence[int]) -> torch.Tensor:
-        """Let the last row have all of `ids`, with whose beginning it was read; returns the logits
-        [tokens, vocabulary] after each that was missing. If it fails, the row is as before; if
-        memory runs out, perhaps there is none."""
-        place = len(self) - 1
-        known = self._lengths[place]
-        self._fit(len(self), len(ids))
-        logits = self._forward(place, [ids], [known], len(ids) - known)
-        self._lengths[place] = len(ids)
-        return logits[0]
+    def extend(self, row: Row, count: int) -> torch.Tensor:
+        """Feed a row its next `count` tokens; returns the logits [count, vocabulary] after each. If
+        memory runs out, perhaps no row is left."""
+        end = row.fed + count
+        self._fit(len(self.rows), end)
+        return self._forward(self.rows.index(row), [row.ids[:end]], [row.fed], count)[0]
 
-    def step(self, tokens: Sequence[int]) -> torch.Tensor:
-        """Feed one token per row; returns the logits [rows, vocabulary] after it."""
-        longest = max(self._lengths) + 1
-        self._fit(len(self), longest)
-        fed = torch.tensor([list(tokens), self._lengths], device=self._device)
-        level = min(self._lengths) + 1 == longest
-        mask = None if level else self._mask(fed[1][:, None], longest)
-        self._cache.aim(0, fed[1][:, None], before=longest - 1, seen=longest)
-        logits = self._run(fed[0][:, None], fed[1][:, None], mask, 1)
-        self._lengths = [length + 1 for length in self._lengths]
-        return logits[:, -1]
+    def step(self) -> torch.Tensor:
+        """Feed every row its next token; returns the logits [rows, vocabulary] after it."""
+        lengths = [row.fed for row in self.rows]
+        longest = max(lengths) + 1
+        self._fit(len(self.rows), longest)
+        tokens = [row.ids[row.fed] for row in self.rows]
+        fed = torch.tensor([tokens, lengths], device=self._device)  # [2, rows]
+        columns = fed[1][:, None]  # [rows, 1]: a token's column is its position
+        level = min(lengths) + 1 == longest
+        mask = None if level else self._mask(columns, longest)
+        self._cache.aim(0, columns, before=longest - 1, seen=longest)
+        return self._run(fed[0][:, None], columns, mask, 1)[:, -1]
 
-    def states(self, row: int, length: int) -> States:
+    def states(self, row: Row, length: int) -> States:
         """The keys and values of a row's first tokens, to be read before the batch changes."""
-        return self._cache.read(row, length)
+        return self._cache.read(self.rows.index(row), length)
 
-    def computed(self, row: int) -> int:
-        """Tokens of a row whose keys and values are here."""
-        return self._lengths[row]
-
-    def keep(self, places: Sequence[int]) -> None:
-        """Let row `places[i]` be row i, and all others leave. A row may only move forward, into
-        the place of one that leaves."""
-        if not places:
+    def remove(self, rows: Collection[Row]) -> None:
+        """Let rows leave, as far as they are here. The last rows take the places that become free:
+        so only they are copied."""
+        stays = [row not in rows for row in self.rows]
+        count = sum(stays)
+        if count == len(self.rows):
+            return
+        if not count:
             self.clear()
             return
-        for target, source in enumerate(places):
-            if target != source:
-                self._cache.copy_row(source, target, self._lengths[source])
-        self._lengths = [self._lengths[source] for source in places]
-
-    def cut(self, lengths: Sequence[int]) -> None:
-        """Forget what row `i` has behind its first `lengths[i]` tokens."""
-        self._lengths = [min(pair) for pair in zip(self._lengths, lengths, strict=True)]
+        # A row only moves forward, into the place of one that leaves.
+        movers = (place for place in range(count, len(stays)) if stays[place])
+        for target in range(count):
+            if not stays[target]:
+                source = next(movers)
+                self._cache.copy_row(source, target, self.rows[source].fed)
+                self.rows[target] = self.rows[source]
+        del self.rows[count:]
 
     def clear(self) -> None:
         """Forget every row, and give the memory back."""
         self._cache.free()
-        self._lengths = []
+        self.rows = []
 
-    def wipe(self) -> None:
-        """Make sure that nothing is left of rows that failed."""
-        self._cache.wipe(len(self))
-
-    def wipe_row(self, row: int) -> None:
-        """Zero what a row has computed that is no number: another one may take its place, and does
-        not overwrite all of it."""
-        self._cache.wipe(row, row + 1)
+    def wipe(self, rows: Collection[Row]) -> None:
+        """Zero these rows, and what a failed pass left behind the last row: what is not a number
+        stays one even under a weight of zero, and the next row in its place does not overwrite all
+        of it."""
+        for place, row in enumerate(self.rows):
+            if row in rows:
+                self._cache.wipe(place, place + 1)
+        self._cache.wipe(len(self.rows))
 
     def _fit(self, rows: int, columns: int) -> None:
         try:
-            self._cache.fit(rows, max([columns, *self._lengths]))
+            self._cache.fit(rows, max([columns, *(row.fed for row in self.rows)]))
         except RuntimeError:
             self.clear()
             raise
@@ -149,14 +141,15 @@ class KVBatch:
         """
         fresh = [ids[start:] for ids, start in zip(rows, starts, strict=True)]
         longest = max(map(len, fresh))
-        missing = [longest - len(each) for each in fresh]
+        missing = [longest - len(ids) for ids in fresh]
         tokens = torch.tensor(
-            [[*[0] * gap, *each] for gap, each in zip(missing, fresh, strict=True)],
+            [[*[0] * gap, *ids] for gap, ids in zip(missing, fresh, strict=True)],
             device=self._device,
-        )
-        ahead = torch.arange(longest, device=self._device)[None, :]
-        gaps = torch.tensor(missing, device=self._device)[:, None]
-        places = torch.tensor(starts, device=self._device)[:, None] + ahead - gaps
+        )  # [rows, longest]
+        ahead = torch.arange(longest, device=self._device)[None, :]  # [1, longest]
+        gaps = torch.tensor(missing, device=self._device)[:, None]  # [rows, 1]
+        begins = torch.tensor(starts, device=self._device)[:, None]  # [rows, 1]
+        places = begins + ahead - gaps  # [rows, longest]
         padding = ahead < gaps
         columns = torch.where(padding, places + longest, places)
         seen = max(map(len, rows))
@@ -181,15 +174,15 @@ class KVBatch:
         """What is added to the attention scores [rows, 1, tokens, seen]: nothing where a token
         sees itself or one before it, minus infinity elsewhere. By kind of layer, if the model has
         several."""
-        each = torch.arange(seen, device=self._device)
+        positions = torch.arange(seen, device=self._device)  # [seen]
         masks: dict[str, torch.Tensor] = {}
         for kind, window in self._windows.items():
-            hidden = each > columns[..., None]
+            hidden = positions > columns[..., None]  # [rows, tokens, seen]
             if window is not None:
-                hidden |= each <= columns[..., None] - window
+                hidden |= positions <= columns[..., None] - window
             masks[kind] = torch.zeros(
                 hidden.shape, dtype=self._model.dtype, device=self._device
-            ).masked_fill_(hidden, -torch.inf)[:, None]
+            ).masked_fill_(hidden, -torch.inf)[:, None]  # [rows, 1, tokens, seen]
         return masks if len(masks) > 1 else next(iter(masks.values()))
 
 

@@ -1,9 +1,9 @@
 """Keys and values of all rows in one allocation per layer, written in place.
 
-transformers' own cache makes each layer anew for every token: with many rows, that takes several
-times as long as everything else. Here a row's tokens stand in the columns from 0 on, so a token's
-column is its position; what stands behind a row's last token is hidden by the mask. Owned by one
-thread.
+transformers' own cache allocates each layer again for every token: with many rows, that takes
+several times as long as everything else. Here a row's tokens stand in the columns from 0 on, so a
+token's column is its position; what stands behind a row's last token is hidden by the mask. Owned
+by one thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 ROWS = 4
 COLUMNS = 64
-"""The allocation grows and shrinks in blocks of so many rows and columns."""
+"""Rows and columns are allocated in multiples of these."""
+
+GROWTH = 1.5
+"""Times more rows or columns than before, at least, when the allocation grows: what is allocated on
+the way to a size is then at most four times that size. Were it made new for every block, it would
+be half as many times that size as there are blocks; and a GPU's allocator, which can't put a larger
+tensor where a smaller one was, would reserve all of it."""
 
 FAR_TOO_LARGE = 4
 """Times more cells than needed: then the allocation shrinks."""
@@ -123,35 +129,57 @@ class _Layer(CacheLayerMixin):
 class KVCache(Cache):
     """What a model of transformers writes its keys and values to."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_rows: int, most_columns: int) -> None:
+        """It never has more rows or columns than these without need."""
+        self._most_rows, self._most_columns = most_rows, most_columns
         self._window = _Window()
-        self._own: list[_Layer] = []
+        self._all_layers: list[_Layer] = []
         super().__init__(layer_class_to_replicate=self._new_layer)  # pyright: ignore[reportArgumentType]
 
     def _new_layer(self) -> _Layer:
-        self._own.append(_Layer(self._window))
-        return self._own[-1]
+        self._all_layers.append(_Layer(self._window))
+        return self._all_layers[-1]
 
     def fit(self, rows: int, columns: int) -> None:
-        """Have room for so many rows and columns, and not for many times as many. Raises
+        """Have room for these rows and columns, and not for many times as many. Raises
         RuntimeError if memory runs out; then some layers have it and others don't."""
         window = self._window
-        if any(layer.is_initialized and not layer.whole for layer in self._own):
+        if any(layer.is_initialized and not layer.whole for layer in self._all_layers):
             # The first allocations are within the first pass. If memory ran out there, what some
             # layers got may be more than is needed now.
             self.free()
-        rows, columns = -(-rows // ROWS) * ROWS, -(-columns // COLUMNS) * COLUMNS
+        rows, columns = _blocks(rows, ROWS), _blocks(columns, COLUMNS)
         enough = rows <= window.rows and columns <= window.columns
         if enough and window.rows * window.columns <= FAR_TOO_LARGE * rows * columns:
             return
-        window.rows, window.columns = rows, columns
-        for layer in self._own:
+        if not enough:
+            roomy = (
+                _grown(window.rows, rows, self._most_rows, ROWS),
+                _grown(window.columns, columns, self._most_columns, COLUMNS),
+            )
+            if roomy != (rows, columns) and self._try_to_allocate(*roomy):
+                return
+        self._allocate(rows, columns)
+
+    def _try_to_allocate(self, rows: int, columns: int) -> bool:
+        try:
+            self._allocate(rows, columns)
+        except RuntimeError:  # out of memory: what is needed may still fit
+            return False
+        return True
+
+    def _allocate(self, rows: int, columns: int) -> None:
+        self._window.rows, self._window.columns = rows, columns
+        for layer in self._all_layers:
             layer.allocate()
+        if self._all_layers and torch.cuda.is_available():
+            # No later allocation fits into the tensors that these have replaced.
+            torch.cuda.empty_cache()
 
     def free(self) -> None:
         """Give the memory back."""
         self._window.rows = self._window.columns = 0
-        for layer in self._own:
+        for layer in self._all_layers:
             layer.free()
 
     def aim(self, first: int, columns: torch.Tensor, *, before: int, seen: int) -> None:
@@ -164,7 +192,7 @@ class KVCache(Cache):
 
     def copy_row(self, source: int, target: int, length: int) -> None:
         """Let a row begin as another one does."""
-        for layer in self._own:
+        for layer in self._all_layers:
             for tensor in layer.held:
                 tensor[target, :, :length] = tensor[source, :, :length]
 
@@ -174,8 +202,8 @@ class KVCache(Cache):
 
     def write(self, row: int, states: States) -> None:
         """Let a row begin with these."""
-        for held, given in zip(self._held(), states, strict=True):
-            for tensor, beginning in zip(held, given, strict=True):
+        for tensors, beginnings in zip(self._held(), states, strict=True):
+            for tensor, beginning in zip(tensors, beginnings, strict=True):
                 tensor[row, :, : beginning.shape[1]] = beginning
 
     def wipe(self, first: int, end: int | None = None) -> None:
@@ -186,4 +214,17 @@ class KVCache(Cache):
 
     def _held(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values of each layer that has an allocation of both."""
-        return (layer.held for layer in self._own if layer.whole)
+        return (layer.held for layer in self._all_layers if layer.whole)
+
+
+def _blocks(count: int, block: int) -> int:
+    """`count`, rounded up to whole blocks."""
+    return -(-count // block) * block
+
+
+def _grown(before: int, needed: int, most: int, block: int) -> int:
+    """Rows or columns of a larger allocation, of which `needed` are used: as many as before if that
+    is enough and not `GROWTH` times as many, else up to `GROWTH` times as many as before."""
+    if needed <= before:
+        return before if before <= GROWTH * needed else needed
+    return max(needed, min(_blocks(int(before * GROWTH), block), _blocks(most, block)))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """See `loopline.workers.engines.local.decoder.Loaded`."""
+    """See `loopline.workers.engines.local.backend.Loaded`."""
 
     base: str
     weights: BaseWeights
@@ -86,9 +86,10 @@ class LoadedModel:
         )
 
     def check_base_of(self, adapter: str) -> None:
-        """See `Loaded.check_base_of`."""
-        said = base_of_adapter(adapter)
-        require_base(adapter, said, lambda: self.weights.sha256, self.base)
+        """Raises EngineError `bad_request` for the adapter at this path if it was trained on other
+        weights. May read all files of the model."""
+        trained_on = base_of_adapter(adapter)
+        require_base(adapter, trained_on, lambda: self.weights.sha256, self.base)
 
 
 def _control_tokens(tokenizer: Any) -> tuple[str, ...]:
@@ -178,7 +179,7 @@ def _check_tokenizer(backend: Any, rows: int, model: str) -> None:
     have one for padding that no prompt holds."""
     ids: dict[str, int] = backend.get_vocab(with_added_tokens=False)
     added: dict[int, Any] = backend.get_added_tokens_decoder()
-    beyond = [each for each in ids.values() if each >= rows and each not in added]
+    beyond = [token for token in ids.values() if token >= rows and token not in added]
     if beyond:
         raise unusable(
             model,
@@ -188,13 +189,13 @@ def _check_tokenizer(backend: Any, rows: int, model: str) -> None:
 
 
 def _device(settings: ModelSettings) -> torch.device:
-    wanted = settings.device
-    if wanted == "auto":
+    name = settings.device
+    if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(wanted)
+    device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise EngineError(
-            f"device = {wanted!r}, but torch sees {torch.cuda.device_count()} CUDA devices; use "
+            f"device = {name!r}, but torch sees {torch.cuda.device_count()} CUDA devices; use "
             "'auto' or 'cpu'",
             kind="bad_request",
         )
@@ -207,23 +208,23 @@ def quantization_config(settings: ModelSettings, device: torch.device) -> Any:
 
     Raises EngineError `bad_request` without a GPU or without the packages.
     """
-    wanted = settings.quantization
-    if wanted == "none":
+    quantization = settings.quantization
+    if quantization == "none":
         return None
     if device.type != "cuda":
         raise EngineError(
-            f"quantization = {wanted!r} needs a CUDA GPU, but the device is {str(device)!r}; leave "
-            "it out, or serve a quantized GGUF file by engine = 'llama_cpp'",
+            f"quantization = {quantization!r} needs a CUDA GPU, but the device is {str(device)!r}; "
+            "leave it out, or serve a quantized GGUF file by engine = 'llama_cpp'",
             kind="bad_request",
         )
     absent = [name for name in ("bitsandbytes", "accelerate") if find_spec(name) is None]
     if absent:
         raise EngineError(
-            f"quantization = {wanted!r} needs a package that is not installed "
+            f"quantization = {quantization!r} needs a package that is not installed "
             f"({', '.join(absent)}); {how_to_install('quantized')}",
             kind="bad_request",
         )
-    if wanted == "int8":
+    if quantization == "int8":
         return transformers.BitsAndBytesConfig(load_in_8bit=True)
     return transformers.BitsAndBytesConfig(
         load_in_4bit=True,
@@ -244,6 +245,6 @@ def _dtype(settings: ModelSettings, device: torch.device) -> Any:
 
 def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """Every token that ends a completion, by the model's and by the tokenizer's settings."""
-    own: Any = getattr(model.generation_config, "eos_token_id", None)
-    ids: list[Any] = own if isinstance(own, list) else [own]
-    return frozenset(int(each) for each in [*ids, tokenizer.eos_token_id] if each is not None)
+    ends: Any = getattr(model.generation_config, "eos_token_id", None)
+    ids: list[Any] = ends if isinstance(ends, list) else [ends]
+    return frozenset(int(token) for token in [*ids, tokenizer.eos_token_id] if token is not None)

@@ -102,9 +102,9 @@ class LoraLayers:
     def use(self, rows: Sequence[Lora | None]) -> None:
         """The adapter of each row of the batches that come now."""
         self._rows = []
-        present = {each for each in rows if each is not None}
+        present = {lora for lora in rows if lora is not None}
         for lora in present:
-            places = [place for place, each in enumerate(rows) if each is lora]
+            places = [place for place, other in enumerate(rows) if other is lora]
             all_rows = len(places) == len(rows)
             self._rows.append(
                 (lora, None if all_rows else torch.tensor(places, device=self._device))
@@ -160,8 +160,8 @@ class LoraConfig(BaseModel):
 
     def unknown(self) -> list[str]:
         """Names of the fields that are set and not understood."""
-        others = (self.model_extra or {}).items()
-        unknown = [name for name, value in others if value and name not in _TELLS]
+        fields = (self.model_extra or {}).items()
+        unknown = [name for name, value in fields if value and name not in _TELLS]
         return sorted(unknown) + ["bias"] * (self.bias != "none")
 
 
@@ -173,7 +173,7 @@ def read_lora_config(folder: Path, path: str) -> LoraConfig:
         raise _refused(path, f"adapter_config.json cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = "".join(f" ({each})" for each in first["loc"])
+        place = "".join(f" ({key})" for key in first["loc"])
         raise _refused(path, f"adapter_config.json is wrong{place}: {first['msg']}") from error
     if config.peft_type != "LORA":
         raise _refused(path, f"it is of the kind {config.peft_type[:40]!r}, not LORA")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopline.workers.engines.local.adapters import AdapterVersion
-from loopline.workers.engines.local.prefixes import common_prefix, shares_more
+from loopline.workers.engines.local.backend import common_prefix, shares_more
 from loopline.workers.engines.torch.kv_cache import States
 
 

@@ -19,8 +19,8 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from loopline.workers.engines.local.adapter_base import another, require_same_tokenizer
 from loopline.workers.engines.local.model_files import check_files, reading, unusable
-from loopline.workers.engines.local.whole_model import another, require_same_tokenizer
 from loopline.workers.engines.torch.loading import LoadedModel
 
 Layer = Mapping[str, torch.nn.Parameter]
@@ -36,9 +36,9 @@ class WholeModel:
     layers: dict[str, Layer]
 
 
-def read_whole_model(path: str, base: LoadedModel, own: WholeModel) -> WholeModel:
+def read_whole_model(path: str, base: LoadedModel, original: WholeModel) -> WholeModel:
     """A model that can take the place of `base`, on its device and in its dtype. Takes seconds;
-    may be called beside the thread that decodes with `base`: `own` are the weights that it was
+    may be called beside the thread that decodes with `base`: `original` are the weights that it was
     loaded with, whichever its network holds by now.
 
     Raises EngineError: `bad_request` for one that is not there, not safe, not whole, or of another
@@ -54,21 +54,23 @@ def read_whole_model(path: str, base: LoadedModel, own: WholeModel) -> WholeMode
         tensors: dict[str, torch.Tensor] = {}
         for file in sorted(folder.glob("*.safetensors")):
             tensors |= load_file(file)
-        return _placed(path, base, own.layers, tensors)
+        return _placed(path, base, original.layers, tensors)
 
 
 def _configuration(folder: Path) -> dict[str, Any]:
     config: Any = transformers.AutoConfig.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
-    return {key: each for key, each in config.to_dict().items() if key not in _SAYS_NOTHING}
+    return {key: value for key, value in config.to_dict().items() if key not in _SAYS_NOTHING}
 
 
 def _placed(
-    path: str, base: LoadedModel, own: Mapping[str, Layer], tensors: Mapping[str, torch.Tensor]
+    path: str, base: LoadedModel, layers: Mapping[str, Layer], tensors: Mapping[str, torch.Tensor]
 ) -> WholeModel:
-    parameters = {f"{layer}.{part}": own[layer][part] for layer in own for part in own[layer]}
-    if not all(each.is_floating_point() for each in parameters.values()):
+    parameters = {
+        f"{layer}.{part}": layers[layer][part] for layer in layers for part in layers[layer]
+    }
+    if not all(parameter.is_floating_point() for parameter in parameters.values()):
         raise unusable(
             path, f"{base.base} is held in quantized weights, whose place others can't take"
         )
@@ -92,17 +94,17 @@ def _placed(
     return WholeModel(
         {
             layer: {part: placed[id(parameter)] for part, parameter in parts.items()}
-            for layer, parts in own.items()
+            for layer, parts in layers.items()
         }
     )
 
 
 def _layers(model: torch.nn.Module) -> dict[str, Layer]:
-    found: dict[str, Layer] = {}
+    layers: dict[str, Layer] = {}
     for name, module in model.named_modules():
         if parts := dict(module.named_parameters(recurse=False)):
-            found[name] = parts
-    return found
+            layers[name] = parts
+    return layers
 
 
 class WholeModels:
@@ -110,10 +112,10 @@ class WholeModels:
 
     def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
         self._device = device
-        self.own = WholeModel(_layers(model))
+        self.original = WholeModel(_layers(model))
         """That the network was loaded with."""
-        self._modules = {name: model.get_submodule(name) for name in self.own.layers}
-        self._present = self.own
+        self._modules = {name: model.get_submodule(name) for name in self.original.layers}
+        self._present = self.original
         """Whose weights the network holds."""
         self._others: list[tuple[WholeModel, torch.Tensor]] = []
         """The further models of the batch, with the places of their rows."""
@@ -121,10 +123,10 @@ class WholeModels:
 
     def use(self, rows: Sequence[WholeModel | None]) -> None:
         """The model of each row of the batches that come now; None is the network's own."""
-        models = [each or self.own for each in rows]
+        models = [model or self.original for model in rows]
         counted = Counter(models)
         # Of several that are as frequent, the present one stays.
-        most = max(counted, key=lambda each: (counted[each], each is self._present))
+        most = max(counted, key=lambda model: (counted[model], model is self._present))
         if most is not self._present:
             for name, module in self._modules.items():
                 _put(module, most.layers[name])
@@ -133,7 +135,7 @@ class WholeModels:
             (
                 other,
                 torch.tensor(
-                    [place for place, each in enumerate(models) if each is other],
+                    [place for place, model in enumerate(models) if model is other],
                     device=self._device,
                 ),
             )

@@ -1,7 +1,5 @@
 """What users want of their bank."""
 
-# ruff: noqa: E501 (one wording, one line)
-
 from __future__ import annotations
 
 import random
@@ -123,81 +121,18 @@ def empty_account(slots: Slots) -> Program:
 
 
 INTENTS = (
-    lookup("bank.balance", "get_balance", "account", "I need the balance of {account}.",
-           "Your {account} account has {balance} dollars.", """
-        What is the balance of my {account} account?
-        How much money is in my {account} account?
-        Tell me the balance of the {account} account.
-        Check how many dollars I have in {account}.
-        Find out how much is left in my {account} account.
-        How many dollars does my {account} account have?
-        {account} account: what is the balance?
-        Look up the balance of {account} at the bank.
-        What do I have in the {account} account?
-        """, draw=an_account, facts="balance", trouble=no_account),
-    plan("bank.richer", "get_balance", richest, """
-        Is there more money in {account} or in {other}, and how much is it?
-        Which account has more, {account} or {other}, and what is its balance?
-        Compare my accounts {account} and {other}: which has more, and how much?
-        Tell me which of {account} and {other} has the higher balance, and the balance.
-        Find out where I have more money, in {account} or in {other}, and how much.
-        {account} or {other}: which account is fuller, and what is in it?
-        Of my accounts {account} and {other}, which is the larger, and how much does it have?
-        Check whether {account} or {other} has more money, and tell me how much.
-        """, draw=two_accounts),
-    lookup("bank.transfer", "transfer_money", "account to amount", "I send {amount} dollars to {to}.",
-           "I sent {amount} dollars to {to}. {balance} are left.", """
-        Send {amount} dollars to {to} from my {account} account.
-        Transfer {amount} dollars from {account} to {to}.
-        Pay {to} {amount} dollars out of my {account} account.
-        I owe {to} {amount} dollars. Send them from {account}.
-        Give {to} {amount} dollars from the {account} account.
-        {to} should get {amount} dollars from my {account} account.
-        From {account}, send {to} {amount} dollars.
-        Wire {amount} dollars to {to}, from {account}.
-        Make a transfer of {amount} dollars to {to} from {account}.
-        """, draw=both(money_there, somebody), trouble=both(money_missing, somebody)),
-    plan("bank.empty", "get_balance transfer_money", empty_account, """
-        Send {to} all the money of my {account} account.
-        Transfer everything in {account} to {to}.
-        Empty my {account} account: send it all to {to}.
-        Give {to} whatever is in my {account} account.
-        Check the balance of {account} and send all of it to {to}.
-        {to} should get everything from my {account} account.
-        I want to close {account}. Transfer the whole balance to {to}.
-        Pay the full balance of {account} to {to}.
-        Wire {to} everything that is left in {account}.
-        """, draw=both(an_account, somebody), trouble=both(no_account, somebody)),
-    plan("bank.account_of", "list_accounts", account_of, """
-        Which of my accounts has {balance} dollars?
-        In which account are {balance} dollars?
-        Tell me which account has a balance of {balance} dollars.
-        Find the account that has {balance} dollars.
-        Look through my accounts: which one has {balance} dollars?
-        One of my accounts has {balance} dollars. Which one is it?
-        {balance} dollars: of which account is that the balance?
-        Check which of my accounts has exactly {balance} dollars.
-        """, draw=a_balance, trouble=no_balance),
-    plan("bank.bill", "list_bills", bill_amount, """
-        How much is my {bill} bill?
-        What do I have to pay for the {bill} bill?
-        Tell me the amount of the {bill} bill.
-        Check how high the {bill} bill is.
-        Find out how many dollars the {bill} bill is.
-        What is the amount of my unpaid {bill} bill?
-        {bill} bill: how much is it?
-        Look up what I owe for {bill}.
-        How many dollars do I owe for {bill}?
-        """, draw=a_bill, trouble=no_bill),
-    lookup("bank.pay_bill", "pay_bill", "bill account", "I pay the {bill} bill.",
-           "I paid {paid} dollars for {bill}.", """
-        Pay my {bill} bill from {account}.
-        Use my {account} account to pay the {bill} bill.
-        Settle the {bill} bill with money from {account}.
-        The {bill} bill has to be paid from {account}.
-        From {account}, pay the {bill} bill.
-        Take the money for the {bill} bill from {account} and pay it.
-        Pay what I owe for {bill} out of {account}.
-        My {bill} bill is open. Pay it from {account}.
-        """, draw=a_payable_bill),
-)  # fmt: skip
+    lookup("bank.balance", draw=an_account, trouble=no_account),
+    plan("bank.richer", richest, draw=two_accounts),
+    lookup(
+        "bank.transfer", draw=both(money_there, somebody), trouble=both(money_missing, somebody)
+    ),
+    plan(
+        "bank.empty",
+        empty_account,
+        draw=both(an_account, somebody),
+        trouble=both(no_account, somebody),
+    ),
+    plan("bank.account_of", account_of, draw=a_balance, trouble=no_balance),
+    plan("bank.bill", bill_amount, draw=a_bill, trouble=no_bill),
+    lookup("bank.pay_bill", draw=a_payable_bill),
+)

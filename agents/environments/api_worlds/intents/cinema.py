@@ -1,7 +1,5 @@
 """What users want of the cinema."""
 
-# ruff: noqa: E501 (one wording, one line)
-
 from __future__ import annotations
 
 import random
@@ -117,66 +115,15 @@ def cheapest_tickets(slots: Slots) -> Program:
 
 
 INTENTS = (
-    lookup("cinema.minutes", "get_movie", "movie", "I look up {movie}.",
-           "{movie} takes {minutes} minutes.", """
-        How long is the movie {movie}?
-        How many minutes does {movie} take?
-        Tell me how long {movie} is.
-        Find out the length of the movie {movie}.
-        What is the running time of {movie}?
-        {movie}: how many minutes is it?
-        Look up how long the movie {movie} takes.
-        Check the length of {movie} in minutes.
-        """, draw=a_movie, facts="minutes", trouble=no_movie),
-    lookup("cinema.genre", "get_movie", "movie", "I look up {movie}.", "The genre of {movie} is {genre}.", """
-        What is the genre of {movie}?
-        What kind of movie is {movie}?
-        Tell me the genre of the movie {movie}.
-        Find out which genre {movie} is.
-        {movie}: what genre is it?
-        Look up what kind of movie {movie} is.
-        Which genre does the movie {movie} belong to?
-        Check the genre of {movie}.
-        """, draw=a_movie, facts="genre", trouble=no_movie),
-    plan("cinema.best", "search_movies", best_movie, """
-        What is the best {genre} movie?
-        Which {genre} movie [is rated best|has the best rating]?
-        Find the {genre} movie with the highest rating.
-        I want to see a movie, genre {genre}. Which one is the best?
-        Tell me the best movie of the genre {genre}.
-        Look for the top {genre} movie.
-        {genre}: which movie has the highest rating?
-        Of all movies of genre {genre}, name the one with the best rating.
-        """, draw=a_genre, trouble=no_genre),
-    plan("cinema.tickets", "list_shows buy_tickets", tickets_at, """
-        Buy {count} tickets for {movie} on {day} at {time}.
-        Get {count} tickets for the movie {movie}, {day} at {time}.
-        I need {count} tickets for {movie} on {day} at {time}.
-        On {day} at {time}, {count} of us want to see {movie}. Buy the tickets.
-        {movie}, {day}, {time}: buy {count} tickets.
-        We are {count} and want to see {movie} on {day} at {time}. Get the tickets.
-        Find the show of {movie} on {day} at {time} and buy {count} tickets.
-        Order {count} cinema tickets for {movie}, on {day} at {time}.
-        """, draw=a_show, trouble=a_full_show),
-    plan("cinema.cheapest_tickets", "list_shows buy_tickets", cheapest_tickets, """
-        Buy {count} tickets for the cheapest show of {movie} on {day}. When is it?
-        Get {count} tickets for {movie} on {day}, as cheap as possible, and tell me the time.
-        I need {count} tickets for the cheapest show of {movie} on {day}. At what time is it?
-        On {day}, {count} of us want to see {movie}. Take the cheapest show and tell me the time.
-        {movie}, {day}: buy {count} tickets for the cheapest show and tell me when it starts.
-        Find the cheapest show of {movie} on {day}, buy {count} tickets and tell me the time.
-        Order {count} tickets for {movie} on {day} at the lowest price. What time is the show?
-        We are {count} and want the cheapest show of {movie} on {day}. Buy it and say when it is.
-        """, draw=a_playing_movie, trouble=both(no_movie, a_day, COUNT)),
-    lookup("cinema.refund", "refund_tickets", "ticket", "I give {ticket} back.",
-           "You get {refund} dollars back.", """
-        Give back my cinema ticket {ticket}.
-        Return the cinema ticket {ticket}.
-        I cannot go to the movie. Give back ticket {ticket}.
-        Refund my cinema tickets {ticket}.
-        Cancel the movie tickets {ticket}.
-        I do not need the cinema ticket {ticket} any more. Return it.
-        My movie ticket {ticket} should be refunded.
-        Get my money back for the cinema ticket {ticket}.
-        """, draw=a_ticket, trouble=no_ticket),
-)  # fmt: skip
+    lookup("cinema.minutes", draw=a_movie, trouble=no_movie),
+    lookup("cinema.genre", draw=a_movie, trouble=no_movie),
+    plan("cinema.best", best_movie, draw=a_genre, trouble=no_genre),
+    plan("cinema.tickets", tickets_at, draw=a_show, trouble=a_full_show),
+    plan(
+        "cinema.cheapest_tickets",
+        cheapest_tickets,
+        draw=a_playing_movie,
+        trouble=both(no_movie, a_day, COUNT),
+    ),
+    lookup("cinema.refund", draw=a_ticket, trouble=no_ticket),
+)

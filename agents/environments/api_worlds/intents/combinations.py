@@ -11,11 +11,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from loopline.agents.environments.api_worlds.intent import (
     Draw,
     Intent,
+    IntentText,
+    Kind,
     Program,
     Slots,
     Step,
@@ -23,12 +25,13 @@ from loopline.agents.environments.api_worlds.intent import (
     Unsolvable,
     Wording,
     passed_on,
+    single_call,
+    text_of,
     wordings,
 )
 from loopline.agents.environments.api_worlds.observations import parsed
 from loopline.agents.environments.api_worlds.world import World
-
-Kind = Literal["day", "city", "money", "person"]
+from loopline.agents.environments.data_files import InvalidDataFile
 
 
 @dataclass(frozen=True)
@@ -71,40 +74,45 @@ class Errand:
 
 def finding(
     name: str,
-    kind: Kind,
-    tools: str,
-    search: Callable[[Slots], Search],
-    lines: str,
+    search: Callable[[Slots], Search] | None = None,
     *,
     draw: Draw,
     trouble: Draw | None = None,
 ) -> Finding:
-    """A finding; its phrases are the lines."""
-    return Finding(name, kind, tuple(tools.split()), wordings(name, lines), draw, search, trouble)
+    """A finding with the text of `findings.toml`, whose wordings are its phrases. Without a search
+    it is found by the one call of its text."""
+    text = text_of("findings", name, whole=search is None)
+    phrases, tools = wordings(name, text.wordings), tuple(text.tools.split())
+    return Finding(name, _kind(text), tools, phrases, draw, search or _looked_up(text), trouble)
 
 
 def errand(
     name: str,
-    kind: Kind,
-    tools: str,
-    program: Callable[[Slots], Program],
-    lines: str,
+    program: Callable[[Slots], Program] | None = None,
     *,
     draw: Callable[[random.Random, World, Any], Slots | None],
 ) -> Errand:
-    """An errand; its requests are the lines, with `{x}` where the phrase goes."""
-    return Errand(name, kind, tuple(tools.split()), wordings(name, lines), draw, program)
+    """An errand with the text of `errands.toml`, whose wordings have `{x}` where the phrase goes.
+    Without a program it is the one call of its text."""
+    text = text_of("errands", name, whole=program is None)
+    requests, tools = wordings(name, text.wordings), tuple(text.tools.split())
+    return Errand(name, _kind(text), tools, requests, draw, program or single_call(text))
 
 
-def looked_up(
-    tool: str, arguments: str, field: str, why: str, told: str
-) -> Callable[[Slots], Search]:
+def _kind(text: IntentText) -> Kind:
+    if text.kind is None:
+        raise InvalidDataFile(f"a finding or errand with the tools {text.tools!r} has no kind")
+    return text.kind
+
+
+def _looked_up(text: IntentText) -> Callable[[Slots], Search]:
     """A search of one call: the value is a field of its observation."""
 
     def search(slots: Slots) -> Search:
-        observation = yield Step(why.format(**slots), tool, passed_on(arguments, slots))
-        value = observation[field]
-        return Found(value, told.format(x=value, **slots))
+        arguments = passed_on(text.arguments, slots)
+        observation = yield Step(text.why.format(**slots), text.tools, arguments)
+        value = observation[text.facts]
+        return Found(value, text.answer.format(x=value, **slots))
 
     return search
 

@@ -72,59 +72,19 @@ def nearest_address(slots: Slots) -> Program:
 
 
 INTENTS = (
-    lookup("maps.distance", "get_distance", "origin to", "I need the distance.",
-           "It is {km} km from {origin} to {to}.", """
-        How far is it from {origin} to {to}?
-        What is the distance from {origin} to {to}?
-        Tell me how many kilometers it is from {origin} to {to}.
-        Find the distance between {origin} and {to}.
-        How many km are there between {origin} and {to}?
-        I travel from {origin} to {to}. How far is that?
-        {origin} to {to}: how many kilometers?
-        Check how far {origin} is from {to}.
-        How long is the way from {origin} to {to} in km?
-        """, draw=two_cities, facts="km", trouble=no_route),
-    lookup("maps.travel_time", "travel_time", "origin to mode", "I need the travel time.",
-           "It takes {minutes} minutes by {mode}.", """
-        How long does it take from {origin} to {to} by {mode}?
-        How many minutes is it from {origin} to {to} by {mode}?
-        Tell me the travel time from {origin} to {to} by {mode}.
-        Find out how long I need by {mode} from {origin} to {to}.
-        By {mode}, how many minutes is it to {to} from {origin}?
-        {origin} to {to} by {mode}: how many minutes?
-        I go from {origin} to {to} by {mode}. How many minutes is that?
-        Check the time it takes by {mode} from {origin} to {to}.
-        """, draw=both(two_cities, fixed("mode", ("car", "train", "bike"))), facts="minutes"),
-    plan("maps.nearest", "find_places", nearest, """
-        What is the nearest {kind} in {city}, and how far is it?
-        Which {kind} in {city} is the nearest, and how many meters is it?
-        Find the nearest {kind} in {city} and tell me how far it is.
-        I am in {city}. Which {kind} is the closest, and how far away is it?
-        Tell me the closest {kind} in {city} and its distance.
-        How far is the nearest {kind} in {city}, and what is its name?
-        {city}: which {kind} is nearest, and how far?
-        Look for the closest {kind} in {city} and its distance in meters.
-        """, draw=a_kind_of_place, trouble=both(no_city, fixed("kind", PLACE_KINDS))),
-    lookup("maps.address", "get_place", "place", "I look up {place}.",
-           "{place} is at {address} in {city}.", """
-        What is the address of {place}?
-        Where is {place}?
-        Tell me the address of {place}.
-        Find out where {place} is.
-        At which address is {place}?
-        I need the address of {place}.
-        {place}: what is the address?
-        Look up where I find {place}.
-        In which street is {place}, and at what number?
-        """, draw=a_place, facts="address", trouble=no_place),
-    plan("maps.nearest_address", "find_places get_place", nearest_address, """
-        What is the address of the nearest {kind} in {city}?
-        At which address is the closest {kind} in {city}?
-        Find the nearest {kind} in {city} and tell me its address.
-        I am in {city} and need a {kind}. What is the address of the nearest?
-        Tell me the address of the closest {kind} in {city}.
-        Where exactly is the nearest {kind} in {city}? Give me the address.
-        {city}: the address of the nearest {kind}?
-        Look up the address of the {kind} that is closest in {city}.
-        """, draw=a_kind_of_place, trouble=both(no_city, fixed("kind", PLACE_KINDS))),
-)  # fmt: skip
+    lookup("maps.distance", draw=two_cities, trouble=no_route),
+    lookup("maps.travel_time", draw=both(two_cities, fixed("mode", ("car", "train", "bike")))),
+    plan(
+        "maps.nearest",
+        nearest,
+        draw=a_kind_of_place,
+        trouble=both(no_city, fixed("kind", PLACE_KINDS)),
+    ),
+    lookup("maps.address", draw=a_place, trouble=no_place),
+    plan(
+        "maps.nearest_address",
+        nearest_address,
+        draw=a_kind_of_place,
+        trouble=both(no_city, fixed("kind", PLACE_KINDS)),
+    ),
+)

@@ -1,7 +1,5 @@
 """What users want of restaurants."""
 
-# ruff: noqa: E501 (one wording, one line)
-
 from __future__ import annotations
 
 import random
@@ -106,60 +104,24 @@ def reserve_earliest(slots: Slots) -> Program:
 
 
 INTENTS = (
-    plan("restaurants.best", "search_restaurants", best_rated, """
-        What is the best {cuisine} restaurant in {city}?
-        Which {cuisine} restaurant in {city} [is rated best|has the best rating]?
-        Find the best {cuisine} restaurant in {city}.
-        I am in {city} and want {cuisine} food. Which restaurant is the best?
-        Tell me the {cuisine} restaurant in {city} with the highest rating.
-        Where is the best {cuisine} food in {city}?
-        {city}, {cuisine} food: which restaurant has the highest rating?
-        Look for the top {cuisine} restaurant in {city}.
-        We want to eat {cuisine} in {city}. Name the best restaurant.
-        """, draw=a_kitchen, trouble=both(no_city, fixed("cuisine", CUISINES))),
-    plan("restaurants.dish", "get_menu", dish_price, """
-        What does the {dish} cost at {restaurant}?
-        How much is the {dish} at {restaurant}?
-        Tell me the price of the {dish} at {restaurant}.
-        Find out how much {restaurant} takes for the {dish}.
-        At {restaurant}, what is the price of the {dish}?
-        I want to eat {dish} at {restaurant}. What does it cost?
-        {restaurant}, {dish}: how much is it?
-        Check the price of the {dish} on the menu of {restaurant}.
-        Look at the menu of {restaurant} for the price of the {dish}.
-        """, draw=a_dish, trouble=no_dish),
-    lookup("restaurants.reserve", "reserve_table", "restaurant day time people",
-           "I reserve the table on {day} at {time}.",
-           "You have a table at {restaurant} on {day} at {time}.", """
-        Reserve a table for {people} at {restaurant} on {day} at {time}.
-        Book a table at {restaurant} for {people} people on {day} at {time}.
-        I need a table for {people} at {restaurant} on {day}, {time}.
-        Get us a table at {restaurant} on {day} at {time} for {people} people.
-        We are {people} and want to eat at {restaurant} on {day} at {time}. Reserve a table.
-        {restaurant}, {day}, {time}, {people} people: reserve a table.
-        Make a reservation at {restaurant} for {people} on {day} at {time}.
-        On {day} at {time}, {people} of us go to {restaurant}. Book a table.
-        Take a table for {people} people on {day} at {time} at {restaurant}.
-        """, draw=both(a_free_table, GUESTS), trouble=both(a_taken_table, GUESTS)),
-    plan("restaurants.reserve_earliest", "table_times reserve_table", reserve_earliest, """
-        Reserve the earliest table for {people} at {restaurant} on {day}.
-        Book a table at {restaurant} for {people} people on {day}, as early as possible.
-        Find the earliest free table at {restaurant} on {day} and reserve it for {people}.
-        I need a table for {people} at {restaurant} on {day} at the earliest time.
-        We are {people} and want to eat at {restaurant} on {day}. Take the earliest table.
-        Get us the first free table at {restaurant} on {day} for {people} people.
-        {restaurant}, {day}, {people} people: reserve the earliest table.
-        Make a reservation for {people} at {restaurant} on {day} at the first free time.
-        """, draw=both(from_world("restaurant", lambda world: world.state(Restaurants).restaurants), a_day, GUESTS)),
-    lookup("restaurants.cancel", "cancel_table", "reservation", "I cancel {reservation}.",
-           "Reservation {reservation} is cancelled.", """
-        Cancel my table reservation {reservation}.
-        I do not need the table {reservation} any more. Cancel it.
-        Delete the table reservation {reservation}.
-        Cancel the table with number {reservation}.
-        We cannot come to the restaurant. Cancel reservation {reservation}.
-        Give back my table {reservation}.
-        My table reservation {reservation} must be cancelled.
-        Drop the reservation {reservation} at the restaurant.
-        """, draw=a_table, trouble=no_table),
-)  # fmt: skip
+    plan(
+        "restaurants.best",
+        best_rated,
+        draw=a_kitchen,
+        trouble=both(no_city, fixed("cuisine", CUISINES)),
+    ),
+    plan("restaurants.dish", dish_price, draw=a_dish, trouble=no_dish),
+    lookup(
+        "restaurants.reserve", draw=both(a_free_table, GUESTS), trouble=both(a_taken_table, GUESTS)
+    ),
+    plan(
+        "restaurants.reserve_earliest",
+        reserve_earliest,
+        draw=both(
+            from_world("restaurant", lambda world: world.state(Restaurants).restaurants),
+            a_day,
+            GUESTS,
+        ),
+    ),
+    lookup("restaurants.cancel", draw=a_table, trouble=no_table),
+)

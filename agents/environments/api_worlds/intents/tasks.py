@@ -1,7 +1,5 @@
 """What users want of their to-do list."""
 
-# ruff: noqa: E501 (one wording, one line)
-
 from __future__ import annotations
 
 import random
@@ -47,55 +45,9 @@ def count_tasks(slots: Slots) -> Program:
 
 
 INTENTS = (
-    plan("tasks.count", "list_tasks", count_tasks, """
-        How many tasks do I have on {day}?
-        How many tasks are open on {day}?
-        Count my tasks for {day}.
-        Tell me how many tasks are on my list for {day}.
-        Find out how many things I have to do on {day}.
-        What is the number of my tasks on {day}?
-        {day}: how many tasks are there?
-        Look at my to-do list and count the tasks of {day}.
-        """, draw=a_busy_day),
-    lookup("tasks.add", "add_task", "task day", "I add it for {day}.", "I added the task for {day}.", """
-        Remind me to {task} on {day}.
-        Add a task for {day}: {task}
-        Put on my to-do list for {day}: {task}
-        I have to {task} on {day}. Add it to my tasks.
-        On {day} I must {task}. Note it on my to-do list.
-        New task for {day}: {task}
-        Note for {day} that I have to {task}.
-        Make a task for {day}: {task}
-        """, draw=both(no_task, a_day), trouble=both(a_task, a_day)),
-    lookup("tasks.complete", "complete_task", "task", "I mark it as done.", "The task is done.", """
-        Mark as done: {task}
-        It is finished: {task}. Mark the task as done.
-        The task is done: {task}
-        Check off this task: {task}
-        Complete the task to {task}.
-        I have finished this task: {task}
-        Done with this task: {task}
-        Tick off the task to {task}.
-        """, draw=a_task, trouble=no_task),
-    lookup("tasks.postpone", "postpone_task", "task day", "I put it off to {day}.",
-           "The task is now on {day}.", """
-        Put off the task to {task} until {day}.
-        Postpone this task to {day}: {task}
-        Move this task to {day}: {task}
-        I will {task} on {day}. Change the task.
-        Change the day of this task to {day}: {task}
-        I want to {task} on {day} instead. Move the task.
-        Shift this task to {day}: {task}
-        Not yet: {task}. Put the task off to {day}.
-        """, draw=a_delay, trouble=both(no_task, a_day)),
-    lookup("tasks.delete", "delete_task", "task", "I delete it.", "The task is deleted.", """
-        Delete this task: {task}
-        Remove this from my to-do list: {task}
-        I do not have to {task} any more. Delete the task.
-        Drop the task to {task}.
-        Take this task off my list: {task}
-        Forget the task to {task}.
-        Strike this task off my list: {task}
-        Somebody else will {task}. Delete my task.
-        """, draw=a_task, trouble=no_task),
-)  # fmt: skip
+    plan("tasks.count", count_tasks, draw=a_busy_day),
+    lookup("tasks.add", draw=both(no_task, a_day), trouble=both(a_task, a_day)),
+    lookup("tasks.complete", draw=a_task, trouble=no_task),
+    lookup("tasks.postpone", draw=a_delay, trouble=both(no_task, a_day)),
+    lookup("tasks.delete", draw=a_task, trouble=no_task),
+)

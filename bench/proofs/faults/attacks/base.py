@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from loopline.bench.proofs.faults.fleet import Fleet, Slot
-from loopline.bench.proofs.faults.ground import Clocks, FarMachine, SmallDisk
-from loopline.bench.proofs.faults.lookout import Lookout
+from loopline.bench.proofs.faults.monitor import Monitor
 from loopline.bench.proofs.faults.proxy import Proxy
+from loopline.bench.proofs.faults.resources import Clocks, FarMachine, SmallDisk
 from loopline.testing import RedisProcess
 
 
@@ -22,7 +22,7 @@ class Scene:
 
     fleet: Fleet
     server: RedisProcess
-    lookout: Lookout
+    monitor: Monitor
     lease_seconds: float
     proxy: Proxy | None = None
     disk: SmallDisk | None = None
@@ -35,7 +35,7 @@ class Scene:
 
     def targets(self) -> list[Slot]:
         """Workers that are up and say so."""
-        ready = self.lookout.ready
+        ready = self.monitor.ready
         return [slot for slot in self.fleet.slots if slot.name in ready and not slot.stopped]
 
     def after(self, seconds: float, undo: Callable[[], Awaitable[None]]) -> None:
@@ -62,7 +62,7 @@ class Attack(ABC):
 
     name: ClassVar[str]
     weight: ClassVar[int]
-    """How often it is chosen, beside the others."""
+    """How often it is chosen, among the others."""
     about: ClassVar[str]
     """In a few words, for the help."""
     needs: ClassVar[str] = ""
@@ -78,7 +78,7 @@ class Attack(ABC):
         return ""
 
     @abstractmethod
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         """Do it, and see to it that it ends (`Scene.after`)."""
 
 

@@ -27,28 +27,28 @@ class _OfProxy(Attack):
 class Reset(_OfProxy):
     name, weight, about = "reset", 15, "TCP resets, of all connections or of those that idle"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         self.proxy.reset(idle_only=place < 0.5)
 
 
 class HalfClose(_OfProxy):
     name, weight, about = "half_close", 5, "the server's side of connections ends"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         self.proxy.half_close(idle_only=place < 0.5)
 
 
 class Tear(_OfProxy):
     name, weight, about = "tear", 10, "replies of commands that were carried out are cut"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         self.proxy.tear(1 + int(TORN * hardness), kept=place)
 
 
 class Delay(_OfProxy):
     name, weight, about = "delay", 5, "replies come late"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         self.proxy.delay(between(DELAY_SECONDS, hardness))
 
         async def end() -> None:
@@ -60,7 +60,7 @@ class Delay(_OfProxy):
 class Partition(_OfProxy):
     name, weight, about = "partition", 8, "no byte passes, and nobody is told"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         self.proxy.partition()
 
         async def end() -> None:
@@ -72,7 +72,7 @@ class Partition(_OfProxy):
 class Refuse(_OfProxy):
     name, weight, about = "refuse", 5, "connections are reset, and new ones refused"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         await self.proxy.refuse()
         self.proxy.reset()
         self.scene.after(self.apart(hardness), self.proxy.admit)
@@ -82,7 +82,7 @@ class Link(Attack):
     name, weight, about = "link", 8, "the link of a network namespace with workers is down"
     needs = "far"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         far = self.scene.far
         assert far is not None
         await far.down()

@@ -15,7 +15,7 @@ CLOCK_LEASES = (0.5, 4.0)
 class Kill(Attack):
     name, weight, about = "kill", 50, "SIGKILL of a worker; another one starts"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         slot = _chosen(self, place)
         self.scene.fleet.kill(slot)
         self.scene.fleet.start(slot)
@@ -24,7 +24,7 @@ class Kill(Attack):
 class Stop(Attack):
     name, weight, about = "stop", 35, "SIGSTOP of a worker for half a lease to two and a half"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         fleet, slot = self.scene.fleet, _chosen(self, place)
         name = slot.name
         fleet.stop(slot)
@@ -40,7 +40,7 @@ class Clock(Attack):
     name, weight, about = "clock", 10, "a worker's clock jumps by up to two hours, and back"
     needs = "clocks"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         clocks, slot = self.scene.clocks, _chosen(self, place)
         assert clocks is not None
         clocks.set(slot.index, CLOCK_SECONDS * (2 * hardness - 1))

@@ -13,7 +13,7 @@ FULL_SECONDS = (0.2, 2.0)
 class RestartRedis(Attack):
     name, weight, about = "redis", 15, "Redis is killed with SIGKILL and started on its file"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         server = self.scene.server
         server.kill()
         await asyncio.sleep(between(DOWN_SECONDS, hardness))
@@ -23,7 +23,7 @@ class RestartRedis(Attack):
 class Memory(Attack):
     name, weight, about = "memory", 8, "Redis is out of memory (maxmemory) and refuses to write"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         server = self.scene.server
         await asyncio.to_thread(server.configure, "maxmemory", "1")
         await asyncio.sleep(between(FULL_SECONDS, hardness))
@@ -34,7 +34,7 @@ class Disk(Attack):
     name, weight, about = "disk", 5, "the disk of Redis's append-only file is full"
     needs = "disk"
 
-    async def strike(self, place: float, hardness: float) -> None:
+    async def inject(self, place: float, hardness: float) -> None:
         disk, server = self.scene.disk, self.scene.server
         assert disk is not None
         await asyncio.to_thread(disk.fill)

@@ -1,0 +1,221 @@
+"""Environments whose agents speak in turn: a puzzle is an instance that says what an agent sees of
+what was said so far, what a text earns, and whether the puzzle is solved.
+
+    class Riddle(Conversation):
+        answer: int
+
+        def observe(self, agent, said): ...
+        def judge(self, agent, text, said): ...
+        def reason(self, said): ...
+
+    RIDDLES = conversations(
+        "riddles", "Riddles", (AgentSpec("guesser", "You guess."), AgentSpec("critic", "…")),
+        Riddle, Level, draw,
+    )
+
+The whole state is what was said, so that episodes are replayed and copied for nothing. What it
+takes beyond that has an episode of its own (`loopline.agents.environments.game`).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar
+
+from pydantic import Field
+
+from loopline.agents.environments.environment import AgentSpec, Environment
+from loopline.agents.environments.game import (
+    Agent,
+    Applied,
+    Observation,
+    OutOfTurn,
+    Refusal,
+    Rewards,
+    Taken,
+    Verdict,
+    weighted,
+)
+from loopline.agents.environments.puzzle_splits import Split, content_hash, drawn, split_of
+from loopline.agents.records import JsonObject, Record, Task
+
+_TRIES = 5_000
+"""Draws in a row without a puzzle of the split; then the difficulty leaves none."""
+
+
+class TurnSetting(Record):
+    """How an instance is played; part of it, so that a run is rebuilt as it was."""
+
+    turns: int = Field(default=1, ge=1, le=400)
+    """Of an episode, at most: in each, every agent of the team acts once, unless the instance
+    chooses another order."""
+    team: tuple[Agent, ...] = ()
+    """Who plays, in the order of a turn; empty: all agents of the environment."""
+    mistake_cost: float = Field(default=0.1, ge=0, le=10)
+    """What a refused text costs in the scheme `dense`. In `paper` it earns nothing of its own."""
+
+
+class TurnLevel(Record):
+    """Base of a difficulty."""
+
+    setting: TurnSetting = TurnSetting()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a text is worth."""
+
+    score: float = 0.0
+    """From 0 to 1: the agent's own part of the reward."""
+    action: JsonObject = field(default_factory=dict)
+    """The text as it was read; empty if it could not be."""
+    refusal: str = ""
+    """Why it is refused, by a fixed name: `no_number`."""
+    text: str = ""
+    """What the record says came of it."""
+
+
+class Conversation(Record):
+    """A puzzle: what `records.Task.instance` holds."""
+
+    setting: TurnSetting = TurnSetting()
+
+    @abstractmethod
+    def observe(self, agent: Agent, said: Sequence[Taken]) -> str:
+        """What that agent sees after these actions."""
+
+    @abstractmethod
+    def judge(self, agent: Agent, text: str, said: Sequence[Taken]) -> Judged:
+        """What that text is worth after these actions."""
+
+    @abstractmethod
+    def reason(self, said: Sequence[Taken]) -> str:
+        """Why the puzzle is not solved by these actions; empty if it is."""
+
+    def over(self, said: Sequence[Taken]) -> bool:
+        """Whether no action can change the outcome any more. It is asked between turns."""
+        return not self.reason(said)
+
+    def following(self, team: tuple[Agent, ...], said: Sequence[Taken]) -> Agent:
+        """Whose action is next: of the team, in order."""
+        return team[len(said) % len(team)]
+
+    @property
+    def content(self) -> str:
+        """What makes it that puzzle: everything but how it is played."""
+        return json.dumps(self.model_dump(mode="json", exclude={"setting"}), sort_keys=True)
+
+    @property
+    def id(self) -> str:
+        """First 16 hex digits of the SHA-256 of its content."""
+        return content_hash(self.content)[:16]
+
+    @property
+    def split(self) -> Split:
+        """By its content."""
+        return split_of(self.content)
+
+    @property
+    def task(self) -> Task:
+        """The record of it, but for the environment's name (`Environment.task`)."""
+        return Task(instance=self.model_dump(mode="json"), prompt=self.content)
+
+
+P = TypeVar("P", bound=Conversation)
+L = TypeVar("L", bound=TurnLevel)
+
+
+@dataclass
+class ConversationEpisode:
+    """See `loopline.agents.environments.game.Episode`."""
+
+    puzzle: Conversation
+    agents: tuple[Agent, ...]
+    taken: tuple[Taken, ...] = ()
+
+    @property
+    def agent(self) -> Agent:
+        return self.puzzle.following(self.agents, self.taken)
+
+    @property
+    def turn(self) -> int:
+        return len(self.taken) // len(self.agents)
+
+    @property
+    def done(self) -> bool:
+        between = len(self.taken) % len(self.agents) == 0
+        if self.turn >= self.puzzle.setting.turns:
+            return True
+        return bool(self.taken) and between and self.puzzle.over(self.taken)
+
+    def observe(self, agent: Agent) -> str:
+        return self.puzzle.observe(agent, self.taken)
+
+    def apply(self, agent: Agent, text: str) -> Applied:
+        if self.done:
+            raise OutOfTurn(f"the episode ended after turn {self.turn}: {agent} can't act any more")
+        if agent != self.agent:
+            raise OutOfTurn(f"it is the turn of {self.agent}, not of {agent}")
+        judged = self.puzzle.judge(agent, text, self.taken)
+        self.taken = (*self.taken, Taken(agent, text))
+        read = 0.0 if judged.refusal else 1.0
+        solved = float(not self.puzzle.reason(self.taken))
+        mistake = (self.puzzle.setting.mistake_cost, read - 1.0)
+        rewards = Rewards(
+            (
+                *weighted("team", {"solved": (1.0, solved)}),
+                *weighted("local", {"score": (1.0, judged.score)}),
+                *weighted("dense", {"score": (1.0, judged.score), "mistake": mistake}),
+                *weighted("sparse", {"solved": (1.0, solved)}),
+            ),
+            mask=read,
+        )
+        refusals = (Refusal(judged.refusal),) if judged.refusal else ()
+        return Applied(rewards, Observation(judged.action, refusals, judged.text), self.done)
+
+    def verify(self) -> Verdict:
+        return Verdict(self.puzzle.reason(self.taken))
+
+    def copy(self) -> Self:
+        return replace(self)
+
+
+def conversations(
+    name: str,
+    title: str,
+    agents: tuple[AgentSpec, ...],
+    puzzle: type[P],
+    level: type[L],
+    draw: Callable[[random.Random, L], P],
+    players: Mapping[str, Callable[[P, int], bool]] | None = None,
+    **more: Any,
+) -> Environment[L, P, ConversationEpisode]:
+    """The environment of these puzzles. `draw` makes one by chance, with the level's setting.
+    `more`: further fields of `Environment`."""
+    team = tuple(agent.name for agent in agents)
+
+    def stream(split: Split, seed: int, difficulty: L) -> Iterator[P]:
+        def wanted(rng: random.Random) -> P | None:
+            made = draw(rng, difficulty)
+            return made if made.split is split else None
+
+        return drawn(name, split, seed, wanted, _TRIES)
+
+    def opened(instance: P) -> ConversationEpisode:
+        return ConversationEpisode(instance, instance.setting.team or team)
+
+    return Environment(
+        name=name,
+        title=title,
+        agents=agents,
+        difficulty=level,
+        instance=puzzle,
+        stream=stream,
+        open=opened,
+        players=players or {},
+        **more,
+    )

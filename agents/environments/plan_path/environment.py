@@ -1,0 +1,34 @@
+"""Plan-Path as an environment."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from loopline.agents.environments.environment import Environment
+from loopline.agents.environments.plan_path.game import Walking, opened
+from loopline.agents.environments.plan_path.generation import Difficulty, stream
+from loopline.agents.environments.plan_path.instance import (
+    ENVIRONMENT,
+    PlanPathInstance,
+    shortest_path,
+)
+from loopline.agents.environments.plan_path.lessons import LESSONS
+from loopline.agents.environments.plan_path.players import POLICIES, plays
+from loopline.agents.environments.team_episode import SPECS, TOGETHER
+
+PLAN_PATH = Environment[Difficulty, PlanPathInstance, Walking](
+    name=ENVIRONMENT,
+    title="Plan-Path",
+    agents=SPECS,
+    team_does=TOGETHER,
+    difficulty=Difficulty,
+    instance=PlanPathInstance,
+    stream=stream,
+    open=opened,
+    players={name: partial(plays, policy) for name, policy in POLICIES.items()},
+    players_do="as many answers as there are turns, each of moves chosen one by one",
+    sides=("rows", "columns"),
+    describe=lambda difficulty: f"{difficulty.rows} x {difficulty.columns}",
+    solution=lambda one: f"{''.join(shortest_path(one, one.start))}, or another way",
+    lessons=LESSONS,
+)

@@ -1,0 +1,105 @@
+"""Plan-Path as a game to learn: two agents find a way through a grid. They see what is beside the
+walker, and what of that was visited.
+
+The tool agent alone can look farther and try moves, the plan agent alone makes them. The weak team
+walks towards the goal as if there were no walls, and hardly uses its tools.
+"""
+
+from __future__ import annotations
+
+import random
+
+from pydantic import Field
+
+from loopline.agents.environments.lessons import Lessons
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.plan_path.game import Walking
+from loopline.agents.environments.plan_path.generation import Difficulty, stream
+from loopline.agents.environments.plan_path.instance import PlanPathInstance, PlanPathSetting
+from loopline.agents.environments.plan_path.players import wall_blind_greedy
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.team_episode import AGENTS, PLAN
+from loopline.agents.records import Record
+
+PIECES = (
+    "<|im_start|>system\ntools: none<|im_end|>\n<|im_start|>user\n",
+    "<|im_end|>\n<|im_start|>assistant\n",
+    *(f"{mark}{move} {what}" for mark in ("", ", ") for move in "UDLR"
+      for what in ("free", "wall", "visited")),
+    "\nA: row ", ", column ", ". G: row ", ".\nG is ", " up", " down", " left", " right", " and ",
+    ".\nTurn ", " of ", "\nLast turn: ", " carried out", "0 carried out", ", 1 refused", " (wall)",
+    " (outside)", "#### ", "[U", "[D", "[L", "[R", ", U", ", D", ", L", ", R", "]",
+    "[step(", "[bfs(", "[look(", ")]", "), ", "\nThe tool agent's calls:\n", "\nIt proposes ",
+    "nothing", "step(", "bfs(", "look(", "): ", " to ", "row ", "wall", "outside", " free",
+    "the goal", "found nothing nearer", "already at the goal",
+)  # fmt: skip
+"""A cell of the grid is one token as well, and a move, so that one can be looked up from the
+other."""
+_MOVES = "UDLR"
+
+
+class WeakTeam(Record):
+    """Who is imitated: players that know little, so that there is something to learn."""
+
+    noise: float = Field(default=0.2, ge=0, le=1)
+    """Probability of any move; else both think of one towards the goal, as if there were no
+    walls."""
+    follows: float = Field(default=0.5, ge=0, le=1)
+    """Probability that the plan agent does what was proposed; else it makes its own move."""
+    searches: float = Field(default=0.1, ge=0, le=1)
+    """Probability that the tool agent searches, to any depth, where it can; else it tries its
+    move."""
+    looks: float = Field(default=0.1, ge=0, le=1)
+    """Probability that it looks that way instead."""
+
+
+def failure(episode: Walking, refused: int) -> str:
+    """`refused` where more than half of the actions on the real state were, by walls above all;
+    `in circles` where a cell of the walk was left twice in the mean; else `out of turns`."""
+    if 2 * refused > episode.turn:
+        return "refused"
+    walk = episode.state
+    return "in circles" if walk.moves >= 2 * len(walk.visited) > 0 else "out of turns"
+
+
+def weak_answer(
+    instance: PlanPathInstance, episode: Walking, team: WeakTeam, dice: random.Random
+) -> str:
+    """What the weak team says in the present state."""
+    move = wall_blind_greedy(instance, episode.state, dice)
+    if dice.random() < team.noise:
+        move = dice.choice(_MOVES)
+    if episode.agent == PLAN:
+        proposal = episode.proposal
+        if proposal is not None and proposal.action and dice.random() < team.follows:
+            return f"{MARK} {episode.puzzle.show(proposal.action)}"
+        return f"{MARK} [{move}]"
+    search = instance.setting.search
+    if search and dice.random() < team.searches:
+        return f"{MARK} [bfs({dice.randint(1, search)})]"
+    return f"{MARK} [{'look' if dice.random() < team.looks else 'step'}({move})]"
+
+
+LESSONS = Lessons[Difficulty, PlanPathInstance, Walking, WeakTeam](
+    puzzle=Difficulty(
+        rows=10,
+        columns=10,
+        least_moves=6,
+        setting=PlanPathSetting(
+            turns=24, team=AGENTS, calls=2, search=0, brief=True, marks=True, listed=True
+        ),
+    ),
+    weak_team=WeakTeam(),
+    heard=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle),
+    answer=weak_answer,
+    pieces=PIECES,
+    failure=failure,
+    training={
+        "reinforced": {"steps": 64, "minibatch": 32, "entropy": 0.01, "scheme": "progress"},
+    },
+    published={
+        "Qwen3-1.7B": {"single agent": 5.0, "AT-GRPO per role": 97.0},
+        "Qwen3-8B": {"single agent": 12.0, "MAS + GRPO": 96.0, "AT-GRPO per role": 96.0},
+        "ablation": {"AT-GRPO per role": 96.0, "swapped policies": 6.0},
+    },
+)

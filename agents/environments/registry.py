@@ -1,0 +1,52 @@
+"""Environments by name and by `package.module:OBJECT`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TypeGuard
+
+from loopline.agents.environments.environment import AnyEnvironment, Environment
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.records import Task
+from loopline.agents.registry import Registry, import_from_here, load_object
+
+GROUP = "loopline.environments"
+
+BUILT_IN = {
+    "plan_path": "loopline.agents.environments.plan_path.environment:PLAN_PATH",
+    "sokoban": "loopline.agents.environments.sokoban.environment:SOKOBAN",
+    "sudoku": "loopline.agents.environments.sudoku.environment:SUDOKU",
+    "word_problems": "loopline.agents.environments.word_problem_team.environment:WORD_PROBLEMS",
+}
+"""Name → where its object is. Imported when it is asked for."""
+DEFAULT = "plan_path"
+"""What a command plays where no environment is named."""
+
+
+def find(target: str) -> AnyEnvironment:
+    """The environment of that name, or at `package.module:OBJECT`. Raises `UnknownName`, with the
+    names that there are, or `PluginError` for one that can't be imported."""
+    return _by_object(target) if ":" in target else environments.get(target)
+
+
+def split_of_task(task: Task) -> Split | None:
+    """The split that a puzzle belongs to by its content. None for a task of no environment, and for
+    a puzzle that no generator makes. Raises `InvalidTask`, and `PluginError`."""
+    if ":" not in task.environment and task.environment not in environments.names():
+        return None
+    return find(task.environment).parse(task.instance).split
+
+
+def _is_environment(item: object) -> TypeGuard[AnyEnvironment]:
+    return isinstance(item, Environment)
+
+
+environments: Registry[AnyEnvironment] = Registry("environment", GROUP, _is_environment, BUILT_IN)
+"""Every environment that has a name."""
+
+
+@cache
+def _by_object(target: str) -> AnyEnvironment:
+    import_from_here()
+    return replace(load_object("environment", target, _is_environment), origin=target)

@@ -1,0 +1,41 @@
+"""Sokoban as an environment."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from loopline.agents.environments.environment import Environment, PublishedPuzzles
+from loopline.agents.environments.sokoban.boxoban import read_boxoban
+from loopline.agents.environments.sokoban.game import Pushing, opened
+from loopline.agents.environments.sokoban.generation import Difficulty, stream
+from loopline.agents.environments.sokoban.instance import ENVIRONMENT, SokobanInstance
+from loopline.agents.environments.sokoban.lessons import LESSONS
+from loopline.agents.environments.sokoban.players import PLAYERS, pushes_home
+from loopline.agents.environments.team_episode import SPECS, TOGETHER
+
+SOKOBAN = Environment[Difficulty, SokobanInstance, Pushing](
+    name=ENVIRONMENT,
+    title="Sokoban",
+    agents=SPECS,
+    team_does=TOGETHER,
+    difficulty=Difficulty,
+    instance=SokobanInstance,
+    stream=stream,
+    open=opened,
+    players={name: partial(pushes_home, player) for name, player in PLAYERS.items()},
+    players_do="pushes chosen one by one without memory, with an agent's moves",
+    by_hand=lambda instance: len(instance.parsed[1].boxes) == 1,
+    sides=("rows", "columns"),
+    describe=lambda difficulty: f"{difficulty.rows} x {difficulty.columns}",
+    solution=lambda instance: "every box on a target",
+    published=PublishedPuzzles(
+        name="boxoban",
+        title="Boxoban",
+        source="https://github.com/google-deepmind/boxoban-levels",
+        read=lambda text, origin, setting: [
+            (level.number, level.instance)
+            for level in read_boxoban(text, origin=origin, setting=setting)
+        ],
+    ),
+    lessons=LESSONS,
+)

@@ -1,0 +1,161 @@
+"""Sokoban with one box as a game to learn: two agents push it onto its target.
+
+Both are told where everything is. The tool agent alone can have the way behind the box found, one
+push a call, and has no search; the plan agent alone moves, and sees what the calls led to. The weak
+team pushes about at random.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import cast
+
+from pydantic import Field
+
+from loopline.agents.environments.grid import STEPS, Cell, beside
+from loopline.agents.environments.lessons import Lessons, solves
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.sokoban.game import Pushing, opened
+from loopline.agents.environments.sokoban.generation import Difficulty, stream
+from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
+from loopline.agents.environments.sokoban.level import Play
+from loopline.agents.environments.sokoban.players import greedy_push, left, solves_by_search
+from loopline.agents.environments.sokoban.puzzle import SokobanPuzzle
+from loopline.agents.environments.sokoban.solver import pushes_to_target, successors
+from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL
+from loopline.agents.records import Record
+
+_INNER = range(2, 6)
+_SIDES = [f"{move} {what}" for move in STEPS for what in ("free", "wall")]
+PIECES = (
+    "<|im_start|>system\ntools: none<|im_end|>\n<|im_start|>user\n",
+    "<|im_end|>\n<|im_start|>assistant\n",
+    *(f"{name} ({r}, {c})" for name in ("player", ", target", ", wall", "\nbox")
+      for r in _INNER for c in _INNER),
+    *(f"{mark}{side}" for mark in (": ", ", ") for side in _SIDES),
+    *(f", target {n} {way}" for n in range(4) for way in ("up", "down")),
+    *(f" and {n} {way}" for n in range(4) for way in ("left", "right")),
+    "\nTurn ", " of ", ".", "\nLast turn: ", " carried out", ", 1 refused", ", 2 refused",
+    " (wall)", " (box)", " (box, wall)", "refused: ",
+    "\nThe tool agent's calls:\n", "\nIt proposes ", "nothing", "#### ", "[", "]", ", ",
+    *(f"push({r}, {c}, " for r in _INNER for c in _INNER), "step(",
+    *(f"{move})" for move in STEPS), *(f"{mark}{move}" for mark in ("[", ", ") for move in STEPS),
+    *(f": row {r}, column {c}" for r in _INNER for c in _INNER),
+    ": no way behind the box", ": the box can't go there", ": no box there", ": stuck in a corner",
+    ": solved already", ": solved", ": wall", ": box",
+)  # fmt: skip
+"""A place is one token, a push as far as its direction, and what is beside the box."""
+
+
+class WeakTeam(Record):
+    """Who is imitated: players that can push, and hardly know where to."""
+
+    towards: float = Field(default=0.3, ge=0, le=1)
+    """Probability that a push is meant to bring the box nearer to the target, whatever is in the
+    way; else it is any."""
+    follows: float = Field(default=0.7, ge=0, le=1)
+    """Probability that the plan agent does what was proposed; else it makes one to three moves of
+    any kind."""
+    steps: float = Field(default=0.1, ge=0, le=1)
+    """Probability that the tool agent tries a single move instead."""
+
+
+def failure(episode: Pushing, refused: int) -> str:
+    """`refused` where more than half of the actions on the real state were; `dead` where the
+    box can't get to the target any more; `untouched` where it stands where it stood; else `out
+    of turns`."""
+    if 2 * refused > episode.turn:
+        return "refused"
+    boxes, puzzle = episode.state.boxes, cast("SokobanPuzzle", episode.puzzle)
+    if not boxes <= pushes_to_target(puzzle.level).keys():
+        return "dead"
+    return "untouched" if boxes == puzzle.start().boxes else "out of turns"
+
+
+def _weakly(instance: SokobanInstance, number: int, team: WeakTeam) -> bool:
+    dice = random.Random(f"weak:{instance.id}")
+    return solves(opened(instance), lambda now: weak_answer(instance, now, team, dice))
+
+
+def weak_answer(
+    instance: SokobanInstance, episode: Pushing, team: WeakTeam, dice: random.Random
+) -> str:
+    """What the weak team says in the present state."""
+    if episode.agent == PLAN:
+        proposal = episode.proposal
+        if proposal is not None and proposal.action and dice.random() < team.follows:
+            return f"{MARK} {episode.puzzle.show(proposal.action)}"
+        moves = [dice.choice(tuple(STEPS)) for _ in range(dice.randint(1, 3))]
+        return f"{MARK} {episode.puzzle.show(tuple(moves))}"
+    if dice.random() < team.steps:
+        return f"{MARK} [step({dice.choice(tuple(STEPS))})]"
+    level = instance.parsed[0]
+    (box,), (target,) = episode.state.boxes, level.targets
+    calls: list[str] = []
+    for _ in range(dice.randint(1, instance.setting.calls)):
+        move = dice.choice(tuple(STEPS))
+        if dice.random() < team.towards:
+            nearer = [m for m in STEPS if left(level, beside(box, m)) < left(level, box)]
+            move = dice.choice(nearer)
+        calls.append(_call(box, move))
+        box = beside(box, move) if beside(box, move) in level.floor else box
+        if box == target:
+            break
+    return f"{MARK} [{', '.join(calls)}]"
+
+
+def _calls_solve(instance: SokobanInstance, number: int, team: WeakTeam) -> bool:
+    """The tool agent alone, which calls as often as it may for the push that the greedy player
+    would make, and has it carried out."""
+    dice = random.Random(instance.id)
+    alone = instance.setting.model_copy(update={"team": (TOOL,)})
+    episode = opened(instance.model_copy(update={"setting": alone}))
+    return solves(episode, lambda now: _greedy_calls(instance, now.state, dice))
+
+
+def _greedy_calls(instance: SokobanInstance, play: Play, dice: random.Random) -> str:
+    """What the tool agent says that calls for the pushes of the greedy player."""
+    level, calls = instance.parsed[0], list[str]()
+    for _ in range(instance.setting.calls):
+        push = None if level.solved(play) else greedy_push(instance, play, dice)
+        if push is None:
+            break
+        calls.append(_call(*push))
+        play = next(after for one, after in successors(level, play) if one == push)
+    return f"{MARK} [{', '.join(calls)}]"
+
+
+def _call(box: Cell, move: str) -> str:
+    return f"push({box[0] + 1}, {box[1] + 1}, {move})"
+
+
+LESSONS = Lessons[Difficulty, SokobanInstance, Pushing, WeakTeam](
+    puzzle=Difficulty(
+        rows=6,
+        columns=6,
+        boxes=1,
+        setting=SokobanSetting(turns=3, team=AGENTS, calls=2, search=0, brief=True, listed=True),
+    ),
+    weak_team=WeakTeam(),
+    heard=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle),
+    answer=weak_answer,
+    pieces=PIECES,
+    failure=failure,
+    training={
+        "supervised": {"steps": 200, "learning_rate": 3e-3},
+        "reinforced": {
+            "steps": 60, "episodes": 48, "limit": 24, "minibatch": 16, "entropy": 0.01,
+            "scheme": "progress",
+        },
+    },
+    players={
+        "oracle": lambda instance, number, team: solves_by_search(instance),
+        "weak team": _weakly,
+        "always call the greedy push": _calls_solve,
+    },
+    published={
+        "Qwen3-1.7B": {"single agent": 0.0, "AT-GRPO per role": 11.5},
+        "Qwen3-8B": {"single agent": 9.0, "AT-GRPO per role": 98.0},
+    },
+)  # fmt: skip

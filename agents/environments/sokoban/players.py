@@ -1,0 +1,73 @@
+"""Players by hand of Sokoban with one box, with an agent's moves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from loopline.agents.environments.grid import MIRRORED, Cell, beside, manhattan
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.sokoban.game import opened_alone
+from loopline.agents.environments.sokoban.instance import SokobanInstance
+from loopline.agents.environments.sokoban.level import Level, Play
+from loopline.agents.environments.sokoban.puzzle import MAX_MOVES
+from loopline.agents.environments.sokoban.solver import reach, solve, successors
+from loopline.agents.environments.team_episode import PLAN
+
+Push = tuple[Cell, str]
+"""The box, and the direction that it goes."""
+Player = Callable[[SokobanInstance, Play, random.Random], Push | None]
+"""The next push by hand; None: it knows none."""
+
+
+def random_push(instance: SokobanInstance, play: Play, dice: random.Random) -> Push | None:
+    """Any push that is possible."""
+    possible = [push for push, _ in successors(instance.parsed[0], play)]
+    return dice.choice(possible) if possible else None
+
+
+def greedy_push(instance: SokobanInstance, play: Play, dice: random.Random) -> Push | None:
+    """The push after which the box is nearest to the target (Manhattan), of those that do not end
+    in a corner. Without memory: it can push to and fro."""
+    level = instance.parsed[0]
+    possible = [push for push, after in successors(level, play) if not level.stuck(after)]
+    return min(possible, key=lambda push: left(level, beside(*push)), default=None)
+
+
+PLAYERS: dict[str, Player] = {"random": random_push, "push-greedy": greedy_push}
+
+
+def pushes_home(player: Player, instance: SokobanInstance, seed: int = 0) -> bool:
+    """Whether a player by hand solves a level with the moves that an agent has: as many answers
+    as there are turns, as long as they may be."""
+    level, play = instance.parsed
+    dice, moves = random.Random(instance.id), list[str]()
+    while len(moves) < instance.setting.turns * MAX_MOVES:
+        push = None if level.solved(play) else player(instance, play, dice)
+        if push is None:
+            break
+        box, move = push
+        for step in (*reach(level, play)[beside(box, MIRRORED[move])], move):
+            play = level.moved(play, step)
+            moves.append(step)
+    return _plays(instance, moves)
+
+
+def solves_by_search(instance: SokobanInstance) -> bool:
+    """By search for the fewest pushes."""
+    way = solve(*instance.parsed)
+    return way is not None and _plays(instance, way)
+
+
+def _plays(instance: SokobanInstance, moves: Sequence[str]) -> bool:
+    episode = opened_alone(instance)
+    for at in range(0, len(moves), MAX_MOVES):
+        if not episode.done:
+            episode.apply(PLAN, f"{MARK} [{', '.join(moves[at : at + MAX_MOVES])}]")
+    return episode.verify().solved
+
+
+def left(level: Level, box: Cell) -> int:
+    """Manhattan distance to the target."""
+    (target,) = level.targets
+    return manhattan(box, target)

@@ -1,0 +1,144 @@
+"""Sudoku of 4 x 4 as a game to learn: two agents fill a grid whose solution none of them has seen.
+
+Of each blank cell they see which digits its row, column and box rule out. The tool agent alone can
+ask for digits that are sure, but for less of them than most grids lack; the plan agent alone
+writes. The weak team fills any cells with any digits that fit so far, and hardly asks.
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+from pydantic import Field
+
+from loopline.agents.environments.lessons import Lessons, solves
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.sudoku.game import Filling, opened
+from loopline.agents.environments.sudoku.generation import Difficulty, stream
+from loopline.agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
+from loopline.agents.environments.sudoku.players import blanks, solves_by_search
+from loopline.agents.environments.sudoku.rules import Write, candidates, conflicts, written
+from loopline.agents.environments.sudoku.solver import Grid
+from loopline.agents.environments.sudoku.tools import said_writes
+from loopline.agents.environments.team_episode import AGENTS, PLAN
+from loopline.agents.records import Record
+
+_SIDE = range(1, 5)
+PIECES = (
+    "<|im_start|>system\ntools: none<|im_end|>\n<|im_start|>user\n",
+    "<|im_end|>\n<|im_start|>assistant\n",
+    "Given:", "\nWritten:", "\nTurn ", " of ", ".", "\nLast turn: ", " carried out", ", 1 refused",
+    ", 2 refused", " (given)", "refused: ", "\nThe tool agent's calls:\n", "\nIt proposes nothing",
+    "\nIt proposes ", "#### ", "[", "]", ", ", ": ", "singles(1)", "found none", "conflicts()",
+    "none", "fill", "fits so far", "contradicts another digit", "given", "any)",
+    *(f" r{r}c{c}={digit}" for r in _SIDE for c in _SIDE for digit in _SIDE),
+    *(f"not {' '.join(map(str, out))})" for n in _SIDE for out in combinations(_SIDE, n)),
+    *(f"({r}, {c}, " for r in _SIDE for c in _SIDE),
+    *(f"{digit})" for digit in _SIDE),
+)  # fmt: skip
+"""A cell is one token, a digit, and the digits that are ruled out: a cell is looked up in the list
+of blanks in the way in which it is copied from a proposal."""
+
+
+class WeakTeam(Record):
+    """Who is imitated: players that know what contradicts, and nothing of what follows."""
+
+    noise: float = Field(default=0.05, ge=0, le=1)
+    """Probability of any digit, else one that fits so far."""
+    most: int = Field(default=3, ge=1, le=16)
+    """Digits of its own in one answer: any number up to that."""
+    follows: float = Field(default=0.8, ge=0, le=1)
+    """Probability that the plan agent begins with what was proposed."""
+    asks: float = Field(default=0.2, ge=0, le=1)
+    """Probability that the tool agent asks for sure digits; else it tries its own."""
+
+
+def failure(episode: Filling, refused: int) -> str:
+    """`refused` where more than half of the actions on the real state were; `contradiction`
+    where a digit stands twice in a row, column or box; `guessed` where one is wrong, though
+    nothing contradicts it; else `out of turns`: every digit right, and some missing."""
+    if 2 * refused > episode.turn:
+        return "refused"
+    if conflicts(episode.state):
+        return "contradiction"
+    action = episode.puzzle.oracle(episode.state) or ()
+    wrong = any(episode.state[r][c] for r, c, _ in action)
+    return "guessed" if wrong else "out of turns"
+
+
+def _weakly(instance: SudokuInstance, number: int, team: WeakTeam) -> bool:
+    dice = random.Random(f"weak:{number}")
+    return solves(opened(instance), lambda now: weak_answer(instance, now, team, dice))
+
+
+def weak_answer(
+    instance: SudokuInstance, episode: Filling, team: WeakTeam, dice: random.Random
+) -> str:
+    """What the weak team says in the present state."""
+    grid, proposal = episode.state, episode.proposal
+    if episode.agent == PLAN:
+        proposed = (proposal.action or ()) if proposal is not None else ()
+        begun = proposed if proposed and dice.random() < team.follows else ()
+        for write in begun:
+            grid = written(grid, write)
+        own = (
+            ()
+            if begun and not blanks(grid)
+            else _tried(episode, grid, dice.randint(1, team.most), team, dice)
+        )
+        return f"{MARK} [{said_writes((*begun, *own))}]"
+    calls = dice.randint(1, episode.puzzle.setting.calls)
+    if dice.random() < team.asks:
+        return f"{MARK} [{', '.join(['singles(1)'] * calls)}]"
+    fills = [f"fill({r + 1}, {c + 1}, {d})" for r, c, d in _tried(episode, grid, calls, team, dice)]
+    return f"{MARK} [{', '.join(fills)}]"
+
+
+def _tried(
+    episode: Filling, grid: Grid, most: int, team: WeakTeam, dice: random.Random
+) -> tuple[Write, ...]:
+    """Blank cells filled; of a full grid, cells that contradict others are written anew."""
+    givens = episode.puzzle.start()
+    cells = blanks(grid) or [(r, c) for r, c in sorted(conflicts(grid)) if not givens[r][c]]
+    cells = cells or blanks(givens)
+    found: list[Write] = []
+    while cells and len(found) < most:
+        r, c = cells.pop(dice.randrange(len(cells)))
+        fitting = candidates(grid, (r, c))
+        known = fitting and dice.random() >= team.noise
+        write = (r, c, dice.choice(fitting) if known else dice.randint(1, len(grid)))
+        grid = written(grid, write)
+        found.append(write)
+    return tuple(found)
+
+
+LESSONS = Lessons[Difficulty, SudokuInstance, Filling, WeakTeam](
+    puzzle=Difficulty(
+        size=4,
+        blanks=(7, 11),
+        setting=SudokuSetting(turns=3, team=AGENTS, calls=3, search=1, brief=True, listed=True),
+    ),
+    weak_team=WeakTeam(),
+    heard=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle),
+    answer=weak_answer,
+    pieces=PIECES,
+    failure=failure,
+    training={
+        "network": {"layers": 3, "context": 384},
+        "supervised": {"steps": 1500, "batch": 32, "learning_rate": 3e-3},
+        "reinforced": {
+            "steps": 160, "episodes": 48, "limit": 40, "minibatch": 16, "entropy": 0.05,
+            "scheme": "progress",
+        },
+    },
+    players={
+        "oracle": lambda instance, number, team: solves_by_search(instance),
+        "weak team": _weakly,
+    },
+    published={
+        "Qwen3-1.7B": {"single agent": 7.0, "AT-GRPO per role": 99.0},
+        "Qwen3-8B": {"single agent": 48.0, "MAS + GRPO": 99.0, "AT-GRPO per role": 99.0},
+    },
+)  # fmt: skip

@@ -1,0 +1,70 @@
+"""Players by hand of Sudoku: digit after digit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import chain
+
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.sudoku.game import opened_alone
+from loopline.agents.environments.sudoku.instance import SudokuInstance
+from loopline.agents.environments.sudoku.rules import Write, candidates, next_single, written
+from loopline.agents.environments.sudoku.solver import Grid
+from loopline.agents.environments.sudoku.tools import said_writes
+from loopline.agents.environments.team_episode import PLAN
+
+Player = Callable[[Grid, random.Random], Write | None]
+"""The next digit by hand; None: it knows none."""
+
+
+def blanks(grid: Grid) -> list[tuple[int, int]]:
+    """Cells without a digit."""
+    return [(r, c) for r, row in enumerate(grid) for c, digit in enumerate(row) if not digit]
+
+
+def random_legal(grid: Grid, dice: random.Random) -> Write | None:
+    """Any digit that fits so far, into any blank that one fits."""
+    every = chain.from_iterable(
+        [(*cell, digit) for digit in candidates(grid, cell)] for cell in blanks(grid)
+    )
+    fitting = list(every)
+    return dice.choice(fitting) if fitting else None
+
+
+def naked_single(grid: Grid, dice: random.Random) -> Write | None:
+    """The first blank that one digit alone fits."""
+    singles = ((*cell, *candidates(grid, cell)) for cell in blanks(grid))
+    return next((one for one in singles if len(one) == 3), None)
+
+
+def any_single(grid: Grid, dice: random.Random) -> Write | None:
+    """The same, or a digit that one blank alone of a row, column or box fits."""
+    return next_single(grid)
+
+
+PLAYERS: dict[str, Player] = {
+    "random": random_legal,
+    "naked singles": naked_single,
+    "naked and hidden singles": any_single,
+}
+
+
+def fills(player: Player, instance: SudokuInstance, seed: int = 0) -> bool:
+    """Whether a player by hand fills the grid rightly: in every turn anew, as it knows nothing of
+    its earlier answers but that they did not solve it."""
+    episode, dice = opened_alone(instance), random.Random(instance.id)
+    while not episode.done:
+        grid, writes = instance.givens, list[Write]()
+        while (write := player(grid, dice)) is not None:
+            grid = written(grid, write)
+            writes.append(write)
+        episode.apply(PLAN, f"{MARK} [{said_writes(tuple(writes))}]")
+    return episode.verify().solved
+
+
+def solves_by_search(instance: SudokuInstance) -> bool:
+    """By search for the completion."""
+    episode = opened_alone(instance)
+    episode.apply(PLAN, episode.demonstration() or "")
+    return episode.verify().solved

@@ -1,0 +1,212 @@
+"""Word problems as a game to learn: two agents work out problems that are told in ways that none of
+them has read.
+
+The tool agent alone calculates, and can't answer; the plan agent alone keeps what was calculated
+and says when it is the answer, and can't calculate. The weak team often errs, and it is heard on a
+small part of the wordings only: whoever imitates it reads few ways of telling a problem, while
+rewards are had on all that are for training.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from typing import cast
+
+from pydantic import Field
+
+from loopline.agents.environments.lessons import Lessons, solves
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.puzzle_splits import Split, content_hash
+from loopline.agents.environments.team_episode import AGENTS, TOOL
+from loopline.agents.environments.word_problem_team.game import Working, opened
+from loopline.agents.environments.word_problem_team.generation import Difficulty, stream
+from loopline.agents.environments.word_problem_team.instance import (
+    Equation,
+    WordProblemInstance,
+    WordProblemSetting,
+    split_of_wording,
+)
+from loopline.agents.environments.word_problem_team.numbers import WORDS, Number, numbers_of
+from loopline.agents.environments.word_problem_team.players import is_right
+from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
+from loopline.agents.environments.word_problem_team.rules import OPERATORS, Work, equation_key
+from loopline.agents.environments.word_problems import Wording, schemes, words
+from loopline.agents.records import Record
+
+_NAMES = [f"n{number}" for number in range(1, 9)]
+_RESULTS = [f"r{number}" for number in range(1, 5)]
+_WORD = re.compile(r"(?:^|(?<=[ |\[]))[A-Za-z]+")
+_SLOT = re.compile(r"\{\w+\}")
+_MARKUP = (
+    "<|im_start|>system\ntools: none<|im_end|>\n<|im_start|>user\n",
+    "<|im_end|>\n<|im_start|>assistant\n",
+    "Problem:", "\nTurn ", ".", ",", "?", "'s", " $", "\nLast turn: ", " carried out",
+    ", 1 refused", " (not_calculated)", "refused: ", "\nThe tool agent's calls:\n",
+    "\nIt proposes nothing", "\nIt proposes ", "#### ", "[", "]", ")", " = ", *OPERATORS,
+    *(f"{before}{name}" for name in _NAMES for before in (" ", " $", "(", ", ")),
+    *(f"{before}{name}" for name in _RESULTS for before in ("(", ", ")),
+    *(f"{before}{name} = " for name in _RESULTS for before in ("\n", ": ")),
+    *(f"{verb}({name})" for name in _RESULTS for verb in ("keep", "answer")),
+    *(f"={word}" for each in WORDS for word in (each, each.capitalize())),
+    "answer(", "skip()", ": ", " is not at hand", "no whole number", "not above 0", "too large",
+)  # fmt: skip
+
+
+def _spoken() -> Iterator[str]:
+    """The words of what training tells, as they are written there."""
+    told = [
+        wording.text
+        for scheme in schemes()
+        for wording in scheme.wordings
+        if not scheme.held_out and split_of_wording(wording) is Split.TRAIN
+    ]
+    for text in (*told, *words.ASIDES, *words.CONNECTIVES):
+        yield from _WORD.findall(_SLOT.sub(" ", text))
+    yield from (*words.SHE, *words.HE, *words.RELATIVES, *words.CHILDREN, *words.TRIPS)
+    yield from ("she", "She", "he", "He", "his", "His", "her", "Her", "him", "an", "An")
+    for pairs in (words.THINGS, words.GOODS, words.CONTAINERS, words.PERIODS, words.PAIRED_KINDS):
+        for pair in pairs:
+            yield from pair
+    yield from words.LENGTHS
+    yield from ("mile", "kilometer")
+
+
+PIECES = (*_MARKUP, *(f" {word}" for word in sorted({*_spoken(), "of"})))
+"""A number's name is one token wherever it stands, a result, and every word of the training
+wordings with the blank before it; a word that only other wordings have is read letter by letter."""
+
+
+class WeakTeam(Record):
+    """Who is imitated: players that often err, and were heard on few ways of telling a problem."""
+
+    wordings: int = Field(default=8, ge=1)
+    """One in so many of the training wordings is heard, chosen by the hash of its id: every
+    sentence of a demonstrated problem is said in one of these."""
+    wrong_operator: float = Field(default=0.15, ge=0, le=1)
+    """Probability that the tool agent takes the right numbers and another operator."""
+    wrong_operands: float = Field(default=0.15, ge=0, le=1)
+    """Probability that it takes the right operator and any two numbers instead."""
+    judges: float = Field(default=0.7, ge=0, le=1)
+    """Probability that the plan agent knows whether a calculation is the last one; else it answers
+    half of the time."""
+
+    def heard(self, wording: Wording) -> bool:
+        """Whether problems that are told like that are demonstrated."""
+        return int(content_hash(f"heard:{wording.id}")[:8], 16) % self.wordings == 0
+
+
+def failure(episode: Working, refused: int) -> str:
+    """`refused` where more than half of the actions on the real state were; `wrong operator`
+    and `wrong operands` by the first kept calculation that the solution does not have; where it
+    has them all, `answered too early` or `out of turns`; `wrong answer` for a number that was
+    not calculated."""
+    if 2 * refused > episode.turn:
+        return "refused"
+    work, instance = episode.state, cast("WordProblemPuzzle", episode.puzzle).instance
+    known = {equation_key(step) for step in instance.solution}
+    wrong = next((one for one in work.kept if one.key not in known), None)
+    if wrong is not None:
+        pairs = [{step.left, step.right} for step in instance.solution]
+        return "wrong operator" if set(wrong.values) in pairs else "wrong operands"
+    if work.answer is None:
+        return "out of turns"
+    early = [step.result for step in instance.solution[:-1]]
+    return "answered too early" if work.answer in early else "wrong answer"
+
+
+def _weakly(instance: WordProblemInstance, number: int, team: WeakTeam) -> bool:
+    dice = random.Random(f"weak:{instance.id}")
+    return solves(opened(instance), lambda now: weak_answer(instance, now, team, dice))
+
+
+def weak_answer(
+    instance: WordProblemInstance, episode: Working, team: WeakTeam, dice: random.Random
+) -> str:
+    """What the weak team says in the present state. A plan agent alone answers in its head, with a
+    number of the text where it errs."""
+    if episode.agent == TOOL:
+        return f"{MARK} [{_call(instance, episode.state, team, dice)}]"
+    if TOOL not in episode.agents:
+        right = all(dice.random() >= team.wrong_operator + team.wrong_operands
+                    for _ in instance.solution)  # fmt: skip
+        numbers = [number.value for number in numbers_of(instance.text)]
+        return f"{MARK} [answer({instance.answer if right else dice.choice(numbers)})]"
+    proposed = (episode.proposal.action or ()) if episode.proposal is not None else ()
+    if not proposed:
+        return f"{MARK} [skip()]"
+    last = len(episode.state.kept) + len(proposed) >= len(instance.solution)
+    if dice.random() >= team.judges:
+        last = dice.random() < 0.5
+    name = proposed[-1].of
+    return f"{MARK} [answer({name})]" if last else f"{MARK} {episode.puzzle.show(proposed)}"
+
+
+def _call(instance: WordProblemInstance, work: Work, team: WeakTeam, dice: random.Random) -> str:
+    """The next calculation of the solution, or what the weak tool agent takes for it."""
+    step = _next(instance, work)
+    call = next(name for name, operator in OPERATORS.items() if operator == step.operator)
+    left = _spelled(instance, work, step.left)[0]
+    right = next((name for name in _spelled(instance, work, step.right) if name != left), left)
+    erring = dice.random()
+    if erring < team.wrong_operator:
+        call = dice.choice([name for name in OPERATORS if name != call])
+    elif erring < team.wrong_operator + team.wrong_operands:
+        shown = [_written(instance, number) for number in numbers_of(instance.text)]
+        shown += [one.name for one in work.kept]
+        left, right = dice.choice(shown), dice.choice(shown)
+    return f"{call}({left}, {right})"
+
+
+def _next(instance: WordProblemInstance, work: Work) -> Equation:
+    """The first calculation that is not kept; the last one if all are."""
+    kept = {one.key for one in work.kept}
+    left = [step for step in instance.solution if equation_key(step) not in kept]
+    return left[0] if left else instance.solution[-1]
+
+
+def _spelled(instance: WordProblemInstance, work: Work, value: int) -> list[str]:
+    """How a number can be written: the names that it has, results first; the digits of one that
+    does not stand in the text."""
+    names = [one.name for one in work.kept if one.result == value]
+    for number in numbers_of(instance.text):
+        if number.value == value:
+            names.append(_written(instance, number))
+    return names or [str(value)]
+
+
+def _written(instance: WordProblemInstance, number: Number) -> str:
+    return number.name if instance.setting.named else str(number.value)
+
+
+LESSONS = Lessons[Difficulty, WordProblemInstance, Working, WeakTeam](
+    puzzle=Difficulty(
+        equations=(1, 2),
+        setting=WordProblemSetting(turns=2, team=AGENTS, calls=1, brief=True, named=True),
+    ),
+    weak_team=WeakTeam(),
+    heard=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle, team.heard),
+    answer=weak_answer,
+    pieces=PIECES,
+    failure=failure,
+    training={
+        "network": {"context": 384},
+        "supervised": {"steps": 1500, "batch": 32, "learning_rate": 3e-3},
+        "reinforced": {
+            "steps": 240, "episodes": 64, "limit": 12, "minibatch": 64, "entropy": 0.02,
+            "scheme": "progress",
+        },
+    },
+    players={
+        "oracle": lambda instance, number, team: is_right(instance, instance.answer),
+        "weak team": _weakly,
+    },
+    about=lambda team: f"Demonstrations are of one in {team.wordings} of the training wordings, "
+    "rewards of all of them; every sentence of a held-out problem is said in a way that no "
+    "training problem has.",
+    unpublished="Its mathematics is that of competitions (AIME, OlympiadBench); generated word "
+    "problems are not in it.",
+)  # fmt: skip
+"""Problems have one or two calculations, as many as an episode has turns: what models of this size
+can learn in minutes."""

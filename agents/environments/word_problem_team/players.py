@@ -1,0 +1,83 @@
+"""Players by hand of word problems: one answer, by simple rules of reading."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.team_episode import PLAN
+from loopline.agents.environments.word_problem_team.game import opened_alone
+from loopline.agents.environments.word_problem_team.instance import WordProblemInstance
+from loopline.agents.environments.word_problem_team.numbers import numbers_of
+from loopline.agents.environments.word_problem_team.rules import (
+    OPERATORS,
+    Work,
+    calculated,
+    with_kept,
+)
+
+Player = Callable[[WordProblemInstance, random.Random], int | None]
+"""The answer by hand; None: it has none."""
+
+
+def random_calculations(instance: WordProblemInstance, dice: random.Random) -> int | None:
+    """One or two calculations with any of the numbers."""
+    work = Work()
+    for _ in range(dice.randint(1, 2)):
+        known = [str(number.value) for number in numbers_of(instance.text)]
+        known += [one.name for one in work.kept]
+        call = dice.choice(tuple(OPERATORS))
+        made = calculated(instance, work, call, dice.choice(known), dice.choice(known))
+        work = work if isinstance(made, str) else with_kept(work, (made,))
+    return work.kept[-1].result if work.kept else None
+
+
+def add_all(instance: WordProblemInstance, dice: random.Random) -> int | None:
+    """The sum of all numbers."""
+    return sum(number.value for number in numbers_of(instance.text))
+
+
+_CUES: tuple[tuple[str, str], ...] = (
+    ("div", r"shar|split|divid|equal|each get|in each|half|third|quarter|per person"),
+    ("sub", r"left|fewer|less|away|remain|still|younger|spend|lose|lost|minus|gives|sells|ago"),
+    ("mul", r"each|every|per|times|twice|double|triple|rows|cost"),
+)
+
+
+def cue_words(instance: WordProblemInstance, dice: random.Random) -> int | None:
+    """Number by number, in the order of the text: what is done with each is told by a word of its
+    sentence; added, if there is none."""
+    work, value = Work(), None
+    for number in numbers_of(instance.text):
+        if value is None:
+            value = number.value
+            continue
+        start = instance.text.rfind(". ", 0, number.start) + 1
+        sentence = re.split(r"[.?] ", instance.text[start:].lstrip())[0].lower()
+        call = next((call for call, cue in _CUES if re.search(cue, sentence)), "add")
+        made = calculated(instance, work, call, str(value), str(number.value))
+        if not isinstance(made, str):
+            work, value = with_kept(work, (made,)), made.result
+    return value
+
+
+PLAYERS: dict[str, Player] = {
+    "random": random_calculations,
+    "add all numbers": add_all,
+    "cue words": cue_words,
+}
+
+
+def answers(player: Player, instance: WordProblemInstance, seed: int = 0) -> bool:
+    """Whether a player by hand answers rightly, at once."""
+    value = player(instance, random.Random(instance.id))
+    return value is not None and is_right(instance, value)
+
+
+def is_right(instance: WordProblemInstance, value: int) -> bool:
+    """Whether that is the answer."""
+    episode = opened_alone(instance, turns=1)
+    episode.apply(PLAN, f"{MARK} [answer({value})]")
+    return episode.verify().solved

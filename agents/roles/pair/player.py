@@ -1,0 +1,165 @@
+"""An agent of an environment: K completions of one observation, each scored on a copy, the best
+one executed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loopline.agents.environments.environment import AnyEnvironment
+from loopline.agents.environments.game import (
+    Agent,
+    Applied,
+    Episode,
+    ProgrammedEpisode,
+    Taken,
+    taken_by,
+)
+from loopline.agents.environments.puzzle_splits import content_hash
+from loopline.agents.environments.team_episode import SPECS
+from loopline.agents.environments.tool_program import ProgramRun
+from loopline.agents.errors import UnexpectedPayload, environment_code
+from loopline.agents.judging import ProgramRuns, RunPrograms, ask_judge
+from loopline.agents.payloads import PLAYER, TurnPayload
+from loopline.agents.prompts import Prompt
+from loopline.agents.protocols import Host
+from loopline.agents.records import Call, Decision, JsonObject, json_object
+from loopline.agents.roles.pair.candidates import Scored, choose
+from loopline.agents.roles.pair.episode import environment_of, episode_of
+from loopline.agents.roles.pair.settings import options_of
+from loopline.agents.roles.protocol import StepContext, StepResult
+
+Trial = tuple[Episode, Applied]
+"""A copy of the episode on which a completion was applied, and what came of it."""
+
+
+class PlayerRole:
+    """Takes the turns of every agent of every environment; the hand-over says whose turn it is.
+
+    Decides `acted` {turn, observed, done, solved, reason, next, reward}. `observed` is a hash of
+    what the candidates answer to: steps with the same one can share a group. Where agents propose
+    things, one that acts says {agrees} as well: whether it did what was proposed to it. An agent
+    that writes programs says {judged}: what came of the executed one, so that the run can be played
+    again."""
+
+    name = PLAYER
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """Of the two agents that the environments of this package share, for calls and for
+        programs. Those of others are their environment's (`loopline.agents.workflows`)."""
+        return tuple(
+            prompt
+            for spec in SPECS
+            for prompt in (spec.prompt, spec.program_prompt)
+            if isinstance(prompt, Prompt)
+        )
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        payload = context.payload
+        if not isinstance(payload, TurnPayload):
+            raise UnexpectedPayload(f"role {self.name!r} takes turns, not {payload.type_name!r}")
+        agent, options = payload.agent, options_of(context.run)
+        episode, environment = episode_of(context.run, context.journal), environment_of(context.run)
+        spec = environment.agent(agent)
+        with environment_code(environment.key, f"as {agent} observed"):
+            text = episode.observe(agent)
+            by_program = isinstance(episode, ProgrammedEpisode) and episode.by_program
+        prompt = environment.prompt(spec, by_program=by_program)
+        entries: list[JsonObject] = []
+
+        async def tried(calls: Sequence[Call]) -> list[Scored[Trial]]:
+            runs = await self._run(context, host, agent, episode, calls, entries)
+            return [
+                self._tried(context, agent, episode, call, ran)
+                for call, ran in zip(calls, runs, strict=True)
+            ]
+
+        choice = await choose(context, host, prompt, text, options, tried)
+        after, applied = choice.found
+        with environment_code(environment.key, f"as what {agent} did was verified"):
+            verdict, done = after.verify(), after.done
+            following = None if done else after.agent
+        data: JsonObject = {
+            "turn": episode.turn,
+            "observed": content_hash(text)[:16],
+            "done": done,
+            "solved": done and verdict.solved,
+            "reason": verdict.reason,
+            "next": following,
+            "reward": choice.reward,
+        }
+        if not spec.proposes and any(other.proposes for other in environment.agents):
+            data["agrees"] = _agrees(context, environment, _action(applied))
+        ran = after.taken[-1].ran
+        if ran is not None:
+            data["judged"] = json_object(ran)
+        observation: JsonObject = {"text": applied.observation.text}
+        if entries:
+            observation["turns"] = [list(entries)]
+        return StepResult(
+            candidates=choice.candidates,
+            decision=Decision(kind="acted", data=data),
+            selected=choice.selected,
+            observation=observation,
+        )
+
+    async def _run(
+        self,
+        context: StepContext,
+        host: Host,
+        agent: Agent,
+        episode: Episode,
+        calls: Sequence[Call],
+        entries: list[JsonObject],
+    ) -> list[ProgramRun | None]:
+        """What came of each completion's program, where it has one; the judge is asked once for all
+        of them, and `entries` gets what it was asked. Raises `EnvironmentFault`."""
+        with environment_code(context.run.task.environment, f"on an action of {agent}"):
+            if not isinstance(episode, ProgrammedEpisode):
+                return [None] * len(calls)
+            wanted = [episode.to_run(agent, call.said) for call in calls]
+        first = next((one for one in wanted if one is not None), None)
+        if first is None:
+            return [None] * len(calls)
+        # All candidates answer to one observation: input and time are the same.
+        programs = tuple(dict.fromkeys(one.program for one in wanted if one is not None))
+        asked = RunPrograms(programs=programs, stdin=first.stdin, seconds=first.seconds)
+        reply, entry = await ask_judge(host, asked, ProgramRuns)
+        entries.append(entry)
+        runs = dict(zip(programs, reply.runs, strict=True))
+        return [None if one is None else runs[one.program] for one in wanted]
+
+    def _tried(
+        self,
+        context: StepContext,
+        agent: Agent,
+        episode: Episode,
+        call: Call,
+        ran: ProgramRun | None,
+    ) -> Scored[Trial]:
+        """Raises `EnvironmentFault`."""
+        environment = context.run.task.environment
+        with environment_code(environment, f"as the episode was copied for {agent}"):
+            trial = episode.copy()
+        with environment_code(environment, f"on an action of {agent}"):
+            applied = taken_by(trial, Taken(agent, call.said, ran))
+        return Scored(call, _action(applied), applied.rewards, (trial, applied))
+
+
+def _agrees(context: StepContext, environment: AnyEnvironment, action: JsonObject) -> bool | None:
+    """`None` where nothing was proposed: no agent that proposes has acted just before, or its calls
+    were refused, or they only looked."""
+    before = next((step for step in context.journal if step.turn == context.turn - 1), None)
+    if before is None or not environment.agent(before.agent).proposes:
+        return None
+    proposed = before.candidates[before.selected].action.get("did")
+    if not isinstance(proposed, dict) or not any(proposed.values()):
+        return None
+    return action.get("did") == proposed
+
+
+def _action(applied: Applied) -> JsonObject:
+    """`did`: the action as the environment read it; `refused`: the reasons, by name."""
+    observation = applied.observation
+    return {"did": observation.action, "refused": [one.reason for one in observation.refusals]}

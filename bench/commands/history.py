@@ -1,0 +1,73 @@
+"""`bench history`: how recorded measurements went."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("history")(history)
+
+
+def history(
+    proof: Annotated[
+        str | None, typer.Argument(help="Proof, as in engine; all that have lines without it.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every measurement, not only those of the whole proof.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit code 1 if something became worse.")
+    ] = False,
+) -> None:
+    """Show recorded measurements of proofs, and what became worse. Lines are compared if they are
+    of the same machine and the same options.
+
+    `--record` of a proof adds a line. A measurement is worse if its interval lies wholly on the
+    worse side of the interval of the line before, or if it misses a bar that was held.
+    """
+    import json
+    import sys
+
+    from rich.console import Console
+    from rich.markup import escape
+
+    from loopline.bench.errors import UsageError
+    from loopline.bench.proofs import baselines
+    from loopline.bench.proofs.harness import WIDTH
+    from loopline.bench.proofs.history import heading, rows, series_of
+    from loopline.runtime.errors import EXIT_FAILED
+    from loopline.runtime.terminal.pluralize import counted
+    from loopline.runtime.terminal.tables import figures
+
+    known = baselines.recorded()
+    if proof is not None and proof not in known:
+        raise UsageError(
+            f"there is no line of {proof!r} in {baselines.folder()}; `bench {proof} --record` adds "
+            f"one. There are lines of: {', '.join(known) or 'nothing'}"
+        )
+    if not known:
+        typer.echo(f"no lines in {baselines.folder()}; `--record` of a proof adds one")
+        return
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    worse = 0
+    for name in [proof] if proof else known:
+        for series in series_of(baselines.read(name)):
+            last = series.lines[-1]
+            console.print(
+                f"\n{name}: {counted(len(series.lines), 'line')}, {last.machine}; "
+                f"{json.dumps(last.options)}",
+                markup=False, highlight=False, soft_wrap=True,
+            )  # fmt: skip
+            table = figures(*heading(series), words=("measurement",))
+            for row in rows(series, everything=everything):
+                table.add_row(*map(escape, row))
+            console.print(table)
+            worse += len(series.worse)
+            for what in series.worse:
+                console.print(f"[red]worse[/red] {escape(what)}", highlight=False)
+    if check and worse:
+        raise typer.Exit(EXIT_FAILED)

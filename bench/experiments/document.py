@@ -1,0 +1,130 @@
+"""The report of an experiment, written once for a terminal and as Markdown, HTML and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loopline.agents.records import Record
+from loopline.bench.report.markdown import table as markdown_table
+from loopline.runtime.terminal.pages.page import figure, page, table
+from loopline.trainers.core.json_records import write_record
+from loopline.workers.atomic_files import write_atomic
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 140
+"""Columns where there is no terminal."""
+Table = tuple[list[str], list[list[str]]]
+"""Heading and rows."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Tables and drawings of one thing; a report of one thing has one, without a heading."""
+
+    tables: Mapping[str, Table]
+    """By caption; one without rows is left out."""
+    drawings: Collection[tuple[str, str]] = ()
+    """SVG and caption, for the page; an empty one is left out."""
+    heading: str = ""
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Document:
+    """What the report says. Nothing of it is markup: whatever a model wrote stays text."""
+
+    title: str
+    about: str
+    sections: Collection[Section]
+    verdicts: Collection[str] = ()
+    """Sentences that answer the question."""
+    closing: Collection[str] = ()
+    """Sentences at the end."""
+    words: Collection[str] = field(default_factory=tuple[str, ...])
+    """Columns, besides the first, that are words and no numbers."""
+
+
+def publish(document: Document, report: Record, output: Path) -> None:
+    """Write `report.md`, `report.html` and `report.json`, and show it on the terminal."""
+    import sys
+
+    from rich.console import Console
+
+    write(document, report, output)
+    show(document, output, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+
+
+def write(document: Document, report: Record, output: Path) -> None:
+    """`report.md`, `report.html` and, with every figure, `report.json`."""
+    write_atomic(output / "report.md", markdown(document))
+    write_atomic(output / "report.html", html(document))
+    write_record(output / "report.json", report)
+
+
+def markdown(document: Document) -> str:
+    """The whole document."""
+    blocks = [f"# {document.title}", document.about]
+    if document.verdicts:
+        blocks.append("\n".join(f"- {verdict}" for verdict in document.verdicts))
+    for section in document.sections:
+        blocks += filter(None, (f"## {section.heading}" if section.heading else "", section.about))
+        for caption, (head, rows) in _filled(section):
+            blocks.append("\n".join([f"{caption}:", "", *markdown_table(head, rows)]))
+    return "\n\n".join([*blocks, *filter(None, document.closing)]) + "\n"
+
+
+def html(document: Document) -> str:
+    """The same as one HTML file that needs nothing else."""
+    parts = [f"<h1>{escape(document.title)}</h1>", _soft(document.about)]
+    parts += [f'<p class="lead">{escape(verdict)}</p>' for verdict in document.verdicts]
+    for section in document.sections:
+        if section.heading:
+            parts.append(f"<h2>{escape(section.heading)}</h2>")
+        if section.about:
+            parts.append(f"<p>{escape(section.about)}</p>")
+        drawn = [figure(drawing, caption) for drawing, caption in section.drawings if drawing]
+        parts.append(f'<div class="two">{"".join(drawn)}</div>')
+        for caption, (head, rows) in _filled(section):
+            parts += [f'<p class="lead">{escape(caption)}</p>', table(head, rows)]
+    parts += [_soft(line) for line in document.closing if line]
+    return page(document.title, "\n".join(parts))
+
+
+def show(document: Document, output: Path, console: Console) -> None:
+    """On a terminal."""
+    from rich.markup import escape as plain
+
+    from loopline.runtime.terminal.tables import figures
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    say(document.about)
+    for section in document.sections:
+        for line in filter(None, (section.about,)):
+            say(f"\n{line}")
+        for caption, (head, rows) in _filled(section):
+            drawn = figures(*head, words=(head[0], *document.words))
+            for row in rows:
+                drawn.add_row(*map(plain, row))
+            # Not the table's title: that is folded where the table is narrow.
+            say(f"\n{caption}:")
+            console.print(drawn)
+    console.print()
+    for line in (*document.verdicts, *document.closing, f"Report: {output / 'report.html'}"):
+        if line:
+            say(line)
+
+
+def _filled(section: Section) -> Iterator[tuple[str, Table]]:
+    return ((caption, table) for caption, table in section.tables.items() if table[1])
+
+
+def _soft(text: str) -> str:
+    return f'<p class="soft">{escape(text)}</p>'

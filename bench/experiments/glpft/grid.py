@@ -1,0 +1,217 @@
+"""Which cells are trained, and where they are kept.
+
+    OUTPUT/settings.json                         what every cell follows from
+    OUTPUT/data/                                 the training instructions
+    OUTPUT/cells/<size>/settings.json            the size and its compute
+    OUTPUT/cells/<size>/<method>-<seed>/
+        training/                                as `train glpft` writes it
+        results.jsonl                            a line for each run that was played
+    OUTPUT/report.md, report.json
+
+Further sizes, seeds and methods may be asked of the same folder; what is there is not done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from loopline.agents.environments.api_worlds import Split
+from loopline.agents.records import JsonObject, Record
+from loopline.bench.append_log import corrupt, read_log
+from loopline.bench.datasets import Item
+from loopline.bench.errors import UsageError
+from loopline.bench.experiments.harness import claim, listed
+from loopline.bench.results import Result
+from loopline.bench.tools import worlds
+from loopline.trainers.glpft.settings import MICRO, SIZES, Size
+from loopline.trainers.glpft.stages import METHODS, Method
+
+HELD_OUT = (Split.UNSEEN_WORLDS, Split.UNSEEN_WORDINGS, Split.UNSEEN_COMBINATIONS)
+APART = Split.UNSEEN_APIS
+OPTIONS: JsonObject = {"calculator": False, "constrained": True, "tool_style": "signatures"}
+"""Of the workflows: as `bench tools` has them, in the form that the models were trained on."""
+
+
+def schedules_sha256() -> str:
+    """Of what `train glpft` trains random weights by."""
+    table = {name: each.model_dump() for name, each in MICRO.items()}
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+
+
+class Common(Record):
+    """What every cell follows from."""
+
+    instructions: int = Field(ge=1)
+    """That are trained on."""
+    data_seed: int
+    samples: int = Field(ge=len(HELD_OUT), le=worlds.MAX_SAMPLES)
+    """Held-out instructions, of the three splits alike."""
+    unseen_apis: int = Field(ge=0, le=worlds.MAX_SAMPLES)
+    """Further ones that need APIs which training never sees."""
+    question_seed: int
+    schedules: str = Field(default_factory=schedules_sha256)
+    """Of the table of learning rates: another one trains other cells."""
+
+
+class SizeBudget(Record):
+    """One size."""
+
+    size: Size
+    tokens: int = Field(ge=1)
+    """Compute of each cell, padding included."""
+
+
+class Cell(Record):
+    """One method at one size with one seed."""
+
+    size: str
+    method: Method
+    seed: int
+    budget: SizeBudget
+
+    @property
+    def name(self) -> str:
+        return f"{self.size} {self.method} {self.seed}"
+
+    @property
+    def needs(self) -> tuple[Cell, ...]:
+        """What methods have in common is taken from another cell or made: none is waited for."""
+        return ()
+
+    def folder(self, output: Path) -> Path:
+        return output / "cells" / self.size / f"{self.method}-{self.seed}"
+
+    def siblings(self, output: Path) -> list[Path]:
+        """The folders of the other methods at this size, with this seed."""
+        others = [self.model_copy(update={"method": each}) for each in METHODS]
+        return [other.folder(output) for other in others if other != self]
+
+
+@dataclass(frozen=True)
+class GlpftGrid:
+    """The cells of one command."""
+
+    output: Path
+    common: Common
+    sizes: dict[str, SizeBudget]
+    methods: tuple[Method, ...]
+    seeds: tuple[int, ...]
+    jobs: int
+
+    @property
+    def cells(self) -> list[Cell]:
+        """In the order of work: seed by seed, so that what was done before a stop compares."""
+        return [
+            Cell(size=size, method=method, seed=seed, budget=budget)
+            for seed in self.seeds
+            for method in self.methods
+            for size, budget in self.sizes.items()
+        ]
+
+    @cached_property
+    def items(self) -> tuple[Item, ...]:
+        return items_of(self.common)
+
+    def claim(self) -> None:
+        """Make the folder this experiment's own. Raises `OutputError` for one that was begun with
+        other settings, or holds something else."""
+        claim(self.output, self.common)
+        for name, size in self.sizes.items():
+            claim(self.output / "cells" / name, size)
+
+
+def grid_of(
+    output: Path,
+    *,
+    sizes: str,
+    seeds: str,
+    methods: str,
+    tokens: str,
+    common: Common,
+    jobs: int,
+) -> GlpftGrid:
+    """From the options as they are typed. Raises `UsageError`."""
+    names = listed("--sizes", sizes, list(SIZES))
+    budgets = _numbers("--tokens", tokens.split(","), tokens)
+    if len(budgets) not in (1, len(names)):
+        raise UsageError(
+            f"--tokens takes one number, or one for each of the {len(names)} sizes; got {tokens!r}"
+        )
+    if len(budgets) == 1:
+        budgets *= len(names)
+    chosen = listed("--methods", methods, METHODS)
+    return GlpftGrid(
+        output=output,
+        common=common,
+        sizes={
+            name: SizeBudget(size=SIZES[name], tokens=budget)
+            for name, budget in zip(names, budgets, strict=True)
+        },
+        methods=tuple(known for name in chosen for known in METHODS if known == name),
+        seeds=tuple(_numbers("--seeds", listed("--seeds", seeds), seeds)),
+        jobs=jobs,
+    )
+
+
+def items_of(common: Common) -> tuple[Item, ...]:
+    """The held-out instructions, the splits in turn, those with unseen APIs last."""
+    return (
+        *worlds.items_in_turn(HELD_OUT, common.samples, common.question_seed),
+        *worlds.items_in_turn((APART,), common.unseen_apis, common.question_seed),
+    )
+
+
+def split_of(item: Item) -> str:
+    """The split of the simulator that an instruction is of."""
+    return str(item.about["split"])
+
+
+def data_folder(output: Path) -> Path:
+    """Of the training instructions."""
+    return output / "data"
+
+
+def training_folder(folder: Path) -> Path:
+    """Of a cell's folder."""
+    return folder / "training"
+
+
+def results_path(folder: Path) -> Path:
+    """Of a cell's folder."""
+    return folder / "results.jsonl"
+
+
+def read_results(folder: Path) -> dict[str, Result]:
+    """A cell's results so far, by item. Raises `OutputError` naming a damaged line."""
+    path = results_path(folder)
+    found: dict[str, Result] = {}
+    for number, record in read_log(path):
+        try:
+            result = Result.model_validate(record)
+        except ValidationError as error:
+            raise corrupt(path, number, str(error.errors()[0]["msg"])) from error
+        found[result.item] = result
+    return found
+
+
+def finished(folder: Path, items: Sequence[Item]) -> bool:
+    """Whether nothing of the cell is left to do: what has played everything is trained."""
+    results = read_results(folder)
+    return all(item.id in results for item in items)
+
+
+def _numbers(option: str, parts: Sequence[str], text: str) -> list[int]:
+    try:
+        found = [int(part.strip().replace("_", "")) for part in parts]
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise UsageError(f"{option} takes whole numbers above 0, comma-separated; got {text!r}")
+    return found

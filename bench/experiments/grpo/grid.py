@@ -1,0 +1,268 @@
+"""Which arms are trained, and tuned how. The folder is that of
+`loopline.trainers.grpo.arms.folder`, and holds besides
+
+    OUTPUT/baselines.json                    what players by hand solve
+    OUTPUT/report.md, report.html, report.json
+
+Further seeds, arms and trials may be asked of the same folder; what is there is not done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from pydantic import ValidationError
+
+from loopline.agents.errors import AgentError
+from loopline.bench.errors import UsageError
+from loopline.runtime.config.key_value_options import key_value_options
+from loopline.trainers.grpo.arms.game import LearnedGame
+from loopline.trainers.grpo.arms.kinds import (
+    AT_GRPO,
+    CONTINUED,
+    EXPERT_ITERATION,
+    KINDS,
+    MAS_GRPO,
+    MAS_GRPO_TOKENS,
+    WARM_START,
+    ArmName,
+    slug,
+)
+from loopline.trainers.grpo.arms.results import Arm
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.tuning import OWN, Tuning
+
+TEST_SEED = 2027
+"""Not that of the demonstration: its puzzles were looked at when the games' settings were
+chosen."""
+LOOKS = 8
+LOOKED_AT = 100
+CHECKPOINT_EVERY = 4
+"""Steps: those of whole runs take long."""
+COMPARED: frozenset[ArmName] = frozenset(
+    {WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO}
+)
+"""Arms that the findings compare: they are trained from every seed."""
+SEEDS_OF_OTHERS = 3
+"""Of the other arms that train: the first ones. Their intervals are as wide as that makes them."""
+Scope = Literal["all", "compared", "whole-runs"]
+"""Arms that are tried in a way: all that learn; those of `COMPARED`, whose longer search the others
+are spared; those whose whole runs compete, which have few puzzles to spend, so that small batches
+are for them what makes versions at all."""
+CHANGEABLE = ("reinforced", "supervised", "network")
+"""Parts of the settings, by `--set`."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """In which arms that learn are tried."""
+
+    tuning: Tuning
+    scope: Scope = "all"
+
+    def tunings(self, name: ArmName) -> list[Tuning]:
+        """What of it concerns such an arm, if anything does."""
+        kind = KINDS[name]
+        concerned = {
+            "all": True,
+            "compared": name in COMPARED,
+            "whole-runs": kind.grouping == "trajectory",
+        }
+        return [self.tuning.of(kind)] if concerned[self.scope] else []
+
+
+def has_all_seeds(name: ArmName) -> bool:
+    """Whether an arm is done for every seed: one that is compared, or that plays what such a one
+    has learned."""
+    kind = KINDS[name]
+    if kind.way == "measured" and kind.begins is not None:
+        return has_all_seeds(kind.begins)
+    return name in COMPARED
+
+
+@dataclass(frozen=True)
+class GrpoGrid:
+    """The trainings of one command."""
+
+    output: Path
+    settings: ArmSettings
+    kinds: tuple[ArmName, ...]
+    """With those that they need, in the order of work."""
+    jobs: int
+    ways: tuple[Way, ...] = (Way(OWN),)
+    """In which each arm that learns is tried, as far as they concern it. One alone is not tried,
+    but taken."""
+
+    @property
+    def trials(self) -> list[Arm]:
+        """Of the first seed."""
+        tried = self.ways if len(self.ways) > 1 else ()
+        return [
+            Arm(kind=kind, seed=self.settings.seeds[0], tuning=tuning)
+            for kind in self.kinds
+            if KINDS[kind].learns
+            for tuning in _tunings_of(kind, tried)
+        ]
+
+    @property
+    def certain(self) -> list[Arm]:
+        """What the table needs whatever the trials choose, in the order of work: no core need wait
+        for the last trial."""
+        by_each = [with_needed(self._all_by(way)) for way in self.ways]
+        return [arm for arm in by_each[0] if all(arm in others for others in by_each)]
+
+    @property
+    def first(self) -> list[Arm]:
+        """What can be done before the trials have chosen, with them; nothing without trials."""
+        return with_needed([*self.trials, *self.certain]) if self.trials else []
+
+    @property
+    def behind(self) -> int:
+        """How many come after the first ones, at least. What is chosen changes that only for
+        AT-GRPO, by one for each further seed: what others spend is measured by it as its game has
+        it."""
+        first = set(self.first)
+        tables = map(self._all_by, self.ways)
+        return min(len(set(with_needed(each)) - first) for each in tables)
+
+    def arms(self, chosen: Mapping[ArmName, Tuning]) -> list[Arm]:
+        """Those of the table, tuned as was chosen for them: seed by seed, so that what was done
+        before a stop compares."""
+
+        def tuning(kind: ArmName) -> Tuning:
+            what = KINDS[kind]
+            if what.learns:
+                return chosen.get(kind, _tunings_of(kind, self.ways)[0])
+            return OWN if what.begins is None else tuning(what.begins)
+
+        return [
+            Arm(kind=kind, seed=seed, tuning=tuning(kind))
+            for at, seed in enumerate(self.settings.seeds)
+            for kind in self.kinds
+            if at < SEEDS_OF_OTHERS or has_all_seeds(kind)
+        ]
+
+    def _all_by(self, way: Way) -> list[Arm]:
+        """Every arm tuned in this way, or in the first one where it doesn't concern it."""
+        return self.arms({kind: found for kind in self.kinds for found in way.tunings(kind)})
+
+
+def _tunings_of(name: ArmName, ways: Sequence[Way]) -> list[Tuning]:
+    """That concern such an arm, each once."""
+    return list(dict.fromkeys(found for way in ways for found in way.tunings(name)))
+
+
+def with_needed(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms, each after those that it needs."""
+    found: dict[Arm, None] = {}
+    for arm in arms:
+        found |= dict.fromkeys((*with_needed(arm.needs), arm))
+    return list(found)
+
+
+def grid_of(
+    output: Path,
+    *,
+    game: str,
+    seeds: str,
+    arms: str,
+    trials: str,
+    held_out: int,
+    jobs: int,
+    changes: Sequence[str] = (),
+) -> GrpoGrid:
+    """From the options as they are typed; `changes` are settings in place of the game's own, as in
+    `reinforced.entropy=0`. Raises `UsageError`, `InputError`."""
+    try:
+        learned = LearnedGame.of(game)
+    except AgentError as error:
+        raise UsageError(f"--game {game}: {error}") from error
+    training = learned.training
+    settings = ArmSettings(
+        game=learned,
+        seeds=seeds_of(seeds),
+        test_seed=TEST_SEED,
+        held_out=held_out,
+        looks=LOOKS,
+        looked_at=LOOKED_AT,
+        checkpoint_every=CHECKPOINT_EVERY,
+        network=training.network,
+        supervised=training.supervised,
+        reinforced=training.reinforced,
+    )
+    return GrpoGrid(output, _changed(settings, changes), _kinds(arms), jobs, _ways(trials))
+
+
+def _changed(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:
+    data = settings.model_dump()
+    for name, value in key_value_options("--set", changes).items():
+        part, _, inner = name.partition(".")
+        if part not in CHANGEABLE or inner not in data[part]:
+            names = ", ".join(f"{part}.{each}" for part in CHANGEABLE for each in data[part])
+            raise UsageError(f"--set {name}: there is no such setting; there are: {names}")
+        data[part][inner] = value
+    try:
+        return ArmSettings.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"--set {where}: {first['msg']}; got {first['input']!r}") from error
+
+
+def seeds_of(text: str) -> tuple[int, ...]:
+    """What `--seeds` names. Raises `UsageError`."""
+    try:
+        found = tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError as error:
+        raise UsageError(f"--seeds {text}: whole numbers, as in 1,2,3") from error
+    # Of seed 0 the puzzles of a batch would be those of a demonstration: both count from seed times
+    # a large number.
+    if not 1 <= min(found) <= max(found) < 2**32:
+        raise UsageError(f"--seeds {text}: from 1 to {2**32 - 1}")
+    return found
+
+
+def _ways(text: str) -> tuple[Way, ...]:
+    found = tuple(dict.fromkeys(_way(part.strip()) for part in text.split(",")))
+    if all(way.scope != "all" for way in found):
+        raise UsageError(f"--trials {text}: none is for all arms; name one without a scope, as own")
+    return found
+
+
+def _way(text: str) -> Way:
+    for scope in get_args(Scope):
+        if text.startswith(f"{scope}:"):
+            return Way(_tuning(text.removeprefix(f"{scope}:")), scope)
+    return Way(_tuning(text))
+
+
+def _tuning(text: str) -> Tuning:
+    if text == str(OWN):
+        return OWN
+    where, names = f"--trials {text}", ", ".join(Tuning.model_fields)
+    parts = [part.partition("=") for part in text.split("+")]
+    factors = {name: factor for name, _, factor in parts}
+    if not set(factors) <= set(Tuning.model_fields) or len(factors) < len(parts):
+        raise UsageError(f"{where}: {OWN}, or factors of {names}, as in rate=0.3 or rate=3+batch=2")
+    try:
+        return Tuning.model_validate(factors)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise UsageError(f"{where}: {first['msg']}") from error
+
+
+def _kinds(text: str) -> tuple[ArmName, ...]:
+    """Those that are named and all that these need; `all` names all."""
+    by_slug: dict[str, ArmName] = {slug(name): name for name in KINDS}
+    if text.strip() == "all":
+        return tuple(KINDS)
+    wanted: list[Arm] = []
+    for part in (part.strip() for part in text.split(",")):
+        if part not in by_slug:
+            raise UsageError(f"--arms: there is no {part!r}; there are: {', '.join(by_slug)}")
+        wanted.append(Arm(kind=by_slug[part], seed=0))
+    needed = {arm.kind for arm in with_needed(wanted)}
+    return tuple(name for name in KINDS if name in needed)

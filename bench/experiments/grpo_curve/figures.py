@@ -1,0 +1,188 @@
+"""The figures of the curves, and the verdict. The rules were chosen before any curve was there; how
+a look is taken, the learning rate and the number of undisturbed loops after a first one (`looks`).
+
+**Within the spread.** At every look the attacked loop is held against all undisturbed ones. Where
+it solves no fewer than the least and no more than the greatest of them, it is within. Else it is
+compared with the nearest of them, puzzle by puzzle, by McNemar's exact test: it is out of the
+spread only if p < 5 % divided by the number of looks (Bonferroni), so that chance among the puzzles
+calls one of its looks out in at most 5 of 100 curves.
+
+What few seeds can't say: how far a further seed may lie from them. So an attacked loop is the twin
+of an undisturbed one (`loops.CurveLoop`), which leaves little but the attack to set them apart; and
+the same rule is applied to every undisturbed loop against the others, to show how often it calls
+out a loop that nobody attacked. What a look can see is said by the smallest difference that its
+test would find in four of five cases.
+
+**Rises.** The last look of every loop solves more than the warm start: the 95 % interval of the
+difference, paired over puzzles, is above zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Literal
+
+from loopline.agents.records import Record
+from loopline.bench.experiments.grpo_curve.loops import CurveLoop, LoopHistory, LoopResult
+from loopline.bench.experiments.grpo_curve.settings import CurveSettings
+from loopline.bench.experiments.harness import Bounds
+from loopline.bench.statistics import (
+    detectable_difference,
+    mcnemar_exact,
+    paired_table,
+    wilson,
+)
+
+ALPHA = 0.05
+"""Of a whole curve."""
+Place = Literal["within", "below", "above"]
+
+
+class Held(Record):
+    """A look of one loop against the same look of others."""
+
+    round: int
+    least: float
+    """Of the others; a share of the held-out puzzles."""
+    greatest: float
+    p: float
+    """That it solves as many as the nearest of them; 1 between them."""
+    discordant: float
+    """Share of the puzzles that it and the nearest one differ on."""
+    place: Place
+
+
+class CurveFigures(Record):
+    """One loop."""
+
+    loop: CurveLoop
+    looks: dict[int, Bounds]
+    """By round, the share solved, with Wilson's interval; round 0 is the warm start."""
+    gain: Bounds
+    """Of the last look over the warm start, paired over puzzles."""
+    held: tuple[Held, ...]
+    """Against the undisturbed loops; an undisturbed one against the others. Empty where there is
+    none."""
+    over_twin: Bounds | None
+    """The last look less that of the undisturbed loop of the same seed, paired; None of an
+    undisturbed one."""
+    history: LoopHistory
+
+    @property
+    def within(self) -> bool:
+        return all(each.place == "within" for each in self.held)
+
+    @property
+    def rises(self) -> bool:
+        return self.gain.low > 0
+
+
+class CurveReport(Record):
+    """All of it."""
+
+    settings: CurveSettings
+    loops: tuple[CurveFigures, ...]
+    alpha: float
+    """Of one look."""
+    detectable: float | None
+    """Difference from the nearest undisturbed loop that a look would have found with a probability
+    of 80 %, at the discordance that was seen; None if none would."""
+    within: bool
+    """Every attacked loop, at every look."""
+    rises: bool
+    """Every loop."""
+    violations: int
+    """Of what must hold of every loop's history, over all loops."""
+    minutes: float
+    """Of the wall clock, over all parts of an interrupted run."""
+
+    @property
+    def attacked(self) -> list[CurveFigures]:
+        return [each for each in self.loops if each.loop.kind == "attacked"]
+
+    @property
+    def undisturbed(self) -> list[CurveFigures]:
+        return [each for each in self.loops if each.loop.kind == "undisturbed"]
+
+    @property
+    def passed(self) -> bool:
+        return self.within and self.rises and not self.violations
+
+
+def report_of(
+    settings: CurveSettings, results: Sequence[LoopResult], minutes: float
+) -> CurveReport:
+    """From the results of all loops."""
+    undisturbed = [each for each in results if each.loop.kind == "undisturbed"]
+    alpha = ALPHA / len(settings.looked_at_rounds)
+    loops = tuple(_figures(each, undisturbed, alpha) for each in results)
+    attacked = [each for each in loops if each.loop.kind == "attacked"]
+    discordant = fmean(held.discordant for each in attacked for held in each.held)
+    return CurveReport(
+        settings=settings,
+        loops=loops,
+        alpha=alpha,
+        detectable=detectable_difference(settings.held_out, discordant, alpha=alpha),
+        within=all(each.within for each in attacked),
+        rises=all(each.rises for each in loops),
+        violations=sum(len(each.history.violations) for each in loops),
+        minutes=round(minutes, 2),
+    )
+
+
+def held_against(own: LoopResult, others: Sequence[LoopResult], alpha: float) -> tuple[Held, ...]:
+    """Every look of a loop but the warm start's against those of others, by the rule above."""
+    if not others:
+        return ()
+    by_round = [{look.round: look.outcomes for look in each.looks} for each in others]
+    return tuple(
+        _held(look.round, look.outcomes, [each[look.round] for each in by_round], alpha)
+        for look in own.looks[1:]
+    )
+
+
+def _held(number: int, own: str, others: Sequence[str], alpha: float) -> Held:
+    shares = [_share(each) for each in others]
+    share, least, greatest = _share(own), min(shares), max(shares)
+    nearest = min(others, key=lambda each: abs(_share(each) - share))
+    pairs = paired_table(_solved(own), _solved(nearest))
+    apart = not least <= share <= greatest
+    p = mcnemar_exact(pairs.only_a, pairs.only_b) if apart else 1.0
+    place: Place = "within"
+    if p < alpha:
+        place = "below" if share < least else "above"
+    discordant = (pairs.only_a + pairs.only_b) / len(own)
+    return Held(
+        round=number, least=least, greatest=greatest, p=p, discordant=discordant, place=place
+    )
+
+
+def _figures(own: LoopResult, undisturbed: Sequence[LoopResult], alpha: float) -> CurveFigures:
+    last = own.looks[-1].outcomes
+    others = [each for each in undisturbed if each.loop != own.loop]
+    outcomes = {look.round: look.outcomes for look in own.looks}
+    twins = [each for each in others if each.loop.seed == own.loop.seed]
+    return CurveFigures(
+        loop=own.loop,
+        looks={
+            number: Bounds.of(wilson(found.count("1"), len(found)))
+            for number, found in outcomes.items()
+        },
+        gain=_gap(last, own.looks[0].outcomes),
+        held=held_against(own, others, alpha),
+        over_twin=_gap(last, twins[0].looks[-1].outcomes) if twins else None,
+        history=own.history,
+    )
+
+
+def _gap(first: str, second: str) -> Bounds:
+    return Bounds.paired(_solved(first), _solved(second))
+
+
+def _share(outcomes: str) -> float:
+    return outcomes.count("1") / len(outcomes)
+
+
+def _solved(outcomes: str) -> list[bool]:
+    return [mark == "1" for mark in outcomes]

@@ -1,0 +1,167 @@
+"""How every grid of trainings runs: its folder, its cells in processes of their own, and Ctrl-C.
+
+A cell is one training with its measurement: a record with a name, a folder and the cells that it
+needs. What is finished is not done again, so the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from loopline.agents.records import Record
+from loopline.bench.errors import BenchError, OutputError, UsageError
+from loopline.bench.statistics import (
+    Interval,
+    bootstrap_difference,
+    pigeonhole_bootstrap,
+    wilson,
+)
+from loopline.runtime.errors import EXIT_INTERRUPTED
+from loopline.trainers.core.checkpoints import changed_settings, claimed_settings, require_unused
+from loopline.trainers.core.job_processes import Job, do_jobs
+from loopline.trainers.core.job_progress import JobProgress
+from loopline.trainers.core.json_records import write_record
+from loopline.trainers.core.output_lock import locked
+from loopline.trainers.errors import TrainingError
+
+WORKER = "loopline.bench.experiments.worker"
+SETTINGS = "settings.json"
+T = TypeVar("T")
+
+
+class Cell(Job, Protocol):
+    """One training of the grid."""
+
+    @property
+    def needs(self) -> Sequence[Any]:
+        """Cells that must be finished before."""
+        ...
+
+
+CellT = TypeVar("CellT", bound=Cell)
+
+
+Verdict = Literal["more", "less", "no difference found"]
+"""Of other seeds and items, by whether the interval of a difference holds zero."""
+
+
+class Bounds(Record):
+    """An estimate with its 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, interval: Interval) -> Bounds:
+        return cls(estimate=interval.estimate, low=interval.low, high=interval.high)
+
+    @classmethod
+    def paired(cls, first: Sequence[float], second: Sequence[float]) -> Bounds:
+        """First less second, item by item, by bootstrap over items."""
+        return cls.of(bootstrap_difference(first, second))
+
+    @classmethod
+    def of_seeds(cls, cells: Sequence[Sequence[float]], *, least: float) -> Bounds:
+        """The mean of a table of seeds by items, whose values are from `least` to 1; of differences
+        that are paired by seed and item, the mean difference. Seeds and items are drawn together
+        (`pigeonhole_bootstrap`), and few seeds do not stretch the interval beyond what can be.
+        Where all values are the same, it is as wide as Wilson's interval lets other items be."""
+        first = cells[0][0]
+        if all(value == first for row in cells for value in row):
+            unlike = wilson(0, len(cells[0])).high
+            alike = (1 - unlike) * first
+            return cls(estimate=first, low=alike + unlike * least, high=alike + unlike)
+        drawn = pigeonhole_bootstrap(cells)
+        return cls(estimate=drawn.estimate, low=max(least, drawn.low), high=min(1.0, drawn.high))
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.estimate, self.low, self.high)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of a difference."""
+        return "more" if self.low > 0 else "less" if self.high < 0 else "no difference found"
+
+
+def conduct(output: Path, work: Callable[[], T | None]) -> T:
+    """What `work` returns, with the folder locked meanwhile. Raises `BenchError`; SystemExit after
+    Ctrl-C, which `work` tells by None or KeyboardInterrupt."""
+    try:
+        with locked(output):
+            result = work()
+    except TrainingError as error:
+        raise BenchError(str(error)) from error
+    except KeyboardInterrupt:
+        result = None
+    if result is None:
+        print("stopped; go on with the same command", file=sys.stderr)
+        raise SystemExit(EXIT_INTERRUPTED)
+    return result
+
+
+def do_cells(
+    cells: Sequence[CellT],
+    output: Path,
+    experiment: str,
+    *,
+    jobs: int,
+    finished: Callable[[Any], bool],
+    progress: JobProgress,
+) -> bool:
+    """Do what is not finished, `jobs` at a time, each after what it needs; False if it was stopped.
+    Raises `TrainingError`."""
+    left = [cell for cell in cells if not finished(cell)]
+
+    def ready(cell: CellT) -> bool:
+        return all(map(finished, cell.needs))
+
+    tell = progress.watch(len(cells), len(left))
+    work = do_jobs(left, WORKER, output, jobs, tell, ready, arguments=(experiment,))
+    return asyncio.run(work)
+
+
+def claim(output: Path, settings: BaseModel, *, free: Mapping[str, Any] | None = None) -> None:
+    """Make a folder that of these settings. `free` names fields, as pydantic's `exclude` does, that
+    may be others in a folder that was begun. Raises `BenchError` if it is another one's."""
+    path = output / SETTINGS
+    try:
+        if not path.exists():
+            require_unused(output)
+            output.mkdir(parents=True, exist_ok=True)
+            write_record(path, settings)
+            return
+        earlier = claimed_settings(path, type(settings))
+    except TrainingError as error:
+        raise OutputError(str(error)) from error
+    except OSError as error:
+        raise OutputError(f"{output} can't be made a folder: {error.strerror}") from error
+    exclude: Any = free
+    changed = changed_settings(
+        earlier.model_dump(exclude=exclude), settings.model_dump(exclude=exclude)
+    )
+    if changed:
+        raise OutputError(
+            f"{output} was begun with other settings: {', '.join(changed)}; use the same ones, or "
+            "name another folder"
+        )
+
+
+def listed(option: str, text: str, known: Sequence[str] | None = None) -> list[str]:
+    """Comma-separated names, each once. Raises `UsageError`, also for one that is not known."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise UsageError(f"{option} names nothing")
+    for part in parts:
+        if parts.count(part) > 1:
+            raise UsageError(f"{option} names {part!r} twice")
+        if known is not None and part not in known:
+            raise UsageError(f"{option}: there is no {part!r}; there are: {', '.join(known)}")
+    return parts

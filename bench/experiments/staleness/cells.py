@@ -1,0 +1,130 @@
+"""Which trainings are compared, and what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from loopline.agents.records import Record
+from loopline.trainers.core.json_records import find_record
+from loopline.trainers.grpo.arms.results import read_result as read_arm
+from loopline.trainers.grpo.arms.training import Reinforced
+from loopline.trainers.grpo.demo.settings import DemoSettings
+
+RESULT = "result.json"
+AGES = (0, 1, 2, 4, 8, 16, 32)
+
+Correction = Literal["none", "clip", "truncated", "token"]
+"""Of `loopline.trainers.grpo.losses`; `token` is the decoupled objective."""
+CORRECTIONS: tuple[Correction, ...] = ("none", "clip", "truncated", "token")
+TITLES: dict[Correction, str] = {
+    "none": "none",
+    "clip": "clip",
+    "truncated": "truncated IS",
+    "token": "decoupled",
+}
+
+
+class StalenessSettings(Record):
+    """What every cell follows from."""
+
+    updates: int = Field(default=48, ge=1)
+    """Of each cell: all have learned from as many batches."""
+    demo: DemoSettings = DemoSettings(seeds=(1,), reinforced=Reinforced(episodes=24))
+    """The model, its warm start, the puzzles and the rates."""
+
+
+class Cell(Record):
+    """One training, or the warm start that those of a seed begin with."""
+
+    seed: int
+    age: int | None = None
+    """Versions; None is the warm start."""
+    correction: Correction = "token"
+
+    @property
+    def name(self) -> str:
+        if self.age is None:
+            return f"seed {self.seed}, warm start"
+        return f"seed {self.seed}, {self.age} versions ago, {TITLES[self.correction]}"
+
+    @property
+    def needs(self) -> tuple[Cell, ...]:
+        """The warm start of its seed."""
+        return () if self.age is None else (Cell(seed=self.seed),)
+
+    def folder(self, output: Path) -> Path:
+        """Where its result is written; the warm start's is that of the demonstration's arm."""
+        seed = output / f"seed-{self.seed}"
+        if self.age is None:
+            return seed / "warm-start"
+        return seed / f"{self.age}-{self.correction}"
+
+
+class CellResult(Record):
+    """What became of a training."""
+
+    cell: Cell
+    outcomes: str = Field(pattern=r"^[01]+$")
+    """Of the held-out puzzles, greedily, in order: `1` solved, `0` not."""
+    effective_samples: tuple[float, ...]
+    """Of each update that learned from samples of the whole age: the share of the tokens that
+    π_prox/π_behav leaves."""
+    ages: tuple[float, ...]
+    """Of the same updates: versions that their samples were behind."""
+    clipped: float
+    """Share of these updates' tokens without a gradient, in the mean."""
+    updates: int
+    """That were made."""
+    stopped: str
+    """Why there were no more of them; empty where there were as many as there should be."""
+    tokens: int
+    """Through the model, whichever way, padding included."""
+    cpu_seconds: float
+
+    @property
+    def solved(self) -> int:
+        return self.outcomes.count("1")
+
+
+def schedule(updates: int, age: int) -> Iterator[tuple[range, int]]:
+    """For each version from 0 on: the batches that it plays, and the one that it learns from.
+
+    The pipeline of an asynchronous training that is always as far behind as it may be: version 0
+    plays age + 1 batches, each later one a batch more, and every update takes the oldest. So batch
+    v is learned from by version v, and was played by version max(0, v − age).
+    """
+    played = 0
+    for version in range(updates):
+        ahead = min(updates, version + age + 1)
+        yield range(played, ahead), version
+        played = ahead
+
+
+def cells_of(
+    settings: StalenessSettings, ages: tuple[int, ...], corrections: tuple[Correction, ...]
+) -> list[Cell]:
+    """All of them; what others wait for comes first."""
+    seeds = settings.demo.seeds
+    warm = [Cell(seed=seed) for seed in seeds]
+    return warm + [
+        Cell(seed=seed, age=age, correction=correction)
+        for age in ages
+        for correction in corrections
+        for seed in seeds
+    ]
+
+
+def finished(cell: Cell, output: Path) -> bool:
+    """Raises `UnreadableModel`."""
+    if cell.age is None:
+        return read_arm(cell.folder(output)) is not None
+    return read_result(cell, output) is not None
+
+
+def read_result(cell: Cell, output: Path) -> CellResult | None:
+    """Of a finished training; None if it is not finished. Raises `UnreadableModel`."""
+    return find_record(cell.folder(output) / RESULT, CellResult, "remove it, and run it again")

@@ -1,0 +1,124 @@
+"""The table: success and effective sample size by age and correction, as they come out.
+
+All seeds play the same held-out puzzles, so a success is the mean over seeds, and puzzles are drawn
+for its interval, each with all seeds' outcomes. Of one seed it is Wilson's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from loopline.agents.records import Record
+from loopline.bench.errors import OutputError
+from loopline.bench.experiments.staleness.cells import (
+    Cell,
+    CellResult,
+    Correction,
+    StalenessSettings,
+    read_result,
+)
+from loopline.bench.statistics import bootstrap_difference, mean_share, shares_of_seeds, wilson
+from loopline.trainers.grpo.arms.results import ArmResult
+from loopline.trainers.grpo.arms.results import read_result as read_arm
+
+Bounds = tuple[float, float, float]
+"""Estimate, lower and upper bound."""
+
+
+class CellFigures(Record):
+    """One age with one correction, over all seeds."""
+
+    age: int
+    correction: Correction
+    solved: int
+    """Of all seeds."""
+    questions: int
+    """Puzzles times seeds."""
+    success: Bounds
+    """Mean over seeds, with its 95 % interval over puzzles."""
+    effective_samples: Bounds | None
+    """Mean over updates that learned from samples of the whole age, with its 95 % bootstrap
+    interval; None where there was none."""
+    clipped: float
+    gain: Bounds
+    """Of the means over seeds, over the warm start's: paired over puzzles, 95 % bootstrap
+    interval."""
+    stopped: tuple[str, ...]
+    """Why trainings ended before their last update."""
+
+
+class StalenessReport(Record):
+    """The whole bench."""
+
+    settings: StalenessSettings
+    warm_start: Bounds
+    cells: tuple[CellFigures, ...]
+    tokens: int
+    cpu_minutes: float
+
+
+def report_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path) -> StalenessReport:
+    """From the results. Raises OutputError for a cell without one."""
+    warm = {cell.seed: _warm(cell, output) for cell in cells if cell.age is None}
+    done: list[CellResult] = []
+    by_kind: dict[tuple[int, Correction], list[CellResult]] = {}
+    for cell in cells:
+        if cell.age is not None:
+            done.append(_result(cell, output))
+            by_kind.setdefault((cell.age, cell.correction), []).append(done[-1])
+    return StalenessReport(
+        settings=settings,
+        warm_start=_success([one.outcomes for one in warm.values()]),
+        cells=tuple(_figures(*kind, own, warm) for kind, own in by_kind.items()),
+        tokens=sum(one.tokens for one in (*warm.values(), *done)),
+        cpu_minutes=round(sum(one.cpu_seconds for one in (*warm.values(), *done)) / 60, 3),
+    )
+
+
+def _figures(
+    age: int, correction: Correction, own: Sequence[CellResult], warm: dict[int, ArmResult]
+) -> CellFigures:
+    outcomes = [one.outcomes for one in own]
+    before = [warm[one.cell.seed].outcomes for one in own]
+    gain = bootstrap_difference(shares_of_seeds(outcomes), shares_of_seeds(before))
+    sizes = [size for one in own for size in one.effective_samples]
+    return CellFigures(
+        age=age,
+        correction=correction,
+        solved=sum(one.solved for one in own),
+        questions=sum(map(len, outcomes)),
+        success=_success(outcomes),
+        effective_samples=_mean(sizes) if sizes else None,
+        clipped=sum(one.clipped for one in own) / len(own),
+        gain=(gain.estimate, gain.low, gain.high),
+        stopped=tuple(one.stopped for one in own if one.stopped),
+    )
+
+
+def _success(outcomes: Sequence[str]) -> Bounds:
+    if len(outcomes) == 1:
+        found = wilson(outcomes[0].count("1"), len(outcomes[0]))
+    else:
+        found = mean_share(shares_of_seeds(outcomes))
+    return found.estimate, found.low, found.high
+
+
+def _mean(values: Sequence[float]) -> Bounds:
+    """Over updates. Of samples of the present an effective sample size is 1, and that exactly."""
+    found = bootstrap_difference(values, [0.0] * len(values))
+    return found.estimate, found.low, found.high
+
+
+def _result(cell: Cell, output: Path) -> CellResult:
+    found = read_result(cell, output)
+    if found is None:
+        raise OutputError(f"{cell.folder(output)} has no result: run the command again")
+    return found
+
+
+def _warm(cell: Cell, output: Path) -> ArmResult:
+    found = read_arm(cell.folder(output))
+    if found is None:
+        raise OutputError(f"{cell.folder(output)} has no result: run the command again")
+    return found

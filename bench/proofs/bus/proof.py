@@ -1,0 +1,247 @@
+"""`bench bus`: what is measured, in which order, and the bars."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from loopline.bench.proofs.bus import idle, processes
+from loopline.bench.proofs.bus.peers import MESSAGE_BYTES, PEERS
+from loopline.bench.proofs.bus.processes import Throughput
+from loopline.bench.proofs.bus.recovery import Recovery, recovery
+from loopline.bench.proofs.harness import Options, Progress, Proof
+from loopline.bench.proofs.outcome import Measurement, Outcome, measured
+from loopline.bench.statistics import Spread, quantile, spread
+from loopline.testing import Persistence, RedisProcess, running_redis
+from loopline.workers.installation import require
+
+RATE = 200.0
+"""Messages per second of the latency measurement."""
+OURS, FASTSTREAM = "loopline", "faststream"
+MIN_DRAIN_RATIO = 3.0
+MAX_P99_RATIO = 1.5
+MAX_OVER_LEASE = 1.0
+MAX_SWEEP_PERCENT = 2.0
+MAX_IDLE_PERCENT = 1.0
+_SERVERS: dict[str, tuple[Persistence, ...]] = {
+    "none": ("none",),
+    "everysec": ("everysec",),
+    "always": ("always",),
+    "both": ("none", "everysec"),
+}
+_RATES = (
+    ("enqueue_per_second", "enqueue", "/s"),
+    ("drain_per_second", "drain", "/s"),
+    ("end_to_end_per_second", "end to end", "/s"),
+    ("consumer_rss_mb", "RSS", "MB"),
+)
+_CPU = (
+    ("producer_cpu_per_1000", "producer", "s"),
+    ("consumer_cpu_per_1000", "consumer", "s"),
+    ("server_cpu_per_1000", "server", "s"),
+)
+"""Fields of `Throughput`, what they are called, units."""
+
+
+class BusOptions(Options):
+    """One producer and one consumer process, 256-byte JSON messages, handlers that do nothing; ours
+    runs at its full guarantee: typed envelope and payload, lease, atomic commit with journal
+    append and hand-off to a next stream.
+    """
+
+    messages: int = Field(default=20_000, ge=100, le=10_000_000)
+    """Messages of one throughput measurement."""
+    repeats: int = Field(default=3, ge=1, le=100)
+    """Interleaved repeats; the medians are reported."""
+    latency_seconds: float = Field(default=5.0, ge=1, le=600)
+    """Length of one latency measurement."""
+    persistence: Literal["none", "everysec", "always", "both"] = "both"
+    """Append-only file of Redis; both: none, then everysec."""
+    idle_entries: int = Field(default=1_000_000, ge=1_000, le=10_000_000)
+    """Pending entries that are swept over."""
+    only_peers: bool = False
+    """Leave out recovery, sweeper and idle worker."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """All repeats of one peer on one server."""
+
+    throughput: list[Throughput] = field(default_factory=list[Throughput])
+    latencies: list[list[float]] = field(default_factory=list[list[float]])
+    """Milliseconds, a list per repeat."""
+
+    def rate(self, quantity: str) -> Spread:
+        """A field of `Throughput` over the repeats."""
+        return spread([getattr(repeat, quantity) for repeat in self.throughput])
+
+    def latency(self, share: float) -> Spread:
+        """A quantile of each repeat, in milliseconds."""
+        return spread([quantile(repeat, share) for repeat in self.latencies])
+
+
+def peers_measured(persistence: str, peers: dict[str, Peer]) -> list[Measurement]:
+    """Every figure of every peer on one server."""
+    server = f"appendonly {persistence}"
+    figures: list[Measurement] = []
+    for name, peer in peers.items():
+        for group, quantities in (
+            (server, _RATES), (f"{server}, CPU seconds per 1,000 messages", _CPU)
+        ):  # fmt: skip
+            figures += [
+                measured(
+                    label, peer.rate(quantity), unit, subject=name, group=group,
+                    better="higher" if unit == "/s" else "lower",
+                )
+                for quantity, label, unit in quantities
+            ]  # fmt: skip
+        group = f"{server}, publication to handler at {RATE:g} messages/s"
+        figures += [
+            measured(
+                f"p{round(100 * share)}", peer.latency(share), "ms", better="lower", subject=name,
+                group=group,
+            )
+            for share in (0.5, 0.95, 0.99)
+        ]  # fmt: skip
+    return figures
+
+
+def ratios(peers: dict[str, Peer], *, bars: bool, server: str = "") -> list[Measurement]:
+    """Ours to theirs, of the medians, with the least and greatest ratio of a repeat; the bars are
+    of the first server."""
+    where = f" ({server})" if server else ""
+
+    ours = peers[OURS]
+
+    def drained(other: str) -> Spread:
+        theirs = peers[other]
+        repeats = zip(ours.throughput, theirs.throughput, strict=True)
+        per_repeat = [a.drain_per_second / b.drain_per_second for a, b in repeats]
+        medians = [peer.rate("drain_per_second").median for peer in (ours, theirs)]
+        return Spread(medians[0] / medians[1], min(per_repeat), max(per_repeat))
+
+    p99s = [
+        quantile(a, 0.99) / quantile(b, 0.99)
+        for a, b in zip(ours.latencies, peers[FASTSTREAM].latencies, strict=True)
+    ]
+    p99 = ours.latency(0.99).median / peers[FASTSTREAM].latency(0.99).median
+    return [
+        measured(
+            f"drain_vs_faststream{where}", drained(FASTSTREAM), "×", better="higher",
+            bar=MIN_DRAIN_RATIO if bars else None,
+        ),
+        measured(
+            f"p99_vs_faststream{where}", Spread(p99, min(p99s), max(p99s)), "×", better="lower",
+            bar=MAX_P99_RATIO if bars else None,
+        ),
+        measured(f"drain_vs_raw{where}", drained("raw"), "×", better="higher"),
+    ]  # fmt: skip
+
+
+def recovered(result: Recovery) -> list[Measurement]:
+    """Seconds from SIGKILL of a worker to the handler's start in another: the slowest counts."""
+    return [
+        measured("recovery_first_s", spread(result.first), "s", better="lower"),
+        measured("recovery_last_s", spread(result.last), "s", better="lower"),
+        measured(
+            "recovery_s", max(result.last), "s", better="lower",
+            bar=result.lease_seconds + MAX_OVER_LEASE,
+        ),
+    ]  # fmt: skip
+
+
+def cost(name: str, percent: float, bar: float) -> Measurement:
+    """Processor time in per cent of a core."""
+    return measured(name, percent, "% of a core", better="lower", bar=bar)
+
+
+def run(options: BusOptions, progress: Progress) -> Outcome:
+    """Measure the peers on each server, then what the bus costs and how it recovers."""
+    require("faststream")
+    outcome = Outcome(
+        about=f"One producer, one consumer, {MESSAGE_BYTES}-byte JSON, uvloop for all, Redis on "
+        f"loopback. Medians of {options.repeats} (least–greatest). "
+        + "; ".join(f"{name}: {what}" for name, what in PEERS.items())
+    )
+    progress.outcome = lambda: outcome
+    asyncio.run(_measure(options, outcome, progress))
+    return outcome
+
+
+async def _measure(options: BusOptions, outcome: Outcome, progress: Progress) -> None:
+    servers: Sequence[Persistence] = _SERVERS[options.persistence]
+    for persistence in servers:
+        peers = await _compare(options, persistence, outcome, progress)
+        first = persistence == servers[0]
+        outcome.measurements += peers_measured(persistence, peers)
+        outcome.measurements += ratios(
+            peers, bars=first, server="" if first else f"appendonly {persistence}"
+        )
+    if options.only_peers:
+        return
+    with _server("none") as server:
+        progress.say("recovery after SIGKILL…")
+        result = await recovery(server)
+        outcome.measurements += recovered(result)
+        outcome.facts["lease_seconds"] = result.lease_seconds
+        progress.say("idle worker…")
+        idle_cost = await idle.idle_worker(server)
+        outcome.measurements.append(
+            cost("idle_worker_core_percent", idle_cost.worker, MAX_IDLE_PERCENT)
+        )
+        progress.say(f"sweeper over {options.idle_entries:,} pending entries…")
+        sweep = await idle.sweep(server, options.idle_entries)
+        # Worker and server together: whoever does the work, it is work.
+        outcome.measurements.append(cost("sweeper_core_percent", sweep.both, MAX_SWEEP_PERCENT))
+
+
+@contextlib.contextmanager
+def _server(persistence: Persistence) -> Generator[RedisProcess]:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-bus-") as folder,
+        running_redis(Path(folder), persistence=persistence, listen="tcp") as server,
+    ):
+        yield server
+
+
+async def _compare(
+    options: BusOptions, persistence: Persistence, outcome: Outcome, progress: Progress
+) -> dict[str, Peer]:
+    """Repeats are interleaved: what else the machine does meets every peer alike."""
+    with _server(persistence) as server:
+        outcome.facts["server"] = str(server.binary)
+        peers = {name: Peer() for name in PEERS}
+        for repeat in range(options.repeats):
+            for name, peer in peers.items():
+                progress.say(
+                    f"appendonly {persistence}, repeat {repeat + 1} of {options.repeats}: {name}…"
+                )
+                peer.throughput.append(await processes.throughput(server, name, options.messages))
+                peer.latencies.append(
+                    await processes.latencies(server, name, RATE, options.latency_seconds)
+                )
+        return peers
+
+
+def _minutes(options: BusOptions) -> float:
+    """Each repeat of a peer starts seven processes, moves the messages three times and measures
+    latencies."""
+    repeat = len(PEERS) * (5.5 + options.messages * 3.2e-4 + options.latency_seconds)
+    rest = 0.0 if options.only_peers else 55.0 + options.idle_entries * 2e-5
+    return (len(_SERVERS[options.persistence]) * options.repeats * repeat + rest) / 60
+
+
+PROOF = Proof(
+    name="bus",
+    title="bus against a raw loop and FastStream",
+    options=BusOptions,
+    minutes=_minutes,
+    run=run,
+)

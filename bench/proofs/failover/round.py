@@ -1,0 +1,160 @@
+"""How long 16 streamed completions wait after `kill -9` of the gpu worker that wrote them.
+
+Two workers with the same model, as they are deployed. One has all the requests in hand, each of
+them in the middle of its text, and is killed; the other has nothing to do and takes them over. What
+the other then still has to write is part of the time, so the same requests are sent to it once
+more, from their beginning, for comparison.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loopline.agents.records import Call, Message, SamplingParams, UsageEntry
+from loopline.bench.errors import BenchError
+from loopline.bus import Admission, Bus, BusSettings, Envelope, Inbox
+from loopline.testing import running_workers
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.messages import CompletionPayload, calls, inference_stream, registry
+from loopline.workers.settings import GpuWorkerSettings
+
+IN_FLIGHT = 16
+POOL = "slm"
+STREAM = inference_stream(POOL)
+SAMPLING = SamplingParams(temperature=0.0, max_tokens=256)
+"""An answer of usual length, of a model that does not end by itself."""
+TIMEOUT = 120.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """Seconds from the kill, unless said otherwise."""
+
+    continued: float
+    """Until the last of the requests had a new token."""
+    answered: float
+    """Until the last of them was answered."""
+    written: int
+    """Tokens that they had together when the worker was killed."""
+    left: int
+    """Tokens that they got after it."""
+    undisturbed: float
+    """Seconds in which the other worker answers the same requests when nobody is killed."""
+
+
+@dataclass(eq=False)
+class _Request:
+    """One request of a run of its own, with what a follower has read of it."""
+
+    run_id: str
+    seed: int
+    text: str = ""
+    tokens: list[float] = field(default_factory=list[float])
+    """When each token was read."""
+    answered: float = 0.0
+
+
+async def play(settings: BusSettings, model: ModelSettings, number: int, folder: Path) -> Round:
+    """Raises `BenchError` if an answer is billed twice, or a follower reads another text."""
+
+    def gpu(name: str) -> GpuWorkerSettings:
+        return GpuWorkerSettings(bus=settings, name=name, models={POOL: model})
+
+    async with (
+        running_workers([gpu("second"), gpu("first")], folder) as (second, first),
+        Bus(settings, registry()) as bus,
+        Inbox(bus) as inbox,
+    ):
+        # Frozen until its blocking read has run out: so the first gets everything.
+        second.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(2 * settings.block_seconds)
+        requests = [_Request(str(uuid.uuid4()), number * IN_FLIGHT + n) for n in range(IN_FLIGHT)]
+        asking = asyncio.gather(*(_ask(bus, inbox, each) for each in requests))
+        await _all_begun(requests, asking)
+        second.send_signal(signal.SIGCONT)
+        # Renewals come every third of a lease: be killed anywhere between two of them.
+        await asyncio.sleep(random.uniform(0.0, settings.lease_seconds / 3))
+        first.send_signal(signal.SIGKILL)
+        killed = time.perf_counter()
+        if any(each.answered for each in requests):
+            raise BenchError(
+                "requests were answered before the worker was killed: the model is too fast for "
+                "this measurement; take a larger one by --model"
+            )
+        written = sum(len(each.tokens) for each in requests)
+        answers = await asking
+        await _check(bus, requests, answers)
+        again = [_Request(str(uuid.uuid4()), each.seed) for each in requests]
+        began = time.perf_counter()
+        await asyncio.gather(*(_ask(bus, inbox, each) for each in again))
+        return Round(
+            continued=max(next(at for at in each.tokens if at > killed) for each in requests)
+            - killed,
+            answered=max(each.answered for each in requests) - killed,
+            written=written,
+            left=sum(len(each.tokens) for each in requests) - written,
+            undisturbed=time.perf_counter() - began,
+        )
+
+
+async def _all_begun(requests: list[_Request], asking: asyncio.Future[list[Call]]) -> None:
+    async with asyncio.timeout(TIMEOUT):
+        while not all(each.tokens for each in requests):
+            if asking.done():
+                await asking
+            await asyncio.sleep(0.005)
+
+
+async def _ask(bus: Bus, inbox: Inbox, request: _Request) -> Call:
+    """The answer, with the log read to its end."""
+    run_id, deadline = request.run_id, time.time() + TIMEOUT
+    await bus.admit(Admission(run_id, b"{}", deadline, ()))
+    payload = CompletionPayload(
+        agent="slm",
+        pool=POOL,
+        messages=(Message(role="user", content=f"What is {request.seed} * 7 + 5?"),),
+        sampling=SAMPLING,
+        seed=request.seed,
+        stream=True,
+    )
+    envelope = Envelope(
+        type="completion",
+        run_id=run_id,
+        turn=0,
+        branch=0,
+        deadline=deadline,
+        reply_key=f"{run_id}/0.0/0",
+        payload=payload.model_dump(mode="json"),
+    )
+    reading = asyncio.create_task(_read(bus, request))
+    (call,) = calls.validate_json(await inbox.request(STREAM, envelope))
+    request.answered = time.perf_counter()
+    await bus.end_run(run_id, "answered", "")
+    await reading
+    return call
+
+
+async def _read(bus: Bus, request: _Request) -> None:
+    async for _, entry in bus.follow(request.run_id):
+        if entry["type"] == "ended":
+            return
+        tokens = entry["ids"].count(",") + 1
+        request.text = request.text * (entry["type"] != "restart") + entry["text"]
+        request.tokens += [time.perf_counter()] * tokens
+
+
+async def _check(bus: Bus, requests: list[_Request], answers: list[Call]) -> None:
+    for request, call in zip(requests, answers, strict=True):
+        usage = [UsageEntry.model_validate_json(each) for each in await bus.usage(request.run_id)]
+        used = Counter(entry.call_id for entry in usage if not entry.discarded)
+        if used != {call.id: 1}:
+            raise BenchError(f"run {request.run_id}: the ledger has {dict(used)} for one call")
+        if (request.text, len(request.tokens)) != (call.text, len(call.output_ids)):
+            raise BenchError(f"run {request.run_id}: its follower has read another text")

@@ -1,0 +1,81 @@
+"""Watches an attacked deployment: who is ready, what was committed, which keys have no TTL."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from loopline.bench.proofs.faults.collection import (
+    find_keys_without_ttl,
+    log_keys,
+    stream_states,
+    work_keys,
+)
+from loopline.bench.proofs.faults.fleet import Fleet
+from loopline.bus import OUTAGE, Bus, present
+
+LOOK_SECONDS = 0.25
+REST_SECONDS = 120.0
+_LOOKS_PER_SCAN = 8
+
+
+class Monitor:
+    """The picture of the last look; all of it since the attack began."""
+
+    def __init__(self, fleet: Fleet, work: Sequence[str]) -> None:
+        """`work`: names of the streams that the fleet serves."""
+        self.ready: frozenset[str] = frozenset()
+        """Workers that say so."""
+        self.commits = 0
+        """Steps committed."""
+        self.keys_without_ttl: set[str] = set()
+        """Keys that were ever seen without an expiry."""
+        self.died: list[str] = []
+        """Workers that ended without an injected fault."""
+        self._fleet = fleet
+        self._work = tuple(work)
+        self._history_read = "-"
+        self._looks = 0
+
+    async def look(self, bus: Bus) -> None:
+        """Look once, and restart workers that ended. While Redis is away none is ready."""
+        try:
+            self.ready = frozenset(
+                worker.name for worker in await present(bus) if worker.state == "ready"
+            )
+            await self._count_commits(bus)
+            if self._looks % _LOOKS_PER_SCAN == 0:
+                self.keys_without_ttl.update(await find_keys_without_ttl(bus))
+        except OUTAGE:
+            self.ready = frozenset()
+        self.died += self._fleet.revive()
+        self._looks += 1
+
+    async def _count_commits(self, bus: Bus) -> None:
+        for shard in bus.keys.all_shards():
+            page = await bus.redis.xrange(shard.history, self._history_read, count=5000)
+            if page:
+                self.commits += sum(fields[b"event"] == b"commit" for _, fields in page)
+                self._history_read = f"({page[-1][0].decode()}"
+
+    async def at_rest(self, bus: Bus) -> list[str]:
+        """Wait until nothing is left to do and the dead are forgotten; the consumers' names then.
+
+        Gives up after `REST_SECONDS`: the checker says what was left.
+        """
+        until = time.monotonic() + REST_SECONDS
+        # Readers of a log are not named after their worker, so they are counted.
+        recorders = sum(slot.kind == "recorder" for slot in self._fleet.slots)
+        while True:
+            self.died += self._fleet.revive()
+            alive = tuple(f"{slot.name}-" for slot in self._fleet.slots)
+            states = await stream_states(bus, work_keys(bus, self._work))
+            names = sorted({name for state in states.values() for name in state.consumers})
+            logs = await stream_states(bus, log_keys(bus))
+            busy = any(state.length for state in [*states.values(), *logs.values()])
+            strangers = [name for name in names if not name.startswith(alive)]
+            crowded = any(len(state.consumers) > recorders for state in logs.values())
+            if (not busy and not strangers and not crowded) or time.monotonic() > until:
+                return names
+            await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,187 @@
+"""`bench fidelity`: what is compared."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from loopline.bench.errors import UsageError
+from loopline.bench.proofs.fidelity import torch_side
+from loopline.bench.proofs.fidelity.reference import Reference, random_adapter
+from loopline.bench.proofs.harness import Engines, Options, Progress, Proof, require_engines
+from loopline.bench.proofs.outcome import Measurement, Outcome, measured
+from loopline.bench.statistics import quantile
+from loopline.workers.engines.local.model_files import local_folder
+from loopline.workers.engines.protocol import EngineError
+
+SHARES = (0.5, 0.9, 0.99, 1.0)
+"""Quantiles of the differences that are shown; the last one is the greatest difference."""
+
+NEAR = 1e-5
+"""Nats. Float32 itself rounds by more than that now and then; see `torch_side.rounding`."""
+
+
+class FidelityOptions(Options):
+    """Token by token.
+
+    torch: greedy and sampled at temperature 1; alone, batched, behind beginnings that were
+    computed before, and with another adapter in each row. llama_cpp on the same weights as f32,
+    q8_0 and q4_k_m: how often its likeliest token is the same, and how far log-probabilities lie
+    apart. In float32 every sum rounds, in both alike; float64 shows what is left without that.
+    """
+
+    model: str = "micro:llm"
+    """micro:llm, micro:slm, or a folder of safetensors."""
+    prompts: int = Field(default=100, ge=1, le=100_000)
+    """Random prompts."""
+    seed: int = 7
+    """Seed of the prompts, the draws and the adapters."""
+    together: int = Field(default=16, ge=2, le=256)
+    """Requests in flight where they are batched."""
+    only: Engines = "both"
+    """Which of our engines."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Floating-point type of torch."""
+    threads: int = Field(default=2, ge=1, le=256)
+    """CPU threads of each engine."""
+
+
+def check(options: FidelityOptions) -> None:
+    """Raises `UsageError` for what can't be compared here."""
+    if options.dtype == "float64" and options.only != "torch":
+        raise UsageError("--dtype float64: llama_cpp has no such weights; add --only torch")
+    require_engines(options.only)
+    try:
+        folder = local_folder(options.model)
+    except EngineError as error:
+        raise UsageError(f"--model {options.model}: {error}") from error
+    if not (folder / "config.json").is_file():
+        raise UsageError(f"--model {options.model}: there is no folder with a config.json")
+
+
+def run(options: FidelityOptions, progress: Progress) -> Outcome:
+    """Compare every way of asking with a plain forward pass."""
+    outcome = Outcome(
+        about=f"{options.model}, {options.prompts} random prompts. |difference of "
+        "log-probabilities| in nats, token by token, to a plain forward pass in "
+        f"{options.dtype} where a row names nothing else."
+    )
+    progress.outcome = lambda: outcome
+    with tempfile.TemporaryDirectory(prefix="bench-fidelity-") as scratch:
+        asyncio.run(_compare(options, Path(scratch), outcome, progress))
+    return outcome
+
+
+async def _compare(
+    options: FidelityOptions, scratch: Path, outcome: Outcome, progress: Progress
+) -> None:
+    folder, figures = local_folder(options.model), outcome.measurements
+    reference = Reference(folder, torch.float64 if options.dtype == "float64" else torch.float32)
+    adapters = [
+        random_adapter(reference, scratch / f"adapter-{number}", options.seed + number)
+        for number in range(3)
+    ]
+    compare = partial(
+        torch_side.compare, folder, reference, adapters, prompts=options.prompts,
+        seed=options.seed, together=options.together, threads=options.threads,
+        dtype="float64" if options.dtype == "float64" else "float32",
+    )  # fmt: skip
+    progress.say("the torch engine, as it decodes…")
+    ways, alone = await compare()
+    if options.only != "llama_cpp":
+        group = f"torch, {options.dtype}, as decoded"
+        for way, distances in ways.items():
+            figures += differences(group, way, distances.all)
+        if options.dtype == "float32":
+            plain, engine = torch_side.rounding(folder, reference, alone)
+            figures += differences(group, "alone, to float64", engine.all)
+            figures += differences(group, "the plain pass itself, to float64", plain.all)
+        progress.say("the torch engine with plain_logprobs…")
+        for way, distances in (await compare(plain=True))[0].items():
+            figures += differences(f"torch, {options.dtype}, plain_logprobs", way, distances.all)
+    if options.only != "torch":
+        await _llama_cpp(options, scratch, reference, alone, figures, progress)
+
+
+async def _llama_cpp(
+    options: FidelityOptions,
+    scratch: Path,
+    reference: Reference,
+    alone: Sequence[torch_side.Completion],
+    figures: list[Measurement],
+    progress: Progress,
+) -> None:
+    from loopline.bench.proofs.fidelity import llama_side
+    from loopline.trainers.export.precision import Precision
+
+    folder = local_folder(options.model)
+    sequences = [[*done.prompt_ids, *done.output_ids] for done in alone]
+    for precision in (Precision.F32, Precision.Q8_0, Precision.Q4_K_M):
+        progress.say(f"llama_cpp, {precision}…")
+        agreement = llama_side.compare(
+            folder, scratch, precision, reference, sequences, threads=options.threads
+        )
+        group = "llama_cpp, the same tokens read by both"
+        figures += differences(group, str(precision), agreement.differences)
+        figures.append(
+            measured(
+                "same likeliest token", agreement.share, "%", scale=100, better="higher",
+                subject=str(precision), group=group,
+            )
+        )  # fmt: skip
+    same, positions = await llama_side.greedy(
+        folder, scratch, alone, prompts=options.prompts, seed=options.seed,
+        together=options.together, threads=options.threads,
+    )  # fmt: skip
+    # Each engine by itself in f32, up to the first difference of each answer.
+    figures.append(
+        measured("llama_cpp_same_greedy", same / positions, "%", scale=100, better="higher")
+    )
+
+
+def differences(group: str, subject: str, values: Sequence[float]) -> list[Measurement]:
+    """How many differences there are, how many are near, and their quantiles."""
+    add = partial(measured, subject=subject, group=group)
+    return [
+        add("tokens", len(values)),
+        add("within 1e-5", within(values), "%", scale=100, better="higher"),
+        *(add(name, value, better="lower") for name, value in quantiles(values).items()),
+    ]
+
+
+def within(values: Sequence[float]) -> float:
+    """The share of tokens that differ by no more than `NEAR`."""
+    return sum(value <= NEAR for value in values) / len(values)
+
+
+def quantiles(values: Sequence[float]) -> dict[str, float]:
+    """By name: p50, p90, p99, max."""
+    return {
+        "max" if share == 1.0 else f"p{round(share * 100)}": quantile(values, share)
+        for share in SHARES
+    }
+
+
+def _minutes(options: FidelityOptions) -> float:
+    """Of the micro models."""
+    torch_passes = 2 if options.only != "llama_cpp" else 1
+    llama = 0.0 if options.only == "torch" else 0.5
+    return (20 + options.prompts * (0.75 * torch_passes + llama)) / 60
+
+
+PROOF = Proof(
+    name="fidelity",
+    title="the engines' log-probabilities against a plain forward pass",
+    options=FidelityOptions,
+    minutes=_minutes,
+    run=run,
+    check=check,
+    full={"prompts": 200},
+)

@@ -1,0 +1,268 @@
+"""How every proof runs: it says how long it takes, and ends with tables, a line of JSON, a page and
+an exit code. Interrupted or failing, it shows what was measured so far.
+
+A proof brings a model of its options, an estimate of its time and a function that measures. The
+harness does everything else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import typer
+from pydantic import ConfigDict
+from rich.console import Console
+from rich.markup import escape
+
+from loopline.agents.records import Record
+from loopline.bench.benchmark import options_of
+from loopline.bench.errors import UsageError
+from loopline.bench.proofs import baselines
+from loopline.bench.proofs.outcome import Outcome, tables
+from loopline.bench.proofs.page import render
+from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.tables import figures
+from loopline.workers.atomic_files import write_atomic
+from loopline.workers.installation import how_to_install
+
+SHOWN = 10
+"""Violations that are printed, each with its history."""
+MANY = 6
+"""Columns that fit on 80 with headings of one line."""
+WIDTH = 120
+"""Columns of a table where there is no terminal."""
+
+Engines = Literal["both", "llama_cpp", "torch"]
+"""Which of our engines are measured."""
+
+
+class Options(Record):
+    """Base of the proofs' options: each field is an option of the command, its docstring the help,
+    and the class's docstring says what the proof does."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+def random_seed() -> int:
+    """Of a proof that is not asked for a seed."""
+    return secrets.randbelow(2**31)
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+class Progress:
+    """Lines on stderr about what is in work, and the last outcome that is worth showing."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self.outcome: Callable[[], Outcome] | None = None
+        """Makes the outcome so far, once there is one; set by the proof."""
+
+    def say(self, text: str, *, end: str = "\n") -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True, end=end)
+
+
+def nothing_to_check(options: Options) -> None:
+    """Of a proof whose options are right by their types."""
+
+
+@dataclass(frozen=True)
+class Proof(Generic[OptionsT]):
+    """One measurement of the project itself."""
+
+    name: str
+    """On the command line, and of its file of baselines."""
+    title: str
+    options: type[OptionsT]
+    minutes: Callable[[OptionsT], float]
+    """About how long it takes on two cores."""
+    run: Callable[[OptionsT, Progress], Outcome]
+    """Measures. Raises `BenchError` for what can't be measured. While it runs it may set
+    `Progress.outcome`."""
+    check: Callable[[OptionsT], None] = nothing_to_check
+    """Before anything is started. Raises `UsageError`."""
+    full: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Options of the long form: values in place of defaults by `--full`."""
+
+
+def conduct(
+    proof: Proof[OptionsT],
+    values: Mapping[str, Any],
+    *,
+    as_json: bool = False,
+    output: Path | None = None,
+    record: bool = False,
+) -> Outcome:
+    """Run a proof, and show what it found. Raises `BenchError`, and `typer.Exit` unless every bar
+    was held and no rule was broken; the exit code of Ctrl-C is that of shells."""
+    options = options_of(proof.options, values)
+    proof.check(options)
+    if record:
+        # A machine whose disk or checkout can't take the line is named before the work.
+        baselines.require_folder()
+    load, began = os.getloadavg()[0], time.monotonic()
+    progress = Progress()
+    progress.say(f"{proof.title}: takes {duration(proof.minutes(options))} on 2 cores")
+    # What a proof mounts or starts outlives a process that ends without being interrupted.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    shown = _Shown(proof, options, began, as_json=as_json, output=output)
+    try:
+        outcome = proof.run(options, progress)
+    except KeyboardInterrupt:
+        # Here, because typer turns it into a silent exit.
+        anything = shown.so_far(progress)
+        progress.say("stopped; what was measured so far stands above" if anything else "stopped")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except Exception:
+        shown.so_far(progress)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    line = shown.all_of(outcome, complete=True)
+    if record:
+        path = baselines.append(proof.name, line, load=load)
+        progress.say(f"recorded in {path}")
+    if not outcome.passed:
+        raise typer.Exit(EXIT_FAILED)
+    return outcome
+
+
+@dataclass(frozen=True)
+class _Shown(Generic[OptionsT]):
+    """Where an outcome goes."""
+
+    proof: Proof[OptionsT]
+    options: OptionsT
+    began: float
+    as_json: bool
+    output: Path | None
+
+    def so_far(self, progress: Progress) -> bool:
+        """What was measured before an end that was not planned; False where there is nothing."""
+        outcome = progress.outcome() if progress.outcome is not None else Outcome()
+        if outcome.measurements or outcome.violations:
+            self.all_of(outcome, complete=False)
+            return True
+        return False
+
+    def all_of(self, outcome: Outcome, *, complete: bool) -> dict[str, Any]:
+        """Print the tables, write the page, end with the line; returns what that holds."""
+        line = line_of(self.proof, self.options, outcome, complete=complete)
+        line["seconds"] = round(time.monotonic() - self.began, 1)
+        show(outcome, Console(width=None if sys.stdout.isatty() else WIDTH))
+        if self.output is not None:
+            self.output.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.output, render(self.proof.title, outcome, line))
+            typer.echo(f"page: {self.output}")
+        if self.as_json:
+            typer.echo(json.dumps(line))
+        return line
+
+
+def line_of(
+    proof: Proof[OptionsT], options: OptionsT, outcome: Outcome, *, complete: bool
+) -> dict[str, Any]:
+    """What `--json` ends with, and what a baseline holds besides date, commit and machine. A value
+    that could not be measured is null."""
+    return {
+        "proof": proof.name,
+        "complete": complete,
+        "passed": outcome.passed and complete,
+        "options": options.model_dump(mode="json"),
+        "measurements": {
+            measurement.key: {
+                name: _rounded(value) if isinstance(value, float) else value
+                for name, value in measurement.model_dump(
+                    exclude={"name", "subject", "group"}, exclude_defaults=True
+                ).items()
+            }
+            for measurement in outcome.measurements
+        },
+        "violations": dict(outcome.broken),
+        "facts": outcome.facts,
+    }
+
+
+def _rounded(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def show(outcome: Outcome, console: Console) -> None:
+    """Everything, for a reader at a terminal."""
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    say(f"\n{outcome.about}")
+    for table in tables(outcome.measurements):
+        many = len(table.head) > MANY
+        head = [heading.replace(" ", "\n") if many else heading for heading in table.head]
+        drawn = figures(*head, words=(head[0], "unit", "bar"), title=table.title)
+        drawn.padding = (0, 1, 0, 0)
+        for row in table.rows:
+            cells = [escape(cell) for cell in row]
+            if cells[-1] == "missed":
+                cells[-1] = "[red]missed[/red]"
+            drawn.add_row(*cells)
+        console.print()
+        console.print(drawn)
+    console.print()
+    for name, value in outcome.facts.items():
+        for line in _fact(name, value):
+            say(line)
+    for note in outcome.notes:
+        say(note)
+    for violation in outcome.violations[:SHOWN]:
+        console.print(f"\n[red]violation[/red] {escape(str(violation))}", highlight=False)
+        for line in outcome.context(violation):
+            say(f"    {line}")
+    total = outcome.broken.total()
+    if total:
+        rules = ", ".join(f"{rule}: {times}" for rule, times in outcome.broken.items())
+        say(f"\n{counted(total, 'violation')} by rule: {rules}")
+
+
+def _fact(name: str, value: object) -> list[str]:
+    """A line, or one for each value of a mapping."""
+    if isinstance(value, Mapping):
+        return [line for key, inner in value.items() for line in _fact(f"{name} {key}", inner)]  # pyright: ignore[reportUnknownVariableType]
+    return [f"{name.replace('_', ' '):32} {value}"]
+
+
+def duration(minutes: float) -> str:
+    """As in `about 3 minutes`."""
+    if minutes < 1:
+        return "less than a minute"
+    return f"about {counted(round(minutes), 'minute')}"
+
+
+def require_engines(only: str) -> None:
+    """Raises `UsageError` where llama_cpp is to be measured and is not installed."""
+    if only != "torch" and find_spec("llama_cpp") is None:
+        raise UsageError(
+            f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --only torch"
+        )
+
+
+def numbers(option: str, text: str, *, low: float, high: float) -> list[float]:
+    """Comma-separated numbers, from `low` to `high`. Raises `UsageError`."""
+    try:
+        parsed = [float(part) for part in text.split(",")]
+    except ValueError:
+        parsed = []
+    if not parsed or not all(low <= value <= high for value in parsed):
+        raise UsageError(f"--{option} {text!r}: numbers from {low:g} to {high:g}, comma-separated")
+    return parsed

@@ -1,0 +1,134 @@
+"""The course of recorded measurements, and what became worse.
+
+Lines compare only if they are of the same machine and the same options.
+
+**Worse.** A measurement is worse than in the line before if its interval lies wholly on the worse
+side of the interval then. One without an interval has that of all its earlier values, and is judged
+from the third line on. A bar that was held and is missed is worse in any case, and so is a
+violation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from loopline.bench.proofs.baselines import Baseline, RecordedValue
+from loopline.bench.proofs.outcome import number
+
+Change = Literal["worse", "better", ""]
+_FREE = ("seed", "evidence")
+"""Options that may differ: another seed is another sample of the same measurement."""
+SHOWN = 5
+"""Lines whose values stand in a table: the last ones."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """One measurement over comparable lines, the oldest first."""
+
+    name: str
+    values: tuple[RecordedValue | None, ...]
+    """None where a line does not have it."""
+    change: Change
+
+
+@dataclass(frozen=True)
+class Series:
+    """Lines of one machine and one choice of options, and what they hold."""
+
+    lines: tuple[Baseline, ...]
+    courses: tuple[Course, ...]
+
+    @property
+    def worse(self) -> list[str]:
+        """What is worse in the last line, in words."""
+        return [course.name for course in self.courses if course.change == "worse"] + [
+            f"{rule}: {times} violations" for rule, times in self.lines[-1].violations.items()
+        ]
+
+
+def series_of(lines: Sequence[Baseline]) -> list[Series]:
+    """By machine and options, in the order of their first lines."""
+    groups: dict[str, list[Baseline]] = {}
+    for line in lines:
+        options = {name: value for name, value in line.options.items() if name not in _FREE}
+        key = line.machine.model_dump_json() + json.dumps(options, sort_keys=True)
+        groups.setdefault(key, []).append(line)
+    return [Series(tuple(group), tuple(_courses(group))) for group in groups.values()]
+
+
+def _courses(lines: Sequence[Baseline]) -> list[Course]:
+    names = dict.fromkeys(name for line in reversed(lines) for name in line.measurements)
+    courses: list[Course] = []
+    for name in names:
+        values = tuple(line.measurements.get(name) for line in lines)
+        courses.append(Course(name, values, change_of(values)))
+    return courses
+
+
+def change_of(values: Sequence[RecordedValue | None]) -> Change:
+    """Of the last value against those before it."""
+    known = [value for value in values if value is not None and value.value is not None]
+    if len(known) < 2 or values[-1] is not known[-1] or known[-1].better is None:
+        return ""
+    last, before = known[-1], known[-2]
+    if _missed(last) and not _missed(before):
+        return "worse"
+    bounds = _bounds(before)
+    if bounds is None:
+        earlier = [value.value for value in known[:-1] if value.value is not None]
+        if len(earlier) < 2:
+            return ""
+        bounds = min(earlier), max(earlier)
+    assert last.value is not None
+    low, high = _bounds(last) or (last.value, last.value)
+    above, below = low > bounds[1], high < bounds[0]
+    if not above and not below:
+        return ""
+    return "better" if above == (last.better == "higher") else "worse"
+
+
+def _bounds(value: RecordedValue) -> tuple[float, float] | None:
+    if value.low is None or value.high is None or value.low == value.high:
+        return None
+    return value.low, value.high
+
+
+def _missed(value: RecordedValue) -> bool:
+    if value.bar is None or value.value is None:
+        return False
+    return value.value < value.bar if value.better == "higher" else value.value > value.bar
+
+
+def rows(series: Series, *, everything: bool) -> list[list[str]]:
+    """A row for each measurement: its last values, the newest at the end, and how it changed.
+    Without `everything` only those of the whole proof, and what is worse."""
+    return [
+        [course.name, *(_text(value) for value in course.values[-SHOWN:]), course.change]
+        for course in series.courses
+        if everything or " / " not in course.name or course.change == "worse"
+    ]
+
+
+def heading(series: Series) -> list[str]:
+    """Of the same table: date, commit and what else the machine did."""
+    dates = [
+        f"{line.date:%Y-%m-%d}\n{_commit(line)}\nload {line.load:.1f}"
+        for line in series.lines[-SHOWN:]
+    ]
+    return ["measurement", *dates, ""]
+
+
+def _commit(line: Baseline) -> str:
+    return f"{line.commit[:8]}{'+' if line.modified else ''}" if line.commit else "?"
+
+
+def _text(value: RecordedValue | None) -> str:
+    if value is None or value.value is None:
+        return "–"
+    bounds = _bounds(value)
+    spread = f"\n({number(bounds[0])}–{number(bounds[1])})" if bounds else ""
+    return f"{number(value.value)} {value.unit}".strip() + spread

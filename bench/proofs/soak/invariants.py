@@ -1,0 +1,322 @@
+"""What must hold of every soak. Each invariant is a function from what was seen to violations;
+none of them asks the engine how a request went."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from loopline.bench.proofs.outcome import Violation
+from loopline.bench.proofs.soak import memory
+from loopline.bench.proofs.soak.workload import SCHEMA, Planned
+from loopline.workers.engines.protocol import AnswerEvent, Completion, Delta, EngineTotals
+
+GRACE = 10.0
+"""Seconds after its cancellation or its deadline in which a request must have ended, however busy
+the machine is."""
+
+SAME = 1e-3
+"""Log-probabilities of the same ids differ by so much between batches of other shapes, at most
+(float32). Two tokens whose logits are nearer to each other are as good as tied."""
+
+AT_REST = 8
+"""Objects of a kind that a thread at rest may still have in its variables."""
+
+Logprob = Callable[[Sequence[int]], Awaitable[float]]
+"""Of the last id, given those before it."""
+
+
+@dataclass
+class Seen:
+    """One request, as its sender saw it."""
+
+    planned: Planned
+    max_context: int
+    version: int | None = None
+    """Of its adapter, when it was sent; None if none served."""
+    events: list[AnswerEvent] = field(default_factory=list[AnswerEvent])
+    ending: str = ""
+    """`done` (its iterator ended), `closed`, `dropped`, `unanswered`, or an error's kind."""
+    said: str = ""
+    """The error's message."""
+    late: float = 0.0
+    """Seconds from the moment at which it had to end early to its end."""
+
+    @property
+    def completions(self) -> list[Completion]:
+        return [event for event in self.events if isinstance(event, Completion)]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the engine answered it to the end, even if nobody listened any longer."""
+        return len(self.completions) >= self.planned.sampling.n
+
+    @property
+    def tokens(self) -> int:
+        """How many of its tokens are known to have been generated."""
+        shown = Counter[int]()
+        for event in self.events:
+            if isinstance(event, Delta):
+                shown[event.index] += len(event.ids)
+            else:
+                shown[event.index] = max(shown[event.index], len(event.output_ids))
+        return shown.total()
+
+
+def check(seen: Seen) -> list[Violation]:
+    """Every violation of the invariants of one request."""
+    return [
+        Violation(rule, said, seen.planned.id)
+        for rule, invariant in INVARIANTS.items()
+        for said in invariant(seen)
+    ]
+
+
+def allowed_endings(seen: Seen) -> set[str]:
+    """How a request may end by its plan. What must fail may be ended before by who sent it."""
+    planned = seen.planned
+    early = {
+        name
+        for name, planned_so in (
+            ("deadline", planned.deadline),
+            ("dropped", planned.drop_after),
+            ("cancelled", planned.cancel_after),
+            ("closed", planned.close_after),
+        )
+        if planned_so is not None
+    }
+    if planned.deadline is not None and planned.deadline <= 0:
+        return {"deadline"} | (early & {"dropped"})
+    if planned.adapter is not None and seen.version is None:
+        # Refused before there is anything to wait for, to cancel or to close.
+        return {"unknown_adapter"} | (early & {"dropped", "deadline"})
+    if planned.schema not in (None, SCHEMA):
+        return {"bad_request"} | (early - {"closed"})
+    if planned.size == "too long":
+        return {"context_overflow"} | (early - {"closed"})
+    return {"done"} | early
+
+
+def ended_as_planned(seen: Seen) -> Iterator[str]:
+    """Every request ends, by its completions or by one error of a kind that its plan allows."""
+    allowed = allowed_endings(seen)
+    if seen.ending not in allowed:
+        yield f"ended as {seen.ending} {seen.said}; its plan allows {', '.join(sorted(allowed))}"
+
+
+def ended_in_time(seen: Seen) -> Iterator[str]:
+    if seen.late > GRACE:
+        yield f"ended {seen.late:.1f} s after it was cancelled or out of time"
+
+
+def answered_once(seen: Seen) -> Iterator[str]:
+    """One completion for each index, never two; all of them, if the iterator ended by itself; and
+    nothing comes behind a completion of its own index."""
+    indices = Counter(completion.index for completion in seen.completions)
+    expected = set(range(seen.planned.sampling.n))
+    for index, times in sorted(indices.items()):
+        if times > 1 or index not in expected:
+            yield f"completion {index} of {len(expected)} came {times} times"
+    if seen.ending == "done" and indices.keys() != expected:
+        yield f"ended by itself with completions {sorted(indices)} of {len(expected)}"
+    over: set[int] = set()
+    for event in seen.events:
+        if event.index in over:
+            yield f"an event of completion {event.index} came after its end"
+        if isinstance(event, Completion):
+            over.add(event.index)
+
+
+def right_version(seen: Seen) -> Iterator[str]:
+    """Its adapter, in the version that served when the request was sent."""
+    expected = seen.planned.adapter, seen.version or 0
+    for done in seen.completions:
+        if (done.adapter, done.adapter_version) != expected:
+            yield (
+                f"was sent to {expected[0]} version {expected[1]}, answered by {done.adapter} "
+                f"version {done.adapter_version}"
+            )
+
+
+def stream_is_the_answer(seen: Seen) -> Iterator[str]:
+    """The pieces of a stream, joined, are the completion: no gap, no repeat; and none are sent if
+    nobody asked for them."""
+    for done in seen.completions:
+        pieces = [
+            event for event in seen.events if isinstance(event, Delta) and event.index == done.index
+        ]
+        if not seen.planned.stream:
+            if pieces:
+                yield f"{len(pieces)} pieces of completion {done.index} came unasked"
+        elif (
+            "".join(piece.text for piece in pieces) != done.text
+            or sum((piece.ids for piece in pieces), ()) != done.output_ids
+        ):
+            yield f"the pieces of completion {done.index} are not its text and ids"
+
+
+def counted_right(seen: Seen) -> Iterator[str]:
+    """Usage is the ids that were returned; no more of them than asked for or than fit."""
+    limit = seen.planned.sampling.max_tokens
+    for done in seen.completions:
+        prompt = len(done.prompt_ids) if done.index == 0 else 0
+        if (done.usage.prompt, done.usage.completion) != (prompt, len(done.output_ids)):
+            yield f"usage of completion {done.index} is {done.usage}, its ids say otherwise"
+        if len(done.logprobs) != len(done.output_ids):
+            yield f"{len(done.logprobs)} log-probabilities of {len(done.output_ids)} ids"
+        most = min(limit, seen.max_context - len(done.prompt_ids))
+        cut = done.finish_reason == "length"
+        if len(done.output_ids) > most or (cut and len(done.output_ids) != most):
+            yield f"{len(done.output_ids)} ids ({done.finish_reason}) where {most} were the limit"
+
+
+def follows_the_schema(seen: Seen) -> Iterator[str]:
+    """What ends by itself under a schema is an instance of it."""
+    if seen.planned.schema is None:
+        return
+    for done in seen.completions:
+        if done.finish_reason == "stop" and not _is_instance(done.text):
+            yield f"{done.text!r} is not an instance of the schema"
+
+
+def _is_instance(text: str) -> bool:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return False
+    if not isinstance(found, dict) or set(found) != {"answer"}:
+        return False
+    return isinstance(found["answer"], int) and 0 <= found["answer"] <= 999
+
+
+INVARIANTS: dict[str, Callable[[Seen], Iterator[str]]] = {
+    "ended as planned": ended_as_planned,
+    "ended in time": ended_in_time,
+    "answered once": answered_once,
+    "right version": right_version,
+    "whole stream": stream_is_the_answer,
+    "counted right": counted_right,
+    "follows the schema": follows_the_schema,
+}
+
+
+@dataclass
+class Sums:
+    """What was seen of all requests together."""
+
+    endings: Counter[str] = field(default_factory=Counter[str])
+    answered: int = 0
+    """To the end, listened to or not."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    discarded_tokens: int = 0
+    """Seen of requests that were not answered to the end."""
+
+    def add(self, seen: Seen) -> None:
+        self.endings[seen.ending] += 1
+        if seen.whole:
+            self.answered += 1
+            self.prompt_tokens += sum(done.usage.prompt for done in seen.completions)
+            self.completion_tokens += sum(done.usage.completion for done in seen.completions)
+        else:
+            self.discarded_tokens += seen.tokens
+
+
+def every_request_ended(sums: Sums, sent: int) -> Iterator[Violation]:
+    if sums.endings.total() != sent:
+        yield Violation("answered once", f"{sent} were sent, {sums.endings.total()} ended")
+
+
+def totals_add_up(sums: Sums, totals: EngineTotals) -> Iterator[Violation]:
+    """The engine's own count is the sum of the usages that it reported. What it threw away is at
+    least what was seen of it."""
+    for name, ours, engines in (
+        ("requests answered", sums.answered, totals.calls),
+        ("prompt tokens", sums.prompt_tokens, totals.prompt_tokens),
+        ("completion tokens", sums.completion_tokens, totals.completion_tokens),
+    ):
+        if ours != engines:
+            yield Violation("totals add up", f"{name}: {ours} seen, the engine counts {engines}")
+    if sums.discarded_tokens > totals.abandoned_tokens:
+        yield Violation(
+            "totals add up",
+            f"abandoned tokens: {sums.discarded_tokens} seen, the engine counts "
+            f"{totals.abandoned_tokens}",
+        )
+
+
+def nothing_left(
+    in_work: Mapping[str, int], tasks: Sequence[str], objects: Mapping[str, int]
+) -> Iterator[Violation]:
+    """At rest: nothing in work in the engine, no task in the event loop, no objects of requests or
+    of adapters that were replaced. `objects`: how many there are beyond those in use."""
+    for name, count in in_work.items():
+        if count:
+            yield Violation("nothing left", f"{count} {name} at rest")
+    for task in tasks:
+        yield Violation("nothing left", f"task {task} at rest")
+    for name, count in objects.items():
+        if count > AT_REST:
+            yield Violation("nothing left", f"{count} objects of the kind {name} at rest")
+
+
+def memory_is_flat(samples: Sequence[int], requests: int) -> Iterator[Violation]:
+    """Resident memory grows by no more than `memory.GROWTH` over the second half. Of a short run
+    nothing is said."""
+    found = memory.growth(samples)
+    if requests >= memory.FEWEST_REQUESTS and found is not None and found > memory.GROWTH:
+        third, last = memory.quarters(samples)
+        yield Violation(
+            "memory is flat",
+            f"{third / 1e6:.0f} MB in the third quarter, {last / 1e6:.0f} MB in the last "
+            f"({found:+.1%}, at most {memory.GROWTH:.0%})",
+        )
+
+
+@dataclass
+class Comparison:
+    """An answer and that of a quiet engine."""
+
+    tied: bool = False
+    """They part where two tokens were as good as tied."""
+    difference: float = 0.0
+    """Greatest difference of the log-probabilities of the ids that both have."""
+    said: str = ""
+    """What is wrong with it."""
+
+
+async def compare(answer: Completion, quiet: Completion, logprob: Logprob) -> Comparison:
+    """Greedy answers to the same request must be the same ids with the same log-probabilities up
+    to where two tokens were nearly tied. `logprob` is asked of the quiet engine."""
+    if answer.prompt_ids != quiet.prompt_ids:
+        return Comparison(said="other prompt ids than in quiet")
+    pairs = list(zip(answer.output_ids, quiet.output_ids, strict=False))
+    common = next((at for at, (one, other) in enumerate(pairs) if one != other), len(pairs))
+    difference = max(
+        (
+            abs(one - other)
+            for one, other in zip(answer.logprobs[:common], quiet.logprobs[:common], strict=True)
+        ),
+        default=0.0,
+    )
+    if difference > SAME:
+        return Comparison(
+            difference=difference,
+            said=f"log-probabilities of the same ids differ by {difference:.2g} from quiet ones",
+        )
+    if answer.output_ids == quiet.output_ids:
+        return Comparison(difference=difference)
+    if common == len(pairs):
+        return Comparison(said=f"{len(answer.output_ids)} ids, {len(quiet.output_ids)} in quiet")
+    before = [*answer.prompt_ids, *answer.output_ids[:common]]
+    ours = await logprob([*before, answer.output_ids[common]])
+    theirs = await logprob([*before, quiet.output_ids[common]])
+    if abs(ours - theirs) <= SAME:
+        return Comparison(tied=True, difference=difference)
+    return Comparison(
+        difference=difference,
+        said=f"id {common} is {answer.output_ids[common]}, in quiet {quiet.output_ids[common]}, "
+        f"{theirs - ours:+.2g} in log-probability",
+    )

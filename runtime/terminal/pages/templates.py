@@ -1,0 +1,66 @@
+"""HTML from Jinja2 templates that lie beside the code that fills them.
+
+    body = render("loopline.bench.report", "report.html.j2", facts=facts)
+    page(title, body)
+
+A template is package data, `NAME.html.j2`. It finds the files of its own package and those of this
+one: `{% from "macros.html.j2" import table, figure, link %}`. Every text that it is given is
+escaped, and its control characters are shown as code points, so no value needs care of its own. A
+name that is not given is an error. HTML that is made elsewhere (an `svg` drawing, another rendered
+part) goes in as `Markup`, or with `| safe` where the template says so.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from loopline.runtime.terminal.safe_text import harmless
+
+_SHARED = "loopline.runtime.terminal.pages"
+
+
+def render(package: str, template: str, **values: object) -> Markup:
+    """A template of a package, filled in. Raises `jinja2.TemplateError`."""
+    return Markup(_environment(package).get_template(template).render(values))
+
+
+@cache
+def _environment(package: str) -> Environment:
+    folders = dict.fromkeys((package, _SHARED))
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(folder, "") for folder in folders]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_harmless,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["grouped"] = _grouped
+    environment.filters["spaced"] = _spaced
+    environment.filters["code"] = _code
+    return environment
+
+
+def _harmless(value: object) -> object:
+    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _grouped(number: int) -> str:
+    """12345 → 12,345."""
+    return f"{number:,}"
+
+
+def _spaced(name: str) -> str:
+    """An identifier as words."""
+    return name.replace("_", " ")
+
+
+def _code(text: str) -> Markup:
+    """Words between backticks as code."""
+    # A plain string: a `Markup` would escape what is put into it.
+    return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(harmless(text)))))

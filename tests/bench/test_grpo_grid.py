@@ -1,0 +1,215 @@
+"""`bench grpo`: which arms are trained, how each is tried, and which options are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopline.bench.errors import UsageError
+from loopline.bench.experiments.document import markdown
+from loopline.bench.experiments.grpo.figures import report_of
+from loopline.bench.experiments.grpo.grid import COMPARED, with_needed
+from loopline.bench.experiments.grpo.report import document
+from loopline.trainers.grpo.arms.game import LearnedGame, taught
+from loopline.trainers.grpo.arms.kinds import (
+    AT_GRPO,
+    BEST_OF_K,
+    CONTINUED,
+    EXPERT_ITERATION,
+    KINDS,
+    MAS_GRPO,
+    MAS_GRPO_TOKENS,
+    PER_ROLE,
+    PROPOSER,
+    SINGLE,
+    SWAPPED,
+    WARM_START,
+    ArmName,
+)
+from loopline.trainers.grpo.arms.results import Arm
+from loopline.trainers.grpo.arms.tuning import OWN, Tuning
+from tests.bench.grpo_results import FAST, NO_BONUS, SLOW, SMALL, a_result, grid
+
+
+def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
+    assert grid(tmp_path, arms="tool-agent-alone").kinds == (WARM_START, AT_GRPO, PROPOSER)
+    assert grid(tmp_path, arms="swapped-policies").kinds == (
+        WARM_START, AT_GRPO, PER_ROLE, SWAPPED,
+    )  # fmt: skip
+    assert grid(tmp_path, arms="best-of-k, single-agent").kinds == (WARM_START, SINGLE, BEST_OF_K)
+    assert grid(tmp_path).kinds == tuple(KINDS)
+    assert [arm.seed for arm in grid(tmp_path, arms="warm-start").arms({})] == [1, 2]
+
+
+def test_every_arm_that_learns_is_tried_in_every_way_that_concerns_it(tmp_path: Path) -> None:
+    trials = grid(tmp_path, trials="own,rate=0.3,rate=3,entropy=0,batch=0.33").trials
+    rewarded = {name for name, kind in KINDS.items() if kind.way == "reinforced"}
+    rewarded.remove(EXPERT_ITERATION)
+    assert len(rewarded) == 6
+    assert {(arm.kind, arm.tuning) for arm in trials} == {
+        *((name, tuning) for name in rewarded for tuning in (OWN, SLOW, FAST, NO_BONUS, SMALL)),
+        # Imitation has no entropy bonus.
+        *((name, tuning) for name in (CONTINUED, EXPERT_ITERATION)
+          for tuning in (OWN, SLOW, FAST, SMALL)),
+    }  # fmt: skip
+    assert len(trials) == len(set(trials))
+    assert {arm.seed for arm in trials} == {1}
+    assert grid(tmp_path, trials="rate=0.5").trials == []
+    assert grid(tmp_path, arms="best-of-k").trials == []
+
+
+def test_a_way_of_whole_runs_is_tried_where_whole_runs_compete_and_nowhere_else(
+    tmp_path: Path,
+) -> None:
+    tiny = Tuning(batch=0.0625)
+    asked = grid(tmp_path, trials="own,rate=0.3,whole-runs:batch=0.0625")
+    tried = {arm.kind for arm in asked.trials if arm.tuning == tiny}
+    assert tried == {MAS_GRPO, MAS_GRPO_TOKENS}
+    assert {arm.kind for arm in asked.trials if arm.tuning == SLOW} > tried
+    chosen = {arm.kind: arm.tuning for arm in asked.arms({MAS_GRPO: tiny})}
+    assert (chosen[MAS_GRPO], chosen[AT_GRPO]) == (tiny, OWN)
+
+
+def test_a_way_of_compared_arms_is_not_tried_in_the_others(tmp_path: Path) -> None:
+    asked = grid(tmp_path, trials="own,rate=0.3,compared:rate=3,compared:entropy=0")
+    tried = {arm.kind for arm in asked.trials if arm.tuning in (FAST, NO_BONUS)}
+    assert tried == {name for name in COMPARED if KINDS[name].learns}
+    assert [arm.tuning for arm in asked.trials if arm.kind == PER_ROLE] == [OWN, SLOW]
+
+
+def test_arms_that_are_compared_have_all_seeds_and_the_others_the_first_three(
+    tmp_path: Path,
+) -> None:
+    seeds: dict[ArmName, list[int]] = {}
+    for arm in grid(tmp_path, seeds="8,7,6,5,4").arms({}):
+        seeds.setdefault(arm.kind, []).append(arm.seed)
+    # What is measured of an arm that has them all costs no training.
+    every = {
+        WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PROPOSER,
+        BEST_OF_K,
+    }  # fmt: skip
+    assert seeds == {name: [8, 7, 6, 5, 4] if name in every else [8, 7, 6] for name in KINDS}
+
+
+def test_what_the_table_needs_whatever_is_chosen_is_done_beside_the_trials(tmp_path: Path) -> None:
+    asked = grid(tmp_path, arms="mas-grpo,swapped-policies", seeds="1,2", trials="rate=0.3,own")
+    sure = {(arm.kind, arm.seed, arm.tuning) for arm in asked.certain}
+    kinds = (WARM_START, AT_GRPO)
+    assert sure == {(kind, seed, OWN) for kind in kinds for seed in (1, 2)}
+    table = with_needed(asked.arms({MAS_GRPO: SLOW, PER_ROLE: OWN}))
+    assert set(asked.certain) <= set(table)
+
+
+def test_how_many_trainings_there_are_is_known_before_anything_is_chosen(tmp_path: Path) -> None:
+    asked = grid(tmp_path, seeds="1,2,3", trials="own,rate=0.3,rate=3,entropy=0,batch=0.33")
+    ways: list[tuple[dict[ArmName, Tuning], int]] = [
+        ({AT_GRPO: OWN, PER_ROLE: SLOW, CONTINUED: FAST}, 0),
+        ({AT_GRPO: NO_BONUS, PER_ROLE: OWN, MAS_GRPO: SMALL}, 2),
+    ]
+    for chosen, more in ways:
+        every = with_needed([*asked.first, *asked.arms(chosen)])
+        assert len(every) == len(asked.first) + asked.behind + more
+    assert asked.behind > 0
+    alone = grid(tmp_path, trials="rate=0.5")
+    assert (len(alone.first), alone.behind) == (0, len(with_needed(alone.arms({}))))
+
+
+def test_an_arm_is_tuned_as_was_chosen_and_what_plays_it_too(tmp_path: Path) -> None:
+    asked = grid(tmp_path, seeds="2")
+    chosen: dict[ArmName, Tuning] = {PER_ROLE: SLOW, MAS_GRPO: FAST, AT_GRPO: NO_BONUS}
+    found = {arm.kind: arm.tuning for arm in asked.arms(chosen)}
+    assert (found[PER_ROLE], found[SWAPPED]) == (SLOW, SLOW)
+    assert (found[MAS_GRPO], found[AT_GRPO], found[PROPOSER]) == (FAST, NO_BONUS, NO_BONUS)
+    assert (found[WARM_START], found[SINGLE], found[BEST_OF_K]) == (OWN, OWN, OWN)
+
+
+def test_one_tuning_alone_is_taken_as_far_as_it_concerns_an_arm(tmp_path: Path) -> None:
+    both = Tuning(rate=0.5, entropy=0)
+    asked = grid(tmp_path, trials="rate=0.5+entropy=0")
+    alone = {arm.kind: arm.tuning for arm in asked.arms({})}
+    assert (alone[AT_GRPO], alone[PROPOSER], alone[WARM_START]) == (both, both, OWN)
+    assert alone[CONTINUED] == Tuning(rate=0.5)
+
+
+def test_what_an_arm_spends_is_measured_by_at_grpo_as_its_game_has_it(tmp_path: Path) -> None:
+    fast = Arm(kind=AT_GRPO, seed=2, tuning=FAST)
+    own = Arm(kind=AT_GRPO, seed=2)
+    warm = Arm(kind=WARM_START, seed=2)
+    assert (fast.spends, fast.needs) == ("samples", (warm, own))
+    assert (own.spends, own.needs) == (None, (warm,))
+    assert with_needed([Arm(kind=SWAPPED, seed=2, tuning=FAST)]) == [
+        warm, own, Arm(kind=PER_ROLE, seed=2, tuning=FAST),
+        Arm(kind=SWAPPED, seed=2, tuning=FAST),
+    ]  # fmt: skip
+    tunings = (OWN, FAST, NO_BONUS, SMALL, Tuning(rate=3, entropy=0))
+    assert len({Arm(kind=AT_GRPO, seed=2, tuning=each).folder(tmp_path) for each in tunings}) == 5
+
+
+@pytest.mark.parametrize("game", taught())
+def test_all_arms_of_a_game_have_its_settings(tmp_path: Path, game: str) -> None:
+    settings = grid(tmp_path, game=game).settings
+    learned = LearnedGame.of(game)
+    assert settings.game == learned
+    assert (settings.network, settings.supervised, settings.reinforced) == tuple(
+        getattr(learned.training, name) for name in ("network", "supervised", "reinforced")
+    )
+
+
+def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_the_report(
+    tmp_path: Path,
+) -> None:
+    changed = grid(tmp_path, changes=["reinforced.entropy=0", "network.layers=1"]).settings
+    own = grid(tmp_path).settings
+    assert changed == own.model_copy(
+        update={
+            "reinforced": own.reinforced.model_copy(update={"entropy": 0}),
+            "network": own.network.model_copy(update={"layers": 1}),
+        }
+    )
+    results = [a_result(WARM_START, seed, "10000000") for seed in (1, 2)]
+    as_changed, as_own = (
+        markdown(document(report_of(each, results, {}, "", 1.0, cpu_minutes=1)))
+        for each in (changed, own)
+    )
+    entropy = own.reinforced.entropy
+    told = f"settings: network.layers (2 → 1), reinforced.entropy ({entropy:g} → 0.0)."
+    assert told in as_changed
+    assert "In place of" not in as_own
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"game": "chess"}, "--game chess: there is no environment 'chess' .known: plan_path"),
+        ({"arms": "at-grpo,ppo"}, "--arms: there is no 'ppo'; there are: warm-start"),
+        ({"arms": ""}, "--arms: there is no ''"),
+        ({"trials": "own,fast"}, "--trials fast: own, or factors of rate, entropy, batch"),
+        ({"trials": "steps=2"}, "--trials steps=2: own, or factors of rate, entropy, batch"),
+        ({"trials": "rate=1+rate=3"}, "--trials rate=1.rate=3: own, or factors"),
+        ({"trials": "own,rate=0"}, "--trials rate=0: .* greater than 0"),
+        ({"trials": "entropy=-1"}, "--trials entropy=-1: .* greater than or equal to 0"),
+        ({"trials": "batch=nan"}, "--trials batch=nan: .* finite number"),
+        ({"trials": "whole-runs:own"}, "--trials whole-runs:own: none is for all arms; name"),
+        ({"trials": "own,few:rate=3"}, "--trials few:rate=3: own, or factors of rate"),
+        ({"trials": "rate"}, "--trials rate: .* a valid number"),
+        ({"seeds": "1,x"}, "--seeds 1,x: whole numbers"),
+        ({"seeds": "0"}, "--seeds 0: from 1 to 4294967295"),
+        ({"seeds": "1,99999999999999"}, "from 1 to 4294967295"),
+        ({"changes": ["network.heads=0"]}, "--set network.heads: .* than or equal to 1; got 0"),
+        ({"changes": ["network.heads=3"]}, "hidden 64 is no multiple of 2 × heads, which is 6"),
+        ({"changes": ["entropy=0"]}, r"--set entropy: .* there are: reinforced.steps,"),
+        ({"changes": ["reinforced.foo=0"]}, "--set reinforced.foo: there is no such setting"),
+        (
+            {"changes": ["reinforced.steps=0"]},
+            "--set reinforced.steps: .* than or equal to 1; got 0",
+        ),
+        ({"changes": ["seeds=1"]}, "--set seeds: there is no such setting"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(
+    tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        grid(tmp_path, **changes)

@@ -1,0 +1,239 @@
+"""Every proof says how long it takes, and ends with what it measured, whole or in part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from loopline.bench.errors import BenchError, UsageError
+from loopline.bench.proofs import baselines, commands, harness
+from loopline.bench.proofs.commands import PROOFS
+from loopline.bench.proofs.harness import Options, Progress, Proof, conduct
+from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measured, number
+from loopline.bench.statistics import Spread
+from tests.bench.command_line import bench
+
+
+class ExampleOptions(Options):
+    repeats: int = 3
+
+
+Run = Callable[[ExampleOptions, Progress], Outcome]
+
+
+def proof(run: Run) -> Proof[ExampleOptions]:
+    return Proof("example", "an example", ExampleOptions, lambda options: 3.2, run)
+
+
+def outcome(value: float = 2.0, *violations: Violation) -> Outcome:
+    found = Outcome(
+        about="One thing.",
+        measurements=[measured("speed", Spread(value, 1.0, 3.0), "/s", bar=1.5, better="higher")],
+    )
+    found.violate(violations)
+    return found
+
+
+def exit_code_of(run: Run, **how: Any) -> int:
+    try:
+        conduct(proof(run), {}, **how)
+    except typer.Exit as ended:
+        return ended.exit_code
+    return 0
+
+
+def test_it_begins_with_its_duration_and_ends_with_one_line_of_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert exit_code_of(lambda options, progress: outcome(), as_json=True) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "an example: takes about 3 minutes on 2 cores\n"
+    line = json.loads(shown.out.splitlines()[-1])
+    assert line["seconds"] >= 0
+    assert line["options"] == {"repeats": 3}
+    assert line["measurements"] == {
+        "speed": {
+            "value": 2.0, "low": 1.0, "high": 3.0, "unit": "/s", "bar": 1.5, "better": "higher",
+        }
+    }  # fmt: skip
+    assert "2 (1–3)" in shown.out
+    assert "held" in shown.out
+
+
+def test_a_missed_bar_is_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of(lambda options, progress: outcome(1.4)) == 1
+    assert "missed" in capsys.readouterr().out
+
+
+def test_a_violation_is_an_exit_code_and_stands_with_its_history(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run(options: ExampleOptions, progress: Progress) -> Outcome:
+        found = outcome(2.0, Violation("once", "came twice", "run-1"))
+        found.context = lambda violation: [f"history of {violation.subject}"]
+        return found
+
+    assert exit_code_of(run) == 1
+    shown = capsys.readouterr().out
+    assert "[once] run-1: came twice\n    history of run-1" in shown
+    assert "1 violation by rule: once: 1" in shown
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "ending"),
+    [
+        (KeyboardInterrupt(), 130, "what was measured so far stands above"),
+        (BenchError("no"), 1, ""),
+    ],
+)
+def test_what_was_measured_before_an_early_end_is_shown(
+    error: BaseException, code: int, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(options: ExampleOptions, progress: Progress) -> Outcome:
+        progress.outcome = outcome
+        raise error
+
+    with pytest.raises((typer.Exit, BenchError)) as ended:
+        conduct(proof(run), {}, as_json=True)
+    shown = capsys.readouterr()
+    assert getattr(ended.value, "exit_code", None) == code
+    line = json.loads(shown.out.splitlines()[-1])
+    assert (line["complete"], line["passed"]) == (False, False)
+    assert line["measurements"]["speed"]["value"] == 2.0
+    assert ending in shown.err
+
+
+def test_an_interruption_before_anything_was_measured_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run(options: ExampleOptions, progress: Progress) -> Outcome:
+        raise KeyboardInterrupt
+
+    assert exit_code_of(run, as_json=True) == 130
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.splitlines()[-1] == "stopped"
+
+
+def test_the_page_holds_every_figure_and_nothing_that_runs(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "page.html"
+    found = outcome(2.0)
+    found.about = "<script>alert(1)</script>"
+    exit_code_of(lambda options, progress: found, output=path)
+    text = path.read_text()
+    assert "speed" in text
+    assert "<script>alert" not in text
+
+
+def test_subjects_stand_in_rows_and_quantities_in_columns() -> None:
+    found = harness.tables(
+        [
+            measured("rate", 10.0, "/s", subject="ours", group="four in flight"),
+            measured("delay", 1.0, "ms", subject="ours", group="four in flight"),
+            measured("rate", 5.0, "/s", subject="theirs", group="four in flight"),
+            measured("ratio", 2.0, "×"),
+        ]
+    )
+    assert (found[0].title, found[0].head) == ("four in flight", ["", "rate /s", "delay ms"])
+    assert found[0].rows == [["ours", "10", "1"], ["theirs", "5", ""]]
+    assert found[1].rows == [["ratio", "2", "×", "", ""]]
+
+
+def test_a_value_that_was_not_measured_is_a_dash_and_null() -> None:
+    missing = measured("delay", float("nan"), "ms")
+    assert missing.text() == "–"
+    example, found = proof(lambda options, progress: outcome()), Outcome(measurements=[missing])
+    line = harness.line_of(example, ExampleOptions(), found, complete=True)
+    assert line["measurements"]["delay"]["value"] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(12_345.6, "12,346"), (123.4, "123"), (12.34, "12.3"), (1.234, "1.23"), (0.1234, "0.123"),
+     (0.00123, "1.2e-03"), (0.0, "0"), (-3.0, "-3")],
+)  # fmt: skip
+def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_a_bar_is_held_at_its_value_from_the_better_side() -> None:
+    def held(value: float, better: Any) -> bool | None:
+        return Measurement(name="m", value=value, bar=2.0, better=better).held
+
+    assert [held(value, "higher") for value in (1.9, 2.0, 2.1)] == [False, True, True]
+    assert [held(value, "lower") for value in (1.9, 2.0, 2.1)] == [True, True, False]
+    assert Measurement(name="m", value=1.0).held is None
+
+
+def test_numbers_out_of_their_range_are_refused_with_the_range() -> None:
+    assert harness.numbers("places", "4, 1", low=1, high=9) == [4, 1]
+    for text in ("", "x", "0", "10"):
+        with pytest.raises(UsageError, match=r"--places .*: numbers from 1 to 9"):
+            harness.numbers("places", text, low=1, high=9)
+
+
+def test_a_recorded_line_is_read_back_with_its_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(baselines, "folder", lambda: tmp_path)
+    exit_code_of(lambda options, progress: outcome(), record=True)
+    (line,) = baselines.read("example")
+    assert line.measurements["speed"].value == 2.0
+    assert line.machine == baselines.machine()
+    assert line.passed
+    assert baselines.recorded() == ["example"]
+
+
+def test_a_proof_that_was_interrupted_is_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(options: ExampleOptions, progress: Progress) -> Outcome:
+        progress.outcome = outcome
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(baselines, "folder", lambda: tmp_path)
+    assert exit_code_of(run, record=True) == 130
+    assert baselines.read("example") == []
+
+
+@pytest.mark.parametrize("name", PROOFS)
+def test_the_help_of_a_proof_tells_the_duration_of_its_defaults(name: str) -> None:
+    """And by default no proof takes more than ten minutes on two cores."""
+    proof = import_module(f"loopline.bench.proofs.{name.replace('-', '_')}.proof").PROOF
+    assert proof.name == name
+    minutes = proof.minutes(proof.options())
+    assert minutes <= 10
+    assert PROOFS[name].minutes == max(1, round(minutes))
+    assert bool(PROOFS[name].full) == bool(proof.full)
+    # What the long form sets are options.
+    proof.options.model_validate(proof.full)
+
+
+def test_the_long_form_leaves_what_the_user_wrote_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: dict[str, object] = {}
+
+    def conduct(proof: object, values: dict[str, object], **how: object) -> None:
+        given.update(values)
+
+    monkeypatch.setattr(harness, "conduct", conduct)
+    commands._built.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    done = bench("engine", "--full", "--concurrency", "2", "--batched-bench", "x")
+    assert done.returncode == 0, done.stderr
+    assert given == {"model": "random-100m", "concurrency": "2", "batched_bench": "x"}
+    commands._built.cache_clear()  # pyright: ignore[reportPrivateUsage]
+
+
+def test_an_option_that_cannot_be_is_named_with_what_was_written() -> None:
+    done = bench("bus", "--latency-seconds", "0")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: --latency-seconds: Input should be greater than or equal to 1; got '0'\n"
+    )

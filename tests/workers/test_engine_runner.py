@@ -1,0 +1,234 @@
+"""Runs on engines in this process: what the bus would have recorded, without one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopline.agents.errors import InvalidOptions, RequestFailed, UnknownName
+from loopline.agents.records import Budget, JsonObject, Outcome, Run, Task, Trajectory, Usage
+from loopline.agents.workflows import policies_for, prompt_hashes, workflows
+from loopline.runtime.client.client import Client
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.testing import RedisProcess
+from loopline.workers.engine_runner import EnginePool, EngineRunner
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import AnswerEvent, Completion, GenerateRequest
+from loopline.workers.engines.scripted.engine import ScriptedEngine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings
+from tests.conftest import quick_settings
+from tests.workers.processes import workers_running
+
+TEAM: dict[str, str] = dict.fromkeys(("umi_planner", "umi_caller", "umi_summarizer"), "umi")
+QUESTION = "What is 12 * 7 + 5?"
+
+
+def scripted(**options: object) -> ModelSettings:
+    return ModelSettings.model_validate(
+        {"engine": "scripted", "model": "scripted", "scripted": options}
+    )
+
+
+class Saying(ScriptedEngine):
+    """Says one text whatever it is asked, and keeps what it was asked."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(scripted())
+        self.text = text
+        self.asked: list[GenerateRequest] = []
+
+    async def submit(self, request: GenerateRequest) -> AsyncGenerator[AnswerEvent, None]:
+        self.asked.append(request)
+        yield Completion(
+            text=self.text,
+            finish_reason="stop",
+            usage=Usage(prompt=1, completion=1, source="engine"),
+            adapter=request.adapter,
+            adapter_version=3,
+        )
+
+
+def at(engine: ScriptedEngine) -> EnginePool:
+    return EnginePool(scripted(), engine)
+
+
+@asynccontextmanager
+async def started(**pools: ModelSettings) -> AsyncGenerator[EngineRunner]:
+    made = {name: EnginePool(settings, build_engine(settings)) for name, settings in pools.items()}
+    for pool in made.values():
+        await pool.engine.start()
+    yield EngineRunner(made)
+    for pool in made.values():
+        await pool.engine.close()
+
+
+def new_run(
+    workflow: str, policies: dict[str, str], *, options: JsonObject | None = None, **changes: Any
+) -> Run:
+    now = time.time()
+    fields: dict[str, Any] = {
+        "id": new_run_id(now),
+        "task": Task(prompt=QUESTION),
+        "workflow": workflow,
+        "options": workflows.get(workflow).check_options(options or {}),
+        "policies": policies_for(workflow, policies),
+        "prompts": prompt_hashes(workflow),
+        "seed": 7,
+        "created": now,
+        "deadline": now + 60,
+    }
+    return Run.model_validate({**fields, **changes})
+
+
+def essentials(trajectory: Trajectory) -> dict[str, Any]:
+    """Everything but times and workers."""
+    found = trajectory.model_dump(exclude={"ended": True, "run": {"created", "deadline"}})
+    for step in found["steps"]:
+        del step["timings"], step["worker"]
+        for candidate in step["candidates"]:
+            for call in candidate["calls"]:
+                del call["latency"]
+    return found
+
+
+async def test_a_run_is_what_the_bus_would_have_recorded(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    bus = quick_settings(any_server.url)
+    roles = ("umi_planner", "umi_caller", "umi_summarizer", "planner", "slm", "expert", "solo")
+    models = {"umi": scripted(), "llm": scripted(), "slm": scripted(mistake_rate=0.5)}
+    runs = [
+        new_run("umi", TEAM),
+        new_run("umi", TEAM, options={"constrained": False}),
+        new_run("delegate", {"planner": "llm", "slm": "slm", "expert": "llm"}),
+        new_run("solo", {"solo": "slm"}),
+    ]
+    workers = [
+        RoleWorkerSettings(bus=bus, name="roles", roles=roles),
+        GpuWorkerSettings(bus=bus, name="gpu", models=models),
+        ToolWorkerSettings(bus=bus, name="tool"),
+    ]
+    async with workers_running(workers, tmp_path), Client.connect(bus, {}) as client:
+        for run in runs:
+            await client.submit(run)
+        on_the_bus = [await asyncio.wait_for(client.wait(run.id), 30) for run in runs]
+    async with started(**models) as here:
+        in_process = [await here.play(run) for run in runs]
+    assert [each.outcome for each in on_the_bus] == [Outcome.ANSWERED] * len(runs)
+    assert list(map(essentials, in_process)) == list(map(essentials, on_the_bus))
+
+
+async def test_one_engine_serves_all_roles_and_each_may_have_its_own() -> None:
+    async with started(umi=scripted()) as shared:
+        one = await shared.play(new_run("umi", TEAM))
+    apart = {"umi_planner": "planner", "umi_caller": "caller", "umi_summarizer": "summarizer"}
+    async with started(planner=scripted(), caller=scripted(), summarizer=scripted()) as team:
+        three = await team.play(new_run("umi", apart))
+    assert one.answer == three.answer == "The answer is 89."
+    assert {call.policy.name for step in one.steps for call in step.calls} == {"umi"}
+    assert {(step.agent, call.policy.name) for step in three.steps for call in step.calls} == set(
+        apart.items()
+    )
+
+
+async def test_runs_are_taken_when_there_is_a_place_and_come_as_they_end() -> None:
+    taken = 0
+    ended: list[str] = []
+
+    def runs() -> Iterator[Run]:
+        nonlocal taken
+        for _ in range(40):
+            taken += 1
+            yield new_run("umi", TEAM)
+
+    async with started(umi=scripted()) as here:
+        async for trajectory in here.play_all(runs(), together=8):
+            assert taken <= len(ended) + 8
+            assert trajectory.answer == "The answer is 89."
+            ended.append(trajectory.run.id)
+    assert len(set(ended)) == taken == 40
+
+
+async def test_a_run_past_its_deadline_ends_with_that_outcome() -> None:
+    async with started(umi=scripted()) as here:
+        late = await here.play(new_run("umi", TEAM, deadline=time.time() - 1))
+    assert late.outcome is Outcome.DEADLINE
+    assert late.reason is not None
+    assert "umi" in late.reason
+
+
+async def test_a_prompt_that_does_not_fit_ends_its_run_and_no_other() -> None:
+    settings = scripted().model_copy(update={"max_context": 1_000})
+    long = new_run("umi", TEAM, task=Task(prompt=QUESTION + " Please." * 500))
+    async with started(umi=settings) as here:
+        ends = {each.run.id: each async for each in here.play_all([long], together=2)}
+    assert ends[long.id].outcome is Outcome.ERROR
+    assert ends[long.id].steps[-1].decision.data["failure"] == "context_overflow"
+
+
+async def test_an_engine_that_is_out_of_reach_names_itself_and_ends_everything() -> None:
+    broken = scripted(faults={"server_error": 1.0}).model_copy(update={"max_attempts": 1})
+    runs = [new_run("umi", {**TEAM, "umi_caller": "caller"}) for _ in range(5)]
+    async with started(umi=scripted(), caller=broken) as here:
+        with pytest.raises(RequestFailed, match="caller: ") as raised:
+            _ = [each async for each in here.play_all(runs, together=3)]
+    assert raised.value.retryable
+
+
+async def test_a_policy_that_no_pool_serves_is_refused_before_the_run_begins() -> None:
+    async with started(umi=scripted()) as here:
+        with pytest.raises(UnknownName, match=r"'llm/thinker' \(known: umi"):
+            await here.play(new_run("umi", {**TEAM, "umi_planner": "llm/thinker"}))
+
+
+async def test_a_budget_that_nobody_would_settle_is_refused() -> None:
+    async with started(umi=scripted()) as here:
+        with pytest.raises(InvalidOptions, match="only the bus settles"):
+            await here.play(new_run("umi", TEAM, budget=Budget(tokens=100)))
+
+
+async def test_a_call_of_a_tool_that_is_not_offered_is_observed_and_the_run_goes_on() -> None:
+    caller = Saying('Action: teleport\nAction Input: {"to": "Paris"}')
+    here = EngineRunner(
+        {"umi": EnginePool(scripted(), ScriptedEngine(scripted())), "caller": at(caller)}
+    )
+    run = new_run("umi", {**TEAM, "umi_caller": "caller"}, options={"constrained": False})
+    trajectory = await here.play(run)
+    step = trajectory.steps[1]
+    assert (step.agent, step.decision.kind) == ("umi_caller", "refused")
+    assert "teleport" in str(step.observation)
+    assert trajectory.steps[2].agent == "umi_planner"
+    assert trajectory.outcome is Outcome.GAVE_UP
+
+
+async def test_the_policies_of_a_pool_are_its_adapters_and_the_pool_itself_is_the_model() -> None:
+    model = Saying("I give up.\n Next: give up.")
+    here = EngineRunner({"umi": at(model)})
+    adapted = await here.play(new_run("umi", {**TEAM, "umi_planner": "umi/planner"}))
+    plain = await here.play(new_run("umi", TEAM))
+    assert [request.adapter for request in model.asked] == ["umi/planner", None]
+    found = [trajectory.steps[0].calls[0].policy for trajectory in (adapted, plain)]
+    assert [(each.name, each.adapter, each.version) for each in found] == [
+        ("umi", "umi/planner", 3),
+        ("umi", None, 3),
+    ]
+
+
+async def test_closing_what_comes_stops_the_runs_in_work() -> None:
+    slow = scripted(latency_seconds=30.0)
+    engine = ScriptedEngine(slow)
+    fast = EnginePool(scripted(), ScriptedEngine(scripted()))
+    here = EngineRunner({"umi": fast, "slow": EnginePool(slow, engine)})
+    runs = [new_run("umi", TEAM), new_run("umi", dict.fromkeys(TEAM, "slow"))]
+    async with aclosing(here.play_all(runs, together=2)) as played:
+        first = await anext(played)
+    assert first.run.id == runs[0].id
+    assert len(asyncio.all_tasks()) == 1
+    await engine.close()

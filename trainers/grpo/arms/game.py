@@ -1,0 +1,160 @@
+"""An environment as arms learn it: which of its puzzles, how a weak team plays them, what players
+by hand solve, and into which tokens its texts fall (`loopline.agents.environments.lessons`)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Self, cast
+
+from pydantic import SerializeAsAny, ValidationInfo, field_validator
+
+from loopline.agents.environments.blind import PUZZLES, blind_scores
+from loopline.agents.environments.environment import AnyEnvironment, Difficulty, Instance
+from loopline.agents.environments.game import Agent, Episode
+from loopline.agents.environments.lessons import AnyLessons
+from loopline.agents.environments.puzzle_splits import Split, different
+from loopline.agents.environments.registry import environments, find
+from loopline.agents.errors import InvalidOptions, PluginError
+from loopline.agents.records import Record
+from loopline.trainers.grpo.arms.training import Training
+from loopline.trainers.grpo.in_process import Table
+
+Team = tuple[Agent, ...]
+"""Who acts in a turn, in order."""
+PER_PUZZLE = 4
+"""Answers taken of each demonstrated puzzle, so that those of one step are of many."""
+
+
+def taught() -> list[str]:
+    """The environments that arms can learn, by name; one that can't be imported is left out."""
+    names: list[str] = []
+    for name in environments.names():
+        with suppress(PluginError):
+            names += [name] if find(name).lessons is not None else []
+    return names
+
+
+def lessons_of(environment: AnyEnvironment) -> AnyLessons:
+    """Raises `InvalidOptions` for an environment that has none."""
+    if environment.lessons is None:
+        raise InvalidOptions(
+            f"{environment.name} has no lessons (loopline.agents.environments.lessons), which "
+            f"models with random weights need; these have: {', '.join(taught())}"
+        )
+    return environment.lessons
+
+
+class LearnedGame(Record):
+    """Difficulty and weak team included: it stands in the settings that every result follows
+    from. Everything is pure: the same arguments give the same puzzles and texts."""
+
+    name: str
+    puzzle: SerializeAsAny[Record]
+    weak_team: SerializeAsAny[Record]
+
+    @field_validator("puzzle", "weak_team", mode="before")
+    @classmethod
+    def _of_its_environment(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, Record) or "name" not in info.data:
+            return value
+        environment = find(info.data["name"])
+        of_team = type(lessons_of(environment).weak_team)
+        model = environment.difficulty if info.field_name == "puzzle" else of_team
+        return cast("type[Record]", model).model_validate(value)
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        """As it is learned unless somebody asks for another difficulty. Raises `UnknownName`,
+        `PluginError` or `InvalidOptions`."""
+        environment = find(name)
+        lessons = lessons_of(environment)
+        return cls(name=environment.key, puzzle=lessons.puzzle, weak_team=lessons.weak_team)
+
+    @property
+    def environment(self) -> AnyEnvironment:
+        return find(self.name)
+
+    @property
+    def lessons(self) -> AnyLessons:
+        return lessons_of(self.environment)
+
+    @property
+    def training(self) -> Training:
+        """The numbers that its training follows from, unless others are asked for."""
+        return Training.model_validate(self.lessons.training)
+
+    @property
+    def difficulty(self) -> Difficulty:
+        return cast("Difficulty", self.puzzle)
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """Frequent pieces of observations and answers, one token each."""
+        return tuple(self.lessons.pieces)
+
+    @property
+    def turns(self) -> int:
+        """Of an episode, at most."""
+        return self.difficulty.setting.turns
+
+    def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
+        """The first `count` puzzles of a stream, at their beginning; played by `team` where one is
+        named, else by the game's own. Those of other splits than training are all different; raises
+        ValueError where there are not as many."""
+        return [
+            Table(one.id, self.environment.open(one))
+            for one in self._first(split, seed, count, _played_by(self.difficulty, team))
+        ]
+
+    def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
+        """Observations of training puzzles with what the weak team answers, without end. Of a
+        `team` of one agent: how the weak one plays alone."""
+        lessons = self.lessons
+        rng = random.Random(f"demonstrations:{seed}")
+        for instance in lessons.heard(seed, _played_by(self.difficulty, team), self.weak_team):
+            episode = self.environment.open(instance)
+            rows: list[tuple[str, str]] = []
+            while not episode.done:
+                agent = episode.agent
+                text = lessons.answer(instance, episode, self.weak_team, rng)
+                rows.append((episode.observe(agent), text))
+                episode.apply(agent, text)
+            yield from rng.sample(rows, min(PER_PUZZLE, len(rows)))
+
+    def baselines(self, seed: int, count: int) -> dict[str, int]:
+        """By player by hand: how many of the first `count` test puzzles it solves. Among them are
+        a random player, an oracle, what a team can do by its tools alone, and the best blind
+        ones."""
+        environment = self.environment
+        instances = self._first(Split.TEST, seed, count, self.difficulty)
+        solved = {
+            name: sum(plays(one, 0) for one in instances)
+            for name, plays in environment.players.items()
+        }
+        for name, plays in self.lessons.players.items():
+            numbered = enumerate(instances)
+            solved[name] = sum(plays(one, number, self.weak_team) for number, one in numbered)
+        training = environment.puzzles(Split.TRAIN, seed, PUZZLES, self.difficulty)
+        return {**solved, **blind_scores(training, cast("Any", instances))}
+
+    def failure(self, episode: Episode, refused: int) -> str:
+        """What kind of failure an episode is that ended unsolved, in a word or two; `refused` of
+        its turns had an action refused."""
+        return self.lessons.failure(episode, refused)
+
+    def _first(self, split: Split, seed: int, count: int, levels: Difficulty) -> list[Instance]:
+        """Those for training may meet again; the others are all different."""
+        drawn = cast("Iterator[Instance]", self.environment.stream(split, seed, levels))
+        if split is Split.TRAIN:
+            return list(islice(drawn, count))
+        return different(drawn, count, lambda one: one.id)
+
+
+def _played_by(levels: Difficulty, team: Team | None) -> Difficulty:
+    """The same puzzles, played by that team; None: by their own."""
+    if team is None:
+        return levels
+    return levels.model_copy(update={"setting": levels.setting.model_copy(update={"team": team})})

@@ -1,0 +1,152 @@
+"""Plays runs on engines in this process: what role workers, gpu workers and the tool worker do to a
+run, in one event loop and without a bus. For rollouts and benches on models that are at hand.
+
+A trajectory is the one that the bus would have recorded, but for times and workers. What only
+the bus can give is not here: nothing outlives the process, no other worker tries a failed step
+again, no budget of tokens or money is settled, and the steps that a run hands out at once are taken
+one after the other. Runs share the engines, so many of them are decoded together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import islice
+
+from loopline.agents.errors import InvalidOptions, RequestFailed, UnknownName
+from loopline.agents.local import run_locally
+from loopline.agents.records import (
+    Call,
+    JsonObject,
+    Message,
+    Run,
+    SamplingParams,
+    ToolSpec,
+    Trajectory,
+)
+from loopline.agents.tools import call_tool
+from loopline.agents.workflows import Handoff, policies_for, policy_of
+from loopline.bus import pool_of
+from loopline.workers.completions import agent_seed, call_of, request_key
+from loopline.workers.engines.protocol import Completion, Engine, EngineError, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
+
+
+@dataclass(frozen=True)
+class EnginePool:
+    """A started engine, and what it was built from. It may serve several policies: `pool` is the
+    model itself, `pool/adapter` one of the adapters that are loaded under their policy's name."""
+
+    settings: ModelSettings
+    engine: Engine
+
+
+class EngineRunner:
+    """Plays runs whose policies are served by these pools, by name."""
+
+    def __init__(self, pools: Mapping[str, EnginePool]) -> None:
+        self._pools = dict(pools)
+
+    async def play(self, run: Run) -> Trajectory:
+        """Play to the end. What a role can't mend by another try (an engine's refusal, the run's
+        deadline) ends the run, as it does on the bus.
+
+        Raises a retryable `RequestFailed` that names its pool for an engine that is broken or out
+        of reach, `UnknownName` for a policy that no pool serves, `InvalidOptions` for a run with a
+        budget of tokens or money.
+        """
+        self._require_playable(run)
+        return await run_locally(
+            run, lambda handoff: _StepHost(self._pools, run, handoff), clock=time.time
+        )
+
+    async def play_all(self, runs: Iterable[Run], *, together: int) -> AsyncGenerator[Trajectory]:
+        """Trajectories in the order in which their runs end; `together` runs are in work at once,
+        each taken from `runs` when there is a place for it.
+
+        Raises what `play` raises, and closes the runs in work then, as when it is closed itself.
+        """
+        left, working = iter(runs), set[asyncio.Task[Trajectory]]()
+        try:
+            while True:
+                free = together - len(working)
+                working |= {asyncio.create_task(self.play(run)) for run in islice(left, free)}
+                if not working:
+                    return
+                done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    yield task.result()
+                working -= done
+        finally:
+            for task in working:
+                task.cancel()
+            await asyncio.gather(*working, return_exceptions=True)
+
+    def _require_playable(self, run: Run) -> None:
+        if run.budget.tokens is not None or run.budget.micro_dollars is not None:
+            raise InvalidOptions(
+                f"run {run.id} has a budget of tokens or money, which only the bus settles: submit "
+                "it to a deployment, or give it none"
+            )
+        for policy in policies_for(run.workflow, run.policies).values():
+            if pool_of(policy) not in self._pools:
+                raise UnknownName("model pool of the policy", policy, self._pools)
+
+
+class _StepHost:
+    """The host of one step, as `loopline.workers.host.BusHost` is on the bus."""
+
+    def __init__(self, pools: Mapping[str, EnginePool], run: Run, handoff: Handoff) -> None:
+        self._run = run
+        self._handoff = handoff
+        self._policy = policy_of(run, handoff.agent)
+        self._name = pool_of(self._policy)
+        self._pool = pools[self._name]
+        self._count = 0
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        sampling: SamplingParams | None = None,
+        previous: Call | None = None,
+        json_schema: JsonObject | None = None,
+    ) -> tuple[Call, ...]:
+        """See `loopline.agents.protocols.Host.complete`."""
+        run, handoff, pool = self._run, self._handoff, self._pool
+        chosen = sampling or pool.settings.sampling()
+        if chosen.seed is None:
+            chosen = chosen.model_copy(update={"seed": agent_seed(run, handoff.agent)})
+        request = GenerateRequest(
+            id=request_key(run, handoff.turn, handoff.branch, self._count),
+            messages=tuple(messages),
+            tools=tuple(tools),
+            sampling=chosen,
+            previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
+            json_schema=json_schema,
+            adapter=None if self._policy == self._name else self._policy,
+            deadline=run.deadline,
+        )
+        self._count += 1
+        done: list[Completion] = []
+        try:
+            async with aclosing(pool.engine.submit(request)) as events:
+                async for event in events:
+                    if isinstance(event, Completion):
+                        done.append(event)
+        except EngineError as error:
+            raise RequestFailed(
+                error.kind, f"{self._name}: {error}", retryable=error.retryable
+            ) from error
+        return tuple(
+            call_of(self._name, pool.settings, pool.engine, request, each, queued=0.0)
+            for each in sorted(done, key=lambda each: each.index)
+        )
+
+    async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
+        """See `loopline.agents.protocols.Host.call_tool`."""
+        return await call_tool(name, arguments)

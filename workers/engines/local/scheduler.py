@@ -1,0 +1,399 @@
+"""Which rows are in work: lets requests in, plans passes, draws tokens, sets rows back.
+
+Continuous batching: a row leaves with its last token, and a waiting request joins before the next
+pass. First come, first served, but for a prompt that begins like one which is about to be read: it
+waits for that one's keys and values, and lets those behind it pass.
+
+When memory runs out, rows are set back and read again when others have ended. The oldest row always
+goes on, so every request ends; only one that does not fit alone is refused.
+
+Owned by the thread that owns the model (see `ModelThread`).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.local.backend import (
+    WORTH_SHARING,
+    Backend,
+    Loaded,
+    Shortage,
+    shares_more,
+)
+from loopline.workers.engines.local.row import Job, Row, check_ids
+from loopline.workers.engines.local.sampling import Sampled, choose_tokens
+from loopline.workers.engines.protocol import AnswerEvent, EngineError, context_overflow
+
+_log = logging.getLogger(__name__)
+
+
+class Scheduler:
+    """The requests of one model. `turn` makes at least one pass, and puts what comes of it into
+    `outbox`."""
+
+    def __init__(self, backend: Backend[Loaded], model: Loaded) -> None:
+        self._backend = backend
+        self._model = model
+        # A request's rows are in exactly one of the three: not let in yet, in work, set back.
+        self._waiting: deque[Job] = deque()
+        self._rows: list[Row] = []
+        self._parked: deque[Row] = deque()
+        """The oldest first; they come before all that wait."""
+        self._places = backend.max_rows
+        """Rows that are let in now: fewer than the backend's for a while after memory ran out."""
+        self._ended = 0
+        """Rows that ended since the number of places was changed."""
+        self.outbox: list[tuple[Job, AnswerEvent | EngineError]] = []
+        self.abandoned_tokens = 0
+        """Tokens of requests that were abandoned."""
+
+    @property
+    def idle(self) -> bool:
+        return not (self._rows or self._parked or self._waiting)
+
+    def in_work(self) -> dict[str, int]:
+        """The thread's part of `LocalEngine.in_work`."""
+        return {
+            "waiting": len(self._waiting),
+            "rows": len(self._rows) + len(self._parked),
+            **self._backend.in_work(),
+        }
+
+    def add(self, job: Job) -> None:
+        self._waiting.append(job)
+
+    def abandon(self, job: Job) -> None:
+        """Nobody waits for this job any more: it need not be finished."""
+        # Giving back may need memory itself, and so may fail.
+        self._guarded(lambda: self._abandon(job), [job])
+
+    def break_off(self, failure: EngineError) -> None:
+        """No request can go on: all of them end with this error. The model is not touched."""
+        rows = (*self._rows, *self._parked)
+        for job in dict.fromkeys([*(row.job for row in rows), *self._waiting]):
+            self._send(job, failure)
+
+    def turn(self) -> None:
+        """Admit what waits and there is room for, then draw a token for every row."""
+        while self._admit() and self._backend.reads_apart:
+            self._pass()
+        if self._rows:
+            self._pass()
+
+    # Who is let in.
+
+    def _admit(self) -> bool:
+        """Let rows in; those that were set back come before all others. Returns whether there are
+        prompts to be read."""
+        unread = [row for row in self._rows if row.reading]
+        passed: list[Row] = []
+        while self._parked or self._waiting:
+            row = self._first_in_line()
+            if row is None:
+                continue
+            # Logits are wanted from the last token before an unchecked or a new one on.
+            known = row.ids[: len(row.ids) - row.unchecked - 1]
+            prefix, row.fed = self._backend.find_prefix(row.job.adapter, known)
+            if not self._parked and _is_about_to_be_read(row, known, unread):
+                passed.append(row)
+                self._waiting.popleft()
+                continue
+            # A request that is more than there is room for runs alone.
+            if self._rows and not self._backend.room_for(row, self._rows, passed, self._places):
+                break
+            if not self._backend.joins(row, unread):
+                break
+            if self._parked:
+                self._parked.popleft()
+            else:
+                self._waiting.popleft()
+                row.cached = row.fed
+            row.reading = True
+            self._backend.enter(row, prefix)
+            self._rows.append(row)
+            unread.append(row)
+        self._waiting.extendleft(row.job for row in reversed(passed))
+        return bool(unread)
+
+    def _first_in_line(self) -> Row | None:
+        """None if its prompt cannot be made: then its request has failed."""
+        if self._parked:
+            row = self._parked[0]
+        else:
+            job = self._waiting[0]
+            if not job.rows and not self._guarded(lambda: job.prepare(self._model), [job]):
+                self._waiting.popleft()
+                return None
+            row = job.rows[0]
+        row.place()
+        return row
+
+    # One pass.
+
+    def _pass(self) -> None:
+        """Feed rows, and draw a token for those that have none left to feed. If memory runs out,
+        again with fewer rows."""
+        while self._rows:
+            feeds: dict[Row, int] = {}
+            try:
+                feeds = self._backend.plan(self._rows)
+                logits = self._backend.step(feeds)
+                ready, chosen = self._drawn(feeds, logits)
+            except Exception as error:  # noqa: BLE001 - a model's code raises anything
+                shortage = self._backend.shortage(error)
+                if shortage is None:
+                    self._fail_pass(feeds, self.failure_of(error))
+                    return
+            else:
+                self._push_all(ready, chosen)
+                return
+            # Not within the except clause: the error's traceback holds what the pass allocated.
+            self._back_off(shortage)
+
+    def _drawn(
+        self, feeds: Mapping[Row, int], logits: Any
+    ) -> tuple[list[Row], list[Sampled | None]]:
+        """Rows that have been fed all they have, with the next token of each, of the logits
+        [sum of wanted, vocabulary] after a pass."""
+        ready: list[Row] = []
+        places: list[int] = []
+        """The row of `logits` that each is drawn from."""
+        ended: list[Row] = []
+        place = 0
+        for row, count in feeds.items():
+            wanted = row.wanted(count)
+            row.fed += count
+            place += wanted
+            if row.unchecked:
+                # The last one is for drawing, if nothing is left to be fed.
+                before = logits[place - wanted : place if row.left else place - 1]
+                if not self._guarded(
+                    lambda row=row, before=before: row.take_over(before), [row.job]
+                ):
+                    continue
+            if row.left:
+                continue
+            if row.finish_reason is not None:
+                if self._guarded(lambda row=row: self._complete(row), [row.job]):
+                    ended.append(row)
+                continue
+            siblings, row.siblings = row.siblings, []
+            forked = self._backend.fork(row, siblings, self._places - len(self._rows))
+            for sibling in forked:
+                sibling.ids, sibling.fed, sibling.reading = list(row.ids), row.fed, True
+            self._rows.extend(forked)
+            self._parked.extend(siblings[len(forked) :])
+            ready += [row, *forked]
+            places += [place - 1] * (1 + len(forked))
+        self._end(ended)
+        if not ready:
+            return [], []
+        if places != list(range(logits.shape[0])):
+            logits = logits[places]  # [ready, vocabulary]
+        chosen = choose_tokens(
+            logits,
+            [row.allowed for row in ready],
+            [row.sampling for row in ready],
+            [len(row.output_ids) for row in ready],
+        )
+        return ready, chosen
+
+    def _push_all(self, rows: Sequence[Row], chosen: Sequence[Sampled | None]) -> None:
+        """Give each row its token. Finished rows leave, and so do all of a request whose grammar or
+        numbers fail."""
+        finished: list[Row] = []
+        failed: dict[Job, EngineError] = {}
+        for row, sampled in zip(rows, chosen, strict=True):
+            row.job.generated += 1
+            if row.job in failed:
+                continue
+            try:
+                self._push(row, sampled)
+            except Exception as error:  # noqa: BLE001 - a tokenizer's code raises anything
+                failed[row.job] = self.failure_of(error)
+                continue
+            if row.finish_reason is not None:
+                finished.append(row)
+        self._end(finished)
+        for job, failure in failed.items():
+            self._fail([job], failure)
+
+    def _push(self, row: Row, sampled: Sampled | None) -> None:
+        """Give a row its token and send what comes of it. Raises EngineError if there is none for
+        it (see `choose_tokens`) or its grammar cannot go on, and what `_complete` raises."""
+        if sampled is None:
+            raise EngineError(
+                f"request {row.request.id}: the model's logits are not finite (NaN or infinity); "
+                "try dtype = 'float32'"
+            )
+        delta = row.push(sampled)
+        row.ids.append(sampled.token)
+        row.reading = False
+        if row.request.stream:
+            self._send(row.job, delta)
+        if row.finish_reason is not None:
+            self._complete(row)
+
+    def _complete(self, row: Row) -> None:
+        self._backend.recompute_logprobs(row)
+        self._send(row.job, row.completion())
+
+    def _end(self, rows: Sequence[Row]) -> None:
+        """These have ended. One row more is tried whenever as many have ended as there are
+        places."""
+        if not rows:
+            return
+        self._backend.finish(rows)
+        self._rows = [row for row in self._rows if row not in rows]
+        for _ in rows:
+            self._ended += 1
+            if self._ended >= self._places:
+                self._places, self._ended = min(self._places + 1, self._backend.max_rows), 0
+
+    # Who leaves early.
+
+    def _abandon(self, job: Job) -> None:
+        if job in self._waiting:
+            self._waiting.remove(job)
+        self.abandoned_tokens += job.generated
+        self._remove([job])
+
+    def _remove(self, jobs: Sequence[Job]) -> None:
+        """Take the rows of these jobs out of work, and give back what they hold."""
+        self._parked = deque(row for row in self._parked if row.job not in jobs)
+        leaving = [row for row in self._rows if row.job in jobs]
+        if leaving:
+            # First: if giving back fails, the rows must not be taken for gone.
+            self._backend.drop(leaving)
+            self._rows = [row for row in self._rows if row.job not in jobs]
+
+    def _fail(self, jobs: Sequence[Job], failure: EngineError) -> None:
+        """End these jobs with an error."""
+        self._remove(jobs)
+        for job in jobs:
+            self._send(job, failure)
+
+    def _fail_pass(self, feeds: Mapping[Row, int], failure: EngineError) -> None:
+        """End what was in a pass that failed, and what was lost with it."""
+        rows = [*feeds, *self._backend.lost(self._rows)] if feeds else self._rows
+        self._fail(list(dict.fromkeys(row.job for row in rows)), failure)
+
+    def _guarded(self, work: Callable[[], None], jobs: Sequence[Job]) -> bool:
+        """Run `work`; its failure ends these jobs and not the thread. True if it worked."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - a model's or a tokenizer's code raises anything
+            self._fail(jobs, self.failure_of(error))
+            return False
+        return True
+
+    def failure_of(self, error: Exception) -> EngineError:
+        """The error that a request ends with, for any exception."""
+        if isinstance(error, EngineError):
+            return error
+        if self._backend.shortage(error) is not None:
+            self._backend.release()
+            failure = EngineError(
+                "out of memory while decoding; lower max_concurrency or max_tokens of this pool",
+                kind="unavailable",
+                retryable=True,
+            )
+            failure.__cause__ = error
+            return failure
+        _log.error("the %s engine failed", self._backend.kind, exc_info=error)
+        return EngineError(f"the model failed: {type(error).__name__}: {error}")
+
+    # Memory.
+
+    def _back_off(self, shortage: Shortage) -> None:
+        """Set rows back: those that were about to join, else the youngest ones."""
+        self._backend.release()
+        joining = [row for row in self._rows if row.reading]
+        tried = sum(1 + len(row.siblings) for row in self._rows)
+        jobs = list(dict.fromkeys(row.job for row in self._rows))
+        if len(self._rows) == 1 or (len(jobs) == 1 and not jobs[0].begun):
+            self._fail(jobs, shortage.alone)
+            return
+        by_age = self._by_age()
+        if shortage.halve:
+            self._places, self._ended = max(1, tried // 2), 0
+            lost = self._backend.lost(self._rows)
+            back = by_age if lost else joining or by_age[self._places :]
+        else:
+            back = by_age[-1:]
+        self._set_back(back)
+        # Memory may have run out behind the pass, in the choice: then all of a row is in memory,
+        # and its last token is fed again, to the same place.
+        for row in self._rows:
+            row.fed = min(row.fed, len(row.ids) - 1)
+        if shortage.halve:
+            _log.warning(
+                "%s: out of memory with %d rows of %s (%s): %d set back, "
+                "at most %d at once for now",
+                self._backend.kind, tried, self._model.base, shortage.reason,
+                tried - len(self._rows), self._places,
+            )  # fmt: skip
+
+    def _by_age(self) -> list[Row]:
+        """Rows in work, the oldest first."""
+        return sorted(self._rows, key=lambda row: row.started)
+
+    def _set_back(self, rows: Sequence[Row]) -> None:
+        """Take rows out of work, the oldest first, to be let in again before all others."""
+        self._backend.drop(rows)
+        self._rows = [row for row in self._rows if row not in rows]
+        for row in reversed(rows):
+            job = row.job
+            if job.begun and not row.unchecked:
+                self._parked.appendleft(row)
+                continue
+            if row.unchecked:
+                # Its grammar and its text are in the middle of the ids to continue from.
+                job.rows, job.generated = [], 0
+            if job not in self._waiting:
+                self._waiting.appendleft(job)
+
+    # Scores.
+
+    def score(self, ids: list[int], adapter: AdapterVersion | None) -> list[float]:
+        """See `Engine.score`."""
+        check_ids("score", ids, self._model)
+        if len(ids) > self._model.max_context:
+            raise context_overflow("score", len(ids), self._model.max_context)
+        scores = self.raw_scores(ids, adapter)
+        if any(map(math.isnan, scores)):
+            raise EngineError("score: the model's logits are not finite (NaN or infinity)")
+        return scores
+
+    def raw_scores(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:
+        """See `Engine.score`, unchecked; rows are set back if they take the room."""
+        while True:
+            try:
+                return self._backend.score(ids, adapter)
+            except Exception as error:
+                shortage = self._backend.shortage(error)
+                if shortage is None or shortage.halve:
+                    raise
+                if len(self._rows) < 2:
+                    raise shortage.alone from error
+            self._set_back(self._by_age()[-1:])
+
+    def _send(self, job: Job, event: AnswerEvent | EngineError) -> None:
+        self.outbox.append((job, event))
+
+
+def _is_about_to_be_read(row: Row, ids: Sequence[int], unread: Sequence[Row]) -> bool:
+    """Whether so much more of these ids, with which `row` begins, will be in memory when the others
+    have been read."""
+    return any(
+        other.job.adapter is row.job.adapter
+        and other.left > 1
+        and shares_more(other.ids, ids, row.fed + WORTH_SHARING - 1)
+        for other in unread
+    )

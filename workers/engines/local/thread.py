@@ -1,0 +1,218 @@
+"""The thread that owns a model: commands in, events out.
+
+Nothing else touches the backend (the model, its cache), the tokenizer and the scheduler. The event
+loop never waits for it, so leases are renewed however long a pass takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.local.backend import Backend, Loaded
+from loopline.workers.engines.local.model_files import reading, unusable
+from loopline.workers.engines.local.row import Job
+from loopline.workers.engines.local.scheduler import Scheduler
+from loopline.workers.engines.protocol import AnswerEvent, EngineBroken, EngineError
+from loopline.workers.engines.settings import ModelSettings
+
+_log = logging.getLogger(__name__)
+
+L = TypeVar("L", bound=Loaded)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Work for the thread, between two passes. If there is no result to wait for, a failure ends
+    the thread."""
+
+    work: Callable[[], Any]
+    result: Future[Any] | None = None
+
+
+class ModelThread(Generic[L]):
+    """Start it, feed it jobs from one event loop, stop it."""
+
+    def __init__(
+        self, settings: ModelSettings, loop: asyncio.AbstractEventLoop, backend: Backend[L]
+    ) -> None:
+        self._settings = settings
+        self._loop = loop
+        self.backend = backend
+        self._kind = backend.kind
+        self._commands: queue.SimpleQueue[Job | _Call | None] = queue.SimpleQueue()
+        """None is the last one: stop."""
+        self._started: Future[L] = Future()
+        self._scheduler: Scheduler
+        """From the start on, and the thread's own."""
+        self._thread = threading.Thread(
+            target=self._run, name=f"{self._kind}-{settings.model}", daemon=True
+        )
+
+    # What the event loop calls.
+
+    async def start(self) -> L:
+        """Load the model in the thread. Raises what `Backend.load` raises."""
+        self._thread.start()
+        return await asyncio.wrap_future(self._started)
+
+    async def stop(self) -> None:
+        """Let the thread end after its current pass; everything in work is dropped."""
+        self._commands.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def add(self, job: Job) -> None:
+        self._commands.put(job)
+
+    def abandon(self, job: Job) -> None:
+        """Nobody waits for this job any more: it need not be finished."""
+        self._commands.put(_Call(lambda: self._scheduler.abandon(job)))
+
+    def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> Future[list[float]]:
+        """See `Engine.score`."""
+        return self._call(lambda: self._scheduler.score(list(ids), adapter))
+
+    def load_adapter(self, path: str, read: Any) -> Future[Any]:
+        """The weights of an `AdapterVersion`, of what `Backend.read_adapter` read at `path`."""
+        return self._call(lambda: self._checked_adapter(path, read))
+
+    def unload_adapter(self, adapter: AdapterVersion) -> None:
+        """No request has it any more: give its memory back."""
+        self._commands.put(_Call(lambda: self.backend.forget_adapter(adapter)))
+
+    def in_work(self) -> Future[dict[str, int]]:
+        """The thread's part of `LocalEngine.in_work`."""
+        return self._call(lambda: self._scheduler.in_work())
+
+    @property
+    def abandoned_tokens(self) -> int:
+        return self._scheduler.abandoned_tokens
+
+    def _call(self, work: Callable[[], T]) -> Future[T]:
+        result: Future[T] = Future()
+        self._commands.put(_Call(work, result))
+        return result
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            with reading(self._settings.model):
+                model = self.backend.load()
+                self._scheduler = Scheduler(self.backend, model)
+                try:
+                    with self.backend.context():
+                        self._check_numbers(None)
+                except BaseException:
+                    self.backend.unload()
+                    raise
+        except BaseException as error:  # noqa: BLE001 - it is raised again in `start`
+            self._started.set_exception(error)
+            return
+        self._started.set_result(model)
+        try:
+            with self.backend.context():
+                while self._take_commands():
+                    self._scheduler.turn()
+                    self._deliver()
+        except BaseException as error:  # noqa: BLE001 - everybody who waits gets it
+            _log.exception("the %s engine's thread can't go on", self._kind)
+            failure = EngineBroken(
+                f"the {self._kind} engine can't go on: {type(error).__name__}: {error}"
+            )
+            self._scheduler.break_off(failure)
+            self._refuse(failure, until_stopped=True)
+        else:
+            self._refuse(EngineError(f"the {self._kind} engine is closed"), until_stopped=False)
+        finally:
+            self.backend.unload()
+
+    def _refuse(self, failure: EngineError, *, until_stopped: bool) -> None:
+        """After the end. Commands may still come in, up to the stop: none may wait for ever."""
+        self._deliver()
+        while until_stopped or not self._commands.empty():
+            match self._commands.get():
+                case Job() as job:
+                    self._scheduler.outbox.append((job, failure))
+                    self._deliver()
+                case _Call(result=result):
+                    if result is not None and result.set_running_or_notify_cancel():
+                        result.set_exception(failure)
+                case None:
+                    until_stopped = False
+
+    def _take_commands(self) -> bool:
+        """Carry out what has come in; sleeps while there is nothing else to do. False to stop."""
+        idle = self._scheduler.idle
+        while True:
+            try:
+                command = self._commands.get(block=idle)
+            except queue.Empty:
+                return True
+            idle = False
+            match command:
+                case Job():
+                    self._scheduler.add(command)
+                case _Call(work=work, result=result):
+                    if result is None:
+                        work()
+                    else:
+                        self._answer(result, work)
+                case None:
+                    return False
+
+    def _answer(self, result: Future[Any], work: Callable[[], Any]) -> None:
+        if not result.set_running_or_notify_cancel():
+            return
+        try:
+            result.set_result(work())
+        except Exception as error:  # noqa: BLE001 - a model's code raises anything
+            result.set_exception(self._scheduler.failure_of(error))
+
+    def _checked_adapter(self, path: str, read: Any) -> Any:
+        weights = self.backend.load_adapter(read)
+        adapter = AdapterVersion(path, 0, weights)
+        try:
+            self._check_numbers(adapter)
+        except BaseException:
+            self.backend.forget_adapter(adapter)
+            raise
+        return weights
+
+    def _check_numbers(self, adapter: AdapterVersion | None) -> None:
+        """Let the model read two tokens: weights with a NaN or an infinity in them are refused when
+        they are loaded, before the first request fails of them. Raises EngineError."""
+        if any(map(math.isnan, self._scheduler.raw_scores([0, 1], adapter))):
+            name = self._settings.model if adapter is None else adapter.name
+            raise unusable(
+                name,
+                "what comes of its weights is not finite (NaN or infinity): they are damaged, or "
+                "too large for the dtype; try dtype = 'float32'",
+                "model" if adapter is None else "adapter",
+            )
+
+    def _deliver(self) -> None:
+        """One wake-up of the event loop per turn, however many rows have news."""
+        if not self._scheduler.outbox:
+            return
+        events, self._scheduler.outbox = self._scheduler.outbox, []
+        try:
+            self._loop.call_soon_threadsafe(_put, events)
+        except RuntimeError:
+            _log.warning(
+                "%d events of the %s engine came after the loop's end", len(events), self._kind
+            )
+
+
+def _put(events: list[tuple[Job, AnswerEvent | EngineError]]) -> None:
+    for job, event in events:
+        job.events.put_nowait(event)
