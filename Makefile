@@ -123,7 +123,7 @@ suite: $(VENV)/.peers $(VENV)/bfcl-eval $(VENV)/litellm packages
 	  echo "llama.cpp: not compiled (is there a C compiler?); its tests are skipped"
 	$(BIN)/pytest --numprocesses 4 --dist loadfile --durations 40 $(PYTEST)
 
-# Not part of `make test`: counting lines makes the suite slower. The same tests as on a bare machine.
+# Not part of `make test`: counting lines takes 80 % more CPU time (tests of agents: 56 s, 100 s).
 coverage: install
 	$(BIN)/pytest --numprocesses 4 --dist loadfile -m 'not slow' --cov --cov-report= $(PYTEST)
 	$(BIN)/coverage report --format=total | sed 's/^/coverage: /; s/$$/ % of lines/'
