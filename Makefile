@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS := torch,train,bench,tools,dev
 
-.PHONY: help install gguf packages demo test suite lint types floors compose-check clean
+.PHONY: help install gguf packages demo test suite coverage lint types floors docs lock compose-check
+.PHONY: clean
 
 help:
 	@echo "make install   create $(VENV) with what the demo and the tests need"
@@ -15,6 +16,9 @@ help:
 	@echo "make test      style, types, floors, compose file, and the whole test suite; compiles"
 	@echo "               llama.cpp the first time, and as root installs the packages of the system"
 	@echo "               that tests use; tests of what is missing are skipped, and counted at the end"
+	@echo "make docs      build the site strictly into build/site: generated references, links checked"
+	@echo "make coverage  the suite's tests that are not slow, and how much of the code they run"
+	@echo "make lock      write requirements-core.txt again: the core's versions with hashes"
 	@echo "make clean     remove $(VENV)"
 
 install: $(STAMP)
@@ -39,6 +43,12 @@ $(VENV)/bfcl-eval: $(STAMP)
 $(VENV)/.peers: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[peers]'
+	@touch $@
+
+# MkDocs and what the generated pages need.
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 # Compiles llama.cpp: about five minutes on two cores, once; pip keeps the wheel for the next $(VENV).
@@ -86,8 +96,13 @@ demo: install
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell *.md docs examples agents bench bus loopline/testing runtime trainers workers
 
-types: install
+# Strict: a link or an anchor that leads nowhere fails, and so does a page that no menu names.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+types: install $(VENV)/.docs
 	$(BIN)/pyright
 
 floors: install
@@ -100,13 +115,26 @@ compose-check:
 	  echo "compose.yaml: valid"; \
 	else echo "compose.yaml: not checked (no docker-compose on PATH)"; fi
 
-test: lint types floors compose-check suite
+test: lint types floors docs compose-check suite
 
 # Its tests wait for processes more than they compute: more of them than cores are faster.
 suite: $(VENV)/.peers $(VENV)/bfcl-eval $(VENV)/litellm packages
 	@$(MAKE) --no-print-directory $(VENV)/.servers || \
 	  echo "llama.cpp: not compiled (is there a C compiler?); its tests are skipped"
 	$(BIN)/pytest --numprocesses 4 --dist loadfile --durations 40 $(PYTEST)
+
+# Not part of `make test`: counting lines takes 80 % more CPU time (tests of agents: 56 s, 100 s).
+coverage: install
+	$(BIN)/pytest --numprocesses 4 --dist loadfile -m 'not slow' --cov --cov-report= $(PYTEST)
+	$(BIN)/coverage report --format=total | sed 's/^/coverage: /; s/$$/ % of lines/'
+	$(BIN)/coverage xml --quiet -o coverage.xml
+
+lock: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	{ sed -n '/^#/!q;p' requirements-core.txt; \
+	  $(BIN)/uv pip compile --quiet pyproject.toml --constraint constraints.txt --generate-hashes \
+	    --universal --python-version 3.11 --no-header --no-annotate; } > requirements-core.new
+	mv requirements-core.new requirements-core.txt
 
 clean:
 	rm -rf $(VENV)

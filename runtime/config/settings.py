@@ -177,7 +177,7 @@ class Settings(BaseSettings):
     bus: BusSettings = BusSettings()
     """The Redis Streams bus. Without `redis_url` the runtime starts its own server."""
     redis: RedisServerSettings = RedisServerSettings()
-    """That server of its own."""
+    """The Redis server that `runtime up` starts when `bus.redis_url` is not set."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """Pools of models by name."""
     policies: dict[str, str] = Field(default_factory=dict)

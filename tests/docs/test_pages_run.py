@@ -1,0 +1,117 @@
+"""The blocks of every page, run in order in an empty folder, as a reader would type them.
+
+A page's `sh` blocks share one folder and one deployment, with a copy of `examples/` in it, as in a
+checkout. Where a block names no profile, models are scripted, except on the pages of `REAL`. The
+endpoint at port 8000 is the scripted API. `pip install ./examples` installs into a folder of the
+test's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.docs.fences import ROOT, Block, blocks, documents
+from tests.docs.test_commands_exist import PENDING
+
+BLOCK_SECONDS = 300
+REAL = ("docs/quickstart.md",)
+"""Pages that run on the micro models."""
+ENDPOINT = "http://127.0.0.1:8000/v1"
+LANGUAGES = ("sh", "python")
+
+
+def runnable(page: str) -> list[Block]:
+    return [
+        block
+        for block in blocks(page)
+        if block.language in LANGUAGES
+        and not block.needs
+        and not block.text.startswith("--8<--")  # a file of `examples/`
+        and not any(words in block.text for words in PENDING)
+    ]
+
+
+@contextmanager
+def endpoint() -> Generator[str]:
+    """The address of a scripted API."""
+    command = [sys.executable, "-m", "loopline.workers.scripted_api", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield json.loads(server.stdout.readline())["url"]
+        finally:
+            server.terminate()
+
+
+class Reader:
+    """Somebody who types a page's blocks."""
+
+    def __init__(self, folder: Path, page: str, url: str) -> None:
+        shutil.copytree(ROOT / "examples", folder / "examples")
+        self.folder = folder
+        self.url = url
+        names = ("HOME", "LANG", "TMPDIR", "LOOPLINE_DATA", "OMP_NUM_THREADS")
+        packages = str(folder / "packages")
+        self.environment = {
+            **{name: os.environ[name] for name in names if name in os.environ},
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": packages,
+            "PIP_TARGET": packages,
+            "PIP_NO_INDEX": "1",
+            "PIP_NO_DEPS": "1",
+            "PIP_NO_BUILD_ISOLATION": "0",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        }
+        if page not in REAL:
+            self.environment["LOOPLINE_PROFILE"] = "scripted"
+
+    def types(self, block: Block) -> None:
+        text = block.text.replace(ENDPOINT, self.url)
+        shell = ["bash", "-euo", "pipefail", "-c", text]
+        command = [sys.executable, "-c", text] if block.language == "python" else shell
+        done = self.run(command)
+        assert done.returncode == 0, f"{block.place}:\n{text}\n{done.stdout}\n{done.stderr}"
+
+    def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=BLOCK_SECONDS,
+        )
+
+    def leaves(self) -> None:
+        """End the deployment that the page may have left."""
+        if (self.folder / ".loopline").exists():
+            self.run(["runtime", "down"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in documents() if runnable(page)])
+def test_what_a_page_shows_runs(page: str, tmp_path: Path) -> None:
+    with endpoint() as url:
+        reader = Reader(tmp_path, page, url)
+        try:
+            for block in runnable(page):
+                reader.types(block)
+        finally:
+            reader.leaves()
+
+
+def test_a_block_that_is_not_run_says_what_it_needs() -> None:
+    """In words: the reason stands on the page for readers of its source, and here for us."""
+    reasons = [block.needs for page in documents() for block in blocks(page) if block.needs]
+    assert reasons
+    assert all(len(reason.split()) >= 2 for reason in reasons)
