@@ -20,7 +20,6 @@ from pathlib import Path
 import pytest
 
 from tests.docs.fences import ROOT, Block, blocks, documents
-from tests.docs.test_commands_exist import PENDING
 
 BLOCK_SECONDS = 300
 REAL = ("docs/quickstart.md",)
@@ -36,7 +35,6 @@ def runnable(page: str) -> list[Block]:
         if block.language in LANGUAGES
         and not block.needs
         and not block.text.startswith("--8<--")  # a file of `examples/`
-        and not any(words in block.text for words in PENDING)
     ]
 
 
