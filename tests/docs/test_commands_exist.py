@@ -67,7 +67,7 @@ def test_every_command_of_a_page_parses(page: str) -> None:
 def test_a_command_that_does_not_exist_is_found() -> None:
     assert complaint(Command("here", ("bench", "nothing"), whole=True))
     assert complaint(Command("here", ("runtime", "ask", "?", "--no-such"), whole=True))
-    assert complaint(Command("here", ("bench", "report"), whole=True))
+    assert complaint(Command("here", ("bench", "grpo"), whole=True))
     assert not complaint(Command("here", ("bench", "report"), whole=False))
     assert not complaint(Command("here", ("loopline", "up", "--detach"), whole=True))
     assert set(PROGRAMS) >= {command.words[0] for command in commands("README.md")}
