@@ -40,6 +40,10 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Marku
     manifest = facts.manifest
     classes = tuple(facts.classes)
     medians = [(arm.name, run) for arm in facts.arms if (run := run_at(arm, 0.5))]
+
+    def look(arm: str, prefix: str) -> str:
+        return arm_class(facts, arm).replace("arm", prefix)
+
     return render(
         "loopline.bench.report",
         "report.html.j2",
@@ -73,7 +77,7 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Marku
         place=place,
         run_of=run_of,
         run_at=run_at,
-        look=lambda arm, prefix: arm_class(facts, arm).replace("arm", prefix),
+        look=look,
         compat_figure=compat_figure,
         prices=_prices,
         money_difference=_money,

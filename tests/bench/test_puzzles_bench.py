@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from loopline.agents.environments import plan_path
+from loopline.agents.environments.plan_path.environment import PLAN_PATH
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import TeamEpisode
 from loopline.agents.errors import RequestFailed
@@ -339,7 +340,7 @@ def test_the_players_by_hand_come_out_in_their_order_on_the_same_instances() -> 
     assert figures == sorted(figures)
     assert figures[-1] == 40
     levels = plan_path.Difficulty()
-    assert baselines_of(levels, plan_path.instances(Split.TEST, 7, 40), 7) == found
+    assert baselines_of(PLAN_PATH, levels, plan_path.instances(Split.TEST, 7, 40), 7) == found
 
 
 @pytest.mark.parametrize("game", GAMES)

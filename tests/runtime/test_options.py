@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import reduce
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
@@ -106,10 +108,11 @@ MODEL = "testing.module_of_a_test:Training"
 @pytest.fixture(autouse=True)
 def _module(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command names its model by a module of the package; this one is of the tests."""
-    monkeypatch.setattr(
-        "loopline.runtime.program.import_module",
-        lambda name: __import__(__name__, fromlist=["Training"]),
-    )
+
+    def this_module(_: str) -> ModuleType:
+        return sys.modules[__name__]
+
+    monkeypatch.setattr("loopline.runtime.program.import_module", this_module)
     ran.clear()
 
 

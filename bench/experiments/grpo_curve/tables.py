@@ -14,10 +14,11 @@ TITLE = "The learning curve of an attacked loop"
 def about(report: CurveReport) -> str:
     """What was done."""
     chosen = report.settings
-    puzzle, rewarded = chosen.puzzle, chosen.reinforced
+    rewarded, environment = chosen.reinforced, chosen.game.environment
+    sides = " x ".join(str(getattr(chosen.game.puzzle, side)) for side in environment.sides)
     return (
-        f"`train grpo loop` on Plan-Path {puzzle.rows} x {puzzle.columns}, from a warm start of "
-        f"{chosen.supervised.steps} supervised steps: {counted(rewarded.steps, 'round')} of "
+        f"`train grpo loop` on {f'{environment.title} {sides}'.rstrip()}, from a warm start "
+        f"of {chosen.supervised.steps} supervised steps: {counted(rewarded.steps, 'round')} of "
         f"{counted(rewarded.episodes, 'puzzle')}, K = {rewarded.candidates}, adapters of rank "
         f"{rewarded.rank}; the trainer, four workers, a recorder and Redis are processes. "
         f"{counted(len(report.undisturbed), 'undisturbed loop')}, "
