@@ -19,7 +19,7 @@ Where to look, and where to add:
 | a payload of a hand-over | `loopline.agents.payloads` | (imported with its role) |
 | a check of a small model's answer | `loopline.agents.verification` | (an item of a ladder) |
 
-`loopline.agents.local` runs a workflow without a bus, `loopline.agents.replay` takes a finished run
+`loopline.agents.workflow_runner` runs a workflow without a bus, `loopline.agents.replay` takes a finished run
 again from its journal, or forks it.
 """
 

@@ -38,7 +38,7 @@ API: dict[str, tuple[str, ...]] = {
         "loopline.agents.roles.protocol",
         "loopline.agents.protocols",
         "loopline.agents.workflows.routing",
-        "loopline.agents.local",
+        "loopline.agents.workflow_runner",
     ),
     "Environments": (
         "loopline.agents.environments.environment",

@@ -21,7 +21,7 @@ from pathlib import Path
 from loopline.agents.environments.word_problems import generate
 from loopline.agents.environments.word_problems.splits import Split
 from loopline.runtime.observe.log_files import tail
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 
 QUESTIONS = 3
 SAMPLES = 60

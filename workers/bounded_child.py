@@ -14,7 +14,7 @@ from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
 from loopline.bus.tasks import finish
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import dies_with_parent
 from loopline.workers.stop_signals import send
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from loopline.agents.errors import InvalidOptions, RequestFailed, UnknownName
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import (
     Call,
     JsonObject,

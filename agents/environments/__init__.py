@@ -6,5 +6,5 @@
 `code` and `math_team` are not environments: what a program or an answer is worth only a judge
 knows, who keeps hidden tests and gold answers. They are pure functions of the turns and of what a
 judge said (`observe`, `done`, `verdict`, the rewards); the workflow `pair` plays them, on the bus
-or, with a host that asks a judge, in one process (`loopline.agents.local.run_locally`).
+or, with a host that asks a judge, in one process (`loopline.agents.workflow_runner.run_locally`).
 """

@@ -23,7 +23,7 @@ from loopline.bench.checkers.numbers import (
     find_numbers,
     last_number,
 )
-from loopline.bench.checkers.stated import every_box, stated
+from loopline.bench.checkers.stated_answers import every_box, stated
 from loopline.workers.judging.units import measured_alike
 
 __all__ = [

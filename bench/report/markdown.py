@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopline.bench.report import figures as say
 from loopline.bench.report.facts import Facts
-from loopline.bench.report.in_vain import ledger_note
+from loopline.bench.report.discarded_usage import ledger_note
 from loopline.bench.report.measures import names_of, pair_rows, shown
 from loopline.bench.report.options import played_with
 from loopline.bench.report.sections import compat_figure, headline, title

@@ -12,7 +12,7 @@ from loopline.bench.checkers import PRIMARY
 from loopline.bench.report import figures as say
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.flow import failure_flow
-from loopline.bench.report.in_vain import ledger_note
+from loopline.bench.report.discarded_usage import ledger_note
 from loopline.bench.report.latency import run_at, stacked_latency, waterfall
 from loopline.bench.report.links import place, run_of
 from loopline.bench.report.measures import MEANINGS, names_of

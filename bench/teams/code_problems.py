@@ -16,7 +16,7 @@ from pathlib import Path
 
 from loopline.agents.environments.code import CodeProblem, CodeTest
 from loopline.agents.environments.code.team import CodeInstance, CodeSetting
-from loopline.agents.environments.code.told import tells
+from loopline.agents.environments.code.leakage import tells
 from loopline.bench.arms import team_arms
 from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.datasets import (

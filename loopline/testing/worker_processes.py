@@ -12,7 +12,7 @@ from typing import Protocol
 
 from loopline.bus import Bus, present
 from loopline.runtime.errors import UserError
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import dies_with_parent
 from loopline.workers.settings import WorkerBase
 

@@ -40,7 +40,7 @@ from loopline.runtime.errors import InputError, Unreachable
 from loopline.runtime.jobs.arq_worker import RETRY_SECONDS, LastingWorker
 from loopline.runtime.jobs.requests import MODULES, JobRequest, require_allowed
 from loopline.runtime.observe.log_files import LAST_LINES, tail
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import PARENT_VARIABLE, dies_with_parent
 from loopline.workers.stop_signals import send
 

@@ -15,7 +15,7 @@ from loopline.runtime.errors import EXIT_FAILED, Unreachable, UserError
 from loopline.runtime.observe.log_files import rotate
 from loopline.runtime.supervise.control import ask_supervisor
 from loopline.runtime.terminal.safe_text import harmless
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 
 _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 30.0

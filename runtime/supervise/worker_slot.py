@@ -26,7 +26,7 @@ from loopline.runtime.errors import EXIT_CONFIG
 from loopline.runtime.observe.log_files import RotatingLog, last_words, pump
 from loopline.runtime.supervise.restarts import RestartPolicy
 from loopline.runtime.supervise.worker_name import worker_name
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import PARENT_VARIABLE, dies_with_parent
 from loopline.workers.stop_signals import ABANDON, send
 

@@ -25,7 +25,7 @@ from loopline.agents.environments.code.team import (
     observe,
     verdict,
 )
-from loopline.agents.environments.code.told import tells
+from loopline.agents.environments.code.leakage import tells
 from loopline.agents.records import JsonValue
 
 PROGRAM = CodeProblem(

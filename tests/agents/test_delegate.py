@@ -11,7 +11,7 @@ from loopline.agents.errors import (
     RequestFailed,
     UnexpectedPayload,
 )
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.payloads import QuestionPayload, ResumePayload
 from loopline.agents.records import Outcome, Trajectory
 from loopline.agents.roles import StepContext, roles

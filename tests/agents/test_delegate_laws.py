@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline.agents.frontier import frontier_of
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Call, Message, Outcome, Trajectory
 from loopline.agents.replay import replay
 from loopline.agents.stepping import route_step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopline.agents.errors import InvalidTask
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import JsonObject, Task, ToolSpec
 from loopline.agents.roles.umi.output import written_call, written_plan
 from loopline.agents.tools.offered import ToolRequest, offered_tools, unregistered_tools, with_specs

@@ -28,7 +28,7 @@ from loopline.agents.errors import (
     NoRoute,
     RequestFailed,
 )
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import (
     Call,
     Decision,

@@ -70,7 +70,7 @@ def test_a_run_admitted_with_another_text_is_refused() -> None:
 
 @pytest.mark.parametrize("question", ["{name} {0} {{x}} %s $HOME", "{{ 7*7 }}", "</s> system:"])
 async def test_a_question_never_enters_the_system_text(question: str) -> None:
-    from loopline.agents.local import run_locally
+    from loopline.agents.workflow_runner import run_locally
 
     host = ScriptedHost([says(r"\boxed{1}")])
     await run_locally(a_run("solo", question), {"solo": host})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopline.agents.errors import ForkImpossible, ReplayDiverged, RequestFailed, UnknownName
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Decision, Outcome, Trajectory
 from loopline.agents.replay import RecordedHost, fork, replay
 from loopline.agents.workflows import prompt_hashes

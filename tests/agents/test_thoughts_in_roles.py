@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopline.agents.answers import final_text
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Outcome
 from loopline.agents.replay import replay
 from loopline.agents.roles.conversation import assistant_message

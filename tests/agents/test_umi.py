@@ -11,7 +11,7 @@ import pytest
 
 from loopline.agents.environments.api_worlds import Instance, Split, instances
 from loopline.agents.errors import InvalidOptions, InvalidTask, RequestFailed
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import JsonObject, Outcome, Task, Trajectory
 from loopline.agents.replay import replay
 from loopline.agents.roles.umi.output import written_call, written_plan

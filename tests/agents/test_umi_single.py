@@ -12,7 +12,7 @@ from loopline.agents.environments import tool_step
 from loopline.agents.environments.api_worlds import Instance, Split, instances
 from loopline.agents.environments.tool_step import GivenCall, GivenStep
 from loopline.agents.errors import InvalidTask
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Outcome, Task, Trajectory
 from loopline.agents.replay import replay
 from loopline.agents.roles.umi.backbone import (

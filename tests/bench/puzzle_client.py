@@ -12,7 +12,7 @@ from loopline.agents.environments.plan_path import PlanPathInstance, shortest_pa
 from loopline.agents.environments.sokoban import SokobanInstance, solve
 from loopline.agents.environments.sudoku import SudokuInstance
 from loopline.agents.environments.word_problem_team import WordProblemInstance
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import (
     Call,
     FinishReason,

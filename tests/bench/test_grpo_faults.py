@@ -37,7 +37,7 @@ from loopline.bench.proofs.grpo_faults.driver import (
 from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
 from loopline.trainers.core.network import ADAPTER
 from loopline.trainers.grpo.arms.training import Reinforced
-from loopline.trainers.grpo.loop.book import GroupRecord
+from loopline.trainers.grpo.loop.run_directory import GroupRecord
 from tests.bench.command_line import bench
 from tests.trainers.grpo.tiny_puzzles import GAME
 

@@ -17,7 +17,7 @@ from loopline.agents.environments.plan_path.environment import PLAN_PATH
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import TeamEpisode
 from loopline.agents.errors import RequestFailed
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import JsonObject, Outcome, Run, Task, Trajectory
 from loopline.agents.workflows import workflows
 from loopline.agents.workflows.routing import Handoff

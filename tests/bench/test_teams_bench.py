@@ -20,7 +20,7 @@ from loopline.agents.environments.math_team import (
     MathSetting,
 )
 from loopline.agents.judging import JUDGE_TOOLS
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import JsonObject, Outcome, Run, Task, Trajectory
 from loopline.agents.roles.pair.settings import PairOptions
 from loopline.agents.workflows import workflows

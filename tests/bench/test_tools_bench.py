@@ -14,7 +14,7 @@ import pytest
 
 from loopline.agents.environments.api_worlds import APIS, HELD_OUT, Instance, instances
 from loopline.agents.environments.tool_step import GivenStep
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import JsonObject, Outcome, Run, Trajectory
 from loopline.agents.roles.umi.output import written_call, written_plan
 from loopline.bench.datasets import Request

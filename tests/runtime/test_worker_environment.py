@@ -12,7 +12,7 @@ import pytest
 
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.supervise.worker_environment import worker_environment
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 from tests.runtime.conftest import LIMIT, Deployment, changes
 
 ENVIRONMENT = {

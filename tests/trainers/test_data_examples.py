@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.agents.environments.api_worlds import Instance, instances, stream
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Outcome
 from loopline.agents.records import Trajectory as RecordedTrajectory
 from loopline.agents.roles.umi.output import Action, Next, Plan, read_action, read_plan

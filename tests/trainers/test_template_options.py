@@ -15,7 +15,7 @@ from loopline.trainers.data.datasets import write
 from loopline.trainers.data.examples import Example, Span
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.trainers.glpft.rows import token_row
-from loopline.trainers.grpo.in_process import Prompter
+from loopline.trainers.grpo.vectorized_rollout import Prompter
 from loopline.workers.engines.local.adapter_base import weights_sha256
 from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.tiny_model import NO_THOUGHT, THINKING_TEMPLATE

@@ -13,7 +13,7 @@ import pytest_asyncio
 from loopline.agents.environments import sudoku
 from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
 from loopline.agents.errors import JournalIncomplete
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Outcome, Task
 from loopline.agents.replay import fork, replay
 from loopline.agents.roles.pair.episode import episode_of

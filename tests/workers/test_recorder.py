@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Trajectory
 from loopline.bus import Bus, LogConsumer
 from loopline.bus.log_consumer import Entry

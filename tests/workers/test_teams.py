@@ -16,7 +16,7 @@ from loopline.agents.environments.math_team import (
     MathQuestion,
     MathSetting,
 )
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import JsonObject, Outcome, Run, Task, Trajectory
 from loopline.agents.replay import replay
 from loopline.agents.workflows import workflows

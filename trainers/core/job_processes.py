@@ -23,7 +23,7 @@ from loopline.agents.records import Record
 from loopline.runtime.errors import EXIT_INTERRUPTED
 from loopline.trainers.errors import TrainingError
 from loopline.workers.installation import require
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import dies_with_parent
 from loopline.workers.stop_signals import send
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from loopline.trainers.errors import TrainingError
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 
 _WORDS = 400
 """Characters of llama.cpp's last words that are passed on."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from loopline.agents.environments.game import Agent, Episode
 from loopline.agents.records import PolicyRef
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
-from loopline.trainers.grpo.in_process import (
+from loopline.trainers.grpo.vectorized_rollout import (
     ROWS,
     TEMPERATURE,
     Played,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from loopline.workers.judging.written import PREFIX, written_number, written_numbers_agree
+from loopline.workers.judging.written_numbers import PREFIX, written_number, written_numbers_agree
 
 MAX_PARTS = 64
 """Of a list or a tuple; a longer one is compared as text."""

@@ -18,7 +18,7 @@ from collections import deque
 from typing import Self
 
 from loopline.workers.installation import how_to_install
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 
 ALARM_SECONDS = 10
 """The child's own limit for one parse or one comparison. Typical: 5 ms; a verdict must not depend

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from loopline.workers.engines.faults import FaultChooser, FaultKind
 from loopline.workers.scripted_api.answer import Answer, content_hash
 from loopline.workers.scripted_api.options import ServerOptions
-from loopline.workers.scripted_api.served import Served
+from loopline.workers.scripted_api.counts import Served
 from loopline.workers.scripted_api.wire import ApiError, ChatRequest
 
 MAX_BODY_BYTES = 16 * 1024 * 1024

@@ -12,7 +12,7 @@ import uvicorn
 
 from loopline.workers.scripted_api.app import ScriptedApp
 from loopline.workers.scripted_api.options import ServerOptions
-from loopline.workers.scripted_api.served import Served
+from loopline.workers.scripted_api.counts import Served
 
 
 class Listener(uvicorn.Server):

@@ -45,7 +45,7 @@ from loopline.agents.environments.code.problem import (
     CodeTest,
     ProgramTest,
 )
-from loopline.agents.environments.code.told import as_read, copied, of_its_cases, rounded
+from loopline.agents.environments.code.leakage import as_read, copied, of_its_cases, rounded
 from loopline.agents.thinking import said
 from loopline.agents.tools.json_arguments import parse_arguments
 

@@ -14,7 +14,7 @@ from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import PolicyRef
 from loopline.bench.experiments.grpo_curve.settings import CurveSettings
 from loopline.trainers.core.network import load_base
-from loopline.trainers.grpo.in_process import Prompter, Rules, roll_out
+from loopline.trainers.grpo.vectorized_rollout import Prompter, Rules, roll_out
 from loopline.trainers.grpo.init_from import begun_weights
 from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.policies import Policies

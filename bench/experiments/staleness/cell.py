@@ -30,7 +30,7 @@ from loopline.trainers.grpo.arms import arm, results
 from loopline.trainers.grpo.arms.kinds import AT_GRPO, KINDS, WARM_START
 from loopline.trainers.grpo.arms.models import MODEL
 from loopline.trainers.grpo.arms.reinforced import Batch, ReinforcedSteps, grpo_settings
-from loopline.trainers.grpo.in_process import Prompter, evaluate
+from loopline.trainers.grpo.vectorized_rollout import Prompter, evaluate
 from loopline.trainers.grpo.learner import NotFinite
 from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.sampling import DEVICE, Sampler

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from loopline.bench.errors import BenchError
 from loopline.bench.proofs.bus.child import Job, Result
 from loopline.testing import RedisProcess
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import dies_with_parent
 
 TIMEOUT = 600.0

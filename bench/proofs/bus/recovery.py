@@ -22,7 +22,7 @@ from loopline.bench.proofs.bus.peers import STREAM, stamp
 from loopline.bench.proofs.bus.peers.loopline import TYPE, Message, admission
 from loopline.bus import Bus, BusSettings, Consumer, Delivery, Registry, StepCommit
 from loopline.testing import RedisProcess
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import dies_with_parent
 
 LEASE_SECONDS = 2.0

@@ -25,7 +25,7 @@ from loopline.bench.proofs.faults.settings import FAST, Times
 from loopline.bus import Bus
 from loopline.runtime.client.client import Client
 from loopline.testing import Persistence, RedisProcess
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.scripted_api import ScriptedServer
 
 COMMITS = (0.0, 60.0)

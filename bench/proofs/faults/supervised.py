@@ -32,7 +32,7 @@ from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import resolved_file
 from loopline.runtime.config.state import StateDirectory
 from loopline.testing import RedisProcess
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import dies_with_parent
 
 NAME = "supervisor"

@@ -13,7 +13,7 @@ from loopline.agents.records import Message, PolicyRef, SamplingParams
 from loopline.bench.proofs.fidelity.workload import WORDS, answers
 from loopline.bench.proofs.gpu.model import TEMPLATE_OPTIONS
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
-from loopline.trainers.grpo.in_process import sequence_of
+from loopline.trainers.grpo.vectorized_rollout import sequence_of
 from loopline.trainers.grpo.sampling import Completion as Sampled
 from loopline.workers.engines.protocol import Completion, Engine, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings

@@ -125,7 +125,7 @@ def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Viola
     from loopline.trainers.core.network import ADAPTER, load_base
     from loopline.trainers.grpo.data import sealing_of
     from loopline.trainers.grpo.learner import Learner
-    from loopline.trainers.grpo.loop.harvest import harvested
+    from loopline.trainers.grpo.loop.round_groups import harvested
     from loopline.trainers.grpo.pipeline import begun
     from loopline.trainers.grpo.settings import SHARED
 

@@ -31,7 +31,7 @@ from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import load
 from loopline.testing import RedisProcess
 from loopline.trainers.core.json_records import read_record
-from loopline.trainers.grpo.loop.book import Book, Claim, SealedRound, Served, Wave
+from loopline.trainers.grpo.loop.run_directory import Book, Claim, SealedRound, Served, Wave
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import inference_stream, role_stream
 from loopline.workers.settings import (

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loopline.bench.errors import BenchError
-from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import dies_with_parent
 
 _LAST_LINES = 5

@@ -18,7 +18,7 @@ PLAY = """
 import asyncio, json
 from loopline.agents.environments.registry import environments, find
 from loopline.agents.errors import AgentError
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Task
 from loopline.agents.replay import replay
 from loopline.agents.workflows import workflows

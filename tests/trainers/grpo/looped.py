@@ -29,7 +29,7 @@ from loopline.trainers.core.network import base_folder, load_base
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.grpo.data import sealing_of
 from loopline.trainers.grpo.learner import Learner
-from loopline.trainers.grpo.loop.book import Book, Claim
+from loopline.trainers.grpo.loop.run_directory import Book, Claim
 from loopline.trainers.grpo.loop.command import claim
 from loopline.trainers.grpo.loop.report import LoopReport
 from loopline.trainers.grpo.loop.rounds import Keeping, Loop, LoopWatch

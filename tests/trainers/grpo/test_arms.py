@@ -46,7 +46,7 @@ from loopline.trainers.grpo.arms.results import Arm, ArmResult, read_result
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.supervised import SupervisedSteps
 from loopline.trainers.grpo.arms.tuning import OWN, Tuning
-from loopline.trainers.grpo.in_process import Prompter
+from loopline.trainers.grpo.vectorized_rollout import Prompter
 from loopline.trainers.grpo.learner import Learner, NotFinite
 from loopline.trainers.grpo.report import PolicyStep
 from loopline.trainers.grpo.stream import StepBatch

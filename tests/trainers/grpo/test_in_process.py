@@ -14,7 +14,7 @@ from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import AGENTS, TOOL
 from loopline.agents.records import Message
 from loopline.trainers.grpo.groups import Group
-from loopline.trainers.grpo.in_process import Prompter, evaluate
+from loopline.trainers.grpo.vectorized_rollout import Prompter, evaluate
 from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings

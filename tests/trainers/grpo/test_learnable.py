@@ -15,7 +15,7 @@ from loopline.agents.records import Trajectory
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.groups import seal
 from loopline.trainers.grpo.learnable import TRUNCATED, worth
-from loopline.trainers.grpo.loop.harvest import harvested
+from loopline.trainers.grpo.loop.round_groups import harvested
 from loopline.trainers.grpo.loop.page import render as loop_page
 from loopline.trainers.grpo.page import render
 from loopline.trainers.grpo.pipeline import Watch, train

@@ -24,7 +24,7 @@ from loopline.trainers.core.network import load_base
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.data import GrpoData, read_data, sealing_of
-from loopline.trainers.grpo.loop.book import Book
+from loopline.trainers.grpo.loop.run_directory import Book
 from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds, last_line
 from loopline.trainers.grpo.loop.rounds import LoopWatch
 from loopline.trainers.grpo.loop.settings import LoopSettings

@@ -20,9 +20,9 @@ from loopline.runtime.client.client import Client
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.trainers.grpo.groups import Sealing
-from loopline.trainers.grpo.loop.book import Book, Wave
+from loopline.trainers.grpo.loop.run_directory import Book, Wave
 from loopline.trainers.grpo.loop.command import TOKEN_BYTES, said_of_size
-from loopline.trainers.grpo.loop.harvest import Harvest, harvested
+from loopline.trainers.grpo.loop.round_groups import Harvest, harvested
 from loopline.trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
 from loopline.trainers.grpo.loop.rollouts import Rollouts
 from loopline.trainers.grpo.loop.rounds import Loop

@@ -17,7 +17,7 @@ from loopline.bench.proofs.grpo_faults.model import write_base
 from loopline.testing import RedisProcess
 from loopline.trainers.data.task_files import TaskFile, read_tasks
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.loop.book import Wave
+from loopline.trainers.grpo.loop.run_directory import Wave
 from loopline.trainers.grpo.loop.rounds import LoopWatch
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.workers.judging.problems import ProblemFolder

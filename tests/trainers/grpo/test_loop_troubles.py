@@ -21,7 +21,7 @@ from loopline.trainers.core.network import load_base
 from loopline.trainers.errors import NotEnoughDisk, TrainingError
 from loopline.trainers.grpo.facts import PolicyFacts
 from loopline.trainers.grpo.learner import NotFinite
-from loopline.trainers.grpo.loop.book import Wave
+from loopline.trainers.grpo.loop.run_directory import Wave
 from loopline.trainers.grpo.loop.planning import TooFewPuzzles
 from loopline.trainers.grpo.loop.report import RoundFacts
 from loopline.trainers.grpo.loop.rounds import LoopWatch

@@ -12,7 +12,7 @@ import pytest
 from loopline.agents.records import PolicyRef, Trajectory
 from loopline.trainers.grpo.data import read_data
 from loopline.trainers.grpo.groups import INCOMPLETE, LOOP_TAG, ROUND_TAG, Sealing, seal
-from loopline.trainers.grpo.loop.harvest import harvested
+from loopline.trainers.grpo.loop.round_groups import harvested
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.stream import StepBatch, batches_of
 

@@ -21,7 +21,7 @@ from loopline.trainers.grpo.arms.kinds import WARM_START
 from loopline.trainers.grpo.arms.models import MODEL
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.groups import Group, Sealing, seal
-from loopline.trainers.grpo.in_process import Prompter, Rules, Table
+from loopline.trainers.grpo.vectorized_rollout import Prompter, Rules, Table
 from loopline.trainers.grpo.sampling import Completion, Sampler
 from loopline.trainers.grpo.whole_runs import roll_out_runs
 from loopline.workers.engine_runner import EnginePool, EngineRunner

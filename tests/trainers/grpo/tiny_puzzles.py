@@ -13,7 +13,7 @@ from loopline.trainers.grpo.arms.beginning import write_beginning
 from loopline.trainers.grpo.arms.game import LearnedGame
 from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
 from loopline.trainers.grpo.demo.settings import DemoSettings
-from loopline.trainers.grpo.in_process import Played, Prompter, Rules, roll_out
+from loopline.trainers.grpo.vectorized_rollout import Played, Prompter, Rules, roll_out
 from loopline.trainers.grpo.sampling import Sampler
 from loopline.workers.engines.torch.loading import LoadedModel
 

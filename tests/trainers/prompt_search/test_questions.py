@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loopline.agents.environments import api_worlds, plan_path
 from loopline.agents.environments.registry import find
-from loopline.agents.local import run_locally
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Decision, Outcome, Run, Step, StepTimings, Trajectory
 from loopline.agents.workflows import policies_for
 from loopline.trainers.errors import TrainingError, UnreadableData

@@ -20,7 +20,7 @@ from loopline.agents.environments.registry import environments, find
 from loopline.agents.errors import InvalidOptions, PluginError
 from loopline.agents.records import Record
 from loopline.trainers.grpo.arms.training import Training
-from loopline.trainers.grpo.in_process import Table
+from loopline.trainers.grpo.vectorized_rollout import Table
 
 Team = tuple[Agent, ...]
 """Who acts in a turn, in order."""

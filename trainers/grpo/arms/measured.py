@@ -15,7 +15,7 @@ from loopline.trainers.grpo.arms.kinds import BEST_OF_K, SWAPPED
 from loopline.trainers.grpo.arms.models import Playing, as_written
 from loopline.trainers.grpo.arms.results import Arm, ArmResult, write_result
 from loopline.trainers.grpo.arms.settings import ArmSettings
-from loopline.trainers.grpo.in_process import Evaluated, Rules, Table, evaluate, roll_out, slices
+from loopline.trainers.grpo.vectorized_rollout import Evaluated, Rules, Table, evaluate, roll_out, slices
 
 TOGETHER = 64
 """Puzzles whose candidates are in memory at once."""

@@ -17,7 +17,7 @@ from loopline.trainers.grpo.arms.reinforced import grpo_settings
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.facts import PolicyFacts
-from loopline.trainers.grpo.in_process import Prompter
+from loopline.trainers.grpo.vectorized_rollout import Prompter
 from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.sampling import DEVICE, Sampler

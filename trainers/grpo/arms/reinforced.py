@@ -13,7 +13,7 @@ from loopline.trainers.grpo.arms.expert_iteration import imitate_best
 from loopline.trainers.grpo.arms.kinds import Kind
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.steps import StepFacts
-from loopline.trainers.grpo.in_process import Played, Prompter, Rules, roll_out
+from loopline.trainers.grpo.vectorized_rollout import Played, Prompter, Rules, roll_out
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.losses import Correction
 from loopline.trainers.grpo.policies import Policies

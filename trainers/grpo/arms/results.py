@@ -11,7 +11,7 @@ from loopline.agents.records import Record
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.grpo.arms.kinds import AT_GRPO, KINDS, ArmName, Kind, Spent, slug
 from loopline.trainers.grpo.arms.tuning import OWN, Tuning
-from loopline.trainers.grpo.in_process import Evaluated
+from loopline.trainers.grpo.vectorized_rollout import Evaluated
 
 RESULT = "result.json"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from loopline.trainers.grpo.arms.game import Team
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.steps import StepFacts
-from loopline.trainers.grpo.in_process import Prompter
+from loopline.trainers.grpo.vectorized_rollout import Prompter
 from loopline.trainers.grpo.learner import NotFinite
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.settings import SHARED

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from loopline.runtime.config.settings import Settings
     from loopline.trainers.data.task_files import TaskFile
-    from loopline.trainers.grpo.loop.book import Book, Wave
-    from loopline.trainers.grpo.loop.line import Line
+    from loopline.trainers.grpo.loop.run_directory import Book, Wave
+    from loopline.trainers.grpo.loop.leader_channel import Line
     from loopline.trainers.grpo.loop.options import LoopOptions
     from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts
     from loopline.trainers.grpo.loop.settings import LoopSettings
@@ -59,8 +59,8 @@ def loop(options: LoopOptions) -> None:
     ...`.
     """
     from loopline.trainers.core.processes import joined
-    from loopline.trainers.grpo.loop.following import follow
-    from loopline.trainers.grpo.loop.line import Line
+    from loopline.trainers.grpo.loop.follower_rank import follow
+    from loopline.trainers.grpo.loop.leader_channel import Line
     from loopline.trainers.grpo.pipeline import require_whole
 
     grpo = options.settings()
@@ -88,7 +88,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: Line) -> LoopReport:
     from loopline.trainers.core.output_lock import locked
     from loopline.trainers.data.task_files import read_tasks
     from loopline.trainers.grpo.data import sealing_of
-    from loopline.trainers.grpo.loop.line import Start
+    from loopline.trainers.grpo.loop.leader_channel import Start
     from loopline.trainers.grpo.loop.report import read_loop_report
     from loopline.trainers.grpo.loop.rounds import Keeping, Loop, LoopWatch
     from loopline.trainers.grpo.pipeline import CHECKPOINTS
@@ -181,7 +181,7 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
     from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS
     from loopline.trainers.core.checkpoints import require_same_recipe, require_unused
     from loopline.trainers.core.json_records import read_record
-    from loopline.trainers.grpo.loop.book import Book, Claim, write_page
+    from loopline.trainers.grpo.loop.run_directory import Book, Claim, write_page
     from loopline.trainers.grpo.page import PAGE
     from loopline.trainers.grpo.pipeline import CHECKPOINTS, POLICIES
     from loopline.trainers.grpo.report import REPORT

@@ -14,7 +14,7 @@ from loopline.agents.records import Task
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.trainers.data.task_files import TeamTasks
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.loop.book import PlannedRun, Wave
+from loopline.trainers.grpo.loop.run_directory import PlannedRun, Wave
 from loopline.trainers.grpo.loop.settings import LoopSettings
 
 

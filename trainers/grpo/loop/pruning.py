@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from loopline.bus import Bus, Policy, policies
-from loopline.trainers.grpo.loop.book import Book
+from loopline.trainers.grpo.loop.run_directory import Book
 
 
 async def give_up_old(

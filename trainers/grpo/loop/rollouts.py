@@ -13,7 +13,7 @@ from loopline.runtime.client.client import Client, RunUnknown
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.groups import LOOP_TAG, ROUND_TAG
-from loopline.trainers.grpo.loop.book import PlannedRun, Wave
+from loopline.trainers.grpo.loop.run_directory import PlannedRun, Wave
 from loopline.trainers.grpo.loop.settings import WORKFLOW, LoopSettings
 
 LOOK_SECONDS = 0.2

@@ -45,10 +45,10 @@ from loopline.trainers.grpo.groups import Sealing
 from loopline.trainers.grpo.kept_ratios import KeptRatios
 from loopline.trainers.grpo.learnable import TRUNCATED
 from loopline.trainers.grpo.learner import Learner, NotFinite
-from loopline.trainers.grpo.loop.book import Book, SealedRound, Wave, write_page
+from loopline.trainers.grpo.loop.run_directory import Book, SealedRound, Wave, write_page
 from loopline.trainers.grpo.loop.clock import Clock
-from loopline.trainers.grpo.loop.harvest import Harvest, harvested
-from loopline.trainers.grpo.loop.line import Line
+from loopline.trainers.grpo.loop.round_groups import Harvest, harvested
+from loopline.trainers.grpo.loop.leader_channel import Line
 from loopline.trainers.grpo.loop.page import render
 from loopline.trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
 from loopline.trainers.grpo.loop.pruning import give_up_old

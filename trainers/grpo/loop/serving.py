@@ -10,7 +10,7 @@ from loopline.bus import Bus, Policy, PolicyError, outlast
 from loopline.runtime.client import policy_changes
 from loopline.trainers.core.publishing import Publication
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.loop.book import Book
+from loopline.trainers.grpo.loop.run_directory import Book
 
 PUBLISH_SECONDS = 60.0
 """That the bus may be away while a change of its policies is under way."""

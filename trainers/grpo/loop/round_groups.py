@@ -11,7 +11,7 @@ from loopline.agents.records import Trajectory
 from loopline.trainers.data.json_files import Skipped
 from loopline.trainers.grpo.groups import Group, Sealing, seal
 from loopline.trainers.grpo.learnable import worth
-from loopline.trainers.grpo.loop.book import Fate, GroupRecord
+from loopline.trainers.grpo.loop.run_directory import Fate, GroupRecord
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.stream import StepBatch, ordered
 from loopline.trainers.grpo.usable_runs import BROKEN

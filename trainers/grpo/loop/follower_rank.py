@@ -10,8 +10,8 @@ from loopline.trainers.core.json_records import find_record
 from loopline.trainers.core.network import load_base
 from loopline.trainers.core.processes import unshared
 from loopline.trainers.grpo.kept_ratios import KeptRatios
-from loopline.trainers.grpo.loop.book import Claim
-from loopline.trainers.grpo.loop.line import End, EndedWithFirst, Line, Start, Step, Word
+from loopline.trainers.grpo.loop.run_directory import Claim
+from loopline.trainers.grpo.loop.leader_channel import End, EndedWithFirst, Line, Start, Step, Word
 from loopline.trainers.grpo.loop.rounds import LoopState, learner_of
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.pipeline import CHECKPOINTS
