@@ -100,8 +100,8 @@ def _within_bounds(answer: str) -> str:
     whole = answer.encode()
     if len(whole) <= MAX_ANSWER_BYTES:
         return answer
-    kept = whole[:MAX_ANSWER_BYTES].decode(errors="ignore")
-    return f"{kept}\n[cut: the first {MAX_ANSWER_BYTES} of {len(whole)} bytes]"
+    prefix = whole[:MAX_ANSWER_BYTES].decode(errors="ignore")
+    return f"{prefix}\n[cut: the first {MAX_ANSWER_BYTES} of {len(whole)} bytes]"
 
 
 def final_text(trajectory: Trajectory) -> str | None:

@@ -136,14 +136,14 @@ def _number(match: re.Match[str], at: int) -> Fraction:
 
 
 def _unexpected(text: str, at: int) -> ExpressionError:
-    shown = text[at : at + 12].split()[0]
-    if shown.startswith(","):
+    excerpt = text[at : at + 12].split()[0]
+    if excerpt.startswith(","):
         return ExpressionError(
             f"unexpected comma at character {at + 1}: commas may only separate groups of three "
             "digits, as in 1,234"
         )
     return ExpressionError(
-        f"unexpected {shown!r} at character {at + 1}: only numbers, + - * / // % ** and "
+        f"unexpected {excerpt!r} at character {at + 1}: only numbers, + - * / // % ** and "
         "parentheses are understood"
     )
 
@@ -186,8 +186,8 @@ class _Parser:
         value = self._product()
         while self._token.kind in ("+", "-"):
             sign = self._take().kind
-            other = self._product()
-            value = _bounded(value + other if sign == "+" else value - other)
+            term = self._product()
+            value = _bounded(value + term if sign == "+" else value - term)
         return value
 
     def _product(self) -> Fraction:

@@ -145,14 +145,14 @@ def without_calls(
         regions = [region for region in regions if not _within(region.start, blocks)]
     if not regions:
         return "" if _bare_calls(spoken, tools) else spoken
-    kept: list[str] = []
+    pieces: list[str] = []
     position = 0
     for region in regions:
-        kept.append(spoken[position : region.start])
+        pieces.append(spoken[position : region.start])
         position = region.end
-    kept.append(spoken[position:])
+    pieces.append(spoken[position:])
     # In lines of their own: what stood on both sides of a call was no one sentence, or equation.
-    return "\n".join(piece.strip() for piece in kept if piece.strip())
+    return "\n".join(piece.strip() for piece in pieces if piece.strip())
 
 
 def _within(position: int, blocks: Sequence[tuple[int, int]]) -> bool:
@@ -161,19 +161,19 @@ def _within(position: int, blocks: Sequence[tuple[int, int]]) -> bool:
 
 
 def _regions(text: str, tools: Offered) -> list[_Region]:
-    found: list[_Region] = []
+    regions: list[_Region] = []
     endings = _Endings(text)
     opening = _OPENING.search(text)
     while opening is not None:
         region = _region_at(text, opening, endings)
-        found.append(region)
+        regions.append(region)
         opening = _OPENING.search(text, max(region.end, opening.end()))
-    if found:
-        return found
-    sections = _parts([one for one in _SECTION.finditer(text) if one["name"] in tools], text)
+    if regions:
+        return regions
+    sections = _parts([match for match in _SECTION.finditer(text) if match["name"] in tools], text)
     return [
-        _Region(one.start(), one.end() + len(body), body, name=one["name"])
-        for one, body in sections
+        _Region(match.start(), match.end() + len(body), body, name=match["name"])
+        for match, body in sections
     ]
 
 
@@ -220,26 +220,26 @@ class _Endings:
 
 def _channel_regions(text: str) -> list[_Region]:
     """Of gpt-oss: a message to a function."""
-    found: list[_Region] = []
+    regions: list[_Region] = []
     for header in _CHANNEL_CALL.finditer(text):
         ended = _CHANNEL_END.search(text, header.end())
         end = len(text) if ended is None else ended.start()
         name = header["name"] or header["early"]
-        found.append(_Region(header.start(), end, text[header.end() : end], name=name))
-    return found
+        regions.append(_Region(header.start(), end, text[header.end() : end], name=name))
+    return regions
 
 
 def _blocks(text: str) -> list[tuple[int, int]]:
     """The fenced blocks of code."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     opened: int | None = None
     for fence in _FENCE.finditer(text):
         if opened is None or fence["info"].strip():
             opened = fence.start()
         else:
-            found.append((opened, fence.end()))
+            spans.append((opened, fence.end()))
             opened = None
-    return found
+    return spans
 
 
 def _calls_in(region: _Region, tools: Offered) -> list[WrittenCall]:
@@ -261,8 +261,8 @@ def _marked(body: str, tools: Offered) -> Iterator[WrittenCall]:
         for named, inner in _parts(_FUNCTION.finditer(body), body):
             inner = inner.partition("</function>")[0]
             values = {
-                one["name"]: value.rpartition("</parameter>")[0].removesuffix("\n")
-                for one, value in _parts(_PARAMETER.finditer(inner), inner)
+                match["name"]: value.rpartition("</parameter>")[0].removesuffix("\n")
+                for match, value in _parts(_PARAMETER.finditer(inner), inner)
             }
             if values or not inner.strip():
                 yield _of_texts(named["name"], values, inner, tools)
@@ -272,8 +272,8 @@ def _marked(body: str, tools: Offered) -> Iterator[WrittenCall]:
         for named, inner in _parts(_INVOKE.finditer(body), body):
             inner = inner.partition(f"</{named['tag']}>")[0]
             values = {
-                one["name"]: value.rpartition(f"</{one['tag']}>")[0]
-                for one, value in _parts(_INVOKED_WITH.finditer(inner), inner)
+                match["name"]: value.rpartition(f"</{match['tag']}>")[0]
+                for match, value in _parts(_INVOKED_WITH.finditer(inner), inner)
             }
             yield _of_texts(named["name"], values, inner, tools)
     elif _DEEPSEEK.match(body):
@@ -293,8 +293,8 @@ def _marked(body: str, tools: Offered) -> Iterator[WrittenCall]:
         yield _with_json(name.partition("[CALL_ID]")[0].strip(), arguments.strip())
     elif "<arg_key>" in body:
         values = {
-            one["name"].strip(): value.partition("</arg_value>")[0]
-            for one, value in _parts(_ARGUMENT.finditer(body), body)
+            match["name"].strip(): value.partition("</arg_value>")[0]
+            for match, value in _parts(_ARGUMENT.finditer(body), body)
         }
         yield _of_texts(body.partition("<arg_key>")[0].strip(), values, body, tools)
     elif (named := _NAMED.match(body)) is not None:
@@ -306,9 +306,9 @@ def _marked(body: str, tools: Offered) -> Iterator[WrittenCall]:
 def _parts(marks: Iterable[re.Match[str]], text: str) -> Iterator[tuple[re.Match[str], str]]:
     """Each mark with what stands between it and the next one."""
     listed = list(marks)
-    for one, following in itertools.zip_longest(listed, listed[1:]):
-        if one is not None:
-            yield one, text[one.end() : len(text) if following is None else following.start()]
+    for match, following in itertools.zip_longest(listed, listed[1:]):
+        if match is not None:
+            yield match, text[match.end() : len(text) if following is None else following.start()]
 
 
 def _of_texts(name: str, values: Mapping[str, str], raw: str, tools: Offered) -> WrittenCall:
@@ -355,7 +355,7 @@ def _of_json(body: str) -> list[WrittenCall]:
         values: list[object] = value if isinstance(value, list) else [value]
         if not values:
             return []
-        calls += [_of_object(one, body[position:end]) for one in values]
+        calls += [_of_object(entry, body[position:end]) for entry in values]
         position = end
         while position < len(body) and body[position] in " \t\r\n;,":
             position += 1
@@ -412,11 +412,11 @@ def _called_once(value: ast.expr) -> WrittenCall | None:
     raw = ast.unparse(value)
     name = ast.unparse(value.func).removesuffix(".call")
     try:
-        given = {one.arg: ast.literal_eval(one.value) for one in value.keywords}
-        written = json.dumps(given, ensure_ascii=False, allow_nan=False)
+        arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in value.keywords}
+        written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
     except (ValueError, TypeError, RecursionError, MemoryError):
         return WrittenCall(name, None, raw, "the arguments must be plain values")
-    if value.args or None in given:
+    if value.args or None in arguments:
         return WrittenCall(name, None, raw, "the arguments must be named")
     return _with_json(name, written)
 

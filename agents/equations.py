@@ -89,16 +89,16 @@ def equations(text: str) -> list[Equation]:
     text = without_calls(text)[:MAX_TEXT_CHARS]
     for pattern, replacement in _LATEX:
         text = pattern.sub(replacement, text)
-    found: list[Equation] = []
+    results: list[Equation] = []
     for line in text.splitlines():
         sides = _EQUALS.split(_BULLET.sub("", line))
         for left, right in itertools.pairwise(sides):
             equation = _equation(left, right)
             if equation is not None:
-                found.append(equation)
-                if len(found) == MAX_EQUATIONS:
-                    return found
-    return found
+                results.append(equation)
+                if len(results) == MAX_EQUATIONS:
+                    return results
+    return results
 
 
 def _equation(before: str, after: str) -> Equation | None:

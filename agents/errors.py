@@ -42,8 +42,8 @@ class MalformedModelOutput(AgentError):
 class UnknownName(AgentError, LookupError):
     """A role, tool, workflow or payload type that nobody registered."""
 
-    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
-        names = sorted(known)
+    def __init__(self, what: str, name: str, valid_names: Iterable[str]) -> None:
+        names = sorted(valid_names)
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         super().__init__(f"there is no {what} {name!r}{hint} (known: {', '.join(names) or 'none'})")

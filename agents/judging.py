@@ -185,15 +185,15 @@ REQUESTS = (JudgePrograms, JudgeTests, JudgeAnswers, JudgeOutputs, RunPrograms)
 JUDGE_TOOLS = frozenset(request.tool for request in REQUESTS)
 
 
-async def ask_judge(host: Host, asked: JudgeRequest, expected: type[R]) -> tuple[R, JsonObject]:
+async def ask_judge(host: Host, request: JudgeRequest, expected: type[R]) -> tuple[R, JsonObject]:
     """The judge's answer, and what a step's observation keeps of it, so that the step can be
     replayed.
 
     Raises `RequestFailed` (for good) when no judge can answer: it has no sandbox, or does not know
     the problem.
     """
-    arguments = asked.model_dump(mode="json")
-    output = await host.call_tool(asked.tool, arguments)
+    arguments = request.model_dump(mode="json")
+    output = await host.call_tool(request.tool, arguments)
     if "error" in output:
         raise RequestFailed("judge", str(output["error"]))
     try:
@@ -202,4 +202,4 @@ async def ask_judge(host: Host, asked: JudgeRequest, expected: type[R]) -> tuple
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise RequestFailed("judge", f"its answer is none: {where}: {first['msg']}") from error
-    return reply, {"tool": asked.tool, "arguments": arguments, "output": output}
+    return reply, {"tool": request.tool, "arguments": arguments, "output": output}

@@ -313,7 +313,7 @@ class Trajectory(Record):
         )
 
 
-class Unknown(Record):
+class UnknownUsage(Record):
     """What can be said of a call that was sent to an endpoint and whose usage nobody knows: the
     most that it can have cost. The least is nothing: it may not have been billed at all."""
 
@@ -339,7 +339,7 @@ class UsageEntry(Record):
     usage: Usage | None
     """None where `unknown` says what can be said."""
     cost_micro_dollars: int | None = Field(ge=0)
-    unknown: Unknown | None = None
+    unknown: UnknownUsage | None = None
     sent_as: str = ""
     """Names one sending to an endpoint that may be paid for; the candidates that it asked for have
     it in common. A worker that was taken for dead may answer late: then an entry with the usage

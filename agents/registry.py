@@ -21,14 +21,14 @@ from typing import Generic, Protocol, TypeGuard, TypeVar
 from loopline.agents.errors import PluginError, UnknownName
 
 
-class Named(Protocol):
+class HasName(Protocol):
     """Whatever can be registered."""
 
     @property
     def name(self) -> str: ...
 
 
-T = TypeVar("T", bound=Named)
+T = TypeVar("T", bound=HasName)
 O = TypeVar("O")  # noqa: E741
 
 
@@ -70,14 +70,14 @@ class Registry(Generic[T]):
         """
         if name not in self._items and name in self._built_in:
             self._items[name] = load_object(self.what, self._built_in[name], self._is_item)
-        own = self._items.get(name)
+        item = self._items.get(name)
         entry = self._found().get(name)
         if entry is None:
-            if own is None:
+            if item is None:
                 raise UnknownName(self.what, name, self.names())
-            return own
+            return item
         plugin = self._load(entry)
-        if own is not None and own is not plugin:
+        if item is not None and item is not plugin:
             raise PluginError(
                 f"{_origin(entry)} declares the {self.what} {name!r}, which is already built in; "
                 "give it another name"
@@ -86,15 +86,15 @@ class Registry(Generic[T]):
 
     def _found(self) -> dict[str, EntryPoint]:
         if self._plugins is None:
-            found: dict[str, EntryPoint] = {}
+            plugins: dict[str, EntryPoint] = {}
             for entry in entry_points(group=self.group):
-                first = found.setdefault(entry.name, entry)
+                first = plugins.setdefault(entry.name, entry)
                 if first.value != entry.value:
                     raise PluginError(
                         f"{_origin(first)} and {_origin(entry)} both declare the {self.what} "
                         f"{entry.name!r}; uninstall or rename one"
                     )
-            self._plugins = found
+            self._plugins = plugins
         return self._plugins
 
     def _load(self, entry: EntryPoint) -> T:

@@ -68,11 +68,11 @@ class RecordedHost:
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         if not self._outputs:
             raise ReplayDiverged(f"{self._where}: the role calls {name!r}, which was not recorded")
-        recorded, given, output = self._outputs.pop(0)
-        if (recorded, given) != (name, arguments):
+        recorded, recorded_arguments, output = self._outputs.pop(0)
+        if (recorded, recorded_arguments) != (name, arguments):
             raise ReplayDiverged(
                 f"{self._where}: the role calls {name}({arguments}), recorded was "
-                f"{recorded}({given})"
+                f"{recorded}({recorded_arguments})"
             )
         return output
 
@@ -101,11 +101,11 @@ def _recorded_tools(step: Step) -> Iterable[tuple[str, JsonObject, JsonObject]]:
 
 def _arguments(call: Call, position: int, entry: JsonValue) -> JsonObject:
     """The entry's own where it has some, else those of the model's tool call that it answers."""
-    own = entry.get("arguments") if isinstance(entry, dict) else None
-    if isinstance(own, dict):
-        return own
-    made = call.tool_calls[position : position + 1]
-    return (made[0].arguments or {}) if made else {}
+    arguments = entry.get("arguments") if isinstance(entry, dict) else None
+    if isinstance(arguments, dict):
+        return arguments
+    tool_calls = call.tool_calls[position : position + 1]
+    return (tool_calls[0].arguments or {}) if tool_calls else {}
 
 
 def _entry(entry: JsonValue) -> tuple[str | None, JsonObject | None]:
@@ -154,13 +154,16 @@ async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) 
     host = RecordedHost(recorded)
     try:
         frontier = frontier_of(run, journal)
-        expected = {(one.turn, one.branch): one for one in frontier.waiting}
+        expected = {
+            (waiting_handoff.turn, waiting_handoff.branch): waiting_handoff
+            for waiting_handoff in frontier.waiting
+        }
         handoff = expected.get((recorded.turn, recorded.branch))
         if frontier.finish is not None or handoff is None:
             return "the workflow hands nothing over there"
         if handoff != handoff_of(recorded):
             return "the workflow hands over something else than was recorded"
-        taken = await take_step(
+        step_result = await take_step(
             run, journal, handoff, host, worker=recorded.worker, clock=lambda: run.created
         )
     except ReplayDiverged as error:
@@ -168,7 +171,7 @@ async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) 
     except AgentError as error:
         return f"the step cannot be taken again: {error}"
     for field in ("decision", "candidates", "selected", "observation"):
-        if getattr(taken.step, field) != getattr(recorded, field):
+        if getattr(step_result.step, field) != getattr(recorded, field):
             return f"{field} came out differently"
     return host.unused()
 

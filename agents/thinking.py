@@ -79,7 +79,7 @@ _BLANK_LINES = re.compile(r"\A(?:[ \t]*\r?\n)+")
 
 
 @dataclass(frozen=True, slots=True)
-class Parted:
+class SplitText:
     """A text in its two parts."""
 
     said: str
@@ -91,15 +91,15 @@ class Parted:
     """Where the thoughts stand in the text, delimiters included, in order: begin and end."""
 
 
-def parted(text: str, *, opened: bool = False) -> Parted:
+def parted(text: str, *, opened: bool = False) -> SplitText:
     """Part a model's text. `opened`: its prompt ended within a thought that was opened there."""
     if not text or (not opened and _is_json(text)):
-        return Parted(text, "")
+        return SplitText(text, "")
     spans = _spans(text, opened)
     if not spans:
-        return Parted(text, "")
+        return SplitText(text, "")
     thoughts = [_without_delimiters(text[start:end]).strip() for start, end in spans]
-    return Parted(
+    return SplitText(
         said=_unwrapped(_joined(text, spans)),
         thought="\n\n".join(filter(None, thoughts)),
         spans=tuple(spans),
@@ -199,7 +199,7 @@ def _unquoted(text: str, opened: bool, begin: int = 0) -> list[re.Match[str]]:
     marks = [mark for mark in _MARKS.finditer(text, begin) if not _in_quotes(text, mark)]
     fences = [place for place, mark in enumerate(marks) if mark["fence"]]
     following = dict(itertools.pairwise(fences))
-    kept: list[re.Match[str]] = []
+    matches: list[re.Match[str]] = []
     depth, place = int(opened), 0
     while place < len(marks):
         mark = marks[place]
@@ -208,19 +208,23 @@ def _unquoted(text: str, opened: bool, begin: int = 0) -> list[re.Match[str]]:
             begin, end = mark.span("code")
             inner = [m for m in _DELIMITERS.finditer(text, begin, end) if not _in_quotes(text, m)]
             if depth or not _balanced(inner):
-                kept += inner
+                matches += inner
                 depth = _depth(depth, inner)
         elif mark["fence"]:
             closing = following.get(place)
             if not depth and closing is not None and not marks[closing]["info"].strip():
-                inner = [one for one in marks[place + 1 : closing] if not one["code"]]
+                inner = [
+                    inner_mark
+                    for inner_mark in marks[place + 1 : closing]
+                    if not inner_mark["code"]
+                ]
                 if _balanced(inner):
                     place = closing
         else:
-            kept.append(mark)
+            matches.append(mark)
             depth = _depth(depth, [mark])
         place += 1
-    return kept
+    return matches
 
 
 def _depth(depth: int, marks: list[re.Match[str]]) -> int:
@@ -256,8 +260,8 @@ def _is_opened_at(text: str, start: int) -> bool:
 def _without_delimiters(thought: str) -> str:
     """Of one span."""
     if "<|channel|>" in thought or "<|message|>" in thought:
-        held = [_CHANNEL_END.split(part, maxsplit=1)[0] for part in _contents(thought)]
-        return "\n\n".join(part.strip() for part in held if part.strip())
+        thoughts = [_CHANNEL_END.split(part, maxsplit=1)[0] for part in _contents(thought)]
+        return "\n\n".join(part.strip() for part in thoughts if part.strip())
     bare = _WORDS_BEFORE.match(thought) or _BARE_CHANNEL.match(thought)
     if bare is not None:
         return _WORDS_BETWEEN.sub("", thought[bare.end() :]).removesuffix(_BARE_FINAL)

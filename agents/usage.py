@@ -10,5 +10,11 @@ from loopline.agents.records import UsageEntry
 def calls_once(entries: Iterable[UsageEntry]) -> list[UsageEntry]:
     """The entries without unknown ones that a later entry tells the usage of, in their order."""
     listed = list(entries)
-    told = {(one.run_id, one.sent_as) for one in listed if one.unknown is None and one.sent_as}
-    return [one for one in listed if one.unknown is None or (one.run_id, one.sent_as) not in told]
+    call_keys = {
+        (entry.run_id, entry.sent_as) for entry in listed if entry.unknown is None and entry.sent_as
+    }
+    return [
+        entry
+        for entry in listed
+        if entry.unknown is None or (entry.run_id, entry.sent_as) not in call_keys
+    ]

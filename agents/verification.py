@@ -71,9 +71,9 @@ class SchemaRung:
         if answer is not None:
             return Verdict(rung=self.name, passed=True, reason=f"{evidence.expected_type} {answer}")
         boxed = last_boxed(evidence.text)
-        found = "there is no \\boxed{…}" if boxed is None else f"the box holds {boxed[:100]!r}"
+        finding = "there is no \\boxed{…}" if boxed is None else f"the box holds {boxed[:100]!r}"
         return Verdict(
-            rung=self.name, passed=False, reason=f"{found}, expected: {evidence.expected_type}"
+            rung=self.name, passed=False, reason=f"{finding}, expected: {evidence.expected_type}"
         )
 
 

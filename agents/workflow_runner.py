@@ -49,11 +49,11 @@ async def run_locally(
         if len(steps) >= MAX_STEPS:
             raise NoRoute(f"workflow {run.workflow!r} came to no end in {MAX_STEPS} steps")
         handoff = waiting[pick(waiting) if pick else 0]
-        taken = await take_step(
+        step_result = await take_step(
             run, steps, handoff, _host(hosts, handoff), worker=WORKER, clock=now
         )
-        frontier.commit(taken.step, taken.routing)
-        steps = (*steps, taken.step)
+        frontier.commit(step_result.step, step_result.routing)
+        steps = (*steps, step_result.step)
     return rewarded(
         Trajectory(
             run=run,

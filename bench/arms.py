@@ -41,7 +41,7 @@ def _of_a_workflow(name: str) -> Arm | None:
 
 
 def _of_a_policy(name: str) -> Arm:
-    colour = known.colour if (known := QUESTION_ARMS.listed.get(name)) else None
+    colour = arm.colour if (arm := QUESTION_ARMS.listed.get(name)) else None
     about = "one completion for each question"
     return Arm(name, "completion", {"completion": name}, about, colour=colour)
 
@@ -146,8 +146,11 @@ def team_arms(
 
 def with_setting(instance: JsonObject, setting: JsonObject) -> JsonObject:
     """An instance that a team plays, played otherwise in these points."""
-    own = instance.get("setting")
-    return {**instance, "setting": {**(own if isinstance(own, dict) else {}), **setting}}
+    base_setting = instance.get("setting")
+    return {
+        **instance,
+        "setting": {**(base_setting if isinstance(base_setting, dict) else {}), **setting},
+    }
 
 
 def workflow_options(arm: Arm, options: JsonObject | None, *, calculator: bool) -> JsonObject:

@@ -34,7 +34,7 @@ SHOWN = 300
 
 
 @dataclass(frozen=True)
-class Compared:
+class ArmComparison:
     """One arm of A against one arm of B, on the questions that both were asked."""
 
     arm_a: str
@@ -85,17 +85,19 @@ class Compared:
         }
 
 
-def compare_directories(a: Path, b: Path, arms: Sequence[tuple[str, str]] = ()) -> list[Compared]:
+def compare_directories(
+    a: Path, b: Path, arms: Sequence[tuple[str, str]] = ()
+) -> list[ArmComparison]:
     """Compare pairs of arms; without `arms`, every arm that both have with itself.
 
     Raises UsageError when there is nothing to pair, or when the same id means different questions
     or the same one played by other rules.
     """
     left, right = facts_of(OutputDirectory(a)), facts_of(OutputDirectory(b))
-    for item, ours in left.items.items():
-        theirs = right.items.get(item)
-        if theirs is not None:
-            _require_same(ours, theirs, (a, b))
+    for item, entry_a in left.items.items():
+        entry_b = right.items.get(item)
+        if entry_b is not None:
+            _require_same(entry_a, entry_b, (a, b))
     by_a, by_b = ({arm.name: arm for arm in facts.arms} for facts in (left, right))
     pairs = list(arms) or [(name, name) for name in by_a if name in by_b]
     if not pairs:
@@ -103,25 +105,25 @@ def compare_directories(a: Path, b: Path, arms: Sequence[tuple[str, str]] = ()) 
             f"{a} has the arms {', '.join(by_a)} and {b} has {', '.join(by_b)}: none in common; "
             "say which to pair by --arms ONE:OTHER"
         )
-    for ours, theirs in pairs:
-        for name, known, path in ((ours, by_a, a), (theirs, by_b, b)):
-            if name not in known:
-                raise UsageError(f"{path} has no arm {name!r}; it has: {', '.join(known)}")
+    for entry_a, entry_b in pairs:
+        for name, arms_by_name, path in ((entry_a, by_a, a), (entry_b, by_b, b)):
+            if name not in arms_by_name:
+                raise UsageError(f"{path} has no arm {name!r}; it has: {', '.join(arms_by_name)}")
     return [_compare(by_a[x], by_b[y], left, (a, b)) for x, y in pairs]
 
 
-def _require_same(ours: ManifestItem, theirs: ManifestItem, paths: tuple[Path, Path]) -> None:
+def _require_same(item_a: ManifestItem, item_b: ManifestItem, paths: tuple[Path, Path]) -> None:
     """Raises UsageError."""
-    if (ours.question, ours.gold) != (theirs.question, theirs.gold):
+    if (item_a.question, item_a.gold) != (item_b.question, item_b.gold):
         raise UsageError(
-            f"{ours.id} is not the same question in {paths[0]} and {paths[1]}: they were asked of "
+            f"{item_a.id} is not the same question in {paths[0]} and {paths[1]}: they were asked of "
             "different data"
         )
-    changed = changed_settings(_task(ours), _task(theirs))
+    changed = changed_settings(_task(item_a), _task(item_b))
     if changed:
-        said = textwrap.shorten(", ".join(changed), SHOWN, placeholder=" …")
+        summary = textwrap.shorten(", ".join(changed), SHOWN, placeholder=" …")
         raise UsageError(
-            f"{ours.id} was not played alike in {paths[0]} and {paths[1]}: {said}; a paired "
+            f"{item_a.id} was not played alike in {paths[0]} and {paths[1]}: {summary}; a paired "
             "comparison needs the same rules, as --setting says them"
         )
 
@@ -137,9 +139,9 @@ def _task(item: ManifestItem) -> JsonObject:
     return {"environment": environment, **played}
 
 
-def _compare(a: ArmRuns, b: ArmRuns, facts: Facts, paths: tuple[Path, Path]) -> Compared:
-    ours, theirs = a.by_item(), b.by_item()
-    shared = [item for item in ours if item in theirs]
+def _compare(a: ArmRuns, b: ArmRuns, facts: Facts, paths: tuple[Path, Path]) -> ArmComparison:
+    runs_a, runs_b = a.by_item(), b.by_item()
+    shared = [item for item in runs_a if item in runs_b]
     if not shared:
         raise UsageError(
             f"{paths[0]} ({a.name}) and {paths[1]} ({b.name}) have no question in common; a "
@@ -155,17 +157,17 @@ def _compare(a: ArmRuns, b: ArmRuns, facts: Facts, paths: tuple[Path, Path]) -> 
 
     def spent(what: str) -> Interval:
         return bootstrap_difference(
-            means(ours, lambda run: float(getattr(a.spent_on(run), what))),
-            means(theirs, lambda run: float(getattr(b.spent_on(run), what))),
+            means(runs_a, lambda run: float(getattr(a.spent_on(run), what))),
+            means(runs_b, lambda run: float(getattr(b.spent_on(run), what))),
             seed=facts.manifest.seed,
         )
 
-    right_a, right_b = (means(runs, lambda run: float(run.right)) for runs in (ours, theirs))
+    right_a, right_b = (means(runs, lambda run: float(run.right)) for runs in (runs_a, runs_b))
     table = None
     if len(questions) == len(shared):
         table = paired_table([x > 0 for x in right_a], [y > 0 for y in right_b])
     pairs = list(zip(shared, right_a, right_b, strict=True)) if table else []
-    return Compared(
+    return ArmComparison(
         arm_a=a.name,
         arm_b=b.name,
         questions=len(questions),

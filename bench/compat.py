@@ -60,27 +60,27 @@ def compare_books(
     if not results:
         return []
     router = any(result.delegations for result in results) or arm == "router"
-    kept = [result for result in results if not (router and result.outcome in _FAILED)]
-    left_out = len(results) - len(kept)
-    digits_right = sum(result.verdicts["delegate"] for result in kept)
+    valid_results = [result for result in results if not (router and result.outcome in _FAILED)]
+    left_out = len(results) - len(valid_results)
+    digits_right = sum(result.verdicts["delegate"] for result in valid_results)
     verdicts = [
         (
             digits.check_with_phrase(result.prediction or "", items[result.item].gold),
             result.verdicts["numeric"],
         )
-        for result in kept
+        for result in valid_results
     ]
-    right = sum(theirs for theirs, _ in verdicts)
-    ours = sum(result.verdicts["numeric"] for result in results)
+    right = sum(reference_value for reference_value, _ in verdicts)
+    measured_right = sum(result.verdicts["numeric"] for result in results)
     n = len(results)
-    lost = sum(gold and not theirs for theirs, gold in verdicts)
-    won = sum(theirs and not gold for theirs, gold in verdicts)
+    lost = sum(gold and not reference_value for reference_value, gold in verdicts)
+    won = sum(reference_value and not gold for reference_value, gold in verdicts)
     rows = [
         CompatRow(
             arm,
             "accuracy",
-            right / len(kept) if kept else 0.0,
-            ours / n,
+            right / len(valid_results) if valid_results else 0.0,
+            measured_right / n,
             "share",
             "its rule (the digits after the last “answer is”, else the last run of digits) "
             f"refuses {counted(lost, 'answer')} whose number is the gold one (commas, cents, "
@@ -90,7 +90,7 @@ def compare_books(
         CompatRow(
             arm,
             "questions in the denominator",
-            len(kept),
+            len(valid_results),
             n,
             "count",
             "its router script skips a question whose run fails; here a missing answer is wrong"
@@ -112,24 +112,26 @@ def compare_books(
     per_question = paid.tokens / n
     if router:
         estimate = sum(
-            len(items[r.item].question) // 4 + len(r.prediction or "") // 4 for r in kept
+            len(items[r.item].question) // 4 + len(r.prediction or "") // 4 for r in valid_results
         )
-        theirs = estimate / len(kept) if kept else 0.0
+        reference_value = estimate / len(valid_results) if valid_results else 0.0
         why = (
             "a quarter of the characters of question and final text stands for the router's "
             "tokens: system prompt, tool schemas, tool-call turns, the re-sent history and the "
             "small model are not in it. Ours is the sum of the ledger"
         )
     else:
-        theirs, why = per_question, "both are the counts of whoever generated the tokens"
-    rows.append(CompatRow(arm, "tokens per question", theirs, per_question, "tokens", why))
+        reference_value, why = per_question, "both are the counts of whoever generated the tokens"
+    rows.append(CompatRow(arm, "tokens per question", reference_value, per_question, "tokens", why))
     if router:
         calls = sum(r.delegations for r in results)
         rows.append(
             CompatRow(
                 arm,
                 "delegations per question",
-                sum(r.delegations for r in kept) / len(kept) if kept else 0.0,
+                sum(r.delegations for r in valid_results) / len(valid_results)
+                if valid_results
+                else 0.0,
                 calls / n,
                 "per question",
                 "the same count; the denominators differ when runs failed",

@@ -143,9 +143,9 @@ def _load(path: Path, request: Request, *, gold_needed: bool) -> Dataset:
     items = [item for _, item in reading.records]
     if not items:
         raise DataError(f"{path}: the file holds no question")
-    chosen = sample(items, request.samples, request.seed)
+    selected_items = sample(items, request.samples, request.seed)
     name = path.name.partition(".")[0]
-    return Dataset(name, SPLIT, chosen, len(items), path.name)
+    return Dataset(name, SPLIT, selected_items, len(items), path.name)
 
 
 def _item(value: Any, gold_needed: bool) -> Item:

@@ -15,7 +15,7 @@ from loopline.agents.records import JsonObject, UsageEntry
 from loopline.bench.append_log import AppendLog
 from loopline.bench.ledger import Ledger
 from loopline.bench.output import OutputDirectory
-from loopline.bench.results import Admitted, Result
+from loopline.bench.results import Admission, Result
 
 
 class GroupFlush:
@@ -70,10 +70,10 @@ class Journal:
     def notices(self) -> list[str]:
         """What opening the files had to drop."""
         ledger = self._ledger.notice if self._ledger else None
-        found = (self._items.notice, self._transcripts.notice, ledger)
-        return [notice for notice in found if notice]
+        candidates = (self._items.notice, self._transcripts.notice, ledger)
+        return [notice for notice in candidates if notice]
 
-    async def admit(self, admitted: Admitted) -> None:
+    async def admit(self, admitted: Admission) -> None:
         """Write a run id ahead of its admission; on the disk when this returns."""
         self._items.append(admitted.model_dump(mode="json"))
         await self._items_flush()

@@ -37,7 +37,9 @@ class Sum:
     """What they can have cost at most."""
 
     def __add__(self, other: Sum) -> Sum:
-        return Sum(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(Sum)))
+        return Sum(
+            *(getattr(self, field.name) + getattr(other, field.name) for field in fields(Sum))
+        )
 
     @property
     def tokens(self) -> int:
@@ -49,7 +51,7 @@ class Sum:
         return self.micro_dollars + self.unknown_micro_dollars
 
     def as_dict(self) -> dict[str, int]:
-        return {one.name: getattr(self, one.name) for one in fields(Sum)}
+        return {field.name: getattr(self, field.name) for field in fields(Sum)}
 
 
 class Ledger:

@@ -24,7 +24,7 @@ from loopline.bench.append_log import corrupt, read_log, torn_notice
 from loopline.bench.datasets import Item
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.origins import Origin
-from loopline.bench.results import Admitted, Result
+from loopline.bench.results import Admission, Result
 from loopline.workers.atomic_files import write_atomic
 from loopline.workers.file_lock import FileLock
 from loopline.workers.judging.problems import ProblemFolder
@@ -100,7 +100,7 @@ class Manifest(Record):
 
 
 @dataclass
-class Stored:
+class StoredRuns:
     """Everything that a directory holds of its runs."""
 
     admitted: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
@@ -152,9 +152,9 @@ class OutputDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             # First, since a manifest has only their hashes: nobody could resume with that alone.
-            known = ProblemFolder(self.problems)
+            folder = ProblemFolder(self.problems)
             for problem in problems:
-                known.add(problem)
+                folder.add(problem)
             write_atomic(self.manifest_path, manifest.model_dump_json(indent=1))
         except OSError as error:
             raise OutputError(
@@ -204,14 +204,14 @@ class OutputDirectory:
             where = ".".join(str(part) for part in first["loc"]) or "file"
             raise OutputError(f"{self.manifest_path}: {where}: {first['msg']}") from error
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredRuns:
         """Admissions and results so far. Raises OutputError naming a damaged line."""
-        stored = Stored()
+        stored = StoredRuns()
         for number, record in read_log(self.items_path):
             kind = record.get("type")
             try:
                 if kind == "admitted":
-                    admitted = Admitted.model_validate(record)
+                    admitted = Admission.model_validate(record)
                     key = admitted.arm, admitted.item
                     stored.admitted[key] = admitted.run_id
                     stored.runs[admitted.run_id] = key

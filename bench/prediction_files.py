@@ -40,10 +40,12 @@ def read_predictions(path: Path) -> list[Prediction]:
             except ValueError as error:
                 problems.append(f"{path}:{number}: {error}")
     if problems:
-        shown = problems[:SHOWN_ERRORS]
-        if len(problems) > len(shown):
-            shown.append(f"… and {len(problems) - len(shown)} more bad lines")
-        raise DataError("\n".join(shown) + "\nNothing was scored; mend or remove these lines.")
+        shown_problems = problems[:SHOWN_ERRORS]
+        if len(problems) > len(shown_problems):
+            shown_problems.append(f"… and {len(problems) - len(shown_problems)} more bad lines")
+        raise DataError(
+            "\n".join(shown_problems) + "\nNothing was scored; mend or remove these lines."
+        )
     if not predictions:
         raise DataError(f"{path}: the file holds no prediction")
     return predictions
@@ -65,8 +67,8 @@ def _parse(number: int, raw: bytes) -> Prediction:
         raise ValueError("expected an object with `prediction` and `gold`")  # noqa: TRY004
     for name in ("prediction", "gold"):
         if name not in row:
-            found = ", ".join(f"`{key}`" for key in list(row)[:8]) or "nothing"
-            raise ValueError(f"`{name}` is missing (the line has {found})")
+            keys = ", ".join(f"`{key}`" for key in list(row)[:8]) or "nothing"
+            raise ValueError(f"`{name}` is missing (the line has {keys})")
     prediction = None if row["prediction"] is None else _text("prediction", row["prediction"])
     gold = _text("gold", row["gold"])
     gold_number(gold)

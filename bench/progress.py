@@ -70,17 +70,17 @@ class RunProgress:
         elif self._finished:
             self._line()
 
-    def started(self, jobs: int, done: Sequence[Result], spent: int) -> None:
+    def started(self, jobs: int, results: Sequence[Result], spent: int) -> None:
         self._jobs = jobs
-        self._earlier = len(done)
+        self._earlier = len(results)
         self._spent = spent
         self._began = time.monotonic()
         # The first figures come when there is something to count.
         self._last_line = self._began
-        for result in done:
+        for result in results:
             self._count(result)
-        if done:
-            self.notice(f"{len(done):,} of {jobs:,} runs are stored already")
+        if results:
+            self.notice(f"{len(results):,} of {jobs:,} runs are stored already")
 
     def admitted(self, job: Job) -> None:
         self._flying.add(job.key)
@@ -107,10 +107,10 @@ class RunProgress:
     @property
     def seconds_left(self) -> float | None:
         """By the pace of this process; None before its first result."""
-        left = self._jobs - self._earlier - self._finished
+        remaining = self._jobs - self._earlier - self._finished
         if not self._finished:
             return None
-        return (time.monotonic() - self._began) / self._finished * left
+        return (time.monotonic() - self._began) / self._finished * remaining
 
     @property
     def dollars_per_hour(self) -> float:
@@ -125,13 +125,13 @@ class RunProgress:
 
         money = ["$"] if self._spent else []
         table = figures("arm", "done", "right", "accuracy", "tokens/run", *money, words=("arm",))
-        each = self._jobs // max(1, len(self._arms))
+        jobs_per_arm = self._jobs // max(1, len(self._arms))
         for arm in self._arms:
             right = self._results[arm]
             n = len(right)
             table.add_row(
                 arm,
-                f"{n:,}/{each:,}",
+                f"{n:,}/{jobs_per_arm:,}",
                 f"{sum(right):,}",
                 f"{sum(right) / n:.1%}" if n else "–",
                 f"{self._tokens[arm] / n:,.0f}" if n else "–",
@@ -155,9 +155,9 @@ class RunProgress:
         ]
         if self._spent:
             parts += [f"${self._spent / 1e6:.4f}", f"${self.dollars_per_hour:.2f}/h"]
-        left = self.seconds_left
-        if left and not self._stopping:
-            parts.append(f"{_clock(left)} left")
+        remaining = self.seconds_left
+        if remaining and not self._stopping:
+            parts.append(f"{_clock(remaining)} left")
         return ", ".join(parts)
 
     def _line(self) -> None:

@@ -27,7 +27,7 @@ from loopline.bench.ledger import total
 from loopline.bench.taxonomy import signals_of
 
 
-class Admitted(Record):
+class Admission(Record):
     """A run that is about to be admitted. On the disk before the bus hears of it, so that no run
     is ever paid for and then forgotten."""
 
@@ -259,7 +259,7 @@ def _awaited(step: Step) -> Sequence[Call]:
 
 
 def _seconds(trajectory: Trajectory) -> Seconds:
-    queue = other = 0.0
+    queue = other_seconds = 0.0
     pools: dict[str, float] = {}
     for step in trajectory.steps:
         queue += step.timings.waited
@@ -269,10 +269,10 @@ def _seconds(trajectory: Trajectory) -> Seconds:
             busy += call.latency.total
             name = call.policy.name
             pools[name] = pools.get(name, 0.0) + call.latency.first_token + call.latency.decode
-        other += max(0.0, step.timings.ended - step.timings.started - busy)
+        other_seconds += max(0.0, step.timings.ended - step.timings.started - busy)
     return Seconds(
         wall=round(max(0.0, trajectory.ended - trajectory.run.created), 4),
         queue=round(queue, 4),
         pools={name: round(value, 4) for name, value in sorted(pools.items())},
-        other=round(other, 4),
+        other=round(other_seconds, 4),
     )

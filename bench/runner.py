@@ -20,9 +20,9 @@ from loopline.bench.arms import Arm, with_setting, workflow_options
 from loopline.bench.journal import Journal
 from loopline.bench.judgement import Judge
 from loopline.bench.ledger import total
-from loopline.bench.output import Manifest, ManifestItem, Stored
+from loopline.bench.output import Manifest, ManifestItem, StoredRuns
 from loopline.bench.registry import benchmark_of
-from loopline.bench.results import Admitted, Result, result_of, transcript_of
+from loopline.bench.results import Admission, Result, result_of, transcript_of
 from loopline.bus import tasks
 from loopline.runtime.client.run_client import RunClient
 from loopline.runtime.run_driver import RunDriver, Stopped, lapsed, seed_of
@@ -54,7 +54,7 @@ class Job:
 class Progress(Protocol):
     """Who is told how it goes."""
 
-    def started(self, jobs: int, done: Sequence[Result], spent: int) -> None:
+    def started(self, jobs: int, results: Sequence[Result], spent: int) -> None:
         """`jobs` in all, `done` of them in earlier processes, `spent` micro-dollars so far."""
         ...
 
@@ -73,7 +73,7 @@ class Runner:
     def __init__(
         self,
         manifest: Manifest,
-        stored: Stored,
+        stored: StoredRuns,
         journal: Journal,
         client: RunClient,
         judge: Judge,
@@ -145,8 +145,8 @@ class Runner:
     @property
     def unfinished(self) -> dict[str, int]:
         """Arm → questions without a result."""
-        left = self._unfinished()
-        counts = {name: sum(key[0] == name for key in left) for name in self._manifest.arms}
+        remaining = self._unfinished()
+        counts = {name: sum(key[0] == name for key in remaining) for name in self._manifest.arms}
         return {name: count for name, count in counts.items() if count}
 
     def _unfinished(self) -> list[tuple[str, str]]:
@@ -162,14 +162,14 @@ class Runner:
         that a benchmark that stops early has pairs to compare."""
         offered = benchmark_of(self._manifest).arms_for(self._manifest.reference)
         arms = offered.named(self._manifest.arms)
-        left = [
+        remaining = [
             Job(arm, item)
             for item in self._manifest.items
             for arm in arms
             if (arm.name, item.id) not in self._results
         ]
-        known = [job for job in left if job.key in self._admitted]
-        return deque([*known, *(job for job in left if job.key not in self._admitted)])
+        admitted_jobs = [job for job in remaining if job.key in self._admitted]
+        return deque([*admitted_jobs, *(job for job in remaining if job.key not in self._admitted)])
 
     async def _work(self) -> None:
         while self._stop is None and self._todo:
@@ -215,18 +215,18 @@ class Runner:
         return sum(costs) / len(costs) if costs else 0.0
 
     async def _answer(self, job: Job) -> None:
-        known = self._admitted.get(job.key)
-        run = self._run(job, known)
-        if known is None:
+        admission = self._admitted.get(job.key)
+        run = self._run(job, admission)
+        if admission is None:
             self._admitted[job.key] = run.id
-            await self._journal.admit(Admitted(run_id=run.id, arm=job.arm.name, item=job.item.id))
+            await self._journal.admit(Admission(run_id=run.id, arm=job.arm.name, item=job.item.id))
         try:
             trajectory, entries = await self._driver.finish(
                 lambda: self._run(job, run.id), lambda: self._progress.admitted(job)
             )
         except Stopped:
             return
-        if known is not None and lapsed(trajectory, self._began):
+        if admission is not None and lapsed(trajectory, self._began):
             self._spent += total(self._journal.charge(entries)).most_micro_dollars
             del self._admitted[job.key]
             await self._answer(job)
@@ -282,6 +282,6 @@ class Runner:
         runs = [result.run_id for result in self._results.values()]
         for start in range(0, len(runs), 32):
             chunk = runs[start : start + 32]
-            found = await asyncio.gather(*(self._client.usage(run_id) for run_id in chunk))
-            for entries in found:
+            entry_lists = await asyncio.gather(*(self._client.usage(run_id) for run_id in chunk))
+            for entries in entry_lists:
                 self._spent += total(self._journal.charge(entries)).most_micro_dollars

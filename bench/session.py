@@ -46,7 +46,7 @@ PACKAGES = ("loopline", "torch", "transformers", "math-verify", "redis", "openai
 
 
 @dataclass(frozen=True)
-class Asked:
+class BenchRequest:
     """What a command line asks for."""
 
     benchmark: Benchmark
@@ -65,7 +65,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Ended:
+class BenchOutcome:
     """How a process's part of a benchmark came out."""
 
     ending: Ending
@@ -83,21 +83,21 @@ class Ended:
 Connect = Callable[[], AbstractAsyncContextManager[RunClient]]
 
 
-def start(asked: Asked) -> Ended:
+def start(request: BenchRequest) -> BenchOutcome:
     """Run a new benchmark on the deployment that is found. Raises BenchError, `UserError`."""
     # The data first: whoever lacks them need not start a deployment to be told.
-    benchmark = asked.benchmark
-    dataset = benchmark.load(asked.request)
-    manifest = manifest_of(asked, dataset)
+    benchmark = request.benchmark
+    dataset = benchmark.load(request.request)
+    manifest = manifest_of(request, dataset)
     benchmark.require(manifest)
-    found = _deployment(asked.profile, asked.redis_url)
-    manifest = with_deployment(manifest, asked.arms, found.settings)
-    profile = found.run.profile if found.run else asked.profile
+    deployment = _deployment(request.profile, request.redis_url)
+    manifest = with_deployment(manifest, request.arms, deployment.settings)
+    profile = deployment.run.profile if deployment.run else request.profile
     manifest = manifest.model_copy(update={"profile": profile})
-    directory = OutputDirectory(asked.output or _default_output(benchmark.name))
+    directory = OutputDirectory(request.output or _default_output(benchmark.name))
     directory.create(manifest, dataset.problems)
-    _lend(directory, found.state)
-    return asyncio.run(conduct(directory, _connector(found.settings)))
+    _lend(directory, deployment.state)
+    return asyncio.run(conduct(directory, _connector(deployment.settings)))
 
 
 def resume(
@@ -106,7 +106,7 @@ def resume(
     redis_url: str | None = None,
     concurrency: int | None = None,
     budget_dollars: float | None = None,
-) -> Ended:
+) -> BenchOutcome:
     """Go on with a benchmark from its directory alone; what else is given replaces what it was
     started with. Raises UsageError when other policies play its roles now, or other models serve
     its pools."""
@@ -114,8 +114,8 @@ def resume(
     manifest = directory.manifest()
     benchmark = benchmark_of(manifest)
     benchmark.require(manifest)
-    found = _deployment(None, redis_url)
-    settings = found.settings
+    deployment = _deployment(None, redis_url)
+    settings = deployment.settings
     arms = benchmark.arms_for(manifest.reference).named(manifest.arms)
     today = with_deployment(manifest, arms, settings)
     _require_policies(path, manifest, today)
@@ -139,7 +139,7 @@ def resume(
         changes["concurrency"] = _concurrency(concurrency)
     if budget_dollars is not None:
         changes["budget_micro_dollars"] = _budget(budget_dollars)
-    _lend(directory, found.state)
+    _lend(directory, deployment.state)
     return asyncio.run(
         conduct(directory, _connector(settings), manifest=manifest.model_copy(update=changes))
     )
@@ -163,7 +163,7 @@ async def conduct(
     manifest: Manifest | None = None,
     progress: RunProgress | None = None,
     grace: float = GRACE_SECONDS,
-) -> Ended:
+) -> BenchOutcome:
     """Run what a directory still lacks, then write its reports.
 
     The first SIGINT or SIGTERM stops admissions and gives what is in flight `grace` seconds; the
@@ -194,43 +194,43 @@ async def conduct(
                 f"The workers go on with {counted(in_flight, 'run')}; resuming collects the rest."
             )
         progress.notice(f"Stopped. Go on with: bench resume {directory.path}")
-        return Ended(ending, directory, None)
+        return BenchOutcome(ending, directory, None)
     facts = write_reports(directory)
     if ending is Ending.BUDGET:
-        left = ", ".join(f"{arm}: {count:,}" for arm, count in unfinished.items())
+        remaining = ", ".join(f"{arm}: {count:,}" for arm, count in unfinished.items())
         progress.notice(
-            f"The budget is used up. Not done, by arm: {left}. The report covers the rest. Go on "
+            f"The budget is used up. Not done, by arm: {remaining}. The report covers the rest. Go on "
             f"with: bench resume {directory.path} --budget-usd MORE (the whole budget, not what "
             "is added)"
         )
-    return Ended(ending, directory, facts)
+    return BenchOutcome(ending, directory, facts)
 
 
-def manifest_of(asked: Asked, dataset: Dataset) -> Manifest:
+def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
     """The manifest without what only a deployment knows. Raises UsageError."""
-    concurrency = _concurrency(asked.concurrency)
-    budget = None if asked.budget_dollars is None else _budget(asked.budget_dollars)
-    require_seed(asked.request.seed)
-    if not 0 < asked.run_seconds <= 86_400:
-        raise UsageError(f"--run-seconds must lie between 0 and 86400; got {asked.run_seconds}")
+    concurrency = _concurrency(request.concurrency)
+    budget = None if request.budget_dollars is None else _budget(request.budget_dollars)
+    require_seed(request.request.seed)
+    if not 0 < request.run_seconds <= 86_400:
+        raise UsageError(f"--run-seconds must lie between 0 and 86400; got {request.run_seconds}")
     return Manifest(
-        benchmark=asked.benchmark.name,
-        origin=asked.benchmark.origin,
+        benchmark=request.benchmark.name,
+        origin=request.benchmark.origin,
         command=_command(),
         created=time.time(),
-        arms=tuple(arm.name for arm in asked.arms),
+        arms=tuple(arm.name for arm in request.arms),
         split=dataset.split,
-        seed=asked.request.seed,
+        seed=request.request.seed,
         source=dataset.source,
         available=dataset.available,
-        calculator=asked.calculator,
-        options=asked.options,
+        calculator=request.calculator,
+        options=request.options,
         reference=dataset.reference,
         concurrency=concurrency,
         budget_micro_dollars=budget,
-        compat=asked.compat,
-        profile=asked.profile,
-        run_seconds=asked.run_seconds,
+        compat=request.compat,
+        profile=request.profile,
+        run_seconds=request.run_seconds,
         versions=_versions(),
         items=manifest_items(dataset.items),
     )
@@ -271,13 +271,13 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
     played = {arm.name: _played(arm, settings.policies) for arm in arms}
     options = manifest.options
     if options is not None:
-        theirs = [settings.options.get(arm.workflow, {}) for arm in arms]
-        options = dict(ChainMap(options, *theirs))
-    asked = {file for arm in arms for file in prompts_of(arm.workflow, arm.environment)}
-    own = (
+        arm_options = [settings.options.get(arm.workflow, {}) for arm in arms]
+        options = dict(ChainMap(options, *arm_options))
+    prompt_files = {file for arm in arms for file in prompts_of(arm.workflow, arm.environment)}
+    all_prompts = (
         replacement(file.content, name, origin=file.path) for name, file in settings.prompts.items()
     )
-    prompts = {prompt.file: prompt.hash for prompt in own if prompt.file in asked}
+    prompts = {prompt.file: prompt.hash for prompt in all_prompts if prompt.file in prompt_files}
     return manifest.model_copy(
         update={"pools": facts, "options": options, "prompts": prompts, "policies": played}
     )
@@ -306,13 +306,13 @@ def _require_roles(arm: Arm, settings: Settings) -> None:
     """Runs whose role nobody takes would wait until their deadline."""
     from loopline.agents.workflows import serving_role
 
-    taken = {role for worker in settings.workers.values() for role in worker.roles}
+    worker_roles = {role for worker in settings.workers.values() for role in worker.roles}
     needed = dict.fromkeys(serving_role(arm.workflow, agent) for agent in _roles_of(arm))
-    missing = [role for role in needed if role not in taken]
+    missing = [role for role in needed if role not in worker_roles]
     if missing:
         raise UsageError(
             f"arm {arm.name} needs the role {missing[0]!r}, which no worker of the running "
-            f"deployment takes (they take: {', '.join(sorted(taken)) or 'none'}); choose other "
+            f"deployment takes (they take: {', '.join(sorted(worker_roles)) or 'none'}); choose other "
             "--arms, or start a deployment whose profile has a worker with that role (what runs "
             "behind --redis-url is told by LOOPLINE_PROFILE)"
         )
@@ -337,8 +337,8 @@ def _policies_of(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
     from loopline.agents.workflows import agents_of, policies_for
 
     agents = agents_of(arm.workflow, arm.environment)
-    ours = {agent: policy for agent, policy in policies.items() if agent in agents}
-    return policies_for(arm.workflow, {**ours, **arm.policies}, arm.environment)
+    role_policies = {agent: policy for agent, policy in policies.items() if agent in agents}
+    return policies_for(arm.workflow, {**role_policies, **arm.policies}, arm.environment)
 
 
 def _played(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
@@ -350,7 +350,7 @@ def _played(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
     return {role: by_role[role] for role in _roles_of(arm)}
 
 
-def brief(ended: Ended) -> dict[str, Any]:
+def brief(ended: BenchOutcome) -> dict[str, Any]:
     """The line of JSON that `--json` ends with."""
     line: dict[str, Any] = {
         "output": str(ended.directory.path),
@@ -392,7 +392,7 @@ def _team_findings(facts: Facts) -> dict[str, Any]:
     return {name: facts.results[name]} if facts.benchmark.team and name in facts.results else {}
 
 
-def show(ended: Ended, *, as_json: bool) -> None:
+def show(ended: BenchOutcome, *, as_json: bool) -> None:
     """Print the outcome: the table for people, or (last) one line of JSON."""
     facts = ended.facts
     if facts is not None and not as_json:
@@ -423,12 +423,12 @@ def _on_interrupt(runner: Runner, progress: RunProgress, grace: float) -> Callab
         )
 
     signals = (signal.SIGINT, signal.SIGTERM)
-    for one in signals:
-        loop.add_signal_handler(one, interrupted)
+    for signal_number in signals:
+        loop.add_signal_handler(signal_number, interrupted)
 
     def remove() -> None:
-        for one in signals:
-            loop.remove_signal_handler(one)
+        for signal_number in signals:
+            loop.remove_signal_handler(signal_number)
 
     return remove
 
@@ -451,14 +451,14 @@ def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
     from loopline.runtime.client.deployment import find
     from loopline.runtime.config.sources import absolute_profile
 
-    found = find(redis_url=redis_url, profile=profile)
-    if found.run and profile and found.run.profile != absolute_profile(profile):
+    deployment = find(redis_url=redis_url, profile=profile)
+    if deployment.run and profile and deployment.run.profile != absolute_profile(profile):
         raise UsageError(
             f"--profile {profile}: the deployment that runs here has the profile "
-            f"{found.run.profile}; stop it (`runtime down`) and start the other "
+            f"{deployment.run.profile}; stop it (`runtime down`) and start the other "
             f"(`runtime up --detach --profile {profile}`), or leave --profile out"
         )
-    return found
+    return deployment
 
 
 def _connector(settings: Settings) -> Connect:

@@ -188,8 +188,8 @@ def _gold_is_there(prediction: str, gold: str) -> bool:
 
 
 def _off_path(steps: Sequence[Step], reference_values: Sequence[str]) -> bool:
-    known = {value for text in reference_values if (value := _value(text)) is not None}
-    if not known:
+    reference_numbers = {value for text in reference_values if (value := _value(text)) is not None}
+    if not reference_numbers:
         return False
     # The expert's answer replaces that of the small model in the same branch.
     final: dict[tuple[object, int], Step] = {}
@@ -198,7 +198,7 @@ def _off_path(steps: Sequence[Step], reference_values: Sequence[str]) -> bool:
             final[(step.input.get("asked_turn"), step.branch)] = step
     answers = (step.decision.data.get("answer") for step in final.values())
     values = [_value(answer) for answer in answers if isinstance(answer, str)]
-    return any(value is not None and value not in known for value in values)
+    return any(value is not None and value not in reference_numbers for value in values)
 
 
 def _value(text: str) -> Fraction | None:

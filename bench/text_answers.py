@@ -117,8 +117,10 @@ class TextJudge:
     def rescore(self, result: Result, item: Question) -> Result:
         """The result with today's score. Raises JudgingError."""
         verdicts, measures = self._scored(item, result.prediction)
-        kept = {name: value for name, value in result.measures.items() if name != SCORE}
-        return result.model_copy(update={"verdicts": verdicts, "measures": kept | measures})
+        other_measures = {name: value for name, value in result.measures.items() if name != SCORE}
+        return result.model_copy(
+            update={"verdicts": verdicts, "measures": other_measures | measures}
+        )
 
     def _scored(
         self, item: Question, answer: str | None
@@ -133,8 +135,8 @@ class TextJudge:
             return {self._checker: value}, {}
         if isinstance(value, int | float) and math.isfinite(value) and 0 <= value <= 1:
             return {self._checker: value == 1}, {SCORE: float(value)}
-        said = repr(value)[:80]
-        raise self._failure(item, f"it returned {said}, not a bool or a number from 0 to 1")
+        value_text = repr(value)[:80]
+        raise self._failure(item, f"it returned {value_text}, not a bool or a number from 0 to 1")
 
     def _failure(
         self, item: Question, why: str, error: BaseException | None = None

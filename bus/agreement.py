@@ -87,8 +87,8 @@ def _agreement(fields: dict[bytes, bytes]) -> Agreement:
     return Agreement(text.pop("epoch"), shared, text.pop("by"), text)
 
 
-def _pairs(found: list[bytes]) -> dict[bytes, bytes]:
-    return dict(zip(found[::2], found[1::2], strict=True))
+def _pairs(reply: list[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 async def read(redis: Redis, keys: Keys) -> Agreement | None:
@@ -105,7 +105,7 @@ async def agreed_on(settings: BusSettings) -> Agreement | None:
         return await read(redis, Keys(settings.prefix, settings.shards))
 
 
-class Joining:
+class DeploymentJoin:
     """One process's way into its deployment."""
 
     def __init__(
@@ -250,9 +250,9 @@ def _who() -> str:
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(sorted(names)[:3])
+    examples = ", ".join(sorted(names)[:3])
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"the workers {shown}{more} are" if len(names) > 1 else f"the worker {shown} is"
+    return f"the workers {examples}{more} are" if len(names) > 1 else f"the worker {examples} is"
 
 
 def new_epoch(now: float) -> str:
@@ -304,15 +304,15 @@ async def in_flight(redis: Redis, prefix: str, shards: int) -> InFlight:
 
 async def _beginning(redis: Redis, text: str) -> set[bytes]:
     """Keys that begin with a text. A prefix holds no sign that means anything in a pattern."""
-    found: set[bytes] = set()
+    all_keys: set[bytes] = set()
     cursor: int | None = None
     while cursor != 0:
         cursor, keys = await redis.scan(cursor or 0, match=f"{text}:*", count=1000)
-        found.update(keys)
-    return found
+        all_keys.update(keys)
+    return all_keys
 
 
-async def watch(redis: Redis, keys: Keys, agreement: Agreement, joining: Joining) -> None:
+async def watch(redis: Redis, keys: Keys, agreement: Agreement, joining: DeploymentJoin) -> None:
     """Keep it alive. Raises `DeploymentChanged` when another holds."""
     answer = await scripts.call(redis, "watch", [keys.deployment], [agreement.epoch])
     if answer == 0:

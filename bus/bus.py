@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from loopline.bus import scripts, tasks
-from loopline.bus.agreement import Agreement, Joining, Standing, spread, watch
+from loopline.bus.agreement import Agreement, DeploymentJoin, Standing, spread, watch
 from loopline.bus.clock import LOOK_SECONDS, Clock
 from loopline.bus.commit import Committer, Join, Outgoing
 from loopline.bus.connection import OUTAGE, Connections, is_outage, outlast
@@ -134,7 +134,7 @@ class Bus:
 
     async def _agree(self) -> None:
         """Take what the deployment has agreed on."""
-        joining = Joining(self.redis, self.settings, self.clock, self._claims)
+        joining = DeploymentJoin(self.redis, self.settings, self.clock, self._claims)
         self.agreement = await outlast(
             "join",
             lambda: joining.join(self._standing),
@@ -363,8 +363,8 @@ class Bus:
         """Runs in flight with their deadlines (Unix seconds)."""
         runs: list[tuple[str, float]] = []
         for shard in self.keys.all_shards():
-            found = await self.redis.zrange(shard.active, 0, -1, withscores=True)
-            runs += [(run_id.decode(), score / 1000) for run_id, score in found]
+            members = await self.redis.zrange(shard.active, 0, -1, withscores=True)
+            runs += [(run_id.decode(), score / 1000) for run_id, score in members]
         return runs
 
     async def follow(
@@ -381,11 +381,11 @@ class Bus:
         key, quiet = shard.log(run_id), 0
         block = int(self.settings.block_seconds * 1000)
         while True:
-            found = await self._outlasts(
+            streams = await self._outlasts(
                 "follow",
                 lambda: self.blocking.xread({key: after}, count=500, block=block),  # noqa: B023
             )
-            if not found:
+            if not streams:
                 word = await self._end(run_id, *OVERDUE, only_if_overdue=True)
                 if word == b"missing":
                     return
@@ -394,7 +394,7 @@ class Bus:
                     return
                 continue
             quiet = 0
-            for entry, fields in found[0][1]:
+            for entry, fields in streams[0][1]:
                 after = entry.decode()
                 event = {name.decode(): value.decode() for name, value in fields.items()}
                 yield after, event

@@ -60,10 +60,10 @@ async def probe(redis: Redis) -> Server:
     config: dict[str, str] = {}
     for name in ("appendonly", "appendfsync", "maxmemory-policy"):
         try:
-            found = await redis.config_get(name)
+            reply = await redis.config_get(name)
         except ResponseError:  # managed servers forbid CONFIG: then it stays unknown
-            found = {}
-        config |= {str(key): str(value) for key, value in _decoded(found).items()}
+            reply = {}
+        config |= {str(key): str(value) for key, value in _decoded(reply).items()}
     policy = config.get("maxmemory-policy", "unknown")
     if policy.startswith(("allkeys", "volatile")):  # every key of ours has a time to live
         raise BusUnavailable(
@@ -85,10 +85,10 @@ async def probe(redis: Redis) -> Server:
     )
 
 
-def _decoded(found: dict[bytes | str, bytes | str]) -> dict[str, str]:
+def _decoded(reply: dict[bytes | str, bytes | str]) -> dict[str, str]:
     return {
         (key.decode() if isinstance(key, bytes) else key): (
             value.decode() if isinstance(value, bytes) else value
         )
-        for key, value in found.items()
+        for key, value in reply.items()
     }

@@ -102,20 +102,20 @@ class Clock:
             (seconds, micro), (shift, last) = await pipe.execute()
         back = _steady()
         half, middle = (back - sent) / 2, (back + sent) / 2
-        server, known = seconds + micro / 1e6, int(shift or 0)
+        server, offset = seconds + micro / 1e6, int(shift or 0)
         noted = int(last) / 1000 if last is not None else None
-        theirs = server + known / 1000
-        ours = self._time + (middle - self._at) if self.measured else theirs
+        server_time = server + offset / 1000
+        local_time = self._time + (middle - self._at) if self.measured else server_time
         behind = noted is not None and server < noted - AGREE_SECONDS
         if not self.measured and noted is not None and behind:
-            ours = noted + known / 1000
-        apart = theirs - ours
+            local_time = noted + offset / 1000
+        apart = server_time - local_time
         evenly = noted is not None and not behind and server - noted <= RECENT_SECONDS
         jumped = abs(apart) > AGREE_SECONDS + half and not evenly
         if jumped and half > _GOOD_ROUND_TRIP:
             return False
-        wanted = known - round(apart * 1000) if jumped else known
-        args: list[scripts.Value] = [known, wanted, int(server * 1000)]
+        wanted = offset - round(apart * 1000) if jumped else offset
+        args: list[scripts.Value] = [offset, wanted, int(server * 1000)]
         try:
             if await scripts.call(redis, "clock", [keys.clock], args) == 0:
                 return False
@@ -132,10 +132,10 @@ class Clock:
                 seconds=round(apart, 1),
                 effect="none: the deployment's time runs on",
             )
-            theirs = ours
+            server_time = local_time
         elif self.measured and abs(apart) > AGREE_SECONDS + half:
             log.warning("this process was behind the server's clock", seconds=round(apart, 1))
-        self._time, self._at = theirs, middle
+        self._time, self._at = server_time, middle
         self.uncertainty, self.measured = half, True
         return True
 

@@ -109,7 +109,7 @@ def _check_texts(commit: StepCommit) -> None:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingCommit:
     keys: list[str]
     args: list[scripts.Value]
     done: asyncio.Future[str]
@@ -122,7 +122,7 @@ class Committer:
         self._redis = redis
         self._settings = settings
         self._shard = shard
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_PendingCommit] = deque()
         self._sender: asyncio.Task[None] | None = None
 
     async def commit(self, lease: Lease, envelope: Envelope, commit: StepCommit) -> bool:
@@ -155,7 +155,7 @@ class Committer:
             case _:
                 raise BusError(f"commit.lua answered {result!r}")
 
-    def _flatten(self, lease: Lease, envelope: Envelope, commit: StepCommit) -> _Waiting:
+    def _flatten(self, lease: Lease, envelope: Envelope, commit: StepCommit) -> _PendingCommit:
         shard, run_id = self._shard, envelope.run_id
         _check_numbers(commit)
         _check_texts(commit)
@@ -199,7 +199,7 @@ class Committer:
             # It may quote what nobody has checked: a program's output, an exception's message.
             reason = commit.finish.reason.encode(errors="replace")
             args += [commit.finish.outcome, answer, reason]
-        return _Waiting(keys, args, asyncio.get_running_loop().create_future())
+        return _PendingCommit(keys, args, asyncio.get_running_loop().create_future())
 
     def _check_size(self, what: str, data: bytes) -> bytes:
         if len(data) > self._settings.max_message_bytes:

@@ -126,8 +126,10 @@ class Connections:
         where = f"Redis at {self.settings.safe_url}"
         if refused(error):
             return BusUnavailable(f"{where} refuses the bus ({error}): {remedy(error)}")
-        if said := await health.greeting(self.settings.redis_url):
-            return BusUnavailable(f"{where} refuses the bus ({said}): {remedy(RedisError(said))}")
+        if greeting := await health.greeting(self.settings.redis_url):
+            return BusUnavailable(
+                f"{where} refuses the bus ({greeting}): {remedy(RedisError(greeting))}"
+            )
         return BusUnavailable(f"{where} does not answer ({error}): {remedy(error)}")
 
     async def close(self) -> None:

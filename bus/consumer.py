@@ -124,10 +124,10 @@ class Consumer:
             await background.run(self._serve_all(background))
         finally:
             await background.end()
-            left = list(self._running.values())
+            remaining = list(self._running.values())
             await tasks.end(self._running)
-            if left:
-                await tasks.finish(self._let_go(left))
+            if remaining:
+                await tasks.finish(self._let_go(remaining))
         await self._leave()
 
     async def _serve_all(self, background: tasks.Background) -> None:
@@ -149,17 +149,17 @@ class Consumer:
         while self._running:
             await asyncio.wait(set(self._running))
 
-    async def _let_go(self, left: Sequence[tuple[Shard, str, Lease]]) -> None:
+    async def _let_go(self, leases: Sequence[tuple[Shard, str, Lease]]) -> None:
         """Work that was abandoned goes to another worker at once, if Redis hears of it; else when
         its lease has run out."""
         with contextlib.suppress(TimeoutError, *OUTAGE):
             async with asyncio.timeout(LET_GO_SECONDS):
-                await self._give_back(left, let_go=True)
+                await self._give_back(leases, let_go=True)
 
-    async def _give_back(self, held: Iterable[tuple[Shard, str, Lease]], *, let_go: bool) -> None:
+    async def _give_back(self, leases: Iterable[tuple[Shard, str, Lease]], *, let_go: bool) -> None:
         """See give_back.lua."""
         by_stream: dict[tuple[Shard, str], list[scripts.Value]] = {}
-        for shard, stream, lease in held:
+        for shard, stream, lease in leases:
             by_stream.setdefault((shard, stream), []).extend((lease.entry, lease.count))
         lease_ms = self.bus.settings.lease_ms
         for (shard, stream), deliveries in by_stream.items():
@@ -171,11 +171,11 @@ class Consumer:
     async def _not_counted(self, delivery: Delivery) -> None:
         """Another worker took it over, though this one lives: it was frozen or cut off, and that is
         no failure of the message."""
-        held = [(delivery.shard, delivery.stream, delivery.lease)]
+        leases = [(delivery.shard, delivery.stream, delivery.lease)]
         with contextlib.suppress(BusUnavailable):
             await outlast(
                 "not counted",
-                lambda: self._give_back(held, let_go=False),
+                lambda: self._give_back(leases, let_go=False),
                 give_up_after=self.bus.settings.lease_seconds,
             )
 
@@ -210,7 +210,7 @@ class Consumer:
         failures, more = 0, True
         while count := await self._ask(more):
             try:
-                found = await self._fetch(wanted, count, self._block(more))
+                streams = await self._fetch(wanted, count, self._block(more))
             except OUTAGE as error:
                 failures += 1
                 if failures & (failures - 1) == 0:
@@ -223,10 +223,10 @@ class Consumer:
             if failures:
                 log.info("read works again", tries=failures)
                 failures = 0
-            for key, entries in found:
+            for key, entries in streams:
                 for entry, fields in entries:
                     self.take(shard, names[key], entry.decode(), fields.get(FIELD.encode(), b""), 1)
-            more = bool(found)
+            more = bool(streams)
 
     async def _ask(self, more: bool) -> int:
         """Deliveries of each stream to read now, once there is a place; 0 when drained.
@@ -255,10 +255,10 @@ class Consumer:
         """Entries by stream; after it they are in hand, or what was asked for them is free again:
         nothing may be awaited in between."""
         try:
-            found = await self.bus.blocking.xreadgroup(
+            streams = await self.bus.blocking.xreadgroup(
                 GROUP, self.name, wanted, count=count, block=block
             )
-            return found or []
+            return streams or []
         finally:
             self._asked -= count * len(wanted)
             if self._spare > 0:

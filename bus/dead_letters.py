@@ -120,10 +120,10 @@ async def ls(bus: Bus) -> AsyncIterator[DeadLetter]:
 async def show(bus: Bus, letter_id: str) -> DeadLetter:
     """Raises `BusError` if there is no such letter."""
     shard, entry = _parse(bus, letter_id)
-    found = await bus.redis.xrange(shard.dead, entry, entry)
-    if not found:
+    entries = await bus.redis.xrange(shard.dead, entry, entry)
+    if not entries:
         raise BusError(f"no dead letter {letter_id}; `runtime dead ls` lists them")
-    return _letter(shard, *found[0])
+    return _letter(shard, *entries[0])
 
 
 async def replay(bus: Bus, letter_id: str) -> str:
@@ -178,10 +178,10 @@ async def purge(bus: Bus, letter_id: str | None = None) -> int:
 
 
 def _parse(bus: Bus, letter_id: str) -> tuple[Shard, str]:
-    found = _ID.fullmatch(letter_id)
-    if found is None or int(found[1]) >= bus.keys.shards:
+    match = _ID.fullmatch(letter_id)
+    if match is None or int(match[1]) >= bus.keys.shards:
         raise BusError(f"{letter_id!r} is not a dead letter's id (like 0/1718000000000-0)")
-    return bus.keys.shard(int(found[1])), found[2]
+    return bus.keys.shard(int(match[1])), match[2]
 
 
 def _letter(shard: Shard, entry: bytes, fields: dict[bytes, bytes]) -> DeadLetter:

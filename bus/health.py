@@ -92,19 +92,19 @@ async def require_usable(redis: Redis, settings: BusSettings) -> None:
     user may not use, with the line that grants them; redis-py's errors for an outage."""
     await _refuse_cluster(redis, settings)
     bus_keys = Keys(settings.prefix, settings.shards)
-    tried = commands(bus_keys.probe)
+    probe_commands = commands(bus_keys.probe)
     async with redis.pipeline(transaction=False) as pipe:
-        for command in tried:
+        for command in probe_commands:
             pipe.execute_command(*command)
         answers: list[object] = await pipe.execute(raise_on_error=False)
-    said = {
+    messages = {
         str(command[0]): str(answer)
-        for command, answer in zip(tried, answers, strict=True)
+        for command, answer in zip(probe_commands, answers, strict=True)
         if isinstance(answer, ResponseError)
     }
-    keys = any(_FORBIDDEN_KEY.search(words) for words in said.values())
-    denied = sorted(name for name, words in said.items() if _FORBIDDEN_COMMAND.search(words))
-    unknown = sorted(name for name, words in said.items() if _UNKNOWN.search(words))
+    keys = any(_FORBIDDEN_KEY.search(words) for words in messages.values())
+    denied = sorted(name for name, words in messages.items() if _FORBIDDEN_COMMAND.search(words))
+    unknown = sorted(name for name, words in messages.items() if _UNKNOWN.search(words))
     if not denied and not unknown:
         try:
             await scripts.call(redis, "probe", [bus_keys.shard(0).active], [])
@@ -151,9 +151,9 @@ async def _refuse_cluster(redis: Redis, settings: BusSettings) -> None:
 
 async def _spreads_slots(redis: Redis, settings: BusSettings) -> bool:
     """Without INFO: whether two keys of different hash tags are refused in one command."""
-    one = Keys(settings.prefix, 1)
+    probe_keys = Keys(settings.prefix, 1)
     try:
-        await redis.exists(one.probe, one.shard(0).active)
+        await redis.exists(probe_keys.probe, probe_keys.shard(0).active)
     except NoPermissionError:
         return False  # and named as such in a moment
     except ResponseError as error:

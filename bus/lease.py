@@ -49,7 +49,7 @@ class Verdict(IntEnum):
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldLease:
     lease: Lease
     run_key: str
     on_verdict: Callable[[Verdict], None]
@@ -66,7 +66,7 @@ class LeaseKeeper:
 
     def __init__(self, settings: BusSettings) -> None:
         self._settings = settings
-        self._held: dict[Lease, _Held] = {}
+        self._held: dict[Lease, _HeldLease] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -90,9 +90,9 @@ class LeaseKeeper:
             self._thread.join(timeout=self._settings.lease_seconds)
 
     def hold(self, lease: Lease, run_key: str, on_verdict: Callable[[Verdict], None]) -> None:
-        held = _Held(lease, run_key, on_verdict)
+        record = _HeldLease(lease, run_key, on_verdict)
         with self._lock:
-            self._held[lease] = held
+            self._held[lease] = record
 
     def release(self, lease: Lease) -> None:
         with self._lock:
@@ -118,39 +118,39 @@ class LeaseKeeper:
     def _renew_due(self, client: redis.Redis) -> None:
         old = time.monotonic() - self._settings.lease_seconds / 3
         with self._lock:
-            due = [held for held in self._held.values() if held.renewed <= old]
-        by_group: dict[tuple[str, str, str], list[_Held]] = {}
-        for held in due:
+            due = [record for record in self._held.values() if record.renewed <= old]
+        by_group: dict[tuple[str, str, str], list[_HeldLease]] = {}
+        for record in due:
             # One script call may touch one hash tag only.
-            tag = held.lease.stream.partition("}")[0]
-            by_group.setdefault((tag, held.lease.group, held.lease.consumer), []).append(held)
+            tag = record.lease.stream.partition("}")[0]
+            by_group.setdefault((tag, record.lease.group, record.lease.consumer), []).append(record)
         for (_, group, consumer), batch in by_group.items():
             for start in range(0, len(batch), 256):
                 self._renew_batch(client, group, consumer, batch[start : start + 256])
 
     def _renew_batch(
-        self, client: redis.Redis, group: str, consumer: str, batch: list[_Held]
+        self, client: redis.Redis, group: str, consumer: str, batch: list[_HeldLease]
     ) -> None:
-        keys = [key for held in batch for key in (held.lease.stream, held.run_key)]
+        keys = [key for record in batch for key in (record.lease.stream, record.run_key)]
         args: list[str | int] = [group, consumer]
-        for held in batch:
-            args += [held.lease.entry, held.lease.count]
+        for record in batch:
+            args += [record.lease.entry, record.lease.count]
         verdicts = scripts.call_sync(client, "renew", keys, args)
         now = time.monotonic()
-        for held, number in zip(batch, verdicts, strict=True):
+        for record, number in zip(batch, verdicts, strict=True):
             verdict = Verdict(number)
-            held.renewed = now
+            record.renewed = now
             if verdict is Verdict.RENEWED:
                 continue
             with self._lock:
                 # Released meanwhile: the work was finished, the verdict is about a settled entry.
-                still_held = held.lease in self._held and not held.told
-                held.told = True
+                still_held = record.lease in self._held and not record.told
+                record.told = True
                 if verdict is Verdict.LOST:
-                    self._held.pop(held.lease, None)
+                    self._held.pop(record.lease, None)
             if still_held:
                 try:
-                    held.on_verdict(verdict)
+                    record.on_verdict(verdict)
                 except RuntimeError as error:
                     # Its event loop is closed. This thread keeps the leases of everybody else.
                     log.warning("holder not told", verdict=verdict.name, error=str(error))

@@ -107,40 +107,40 @@ class LogConsumer:
         # Also of a stream that nothing is written to while its batches can't be made durable.
         await self.bus.redis.pexpire(self.key, STREAM_LIFE_MS)
         # Own unacknowledged entries first (a batch that failed), then those of dead readers.
-        own = await self.bus.redis.xreadgroup(
+        reply = await self.bus.redis.xreadgroup(
             self.group, self.name, {self.key: "0"}, count=self._count
         )
-        found = own[0][1] if own else []
+        entries = reply[0][1] if reply else []
         if self._jumps != (jumps := self.bus.clock.jumps):
             await scripts.call(self.bus.redis, "rebase", [self.key], [self.group])
             self._jumps = jumps
-        if not found:
-            _, found, _ = await self.bus.redis.xautoclaim(
+        if not entries:
+            _, entries, _ = await self.bus.redis.xautoclaim(
                 self.key, self.group, self.name, self.bus.settings.lease_ms, "0-0",
                 count=self._count,
             )  # fmt: skip
-        if not found:
+        if not entries:
             block = 1 if self._draining.is_set() else int(self.bus.settings.block_seconds * 1000)
             new = await self.bus.blocking.xreadgroup(
                 self.group, self.name, {self.key: ">"}, count=self._count, block=block
             )
-            found = new[0][1] if new else []
-            if found and len(found) < self._count and self._linger:
+            entries = new[0][1] if new else []
+            if entries and len(entries) < self._count and self._linger:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._linger):
                         await self._draining.wait()
                 more = await self.bus.redis.xreadgroup(
-                    self.group, self.name, {self.key: ">"}, count=self._count - len(found)
+                    self.group, self.name, {self.key: ">"}, count=self._count - len(entries)
                 )
-                found += more[0][1] if more else []
-        gone = [entry for entry, fields in found if not fields]
+                entries += more[0][1] if more else []
+        gone = [entry for entry, fields in entries if not fields]
         if gone:
             # Deleted by somebody else while pending: offered for ever, and new entries never.
             log.error(
                 "entries were deleted before they were read", stream=self.key, count=len(gone)
             )
             await self.bus.redis.xack(self.key, self.group, *gone)
-        return [(entry.decode(), fields) for entry, fields in found if fields]
+        return [(entry.decode(), fields) for entry, fields in entries if fields]
 
     async def _acknowledge(self, entries: Sequence[Entry]) -> None:
         async def acknowledge() -> None:

@@ -70,27 +70,27 @@ class Policy(BaseModel):
 
     def path_of(self, version: int) -> str | None:
         """Where the adapter of a version is; None for version 0, or one that is not kept."""
-        return next((each.path for each in self.versions if each.version == version), None)
+        return next((entry.path for entry in self.versions if entry.version == version), None)
 
     def published_at(self, version: int) -> float | None:
         """When a version was published, in Unix seconds; None as for `path_of`. With its number it
         tells versions apart: after a loss of all data they are counted from 1 again."""
-        return next((each.published for each in self.versions if each.version == version), None)
+        return next((entry.published for entry in self.versions if entry.version == version), None)
 
     def published(self, path: str, now: float) -> Policy:
         """With a new version, in use."""
-        number = max((each.version for each in self.versions), default=0) + 1
+        number = max((entry.version for entry in self.versions), default=0) + 1
         new = PolicyVersion(version=number, path=path, published=now)
-        kept = (*self.versions, new)[-MAX_VERSIONS:]
-        return self.model_copy(update={"versions": kept})._using(number)
+        versions = (*self.versions, new)[-MAX_VERSIONS:]
+        return self.model_copy(update={"versions": versions})._using(number)
 
     def pinned(self, version: int) -> Policy:
         """With this version in use. Raises PolicyError."""
-        known = [0, *(each.version for each in self.versions)]
-        if version not in known:
+        numbers = [0, *(entry.version for entry in self.versions)]
+        if version not in numbers:
             raise PolicyError(
                 f"policy {self.name!r} has no version {version}; there are: "
-                f"{', '.join(map(str, known))}"
+                f"{', '.join(map(str, numbers))}"
             )
         return self._using(version)
 
@@ -104,7 +104,7 @@ class Policy(BaseModel):
     def forgetting(self, versions: Collection[int]) -> Policy:
         """Without these versions, which nobody can choose any more. The one in use stays, that a
         rollback would go back to, and the newest, whose number is never given a second time."""
-        newest = max((each.version for each in self.versions), default=0)
+        newest = max((entry.version for entry in self.versions), default=0)
         gone = {*versions} - {0, newest, self.current, *self.earlier[-1:]}
         earlier = self.earlier
         if (*earlier, self.current)[:2] == (0, 1) and 1 in gone:
@@ -112,8 +112,8 @@ class Policy(BaseModel):
             earlier = earlier[1:]
         return self.model_copy(
             update={
-                "versions": tuple(each for each in self.versions if each.version not in gone),
-                "earlier": tuple(each for each in earlier if each not in gone),
+                "versions": tuple(entry for entry in self.versions if entry.version not in gone),
+                "earlier": tuple(entry for entry in earlier if entry not in gone),
             }
         )
 
@@ -128,7 +128,7 @@ def pool_of(policy: str) -> str:
 
 
 @dataclass(frozen=True)
-class Stored:
+class PolicySnapshot:
     """All that the bus has of policies."""
 
     policies: tuple[Policy, ...]
@@ -137,18 +137,18 @@ class Stored:
     """Name → why it can't be read: another program wrote it, or a newer one."""
 
 
-async def stored(bus: Bus) -> Stored:
+async def stored(bus: Bus) -> PolicySnapshot:
     """All that were ever published. One that can't be read hides no other."""
-    found: dict[bytes, bytes] = await bus.redis.hgetall(bus.keys.policies)  # pyright: ignore
+    bodies: dict[bytes, bytes] = await bus.redis.hgetall(bus.keys.policies)  # pyright: ignore
     readable: list[Policy] = []
     unreadable: dict[str, str] = {}
-    for key, body in found.items():
+    for key, body in bodies.items():
         name = key.decode("utf-8", "backslashreplace")
         try:
             readable.append(_read(name, body))
         except PolicyError as error:
             unreadable[name[:MAX_SHOWN]] = str(error)
-    return Stored(tuple(sorted(readable, key=lambda policy: policy.name)), unreadable)
+    return PolicySnapshot(tuple(sorted(readable, key=lambda policy: policy.name)), unreadable)
 
 
 async def policies(bus: Bus) -> list[Policy]:
@@ -169,8 +169,8 @@ async def change(bus: Bus, name: str, to: Callable[[Policy], Policy]) -> Policy:
     keys = [bus.keys.policies, bus.keys.policy_changes]
     while True:
         before: bytes = await bus.redis.hget(bus.keys.policies, name) or b""  # pyright: ignore
-        known = _read(name, before) if before else Policy(name=name)
-        after = _stamped(to(known), known, bus.clock.now())
+        current = _read(name, before) if before else Policy(name=name)
+        after = _stamped(to(current), current, bus.clock.now())
         args = [name, before, after.model_dump_json().encode(), POLICY_LIFE_MS]
         if await scripts.call(bus.redis, "policy", keys, args):
             return after
@@ -185,8 +185,8 @@ async def publish_first(bus: Bus, name: str, path: str) -> Policy:
     """Let a policy begin with the adapter at `path`, unless somebody has chosen for it before."""
 
     def first(policy: Policy) -> Policy:
-        chosen = policy.versions or policy.earlier
-        return policy if chosen else policy.published(path, time.time())
+        history = policy.versions or policy.earlier
+        return policy if history else policy.published(path, time.time())
 
     return await change(bus, name, first)
 
@@ -195,7 +195,7 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
     """All policies now, and again whenever one may have changed. Outlasts outages."""
     last = b"0-0"
     failures = 0
-    told: Mapping[str, str] = {}
+    last_errors: Mapping[str, str] = {}
     while True:
         try:
             # Before the state is read: a change in between is told once more, and not missed.
@@ -205,19 +205,19 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
                 await bus.redis.pexpire(bus.keys.policy_changes, POLICY_LIFE_MS)
             all_of_them = await stored(bus)
             for name, why in all_of_them.unreadable.items():
-                if told.get(name) != why:
+                if last_errors.get(name) != why:
                     log.error("policy skipped", policy=name, error=why)
-            told = all_of_them.unreadable
+            last_errors = all_of_them.unreadable
             yield [*all_of_them.policies]
             failures = 0
             waited = 0.0
             while waited < REFRESH_SECONDS:
-                found = await bus.blocking.xread(
+                streams = await bus.blocking.xread(
                     {bus.keys.policy_changes: last},
                     count=1,
                     block=int(bus.settings.block_seconds * 1000),
                 )
-                if found:
+                if streams:
                     break
                 waited += bus.settings.block_seconds
         except OUTAGE as error:
@@ -229,10 +229,10 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
 
 def _stamped(policy: Policy, before: Policy, now: float) -> Policy:
     """With its new versions published now: by the bus's clock, whatever machine made them."""
-    known = {each.version for each in before.versions}
+    previous_versions = {entry.version for entry in before.versions}
     versions = tuple(
-        each if each.version in known else each.model_copy(update={"published": now})
-        for each in policy.versions
+        entry if entry.version in previous_versions else entry.model_copy(update={"published": now})
+        for entry in policy.versions
     )
     return policy.model_copy(update={"versions": versions})
 

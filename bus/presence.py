@@ -84,8 +84,8 @@ async def announce(
 async def beat(bus: Bus, presence: WorkerPresence) -> None:
     """Say once that this worker is there."""
     now = bus.clock.now()
-    told = {"beat": now, "skew": round(bus.clock.skew, 3)}
-    body = presence.model_copy(update=told).model_dump_json()
+    update = {"beat": now, "skew": round(bus.clock.skew, 3)}
+    body = presence.model_copy(update=update).model_dump_json()
     async with bus.redis.pipeline(transaction=False) as pipe:
         pipe.set(bus.keys.worker(presence.name), body, px=int(3 * BEAT * 1000))
         pipe.zadd(bus.keys.workers, {presence.name: now})
@@ -103,11 +103,11 @@ async def present(bus: Bus) -> list[WorkerPresence]:
     if not names:
         return []
     bodies = await bus.redis.mget([bus.keys.worker(name) for name in names])
-    found = [worker for body in bodies if body and (worker := _read(body))]
+    workers = [worker for body in bodies if body and (worker := _read(body))]
     # The server's clock may have gone back, and the time to live of its word grown with it.
     now = bus.clock.now()
-    found = [worker for worker in found if abs(now - worker.beat) <= 3 * BEAT + 1]
-    return sorted(found, key=lambda worker: (worker.kind, worker.name))
+    workers = [worker for worker in workers if abs(now - worker.beat) <= 3 * BEAT + 1]
+    return sorted(workers, key=lambda worker: (worker.kind, worker.name))
 
 
 def _read(body: bytes) -> WorkerPresence | None:

@@ -30,7 +30,7 @@ length is seen whole at every sweep; on a very long one without an expired entry
 half as many as the last, so that a million idle entries don't keep the server busy."""
 
 
-class Swept(Protocol):
+class ConsumerState(Protocol):
     """Of a consumer, what sweeping needs."""
 
     @property
@@ -69,7 +69,7 @@ class Swept(Protocol):
 class Sweeper:
     """The sweeping of one consumer's streams."""
 
-    def __init__(self, consumer: Swept) -> None:
+    def __init__(self, consumer: ConsumerState) -> None:
         self._consumer = consumer
         self._bus = consumer.bus
         self._cursors: dict[str, bytes] = {}
@@ -107,28 +107,28 @@ class Sweeper:
         settings = self._bus.settings
         key = shard.work(stream)
         scan = self._scan.get(key, SCAN_MOST)
-        found = await scripts.call(
+        reply = await scripts.call(
             self._bus.redis,
             "sweep",
             [key, shard.delayed(stream), shard.lock(stream), shard.active, shard.history],
             [GROUP, self._consumer.name, settings.lease_ms, self._consumer.free,
              self._cursors.get(key, b"0-0"), max(1, int(settings.sweep_seconds * 500)),
              int(settings.history), scan, self._bus.clock.now_ms(),
-             *(part for held in self._consumer.holding(key) for part in held)],
+             *(part for holding in self._consumer.holding(key) for part in holding)],
         )  # fmt: skip
-        if not found:
+        if not reply:
             return 0
-        if len(found) == 1:
+        if len(reply) == 1:
             # Nobody's lease or deadline ends by a time in doubt.
             await self._bus.clock.measure(self._bus.redis, self._bus.keys)
             return 0
-        cursor, promoted, taken, overdue, late = found
+        cursor, promoted, deliveries, overdue, late = reply
         self._cursors[key] = cursor
         at_end = cursor == b"0-0"
-        self._scan[key] = SCAN_MOST if taken or late or at_end else max(SCAN_LEAST, scan // 2)
+        self._scan[key] = SCAN_MOST if deliveries or late or at_end else max(SCAN_LEAST, scan // 2)
         if promoted:
             log.debug("retries due", stream=stream, count=promoted)
-        for entry, body, count in taken:
+        for entry, body, count in deliveries:
             log.info("lease taken over", stream=stream, entry=entry.decode(), delivery=count)
             self._consumer.take(shard, stream, entry.decode(), body, int(count))
         for run_id in overdue if self._consumer.ends_runs else ():

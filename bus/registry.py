@@ -29,9 +29,9 @@ class Registry:
     def register(self, name: str, model: type[BaseModel], *, version: int = 1) -> None:
         """Make `model` the current version of `name`. Registering it again is allowed only
         with the same model and version."""
-        known = self._current.get(name)
-        if known is not None and known != (version, model):
-            raise ValueError(f"payload type {name!r} is already registered as {known}")
+        registration = self._current.get(name)
+        if registration is not None and registration != (version, model):
+            raise ValueError(f"payload type {name!r} is already registered as {registration}")
         self._current[name] = (version, model)
 
     def upcast(self, name: str, from_version: int, lift: Upcaster) -> None:
@@ -40,11 +40,11 @@ class Registry:
 
     def decode(self, envelope: Envelope) -> BaseModel:
         """The typed payload. Raises `UnknownPayload` or `MalformedEnvelope`."""
-        known = self._current.get(envelope.type)
-        if known is None:
+        registration = self._current.get(envelope.type)
+        if registration is None:
             names = ", ".join(sorted(self._current)) or "none"
             raise UnknownPayload(f"unknown payload type {envelope.type!r}; known here: {names}")
-        version, model = known
+        version, model = registration
         payload, at = envelope.payload, envelope.type_version
         if at > version:
             raise UnknownPayload(

@@ -110,9 +110,9 @@ def refused(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException) -> Iterator[str]:
-    seen: set[int] = set()
+    visited_ids: set[int] = set()
     at: BaseException | None = error
-    while at is not None and id(at) not in seen:
-        seen.add(id(at))
+    while at is not None and id(at) not in visited_ids:
+        visited_ids.add(id(at))
         yield f"{type(at).__name__}: {at}"
         at = at.__cause__ or at.__context__

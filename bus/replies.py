@@ -16,8 +16,8 @@ _MARK = b"!"
 def error_reply(kind: str, message: str, *, retryable: bool) -> bytes:
     """The reply that says that a request failed; whoever asked gets it as `RequestError`. What of
     the message no UTF-8 can hold becomes a question mark: it goes on into records."""
-    told = message.encode(errors="replace").decode()
-    error = {"kind": kind, "message": told, "retryable": retryable}
+    safe_message = message.encode(errors="replace").decode()
+    error = {"kind": kind, "message": safe_message, "retryable": retryable}
     return _MARK + json.dumps(error).encode()
 
 

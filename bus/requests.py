@@ -81,8 +81,8 @@ class Inbox:
         try:
             while True:
                 self.bus.background.check()
-                left = self.bus.clock.left(envelope.deadline)
-                if left <= 0:
+                remaining = self.bus.clock.left(envelope.deadline)
+                if remaining <= 0:
                     raise DeadlineExceeded(f"request {key}: no answer by its deadline")
                 answer = await outlast(
                     "request", lambda: scripts.call(self.bus.redis, "request", keys, args)
@@ -93,7 +93,7 @@ class Inbox:
                     raise RunEnded(f"request {key}: its step is committed or its run has ended")
                 # Not `wait_for`: on Python 3.11 it loses a cancellation that meets the reply.
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(LOOK_AGAIN, left + 0.05)):
+                    async with asyncio.timeout(min(LOOK_AGAIN, remaining + 0.05)):
                         return answer_of(await asyncio.shield(future))
         finally:
             waiting.discard(future)
@@ -112,9 +112,9 @@ class Inbox:
                 if not await self.bus.goes_on(run_id):
                     return
                 deadline = await self.bus.deadline_of(run_id)
-                left = LOOK_AGAIN if deadline is None else self.bus.clock.left(deadline)
+                remaining = LOOK_AGAIN if deadline is None else self.bus.clock.left(deadline)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(LOOK_AGAIN, max(left, 0.4) + 0.1)):
+                    async with asyncio.timeout(min(LOOK_AGAIN, max(remaining, 0.4) + 0.1)):
                         await event.wait()
                 self.bus.background.check()
         finally:
@@ -134,9 +134,9 @@ class Inbox:
         block = int(self.bus.settings.block_seconds * 1000)
         while True:
             try:
-                found = await self.bus.blocking.xread({key: last}, count=500, block=block)
-                if found:
-                    entries = found[0][1]
+                streams = await self.bus.blocking.xread({key: last}, count=500, block=block)
+                if streams:
+                    entries = streams[0][1]
                     last = entries[-1][0].decode()
                     for entry, fields in entries:
                         try:

@@ -22,7 +22,7 @@ def source(name: str) -> str:
     """The text of `lua/<name>.lua` with its includes put in."""
     folder = files("loopline.bus") / "lua"
     text = (folder / f"{name}.lua").read_text("utf-8")
-    return _INCLUDE.sub(lambda found: (folder / found.group(1)).read_text("utf-8"), text)
+    return _INCLUDE.sub(lambda match: (folder / match.group(1)).read_text("utf-8"), text)
 
 
 @cache

@@ -131,15 +131,17 @@ class BusSettings(BaseModel):
 
     def agreed(self, shared: Mapping[str, int | float | bool]) -> BusSettings:
         """With the deployment's values, which count as given by nobody."""
-        known = {name: value for name, value in shared.items() if name in BusSettings.model_fields}
+        field_values = {
+            name: value for name, value in shared.items() if name in BusSettings.model_fields
+        }
         return BusSettings.model_construct(
-            self.model_fields_set & _OWN, **{**self.model_dump(), **known}
+            self.model_fields_set & _OWN, **{**self.model_dump(), **field_values}
         )
 
     def naming(self, names: Collection[str]) -> BusSettings:
         """The same values; of those that are shared the deployment's go before all but these."""
-        given = (self.model_fields_set & _OWN) | ({*names} & {*BusSettings.model_fields})
-        return BusSettings.model_construct(given, **self.model_dump())
+        field_names = (self.model_fields_set & _OWN) | ({*names} & {*BusSettings.model_fields})
+        return BusSettings.model_construct(field_names, **self.model_dump())
 
     @property
     def lease_ms(self) -> int:
@@ -177,21 +179,21 @@ def _refuse_options(url: str) -> None:
     """Raises ValueError for an option that is not one of `OPTIONS`, or is given twice."""
     parts = urlsplit(url)
     allowed = OPTIONS[parts.scheme]
-    given = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
-    for name in given:
+    option_names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    for name in option_names:
         if name not in allowed:
-            known = name in _CHANGES or any(name in names for names in OPTIONS.values())
+            is_known = name in _CHANGES or any(name in names for names in OPTIONS.values())
             # Behind a password an unknown name may be a part of it, with an `&` that it lacked.
-            shown = name if known or "password" not in parts.query else "(one not shown here)"
+            label = name if is_known or "password" not in parts.query else "(one not shown here)"
             why = _CHANGES.get(name)
             if why is None and name in _OF_TLS:
                 why = "it is of rediss:// alone"
             raise ValueError(
-                f"has the option {shown}"
+                f"has the option {label}"
                 f"{f': {why}' if why else ''}. Of a {parts.scheme}:// URL the bus takes"
                 f" {', '.join(sorted(allowed))}"
             )
-        if given.count(name) > 1:
+        if option_names.count(name) > 1:
             raise ValueError(f"has the option {name} more than once")
 
 

@@ -27,16 +27,16 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     all tasks are done.
     """
     everyone = list(tasks)
-    left = {task for task in everyone if not task.done()}
+    remaining = {task for task in everyone if not task.done()}
     cancelled: asyncio.CancelledError | None = None
-    while left:
-        for task in left:
+    while remaining:
+        for task in remaining:
             task.cancel()
         try:
-            await asyncio.wait(left, timeout=AGAIN)
+            await asyncio.wait(remaining, timeout=AGAIN)
         except asyncio.CancelledError as error:
             cancelled = error
-        left = {task for task in left if not task.done()}
+        remaining = {task for task in remaining if not task.done()}
     for task in everyone:
         if not task.cancelled():
             task.exception()  # so that none is "never retrieved"
@@ -87,10 +87,10 @@ class Background:
         """Of what is no task here: a thread, by way of its event loop. The first failure counts."""
         if self._error is not None:
             return
-        said = "it returned" if error is None else f"{type(error).__name__}: {error}"
-        self._error = BackgroundEnded(f"{name} ended by itself ({said})")
+        reason = "it returned" if error is None else f"{type(error).__name__}: {error}"
+        self._error = BackgroundEnded(f"{name} ended by itself ({reason})")
         self._error.__cause__ = error
-        log.error("background task ended", name=name, error=said, exc_info=error)
+        log.error("background task ended", name=name, error=reason, exc_info=error)
         self._broken.set()
         for listener in self._listeners:
             listener(self._error)
@@ -120,12 +120,12 @@ class Background:
 
     async def stop(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
         """End some of them: nobody relies on these any more."""
-        chosen = list(tasks)
-        self._asked.update(chosen)
+        task_list = list(tasks)
+        self._asked.update(task_list)
         try:
-            await end(chosen)
+            await end(task_list)
         finally:
-            self._asked.difference_update(chosen)
+            self._asked.difference_update(task_list)
 
     async def end(self) -> None:
         await self.stop(self._tasks)

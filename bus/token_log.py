@@ -27,7 +27,7 @@ class Weights(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class FollowerPosition:
     """What followers of one request have been given so far."""
 
     ids: tuple[int, ...]
@@ -54,7 +54,7 @@ class TokenWriter:
         ]
         self._offset = 0
 
-    async def published(self) -> Published:
+    async def published(self) -> FollowerPosition:
         """What an earlier worker has published of this request; the writer goes on after it."""
         ids: list[int] = []
         text = ""
@@ -71,7 +71,7 @@ class TokenWriter:
             drawn_by = json.loads(fields.get(b"weights", b"null"))
             weights = None if drawn_by is None else Weights(*drawn_by)
         self._offset = len(ids)
-        return Published(tuple(ids), text, weights)
+        return FollowerPosition(tuple(ids), text, weights)
 
     async def append(
         self,

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 
 from loopline.agents.environments.conversation import Conversation, Judged, TurnLevel, conversations
 from loopline.agents.environments.environment import AgentSpec
-from loopline.agents.environments.game import Taken
+from loopline.agents.environments.game import ActionRecord
 
 
 class Product(Conversation):
     left: int
     right: int
 
-    def observe(self, agent: str, said: Sequence[Taken]) -> str:
+    def observe(self, agent: str, said: Sequence[ActionRecord]) -> str:
         earlier = (f"{action.agent}: {action.text}" for action in said)
         return "\n".join([f"{self.left} * {self.right}", *earlier, f"{agent}:"])
 
-    def judge(self, agent: str, text: str, said: Sequence[Taken]) -> Judged:
+    def judge(self, agent: str, text: str, said: Sequence[ActionRecord]) -> Judged:
         number, right = number_in(text), self.left * self.right
         if number is None:
             return Judged(refusal="no_number")
@@ -30,7 +30,7 @@ class Product(Conversation):
             right -= number_in(said[-1].text) or 0
         return Judged(score=1 / (1 + abs(number - right)), action={"number": number})
 
-    def reason(self, said: Sequence[Taken]) -> str:
+    def reason(self, said: Sequence[ActionRecord]) -> str:
         last = number_in(said[-1].text) if said else None
         return "" if last == self.left * self.right else f"the last word is {last}"
 

@@ -45,14 +45,14 @@ def of_checkout(root: Path) -> Build | None:
 
 def describe() -> str:
     """One line, as `--version` shows it."""
-    made = build()
-    if made is None:
+    build_info = build()
+    if build_info is None:
         return f"loopline {version('loopline')} (unknown build)"
-    changed = ", modified" if made.modified else ""
-    return f"loopline {version('loopline')} (commit {made.commit}{changed})"
+    changed = ", modified" if build_info.modified else ""
+    return f"loopline {version('loopline')} (commit {build_info.commit}{changed})"
 
 
 def _git(root: Path, *words: str) -> str:
     command = ["git", "-C", str(root), *words]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
-    return done.stdout.strip()
+    result = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
+    return result.stdout.strip()

@@ -36,7 +36,7 @@ SUMMARY = 64
 """Characters of a command's summary that fit beside its name in 80 columns."""
 
 
-class _Grouped(TyperGroup):
+class _GroupedHelp(TyperGroup):
     """Help that lists commands under the names of their groups, with whole summaries."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -128,7 +128,7 @@ def program(name: str, about: str) -> typer.Typer:
     """A command line without commands yet."""
     app = typer.Typer(
         name=name,
-        cls=_Grouped,
+        cls=_GroupedHelp,
         help=about,
         no_args_is_help=True,
         pretty_exceptions_enable=False,

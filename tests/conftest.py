@@ -107,12 +107,12 @@ def any_server(_shared_servers: dict[str, RedisProcess]) -> RedisProcess:
 @pytest.fixture(params=FLAVOURS)
 def own_server(request: pytest.FixtureRequest) -> Iterator[RedisProcess]:
     """A server of this test's own, to kill, pause and flush."""
-    found = installed_servers()
-    if request.param not in found:
+    servers = installed_servers()
+    if request.param not in servers:
         pytest.skip(f"no {request.param} server on this machine (install redis-server)")
     with (
         tempfile.TemporaryDirectory(prefix="sw-") as folder,
-        running_redis(Path(folder), binary=found[request.param]) as process,
+        running_redis(Path(folder), binary=servers[request.param]) as process,
     ):
         yield process
 

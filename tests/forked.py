@@ -62,10 +62,10 @@ def forked(
 ) -> subprocess.CompletedProcess[str]:
     """Run `main` of a module to its end, as `subprocess.run` would."""
     with tempfile.TemporaryDirectory(prefix="forked-") as folder:
-        given, output, errors = (Path(folder) / name for name in ("stdin", "stdout", "stderr"))
-        given.write_bytes(stdin)
+        stdin_path, output, errors = (Path(folder) / name for name in ("stdin", "stdout", "stderr"))
+        stdin_path.write_bytes(stdin)
         process = Forked(
-            module, preload, arguments, env=env, stdin=given, stdout=output, stderr=errors
+            module, preload, arguments, env=env, stdin=stdin_path, stdout=output, stderr=errors
         )
         try:
             code = process.wait(timeout)
@@ -73,8 +73,8 @@ def forked(
             process.kill()
             process.wait()
             raise
-        said = [file.read_bytes().decode() for file in (output, errors)]
-    return subprocess.CompletedProcess([module, *arguments], code, *said)
+        outputs = [file.read_bytes().decode() for file in (output, errors)]
+    return subprocess.CompletedProcess([module, *arguments], code, *outputs)
 
 
 class Forked:
@@ -96,13 +96,13 @@ class Forked:
         self._server = _server(tuple(preload))
         for file in (stdout, stderr):
             file.touch()
-        told = {
+        request = {
             "arguments": self.args,
             "environment": dict(os.environ if env is None else env),
             "folder": str(Path.cwd()),
             "files": [str(stdin), str(stdout), str(stderr)],
         }
-        self.pid = self._server.ask(told)
+        self.pid = self._server.ask(request)
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit code, negative for a signal. Raises `TimeoutExpired`."""
@@ -134,10 +134,10 @@ class _Server:
     """Forks a process for each request, and tells how it ended."""
 
     def __init__(self, preload: Sequence[str]) -> None:
-        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._one_at_a_time = threading.Lock()
-        with theirs:
-            number = theirs.fileno()
+        with child_socket:
+            number = child_socket.fileno()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.forked", str(number), *preload],
                 stdin=subprocess.DEVNULL,
@@ -148,9 +148,9 @@ class _Server:
                 cwd=Path(__file__).parents[1],
             )
 
-    def ask(self, told: dict[str, Any]) -> int:
+    def ask(self, request: dict[str, Any]) -> int:
         with self._one_at_a_time:
-            self._line.send(json.dumps(told).encode())
+            self._line.send(json.dumps(request).encode())
             return int(self._line.recv(64))
 
     def end(self) -> None:
@@ -160,33 +160,33 @@ class _Server:
 
 @cache
 def _server(preload: tuple[str, ...]) -> _Server:
-    made = _Server(preload)
-    atexit.register(made.end)
-    return made
+    server = _Server(preload)
+    atexit.register(server.end)
+    return server
 
 
 def _next_start(number: int) -> dict[str, Any] | None:
     """In each forked process what it is to be; in the server None, at its end."""
     with socket.socket(fileno=number) as line:
         while message := line.recv(1 << 20):
-            told: dict[str, Any] = json.loads(message)
-            if "ended" in told:
-                answer = os.waitstatus_to_exitcode(os.waitpid(told["ended"], 0)[1])
+            request: dict[str, Any] = json.loads(message)
+            if "ended" in request:
+                answer = os.waitstatus_to_exitcode(os.waitpid(request["ended"], 0)[1])
             else:
                 answer = os.fork()
                 if answer == 0:
-                    return told
+                    return request
             line.send(str(answer).encode())
     return None
 
 
-def _become(told: dict[str, Any]) -> None:
+def _become(request: dict[str, Any]) -> None:
     """Take over what a new process would have been started with."""
     os.environ.clear()
-    os.environ.update(told["environment"])
-    os.chdir(told["folder"])
-    sys.argv = told["arguments"]
-    for number, name in enumerate(told["files"]):
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    sys.argv = request["arguments"]
+    for number, name in enumerate(request["files"]):
         how = os.O_WRONLY | os.O_CREAT | os.O_APPEND if number else os.O_RDONLY
         opened = os.open(name, how, 0o600)
         os.dup2(opened, number)

@@ -50,10 +50,10 @@ def test_bench_lists_what_users_run_before_what_repeats_and_proves() -> None:
 @pytest.mark.parametrize("command", ["up", "ask", "status"])
 def test_the_umbrella_has_the_commands_of_runtime_at_its_top(command: str) -> None:
     runner = CliRunner()
-    ours = runner.invoke(loopline, [command, "--help"]).output
-    assert "Usage:" in ours
+    output = runner.invoke(loopline, [command, "--help"]).output
+    assert "Usage:" in output
     assert (
-        ours.split("\n", 1)[1]
+        output.split("\n", 1)[1]
         == runner.invoke(runtime, [command, "--help"]).output.split("\n", 1)[1]
     )
 

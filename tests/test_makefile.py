@@ -43,7 +43,7 @@ class Checkout:
         """Run `make install`; what the Pythons inside and outside of .venv were told by it."""
         (self.folder / "said").unlink(missing_ok=True)
         environment = {k: v for k, v in os.environ.items() if k not in MAKE_ENVIRONMENT}
-        done = subprocess.run(
+        process = subprocess.run(
             ["make", "install", f"PYTHON={self.folder / 'python'}"],
             cwd=self.folder,
             env=environment,
@@ -51,9 +51,9 @@ class Checkout:
             text=True,
             timeout=60,
         )
-        assert done.returncode == 0, done.stderr
-        said = self.folder / "said"
-        return said.read_text().splitlines() if said.exists() else []
+        assert process.returncode == 0, process.stderr
+        log_path = self.folder / "said"
+        return log_path.read_text().splitlines() if log_path.exists() else []
 
 
 @pytest.fixture
@@ -63,32 +63,32 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-def installed(said: list[str]) -> bool:
-    return any(line.startswith("inside -m pip install ") for line in said)
+def installed(lines: list[str]) -> bool:
+    return any(line.startswith("inside -m pip install ") for line in lines)
 
 
-def made_anew(said: list[str]) -> bool:
-    return "outside -m venv --clear .venv" in said
+def made_anew(lines: list[str]) -> bool:
+    return "outside -m venv --clear .venv" in lines
 
 
-@pytest.mark.parametrize("left", ["nothing", "an empty folder", "a python without pip"])
+@pytest.mark.parametrize("remnant", ["nothing", "an empty folder", "a python without pip"])
 def test_an_environment_that_is_missing_or_half_made_is_made_anew(
-    checkout: Checkout, left: str
+    checkout: Checkout, remnant: str
 ) -> None:
-    if left == "an empty folder":
+    if remnant == "an empty folder":
         (checkout.folder / ".venv").mkdir()
-    if left == "a python without pip":
+    if remnant == "a python without pip":
         checkout.program(".venv/bin/python", NO_PIP)
-    said = checkout.install()
-    assert made_anew(said)
-    assert installed(said)
+    lines = checkout.install()
+    assert made_anew(lines)
+    assert installed(lines)
 
 
 def test_an_environment_with_pip_is_kept_and_brought_up_to_date(checkout: Checkout) -> None:
     checkout.program(".venv/bin/python", HAS_PIP)
-    said = checkout.install()
-    assert not made_anew(said)
-    assert installed(said)
+    lines = checkout.install()
+    assert not made_anew(lines)
+    assert installed(lines)
 
 
 def test_what_is_installed_is_not_installed_again(checkout: Checkout) -> None:

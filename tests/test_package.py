@@ -24,18 +24,20 @@ LIMIT = 240
 
 def run(command: Sequence[str | Path], where: Path, **environ: str) -> str:
     """The output of a program that succeeds."""
-    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TMPDIR")}
+    base_environ = {
+        name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TMPDIR")
+    }
     pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=where,
-        env={**kept, **pip, **environ},
+        env={**base_environ, **pip, **environ},
         capture_output=True,
         text=True,
         timeout=LIMIT,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +59,13 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def peer(wheels: Path) -> Path:
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
-    done = subprocess.run(
+    process = subprocess.run(
         [*pip, "download", "--no-deps", "--dest", wheels, PEER], capture_output=True, timeout=LIMIT
     )
-    if done.returncode != 0:
+    if process.returncode != 0:
         pytest.skip(f"{PEER} can't be downloaded here")
-    (found,) = wheels.glob("openai_agents*.whl")
-    return found
+    (wheel,) = wheels.glob("openai_agents*.whl")
+    return wheel
 
 
 def environment(folder: Path, *packages: Path) -> Path:
@@ -88,8 +90,8 @@ def installed(
     peer: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    (own,) = wheels.glob("loopline*.whl")
-    order = (own, peer) if request.param == "loopline first" else (peer, own)
+    (own_wheel,) = wheels.glob("loopline*.whl")
+    order = (own_wheel, peer) if request.param == "loopline first" else (peer, own_wheel)
     return environment(tmp_path_factory.mktemp("environment"), *order)
 
 
@@ -104,10 +106,10 @@ def folder_of_the_user(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_has_no_second_name(part: str) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", f"import {part}"], cwd=ROOT, capture_output=True, text=True
     )
-    assert f"ImportError: import loopline.{part}: {part!r} is not its name" in done.stderr
+    assert f"ImportError: import loopline.{part}: {part!r} is not its name" in process.stderr
 
 
 def test_an_editable_install_offers_the_package_alone(tmp_path: Path) -> None:
@@ -121,8 +123,8 @@ def test_a_checkout_runs_without_being_installed(tmp_path: Path) -> None:
 
 
 def test_a_wheel_holds_the_package_and_that_it_is_typed(wheels: Path, tmp_path: Path) -> None:
-    (own,) = wheels.glob("loopline*.whl")
-    shutil.unpack_archive(own, tmp_path, "zip")
+    (wheel,) = wheels.glob("loopline*.whl")
+    shutil.unpack_archive(wheel, tmp_path, "zip")
     top = {path.name for path in tmp_path.iterdir() if not path.name.endswith(".dist-info")}
     assert top == {"loopline"}
     assert (tmp_path / "loopline" / "py.typed").is_file()
@@ -144,15 +146,15 @@ def test_a_wheel_holds_every_file_of_the_parts(wheels: Path, tmp_path: Path) -> 
 
 
 def test_programs_tell_version_and_commit_and_whether_files_differ_from_it(tmp_path: Path) -> None:
-    said = run([Path(sys.executable).with_name("loopline"), "--version"], tmp_path)
+    output = run([Path(sys.executable).with_name("loopline"), "--version"], tmp_path)
     if not (ROOT / ".git").exists():
-        assert "(unknown build)" in said
+        assert "(unknown build)" in output
         return
     commit = run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], tmp_path).strip()
     changed = run(["git", "-C", ROOT, "status", "--porcelain", "-uno"], tmp_path)
-    assert said.endswith(f"(commit {commit}{', modified' if changed else ''})\n")
+    assert output.endswith(f"(commit {commit}{', modified' if changed else ''})\n")
     for program in ("runtime", "bench", "train"):
-        assert run([Path(sys.executable).with_name(program), "--version"], tmp_path) == said
+        assert run([Path(sys.executable).with_name(program), "--version"], tmp_path) == output
 
 
 CHANGED = """

@@ -32,10 +32,10 @@ def main() -> int:
         return 2
     except ValidationError as error:
         # Without the values: one of them is the URL with the password of Redis.
-        found = error.errors(include_url=False, include_input=False, include_context=False)
-        for each in found:
-            place = ".".join(map(str, each["loc"])) or "settings"
-            print(f"{source}: {place}: {each['msg']}", file=sys.stderr)
+        errors = error.errors(include_url=False, include_input=False, include_context=False)
+        for detail in errors:
+            place = ".".join(map(str, detail["loc"])) or "settings"
+            print(f"{source}: {place}: {detail['msg']}", file=sys.stderr)
         return 2
     try:
         while True:

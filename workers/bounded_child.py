@@ -29,7 +29,7 @@ class ChildFailed(Exception):
     """A child that gave no result, and why."""
 
 
-async def ask_child(module: str, given: bytes, *, max_answer_bytes: int) -> bytes:
+async def ask_child(module: str, request: bytes, *, max_answer_bytes: int) -> bytes:
     """What a module of ours writes when it is run with this input. Raises `ChildFailed`.
 
     The child is killed if the caller is cancelled, as by a deadline.
@@ -44,8 +44,8 @@ async def ask_child(module: str, given: bytes, *, max_answer_bytes: int) -> byte
         preexec_fn=dies_with_parent(signal.SIGKILL),
     )  # fmt: skip
     try:
-        answer, said, _ = await asyncio.gather(
-            _read(child.stdout, max_answer_bytes), _last(child.stderr), _write(child, given)
+        answer, error_output, _ = await asyncio.gather(
+            _read(child.stdout, max_answer_bytes), _last(child.stderr), _write(child, request)
         )
         status = await child.wait()
     finally:
@@ -54,7 +54,7 @@ async def ask_child(module: str, given: bytes, *, max_answer_bytes: int) -> byte
     if status < 0:
         raise ChildFailed(_why(-status))
     if status != 0:
-        last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        last = error_output.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise ChildFailed("it needs too much memory" if "MemoryError" in last else last[:300])
     return answer
 
@@ -65,10 +65,10 @@ async def _killed(child: Process) -> None:
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
+    variables = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
     # With -P the folder in which this process runs is no place to import from, as it should be.
-    places = [place for place in (kept.get("PYTHONPATH"), _ROOT) if place]
-    return {**kept, "PYTHONPATH": os.pathsep.join(places)}
+    places = [place for place in (variables.get("PYTHONPATH"), _ROOT) if place]
+    return {**variables, "PYTHONPATH": os.pathsep.join(places)}
 
 
 def _why(number: int) -> str:
@@ -93,16 +93,16 @@ async def _read(output: asyncio.StreamReader | None, limit: int) -> bytes:
 
 async def _last(output: asyncio.StreamReader | None) -> bytes:
     assert output is not None
-    said = b""
+    tail = b""
     while chunk := await output.read(_READ_BYTES):
-        said = (said + chunk)[-_SAID_BYTES:]
-    return said
+        tail = (tail + chunk)[-_SAID_BYTES:]
+    return tail
 
 
-async def _write(child: Process, given: bytes) -> None:
+async def _write(child: Process, data: bytes) -> None:
     assert child.stdin is not None
     try:
-        child.stdin.write(given)
+        child.stdin.write(data)
         await child.stdin.drain()
         child.stdin.close()
     except (OSError, RuntimeError):  # it is dead already, of which its status tells

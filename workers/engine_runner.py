@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 from loopline.agents.errors import InvalidOptions, RequestFailed, UnknownName
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import (
     Call,
     JsonObject,
@@ -28,6 +27,7 @@ from loopline.agents.records import (
     Trajectory,
 )
 from loopline.agents.tools import call_tool
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import Handoff, policies_for, policy_of
 from loopline.bus import pool_of
 from loopline.workers.completions import agent_seed, call_of, request_key
@@ -118,33 +118,35 @@ class _StepHost:
     ) -> tuple[Call, ...]:
         """See `loopline.agents.protocols.Host.complete`."""
         run, handoff, pool = self._run, self._handoff, self._pool
-        chosen = sampling or pool.settings.sampling()
-        if chosen.seed is None:
-            chosen = chosen.model_copy(update={"seed": agent_seed(run, handoff.agent)})
+        sampling_settings = sampling or pool.settings.sampling()
+        if sampling_settings.seed is None:
+            sampling_settings = sampling_settings.model_copy(
+                update={"seed": agent_seed(run, handoff.agent)}
+            )
         request = GenerateRequest(
             id=request_key(run, handoff.turn, handoff.branch, self._count),
             messages=tuple(messages),
             tools=tuple(tools),
-            sampling=chosen,
+            sampling=sampling_settings,
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
             json_schema=json_schema,
             adapter=None if self._policy == self._name else self._policy,
             deadline=run.deadline,
         )
         self._count += 1
-        done: list[Completion] = []
+        completions: list[Completion] = []
         try:
             async with aclosing(pool.engine.submit(request)) as events:
                 async for event in events:
                     if isinstance(event, Completion):
-                        done.append(event)
+                        completions.append(event)
         except EngineError as error:
             raise RequestFailed(
                 error.kind, f"{self._name}: {error}", retryable=error.retryable
             ) from error
         return tuple(
-            call_of(self._name, pool.settings, pool.engine, request, each, queued=0.0)
-            for each in sorted(done, key=lambda each: each.index)
+            call_of(self._name, pool.settings, pool.engine, request, completion, queued=0.0)
+            for completion in sorted(completions, key=lambda completion: completion.index)
         )
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:

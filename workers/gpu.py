@@ -64,9 +64,9 @@ class Pool:
         try:
             request = self._request(delivery, payload, deadline)
             if payload.stream:
-                done = await self._streamed(request, delivery, payload.agent, paid)
+                completions = await self._streamed(request, delivery, payload.agent, paid)
             else:
-                done = await self._generate(request, None, paid)
+                completions = await self._generate(request, None, paid)
         except EngineBroken:
             raise
         except EngineError as error:
@@ -76,9 +76,9 @@ class Pool:
         else:
             answer = tuple(
                 call_of(self.name, self.settings, self.engine, request, completion, queued=queued)
-                for completion in done
+                for completion in completions
             )
-            sendings = [completion.sending for completion in done]
+            sendings = [completion.sending for completion in completions]
             reply, store = calls.dump_json(answer), True
         await delivery.reply(reply, store=store, usage=paid.entries(answer, sendings))
 
@@ -120,7 +120,7 @@ class Pool:
         self, request: GenerateRequest, stream: TokenStream | None, paid: PaidCalls
     ) -> list[Completion]:
         """Tells `paid` what is about to be sent, before it is, and what can't be used."""
-        done: list[Completion] = []
+        completions: list[Completion] = []
         # Closing the iterator is what cancels the engine's work when this task is cancelled.
         async with aclosing(self.engine.submit(request)) as events:
             async for event in events:
@@ -132,11 +132,11 @@ class Pool:
                 elif isinstance(event, Discarded | NotBilled):
                     paid.came_to_nothing(event)
                 else:
-                    done.append(event)
+                    completions.append(event)
         if stream is not None:
             try:
                 await stream.finish()
             except LeaseLost as error:
                 # The reply says so too, and enters in the ledger what was paid for.
                 log.warning("its text's end is not published", pool=self.name, error=str(error))
-        return sorted(done, key=lambda completion: completion.index)
+        return sorted(completions, key=lambda completion: completion.index)

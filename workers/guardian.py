@@ -69,8 +69,8 @@ def _become(command: list[str], watched: int, parent: int, libc: ctypes.CDLL | N
             signal.signal(number, signal.SIG_DFL)
         os.execvp(command[0], command)
     except OSError as error:
-        told = f"{type(error).__name__}: {error}: {command[0]!r}\n"
-        os.write(2, told.encode(errors="replace"))
+        message = f"{type(error).__name__}: {error}: {command[0]!r}\n"
+        os.write(2, message.encode(errors="replace"))
     finally:
         os._exit(_NOT_STARTED)
 
@@ -92,8 +92,8 @@ def _guard(child: int, watched: int, woken: int) -> int:
 
 def _reaped() -> Iterator[tuple[int, int]]:
     try:
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            yield found
+        while (exit_info := os.waitpid(-1, os.WNOHANG))[0]:
+            yield exit_info
     except ChildProcessError:
         return
 
@@ -114,7 +114,7 @@ def _end_all(child: int) -> None:
 def _children() -> list[int]:
     if not _LINUX:
         return []
-    own, found = os.getpid(), list[int]()
+    parent_pid, children = os.getpid(), list[int]()
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -124,9 +124,9 @@ def _children() -> list[int]:
                 after = file.read().rpartition(b")")[2].split()
         except OSError:
             continue
-        if int(after[1]) == own:
-            found.append(int(name))
-    return found
+        if int(after[1]) == parent_pid:
+            children.append(int(name))
+    return children
 
 
 def _signal(send: Callable[[int, int], None], pid: int, number: int) -> bool:

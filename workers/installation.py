@@ -48,7 +48,7 @@ def missing(error: ModuleNotFoundError) -> str | None:
     if not brought_by:
         return None
     wanted = [_extra_of(error), *_FIRST, *brought_by]
-    extra = next(each for each in wanted if each in brought_by)
+    extra = next(requirement for requirement in wanted if requirement in brought_by)
     return f"this needs the package {name}, which is not installed; {how_to_install(extra)}"
 
 
@@ -64,10 +64,10 @@ def extras() -> dict[str, frozenset[str]]:
         requirement = re.match(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?", line)
         marker = re.search(r"extra == ['\"]([^'\"]+)['\"]", line)
         if requirement and marker:
-            own = requirement[1].lower() == "loopline"
+            is_loopline = requirement[1].lower() == "loopline"
             inner = (requirement[2] or "").split(",")
             brought.setdefault(marker[1], set()).update(
-                (f"[{name.strip()}]" for name in inner) if own else [requirement[1].lower()]
+                (f"[{name.strip()}]" for name in inner) if is_loopline else [requirement[1].lower()]
             )
     return {extra: frozenset(_flat(extra, brought)) for extra in brought}
 

@@ -76,9 +76,9 @@ tool_result: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
 
 def registry() -> Registry:
     """Every payload type that this process understands, those of plug-ins included."""
-    known = Registry()
+    message_registry = Registry()
     for name, payload in payload_types().items():
-        known.register(name, payload, version=payload.type_version)
-    known.register("completion", CompletionPayload)
-    known.register("tool", ToolPayload)
-    return known
+        message_registry.register(name, payload, version=payload.type_version)
+    message_registry.register("completion", CompletionPayload)
+    message_registry.register("tool", ToolPayload)
+    return message_registry

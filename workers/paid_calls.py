@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loopline.agents.records import Call, Latency, PolicyRef, Unknown, Usage, UsageEntry
+from loopline.agents.records import Call, Latency, PolicyRef, UnknownUsage, Usage, UsageEntry
 from loopline.bus import Delivery
 from loopline.workers.completions import usage_entry
 from loopline.workers.engines.protocol import Discarded, NotBilled, Sending
@@ -58,7 +58,7 @@ class PaidCalls:
         self._marked += 1
         call = _Call(self._marked, event, time.time())
         await self._delivery.mark(call.number, _line(self._unknown(call, DIED)), accounted)
-        self._calls = {key: kept for key, kept in self._calls.items() if key not in over}
+        self._calls = {key: paid_call for key, paid_call in self._calls.items() if key not in over}
         self._calls[event.number] = call
 
     def came_to_nothing(self, event: Discarded | NotBilled) -> None:
@@ -80,16 +80,17 @@ class PaidCalls:
         entries as used, and marked as discarded."""
         envelope = self._delivery.envelope
         step = (envelope.run_id, self._agent, envelope.turn, envelope.branch)
-        found = list(self._unsent)
+        usage_entries = list(self._unsent)
         for number, call in self._calls.items():
-            found += call.in_vain
+            usage_entries += call.in_vain
             if not call.over and number not in sendings:
-                found.append(self._unknown(call, "sent; what became of it was not told"))
+                usage_entries.append(self._unknown(call, "sent; what became of it was not told"))
         for candidate, number in zip(answer, sendings, strict=True):
             sent_as = self._sent_as(self._calls.get(number))
-            found.append(usage_entry(*step, candidate, sent_as=sent_as))
+            usage_entries.append(usage_entry(*step, candidate, sent_as=sent_as))
         return [
-            (_line(entry), _line(entry.model_copy(update={"discarded": True}))) for entry in found
+            (_line(entry), _line(entry.model_copy(update={"discarded": True})))
+            for entry in usage_entries
         ]
 
     def _sent_as(self, call: _Call | None) -> str:
@@ -97,7 +98,7 @@ class PaidCalls:
 
     def _unknown(self, call: _Call, why: str) -> UsageEntry:
         prompt, completion = call.sending.prompt, call.sending.completion
-        most = Unknown(
+        most = UnknownUsage(
             why=why,
             prompt=prompt,
             completion=completion,
@@ -112,7 +113,7 @@ class PaidCalls:
         *,
         usage: Usage | None = None,
         cost: int | None = None,
-        unknown: Unknown | None = None,
+        unknown: UnknownUsage | None = None,
     ) -> UsageEntry:
         envelope = self._delivery.envelope
         return UsageEntry(
@@ -134,4 +135,4 @@ class PaidCalls:
 
 def _line(*entry: UsageEntry) -> bytes:
     """Of one entry or none."""
-    return b"".join(one.model_dump_json().encode() for one in entry)
+    return b"".join(record.model_dump_json().encode() for record in entry)

@@ -17,7 +17,7 @@ MOST_IDLE = 31
 
 
 @dataclass
-class Served:
+class ServedPolicy:
     """One policy on this engine: which version serves it, and which one was refused."""
 
     seen: int | None = None
@@ -53,7 +53,7 @@ class PolicyFollower:
         self._pool = pool
         self._engine = engine
         self._begin_plain = {pool, *(f"{pool}/{name}" for name in base_until_published)}
-        self._served: dict[str, Served] = {}
+        self._served: dict[str, ServedPolicy] = {}
 
     def adapter(self, policy: str) -> str | None:
         """The adapter that a request of this policy asks the engine for.
@@ -63,55 +63,60 @@ class PolicyFollower:
         plain model to go on with until the first version that can be loaded; one that begins with
         the plain model has it until its first version is loaded or refused.
         """
-        served = self._served.get(policy)
-        if served is None:
+        served_policy = self._served.get(policy)
+        if served_policy is None:
             # Never published: of an adapter that does not begin with the model the engine says so.
             return None if policy in self._begin_plain else policy
-        if served.version is None:
-            raise _nothing_served(policy, served)
-        return policy if served.version else None
+        if served_policy.version is None:
+            raise _nothing_served(policy, served_policy)
+        return policy if served_policy.version else None
 
     def state(self) -> dict[str, dict[str, object]]:
         """For the worker's presence."""
-        return {name: vars(served) for name, served in self._served.items()}
+        return {name: vars(served_policy) for name, served_policy in self._served.items()}
 
     async def apply(self, policies: Sequence[Policy]) -> None:
         """Load what is new, and what may not be refused any more. A version that cannot be loaded
         is refused, and the last one that could be goes on serving."""
         for policy in policies:
             if policy.pool == self._pool:
-                served = self._served.setdefault(policy.name, self._before(policy.name))
+                served_policy = self._served.setdefault(policy.name, self._before(policy.name))
                 wanted = (policy.current, policy.published_at(policy.current))
-                if wanted != (served.seen, served.seen_published):
-                    served.refused, served.reason, served.failures, served.idle = None, "", 0, 0
-                elif not served.passing:
+                if wanted != (served_policy.seen, served_policy.seen_published):
+                    (
+                        served_policy.refused,
+                        served_policy.reason,
+                        served_policy.failures,
+                        served_policy.idle,
+                    ) = None, "", 0, 0
+                elif not served_policy.passing:
                     continue
-                elif served.idle:
-                    served.idle -= 1
+                elif served_policy.idle:
+                    served_policy.idle -= 1
                     continue
-                await self._change(policy, served)
-                served.seen, served.seen_published = wanted
+                await self._change(policy, served_policy)
+                served_policy.seen, served_policy.seen_published = wanted
 
-    def _before(self, policy: str) -> Served:
+    def _before(self, policy: str) -> ServedPolicy:
         """What serves a policy before its first version."""
-        return Served(version=0 if policy in self._begin_plain else None)
+        return ServedPolicy(version=0 if policy in self._begin_plain else None)
 
-    async def _change(self, policy: Policy, served: Served) -> None:
+    async def _change(self, policy: Policy, served_policy: ServedPolicy) -> None:
         for version in self._wanted(policy):
             published = policy.published_at(version)
-            serves = (version, published) == (served.version, served.published)
+            serves = (version, published) == (served_policy.version, served_policy.published)
             try:
                 if not serves:
-                    await self._load(policy, version, served)
+                    await self._load(policy, version, served_policy)
             except Exception as error:  # one bad version must not end the worker
                 expected = isinstance(error, EngineError)
                 reason = str(error) if expected else f"{type(error).__name__}: {error}"
                 if version == policy.current:
-                    served.refused, served.reason = version, reason
-                    served.passing = isinstance(error, EngineError) and error.retryable
+                    served_policy.refused, served_policy.reason = version, reason
+                    served_policy.passing = isinstance(error, EngineError) and error.retryable
                     # A whole model is gigabytes to read: more and more rarely.
-                    served.idle = min(2**served.failures - 1, MOST_IDLE)
-                    served.failures += 1
+                    served_policy.idle = min(2**served_policy.failures - 1, MOST_IDLE)
+                    served_policy.failures += 1
                 log.error(
                     "policy version refused",
                     policy=policy.name,
@@ -121,15 +126,19 @@ class PolicyFollower:
                 )
             else:
                 if version == policy.current:
-                    served.refused, served.reason, served.passing = None, "", False
-                    served.failures = 0
+                    served_policy.refused, served_policy.reason, served_policy.passing = (
+                        None,
+                        "",
+                        False,
+                    )
+                    served_policy.failures = 0
                 if not serves:
-                    served.version, served.published = version, published
+                    served_policy.version, served_policy.published = version, published
                     log.info("policy serves", policy=policy.name, version=version)
                 return
-        if served.seen is None and policy.name != self._pool:
+        if served_policy.seen is None and policy.name != self._pool:
             # Nobody chose the plain model: it only stood in until now.
-            served.version = None
+            served_policy.version = None
 
     def _wanted(self, policy: Policy) -> Iterator[int]:
         """The version in use, then those that it may be replaced by, the last one in use first."""
@@ -140,32 +149,32 @@ class PolicyFollower:
             in_use = in_use[1:]
         return reversed(in_use)
 
-    async def _load(self, policy: Policy, version: int, served: Served) -> None:
+    async def _load(self, policy: Policy, version: int, served_policy: ServedPolicy) -> None:
         path = policy.path_of(version)
         if version == 0:
-            if served.version:
+            if served_policy.version:
                 await self._engine.unload_adapter(policy.name)
         elif path is None:
             raise EngineError(f"version {version} is no longer kept", kind="bad_request")
         else:
-            if version == served.version:
+            if version == served_policy.version:
                 # Another one of the same number, which the engine would take for loaded. Until it
                 # is, requests may ask again.
-                served.version = served.published = None
+                served_policy.version = served_policy.published = None
                 await self._engine.unload_adapter(policy.name)
             await self._engine.load_adapter(policy.name, path, version)
 
 
-def _nothing_served(policy: str, served: Served) -> EngineError:
-    if served.refused is None:
+def _nothing_served(policy: str, served_policy: ServedPolicy) -> EngineError:
+    if served_policy.refused is None:
         return EngineError(
             f"policy {policy!r}: its first version is still being loaded",
             kind="unknown_adapter",
             retryable=True,
         )
     return EngineError(
-        f"policy {policy!r} has no version that could be loaded; version {served.refused} was "
-        f"refused: {served.reason}. Publish one that can be loaded, or pin version 0, which is "
+        f"policy {policy!r} has no version that could be loaded; version {served_policy.refused} was "
+        f"refused: {served_policy.reason}. Publish one that can be loaded, or pin version 0, which is "
         "the model without an adapter",
         kind="unknown_adapter",
     )

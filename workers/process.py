@@ -304,8 +304,8 @@ class Worker:
                 try:
                     # Begins with all that is published: nothing in between is missed.
                     async with aclosing(policies.follow(self._bus)) as changes:
-                        async for found in changes:
-                            await pool.policies.apply(found)
+                        async for policy in changes:
+                            await pool.policies.apply(policy)
                             self._news.set()
                             failures = 0
                 except Exception:  # an adapter that can't be loaded is no reason to end

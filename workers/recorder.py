@@ -221,7 +221,7 @@ class Table:
                 self._learn(name)
         if places[0] > self._end:
             return set()  # new entries come behind all others, so this is how it mostly ends
-        found: set[str] = set()
+        entry_ids: set[str] = set()
         for name in names:
             span = self._known.get(name)
             if span is None or bisect_left(places, span[0]) == bisect_right(places, span[1]):
@@ -234,8 +234,8 @@ class Table:
                     "stand in it: restore it from a copy or move it out of the folder; until then "
                     "the batch stays on the bus"
                 ) from error
-            found.update(table["entry"].to_pylist())
-        return found
+            entry_ids.update(table["entry"].to_pylist())
+        return entry_ids
 
     def _learn(self, name: str) -> None:
         parts = _FILE_NAME.fullmatch(name)

@@ -53,7 +53,7 @@ class RoleHandler:
         )
         host = BusHost(self._inbox, run, handoff.agent, envelope.turn, envelope.branch)
         try:
-            taken = await take_step(
+            step_result = await take_step(
                 run,
                 journal,
                 handoff,
@@ -67,12 +67,12 @@ class RoleHandler:
         except AgentError as error:
             # A role or workflow that can't go on is a fault of code or data: no retry mends it.
             raise Reject(f"{type(error).__name__}: {error}") from error
-        over_budget = await delivery.commit(commit_of(run, taken.step, taken.routing))
+        over_budget = await delivery.commit(commit_of(run, step_result.step, step_result.routing))
         log.info(
             "step",
             agent=handoff.agent,
             turn=envelope.turn,
             branch=envelope.branch,
-            decision=taken.step.decision.kind,
+            decision=step_result.step.decision.kind,
             over_budget=over_budget,
         )

@@ -103,8 +103,8 @@ def opened(instances: Sequence[Instance], agent: Agent) -> list[Anyone]:
 def solved_by(player: BlindPlayer, episodes: Sequence[Anyone], least: int = 0) -> int:
     """How many of these it solves. It stops where it can't come to `least` any more."""
     solved = 0
-    for left, episode in zip(range(len(episodes), 0, -1), episodes, strict=True):
-        if solved + left < least:
+    for remaining, episode in zip(range(len(episodes), 0, -1), episodes, strict=True):
+        if solved + remaining < least:
             break
         played = episode.copy()
         while not played.done:
@@ -115,11 +115,11 @@ def solved_by(player: BlindPlayer, episodes: Sequence[Anyone], least: int = 0) -
 
 def _simple(items: Sequence[str], most: int) -> Iterator[tuple[tuple[str, ...], ...]]:
     """One item in all answers, once and as often as may be; of calls of one name a few."""
-    tried = Counter[str]()
+    attempts = Counter[str]()
     for item in items:
         name = item.partition("(")[0]
-        tried[name] += 1
-        if tried[name] <= _OF_A_KIND:
+        attempts[name] += 1
+        if attempts[name] <= _OF_A_KIND:
             for often in {1, most}:
                 yield ((item,) * often,)
 

@@ -30,13 +30,13 @@ from pydantic import Field
 
 from loopline.agents.environments.environment import AgentSpec, Environment
 from loopline.agents.environments.game import (
+    ActionRecord,
     Agent,
-    Applied,
     Observation,
     OutOfTurn,
     Refusal,
     Rewards,
-    Taken,
+    Transition,
     Verdict,
     weighted,
 )
@@ -85,22 +85,22 @@ class Conversation(Record):
     setting: TurnSetting = TurnSetting()
 
     @abstractmethod
-    def observe(self, agent: Agent, said: Sequence[Taken]) -> str:
+    def observe(self, agent: Agent, said: Sequence[ActionRecord]) -> str:
         """What that agent sees after these actions."""
 
     @abstractmethod
-    def judge(self, agent: Agent, text: str, said: Sequence[Taken]) -> Judged:
+    def judge(self, agent: Agent, text: str, said: Sequence[ActionRecord]) -> Judged:
         """What that text is worth after these actions."""
 
     @abstractmethod
-    def reason(self, said: Sequence[Taken]) -> str:
+    def reason(self, said: Sequence[ActionRecord]) -> str:
         """Why the puzzle is not solved by these actions; empty if it is."""
 
-    def over(self, said: Sequence[Taken]) -> bool:
+    def over(self, said: Sequence[ActionRecord]) -> bool:
         """Whether no action can change the outcome any more. It is asked between turns."""
         return not self.reason(said)
 
-    def following(self, team: tuple[Agent, ...], said: Sequence[Taken]) -> Agent:
+    def following(self, team: tuple[Agent, ...], said: Sequence[ActionRecord]) -> Agent:
         """Whose action is next: of the team, in order."""
         return team[len(said) % len(team)]
 
@@ -135,7 +135,7 @@ class ConversationEpisode:
 
     puzzle: Conversation
     agents: tuple[Agent, ...]
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[ActionRecord, ...] = ()
 
     @property
     def agent(self) -> Agent:
@@ -155,13 +155,13 @@ class ConversationEpisode:
     def observe(self, agent: Agent) -> str:
         return self.puzzle.observe(agent, self.taken)
 
-    def apply(self, agent: Agent, text: str) -> Applied:
+    def apply(self, agent: Agent, text: str) -> Transition:
         if self.done:
             raise OutOfTurn(f"the episode ended after turn {self.turn}: {agent} can't act any more")
         if agent != self.agent:
             raise OutOfTurn(f"it is the turn of {self.agent}, not of {agent}")
         judged = self.puzzle.judge(agent, text, self.taken)
-        self.taken = (*self.taken, Taken(agent, text))
+        self.taken = (*self.taken, ActionRecord(agent, text))
         read = 0.0 if judged.refusal else 1.0
         solved = float(not self.puzzle.reason(self.taken))
         mistake = (self.puzzle.setting.mistake_cost, read - 1.0)
@@ -175,7 +175,7 @@ class ConversationEpisode:
             mask=read,
         )
         refusals = (Refusal(judged.refusal),) if judged.refusal else ()
-        return Applied(rewards, Observation(judged.action, refusals, judged.text), self.done)
+        return Transition(rewards, Observation(judged.action, refusals, judged.text), self.done)
 
     def verify(self) -> Verdict:
         return Verdict(self.puzzle.reason(self.taken))

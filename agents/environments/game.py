@@ -119,7 +119,7 @@ class Observation:
     """What the agents are told of it; of a tool agent, the output of its calls."""
 
 
-class Applied(NamedTuple):
+class Transition(NamedTuple):
     """What `Episode.apply` returns."""
 
     rewards: Rewards
@@ -141,7 +141,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ActionRecord:
     """An action that was applied."""
 
     agent: Agent
@@ -176,7 +176,7 @@ class Episode(Protocol):
         ...
 
     @property
-    def taken(self) -> tuple[Taken, ...]:
+    def taken(self) -> tuple[ActionRecord, ...]:
         """Every action so far. With the instance it is the whole state."""
         ...
 
@@ -184,7 +184,7 @@ class Episode(Protocol):
         """What that agent sees now."""
         ...
 
-    def apply(self, agent: Agent, text: str) -> Applied:
+    def apply(self, agent: Agent, text: str) -> Transition:
         """Carry out an action. Any text is an action, if a refused one. Raises `OutOfTurn`."""
         ...
 
@@ -211,7 +211,7 @@ class ProgrammedEpisode(Episode, Protocol):
         """What has to be run before that text can be applied now; None: nothing."""
         ...
 
-    def apply(self, agent: Agent, text: str, ran: ProgramRun | None = None) -> Applied:
+    def apply(self, agent: Agent, text: str, ran: ProgramRun | None = None) -> Transition:
         """`ran`: what came of the program. Raises `ProgramNotRun` if there is one without it."""
         ...
 
@@ -225,18 +225,20 @@ class Resettable(Protocol):
     def reset(self, instance: JsonObject) -> Episode: ...
 
 
-def replayed(environment: Resettable, instance: JsonObject, taken: Iterable[Taken]) -> Episode:
+def replayed(
+    environment: Resettable, instance: JsonObject, actions: Iterable[ActionRecord]
+) -> Episode:
     """The episode after these actions. Raises `InvalidTask`, `OutOfTurn` or `ProgramNotRun`, and
     `EnvironmentFault` for what else the environment's code raises."""
     with environment_code(environment.name, "as the instance was set up"):
         episode = environment.reset(instance)
-    for action in taken:
+    for action in actions:
         with environment_code(environment.name, f"as an action of {action.agent} was played again"):
             taken_by(episode, action)
     return episode
 
 
-def taken_by(episode: Episode, action: Taken) -> Applied:
+def taken_by(episode: Episode, action: ActionRecord) -> Transition:
     """Apply an action as it was taken. Raises `OutOfTurn` or `ProgramNotRun`."""
     if isinstance(episode, ProgrammedEpisode):
         return episode.apply(action.agent, action.text, action.ran)

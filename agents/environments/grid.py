@@ -22,14 +22,14 @@ def said(cell: Cell) -> str:
     return f"row {cell[0] + 1}, column {cell[1] + 1}"
 
 
-def manhattan(one: Cell, other: Cell) -> int:
+def manhattan(first: Cell, second: Cell) -> int:
     """|Δrow| + |Δcolumn|."""
-    return abs(one[0] - other[0]) + abs(one[1] - other[1])
+    return abs(first[0] - second[0]) + abs(first[1] - second[1])
 
 
-def apart(one: Cell, other: Cell) -> str:
+def apart(first: Cell, second: Cell) -> str:
     """Where `other` lies, seen from `one`: `3 up and 0 right`."""
-    down, right = other[0] - one[0], other[1] - one[1]
+    down, right = second[0] - first[0], second[1] - first[1]
     vertical = f"{abs(down)} {'down' if down >= 0 else 'up'}"
     return f"{vertical} and {abs(right)} {'right' if right >= 0 else 'left'}"
 

@@ -77,8 +77,10 @@ def read_calls(text: str, most: int) -> tuple[Call, ...] | Refusal:
     for piece in _pieces(body, _CALL):
         if isinstance(piece, Refusal):
             return piece
-        given = piece["arguments"].strip()
-        arguments = tuple(part.strip() for part in given.split(",")) if given else ()
+        arguments_text = piece["arguments"].strip()
+        arguments = (
+            tuple(part.strip() for part in arguments_text.split(",")) if arguments_text else ()
+        )
         calls.append(Call(piece["name"], arguments))
     if len(calls) > most:
         return Refusal("too_long", f"{len(calls)} calls, at most {most}")
@@ -109,16 +111,16 @@ def _body(text: str) -> str | Refusal:
 
 def _pieces(body: str, shape: re.Pattern[str]) -> list[re.Match[str] | Refusal]:
     """The items of a list, each in that shape, with commas between them; a refusal ends it."""
-    found: list[re.Match[str] | Refusal] = []
+    pieces: list[re.Match[str] | Refusal] = []
     place = 0
     while True:
         item = shape.match(body, place)
         if item is None:
-            return [*found, Refusal("not_an_item", f"{body[place : place + _SHOWN]!r}")]
-        found.append(item)
+            return [*pieces, Refusal("not_an_item", f"{body[place : place + _SHOWN]!r}")]
+        pieces.append(item)
         place = item.end()
         if place == len(body):
-            return found
+            return pieces
         if body[place] != ",":
-            return [*found, Refusal("not_an_item", f"{body[place : place + _SHOWN]!r}")]
+            return [*pieces, Refusal("not_an_item", f"{body[place : place + _SHOWN]!r}")]
         place += 1

@@ -75,16 +75,16 @@ def different(source: Iterator[P], count: int, key: Callable[[P], str]) -> list[
     """
     if count < 0:
         raise ValueError(f"cannot generate {count} puzzles")
-    chosen: dict[str, P] = {}
+    puzzles_by_key: dict[str, P] = {}
     repeats = 0
-    while len(chosen) < count:
+    while len(puzzles_by_key) < count:
         puzzle = next(source)
-        before = len(chosen)
-        chosen.setdefault(key(puzzle), puzzle)
-        repeats = 0 if len(chosen) > before else repeats + 1
+        before = len(puzzles_by_key)
+        puzzles_by_key.setdefault(key(puzzle), puzzle)
+        repeats = 0 if len(puzzles_by_key) > before else repeats + 1
         if repeats > _PATIENCE:
             raise ValueError(
-                f"only {len(chosen)} of {count} different puzzles were found; make the puzzles "
+                f"only {len(puzzles_by_key)} of {count} different puzzles were found; make the puzzles "
                 "larger or the difficulty wider"
             )
-    return list(chosen.values())
+    return list(puzzles_by_key.values())

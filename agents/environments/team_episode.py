@@ -19,14 +19,14 @@ from pydantic import Field, field_validator
 
 from loopline.agents.environments.environment import AgentSpec
 from loopline.agents.environments.game import (
+    ActionRecord,
     Agent,
-    Applied,
     Observation,
     OutOfTurn,
     ProgramNotRun,
     Refusal,
     Rewards,
-    Taken,
+    Transition,
     Verdict,
 )
 from loopline.agents.environments.marked_answers import MARK
@@ -203,7 +203,7 @@ class TeamEpisode(Generic[S, A]):
 
     puzzle: Puzzle[S, A]
     state: S
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[ActionRecord, ...] = ()
     carried_out: tuple[A, ...] = ()
     """Actions on the real state, as they were read."""
     turn: int = 0
@@ -264,7 +264,7 @@ class TeamEpisode(Generic[S, A]):
     def _program(self, agent: Agent, text: str) -> str:
         return program_in(text) if agent == TOOL and self.by_program else ""
 
-    def apply(self, agent: Agent, text: str, ran: ProgramRun | None = None) -> Applied:
+    def apply(self, agent: Agent, text: str, ran: ProgramRun | None = None) -> Transition:
         if self.done:
             raise OutOfTurn(f"the episode ended after turn {self.turn}: {agent} can't act any more")
         if agent != self.agent:
@@ -272,18 +272,18 @@ class TeamEpisode(Generic[S, A]):
         acts = agent == self.agents[-1]
         program = self._program(agent, text)
         if agent == PLAN:
-            step, said = self._answer(text)
+            step, message = self._answer(text)
         elif self.by_program:
-            step, said = self._propose_by_program(program, ran)
+            step, message = self._propose_by_program(program, ran)
         else:
-            step, said = self._propose(text)
+            step, message = self._propose(text)
         final = acts and self.turn + 1 >= self.puzzle.setting.turns
         rewards = self.puzzle.rewards(agent, step, last=final)
-        self.taken = (*self.taken, Taken(agent, text, ran if program else None))
+        self.taken = (*self.taken, ActionRecord(agent, text, ran if program else None))
         if acts:
             self._carry_out(step)
         action = {} if step.action is None else self.puzzle.as_json(step.action)
-        return Applied(rewards, Observation(action, step.refusals, said), self.done)
+        return Transition(rewards, Observation(action, step.refusals, message), self.done)
 
     def _answer(self, text: str) -> tuple[Step[S, A], str]:
         proposed = None if self.proposal is None else self.proposal.action

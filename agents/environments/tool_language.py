@@ -95,8 +95,8 @@ def run_program(
     for call in calls:
         function = functions.get(call.name)
         if function is None:
-            known = ", ".join(known.signature for known in functions.values())
-            return Refusal("unknown_tool", f"{call.name[:20]!r}; there are: {known}")
+            available = ", ".join(available.signature for available in functions.values())
+            return Refusal("unknown_tool", f"{call.name[:20]!r}; there are: {available}")
         arguments = _bind(call, function)
         if isinstance(arguments, Refusal):
             return arguments

@@ -120,9 +120,9 @@ def prompt_for(run: Run, prompt: Prompt) -> str:
     Raises `PromptMismatch` if it is not what the run was admitted with; a run that names no hash
     for this prompt takes the text as it is.
     """
-    own = run.prompt_files.get(prompt.file)
-    if own is not None:
-        prompt = _replaced(own, prompt.name)
+    override = run.prompt_files.get(prompt.file)
+    if override is not None:
+        prompt = _replaced(override, prompt.name)
     admitted = run.prompts.get(prompt.file)
     if admitted is not None and admitted != prompt.hash:
         raise PromptMismatch(

@@ -51,11 +51,11 @@ roles.register(ToolUser())
 def every_prompt() -> dict[str, Prompt]:
     """Prompt file → shipped prompt, of all roles. A plug-in that cannot be loaded troubles only the
     run that wants it, so its prompts are left out."""
-    found: dict[str, Prompt] = {}
+    prompts: dict[str, Prompt] = {}
     for name in roles.names():
         try:
             role = roles.get(name)
         except PluginError:
             continue
-        found.update({prompt.file: prompt for prompt in role.prompts})
-    return found
+        prompts.update({prompt.file: prompt for prompt in role.prompts})
+    return prompts

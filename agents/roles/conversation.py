@@ -48,7 +48,7 @@ MAX_TOOL_MESSAGE_CHARS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class FinalText:
     """The model's last completion is a text without tool calls."""
 
     text: str
@@ -58,21 +58,21 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
+class Handover:
     """The model called a hand-over tool."""
 
     problems: tuple[Subproblem, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GaveUp:
+class OutOfCompletions:
     """The model used up its completions."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class RequestFailure:
     """A request failed for good. The calls made before it are kept."""
 
     kind: str
@@ -83,7 +83,7 @@ class Failed:
         return Decision(kind="failed", data={"failure": self.kind, "reason": self.message})
 
 
-Ending = Answered | HandedOver | GaveUp | Failed
+Ending = FinalText | Handover | OutOfCompletions | RequestFailure
 
 
 class Conversation:
@@ -104,7 +104,7 @@ class Conversation:
         self._specs = tuple(tool.spec for tool in tools)
         self._previous = previous
         self._turns: list[JsonValue] = []
-        self._failure: Failed | None = None
+        self._failure: RequestFailure | None = None
 
     async def run(self) -> Ending:
         """Talk until the step ends. Raises `RequestFailed` only if it is retryable."""
@@ -114,17 +114,17 @@ class Conversation:
             except RequestFailed as error:
                 if error.retryable:
                     raise
-                self._failure = Failed(error.kind, error.message)
+                self._failure = RequestFailure(error.kind, error.message)
                 return self._failure
             if not call.tool_calls:
                 self._turns.append([])
-                return Answered(call.said, cut_off(call))
+                return FinalText(call.said, cut_off(call))
             entries, problems = await self._dispatch(call)
             self._turns.append(list(entries))
             if problems:
-                return HandedOver(problems)
+                return Handover(problems)
             self._messages.extend(turn_messages(call, entries, _no_answer))
-        return GaveUp(f"no answer after {MAX_COMPLETIONS} completions")
+        return OutOfCompletions(f"no answer after {MAX_COMPLETIONS} completions")
 
     def result(self, decision: Decision) -> StepResult:
         """The step's result, with everything that was said on the way to the decision."""
@@ -164,20 +164,20 @@ class Conversation:
                 output = await self._host.call_tool(tool.name, tool_call.arguments or {})
                 entries.append({"tool": tool.name, "output": output})
                 continue
-            asked = tool.asked(parsed)
-            if len(problems) + len(asked) > MAX_PARALLEL:
+            subproblems = tool.asked(parsed)
+            if len(problems) + len(subproblems) > MAX_PARALLEL:
                 error = f"more than {MAX_PARALLEL} problems were handed over in one turn"
                 entries.append({"output": {"error": error}})
                 continue
             entries.append(None)
             problems.extend(
                 Subproblem(
-                    problem=one.problem,
-                    expected_type=one.expected_type,
+                    problem=subproblem.problem,
+                    expected_type=subproblem.expected_type,
                     tool_call_id=tool_call.id,
                     position=position,
                 )
-                for one in asked
+                for subproblem in subproblems
             )
         return entries, tuple(problems)
 
@@ -189,8 +189,8 @@ class Conversation:
             return f"too many tool calls in one turn: at most {MAX_TOOL_CALLS} are carried out"
         tool = self._tools.get(tool_call.name)
         if tool is None:
-            known = ", ".join(self._tools) or "none"
-            return f"there is no tool {tool_call.name[:64]!r}; the tools are: {known}"
+            tool_names = ", ".join(self._tools) or "none"
+            return f"there is no tool {tool_call.name[:64]!r}; the tools are: {tool_names}"
         if tool_call.arguments is None:
             why = f" ({tool_call.error[:200]})" if tool_call.error else ""
             return f"the arguments of {tool.name} must be one JSON object{why}"
@@ -208,7 +208,9 @@ def assistant_message(call: Call) -> Message:
     sent back, but in `raw_text`: there the model's own chat template decides what it keeps of them,
     and where it keeps them the ids go on.
     """
-    offered: dict[str, JsonObject] = {one.name: {} for one in call.tool_calls if one.name}
+    offered: dict[str, JsonObject] = {
+        tool_call.name: {} for tool_call in call.tool_calls if tool_call.name
+    }
     opened = call.begins_in_thought
     whole = not call.tool_calls or bool(written_calls(call.text, offered, opened=opened))
     return Message(
@@ -243,8 +245,8 @@ def tool_text(output: JsonValue) -> str:
     text = whole_tool_text(output)
     if len(text) <= MAX_TOOL_MESSAGE_CHARS:
         return text
-    kept = text[:MAX_TOOL_MESSAGE_CHARS]
-    return f"{kept} [truncated: the first {len(kept)} of {len(text)} characters]"
+    prefix = text[:MAX_TOOL_MESSAGE_CHARS]
+    return f"{prefix} [truncated: the first {len(prefix)} of {len(text)} characters]"
 
 
 def whole_tool_text(output: JsonValue) -> str:

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from loopline.agents.answers import final_answer, last_boxed
 from loopline.agents.call_markup import without_calls
 from loopline.agents.records import Call, Decision
-from loopline.agents.roles.conversation import Answered, Conversation, Ending, Failed, GaveUp
+from loopline.agents.roles.conversation import (
+    Conversation,
+    Ending,
+    FinalText,
+    OutOfCompletions,
+    RequestFailure,
+)
 from loopline.agents.roles.protocol import StepResult
 
 
@@ -17,7 +23,7 @@ def final_result(conversation: Conversation, ending: Ending) -> StepResult:
     A text that was cut off counts as an answer only if its box was already written.
     """
     match ending:
-        case Answered(text=text, cut_off=cut_off):
+        case FinalText(text=text, cut_off=cut_off):
             boxed = last_boxed(text) is not None
             if cut_off is not None and not boxed:
                 return conversation.result(_give_up(f"{cut_off}, before an answer"))
@@ -27,9 +33,9 @@ def final_result(conversation: Conversation, ending: Ending) -> StepResult:
             return conversation.result(
                 Decision(kind="answer", data={"answer": answer, "boxed": boxed})
             )
-        case GaveUp(reason=reason):
+        case OutOfCompletions(reason=reason):
             return conversation.result(_give_up(reason))
-        case Failed():
+        case RequestFailure():
             return conversation.result(ending.decision)
         case _:
             raise TypeError(f"a conversation that ends as {ending!r} has no final text")

@@ -16,7 +16,7 @@ from loopline.agents.payloads import QuestionPayload, ResumePayload, Subproblem,
 from loopline.agents.prompts import Prompt, load_prompt, prompt_for
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Decision, Message, Step
-from loopline.agents.roles.conversation import Conversation, HandedOver, turn_messages
+from loopline.agents.roles.conversation import Conversation, Handover, turn_messages
 from loopline.agents.roles.final_text import final_result
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.tools.calculator import calculate
@@ -49,7 +49,7 @@ class Planner:
             tools.append(calculate)
         conversation = Conversation(host, messages, tools=tools, previous=previous)
         ending = await conversation.run()
-        if isinstance(ending, HandedOver):
+        if isinstance(ending, Handover):
             problems: list[JsonValue] = [
                 problem.model_dump(mode="json") for problem in ending.problems
             ]
@@ -62,8 +62,8 @@ class Planner:
             Message(role="user", content=context.run.task.prompt),
         ]
         previous: Call | None = None
-        own = [s for s in context.journal if s.agent == self.name and s.turn < context.turn]
-        for step in sorted(own, key=lambda step: step.turn):
+        steps = [s for s in context.journal if s.agent == self.name and s.turn < context.turn]
+        for step in sorted(steps, key=lambda step: step.turn):
             answer_to = _answers(context.journal, step)
             calls = step.candidates[step.selected].calls
             turns = _TURNS.validate_python(step.observation.get("turns", []))
@@ -78,20 +78,22 @@ def delegated_problems(step: Step) -> tuple[Subproblem, ...]:
     return _PROBLEMS.validate_python(step.decision.data.get("problems", []))
 
 
-def _answers(journal: Sequence[Step], asked: Step) -> Callable[[int], str]:
+def _answers(journal: Sequence[Step], delegation: Step) -> Callable[[int], str]:
     """What the solvers answered to each tool call of one delegation."""
     branches = {
         (step.branch, step.turn): step
         for step in journal
-        if asked.turn < step.turn <= asked.turn + 2 and step.agent != asked.agent
+        if delegation.turn < step.turn <= delegation.turn + 2 and step.agent != delegation.agent
     }
     texts: dict[int, list[str]] = {}
-    for branch, problem in enumerate(delegated_problems(asked)):
+    for branch, problem in enumerate(delegated_problems(delegation)):
         # The expert's turn comes after the small solver's; its word is the last one.
-        step = branches.get((branch, asked.turn + 2)) or branches.get((branch, asked.turn + 1))
+        step = branches.get((branch, delegation.turn + 2)) or branches.get(
+            (branch, delegation.turn + 1)
+        )
         if step is None:
             raise JournalIncomplete(
-                f"run {asked.run_id}: branch {branch} of the delegation in turn {asked.turn} has "
+                f"run {delegation.run_id}: branch {branch} of the delegation in turn {delegation.turn} has "
                 "no answer in the journal"
             )
         texts.setdefault(problem.position, []).append(_answer_text(step))

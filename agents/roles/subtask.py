@@ -8,7 +8,13 @@ from loopline.agents.payloads import EscalationPayload, ExpectedType, SubtaskPay
 from loopline.agents.prompts import Prompt, prompt_for
 from loopline.agents.protocols import Host
 from loopline.agents.records import Message
-from loopline.agents.roles.conversation import Answered, Conversation, Ending, Failed, HandedOver
+from loopline.agents.roles.conversation import (
+    Conversation,
+    Ending,
+    FinalText,
+    Handover,
+    RequestFailure,
+)
 from loopline.agents.roles.protocol import StepContext
 from loopline.agents.tools.calculator import calculate
 from loopline.agents.verification import Evidence, Verification, climb
@@ -37,8 +43,8 @@ class Solution:
     """`None` if there was no final text to check."""
 
     @property
-    def failure(self) -> Failed | None:
-        return self.ending if isinstance(self.ending, Failed) else None
+    def failure(self) -> RequestFailure | None:
+        return self.ending if isinstance(self.ending, RequestFailure) else None
 
     @property
     def about_the_problem(self) -> bool:
@@ -49,12 +55,12 @@ class Solution:
     def trouble(self) -> str:
         """Why there is no accepted answer, or an empty text."""
         match self.ending:
-            case Failed(kind=kind, message=message):
+            case RequestFailure(kind=kind, message=message):
                 return f"{kind}: {message}"
-            case Answered(cut_off=cut_off):
+            case FinalText(cut_off=cut_off):
                 reason = self.verification.reason if self.verification is not None else ""
                 return f"{reason} ({cut_off})" if reason and cut_off else reason
-            case HandedOver():
+            case Handover():
                 return "a solver handed its problem over"
             case _:
                 return self.ending.reason
@@ -73,7 +79,7 @@ async def solve(
     conversation = Conversation(host, messages, tools=tools)
     ending = await conversation.run()
     verification = None
-    if isinstance(ending, Answered):
+    if isinstance(ending, FinalText):
         evidence = Evidence(payload.problem, payload.expected_type, tuple(conversation.calls))
         verification = await climb(evidence, host)
     return Solution(conversation, ending, verification)

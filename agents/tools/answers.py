@@ -40,8 +40,8 @@ def as_answer(name: str, value: object, max_output_chars: int) -> JsonObject:
 
 def cut_text(text: str, max_output_chars: int, full_chars: int) -> JsonObject:
     """The beginning of a text of `full_chars` characters, which says that it is one."""
-    shown = carried(text[:max_output_chars])
-    return {"result": shown, "truncated": True, "full_chars": full_chars}
+    prefix = carried(text[:max_output_chars])
+    return {"result": prefix, "truncated": True, "full_chars": full_chars}
 
 
 def error_answer(text: str) -> JsonObject:

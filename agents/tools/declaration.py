@@ -98,21 +98,21 @@ class ToolDeclaration(Generic[A]):
             return self.arguments.model_validate(arguments)
         except ValidationError as error:
             problems = error.errors(include_url=False, include_context=False)
-            told = "; ".join(_told(problem) for problem in problems[:_SHOWN_ERRORS])
+            details = "; ".join(_told(problem) for problem in problems[:_SHOWN_ERRORS])
             more = len(problems) - _SHOWN_ERRORS
             rest = f"; and {more} more" if more > 0 else ""
-            raise InvalidArguments(f"invalid arguments for {self.name}: {told}{rest}") from error
+            raise InvalidArguments(f"invalid arguments for {self.name}: {details}{rest}") from error
 
 
 def _told(problem: ErrorDetails) -> str:
     where = ".".join(str(part) for part in problem["loc"]) or "arguments"
-    given = problem["input"]
-    shown = ""
-    if isinstance(given, int) and given.bit_length() > _SHOWN_BITS:
-        shown = f" (given: an integer of {given.bit_length()} bits)"
-    elif isinstance(given, str | int | float | bool) and problem["type"] != "string_too_long":
-        shown = f" (given: {json.dumps(given)[:60]})"
-    return f"{where}: {problem['msg']}{shown}"[:SHOWN_CHARS]
+    value = problem["input"]
+    suffix = ""
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        suffix = f" (given: an integer of {value.bit_length()} bits)"
+    elif isinstance(value, str | int | float | bool) and problem["type"] != "string_too_long":
+        suffix = f" (given: {json.dumps(value)[:60]})"
+    return f"{where}: {problem['msg']}{suffix}"[:SHOWN_CHARS]
 
 
 @dataclass(frozen=True)
@@ -183,14 +183,14 @@ def tool(
 
     def declare(function: Callable[..., Any]) -> Tool[Any]:
         label = name or function.__name__
-        told = description or inspect.getdoc(function)
-        if not told:
+        summary = description or inspect.getdoc(function)
+        if not summary:
             raise TypeError(f"tool {label!r} needs a docstring: it is what the model reads")
         hints = _hints(label, function)
         model = _only_model(function, hints)
         return Tool(
             name=label,
-            description=told,
+            description=summary,
             arguments=model or arguments_of_signature(label, function, hints, Arguments),
             function=function if model else called_with_fields(function),
             quick=quick,

@@ -31,9 +31,9 @@ def _deeper_than(value: object, levels: int) -> bool:
     for _ in range(levels + 1):
         layer = [
             inner
-            for each in layer
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
+            for item in layer
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
         ]
         if not layer:
             return False

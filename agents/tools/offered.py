@@ -121,8 +121,8 @@ def offered_tools(task: Task, *, otherwise: Sequence[str] = ()) -> OfferedTools:
     named = _tools_in(task) if "tools" in task.instance else otherwise
     specs: dict[str, ToolSpec] = {}
     try:
-        for each in named:
-            spec = each if isinstance(each, ToolSpec) else tools.get(each).spec
+        for entry in named:
+            spec = entry if isinstance(entry, ToolSpec) else tools.get(entry).spec
             specs.setdefault(spec.name, spec)
     except UnknownName as error:
         raise InvalidTask(f"the task offers a tool that nobody registered: {error}") from error
@@ -146,16 +146,18 @@ def unregistered_tools(task: Task) -> tuple[str, ...]:
     """
     if task.environment in ("api_worlds", tool_step.ENVIRONMENT) or "tools" not in task.instance:
         return ()
-    known = tools.names()
-    named = [each for each in _tools_in(task) if isinstance(each, str)]
-    return tuple(name for name in dict.fromkeys(named) if name not in known)
+    tool_names = tools.names()
+    named = [entry for entry in _tools_in(task) if isinstance(entry, str)]
+    return tuple(name for name in dict.fromkeys(named) if name not in tool_names)
 
 
 def with_specs(task: Task, specs: Mapping[str, ToolSpec]) -> Task:
     """The task with each of these tools whole in place of its name."""
-    whole = [specs.get(each, each) if isinstance(each, str) else each for each in _tools_in(task)]
+    whole = [
+        specs.get(entry, entry) if isinstance(entry, str) else entry for entry in _tools_in(task)
+    ]
     written: list[JsonValue] = [
-        each if isinstance(each, str) else each.model_dump(mode="json") for each in whole
+        entry if isinstance(entry, str) else entry.model_dump(mode="json") for entry in whole
     ]
     return task.model_copy(update={"instance": {**task.instance, "tools": written}})
 

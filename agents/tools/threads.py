@@ -54,9 +54,9 @@ async def in_thread_of_its_own(function: Callable[[A], T], argument: A) -> T:
         try:
             result = context.run(function, argument)
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
-            ours = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            is_plain_error = isinstance(error, Exception) and not isinstance(error, StopIteration)
             # sys.exit() ends the tool alone; a future takes no StopIteration.
-            failure = error if ours else RuntimeError(f"{type(error).__name__}: {error}")
+            failure = error if is_plain_error else RuntimeError(f"{type(error).__name__}: {error}")
             settle(lambda: future.set_exception(failure))
         else:
             settle(lambda: future.set_result(result))

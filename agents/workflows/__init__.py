@@ -123,7 +123,7 @@ def prompt_hashes(
 
 
 def policies_for(
-    workflow: str, chosen: Mapping[str, str] | None = None, environment: str | None = None
+    workflow: str, overrides: Mapping[str, str] | None = None, environment: str | None = None
 ) -> dict[str, str]:
     """Agent → policy for a run: the defaults of the workflow and the environment, overridden by
     `chosen`.
@@ -131,11 +131,11 @@ def policies_for(
     Raises `UnknownName` for an agent that neither has, and `PluginError`.
     """
     known = agents_of(workflow, environment)
-    for agent in chosen or {}:
+    for agent in overrides or {}:
         if agent not in known:
             raise UnknownName(f"role of workflow {workflow!r} called", agent, known)
     defaults = {agent: policy for agent, policy in known.items() if policy}
-    return {**defaults, **(chosen or {})}
+    return {**defaults, **(overrides or {})}
 
 
 def policy_of(run: Run, role: str) -> str:

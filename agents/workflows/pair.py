@@ -147,7 +147,10 @@ def rewarded(trajectory: Trajectory) -> Trajectory:
         if step.decision.kind == "acted":
             total = step.candidates[step.selected].reward_parts["total"]
             earned.setdefault(step.agent, []).append(total)
-    rewards = {agent: math.fsum(own) / len(own) for agent, own in earned.items()}
+    rewards = {
+        agent: math.fsum(agent_rewards) / len(agent_rewards)
+        for agent, agent_rewards in earned.items()
+    }
     solved = float(trajectory.outcome is Outcome.SOLVED)
     return trajectory.model_copy(update={"team_reward": solved, "agent_rewards": rewards})
 
@@ -155,10 +158,10 @@ def rewarded(trajectory: Trajectory) -> Trajectory:
 def agreement_rate(*trajectories: Trajectory) -> float | None:
     """How often agents did exactly what was proposed, of the times that something was; an agent
     that always agrees adds nothing. `None` if nothing ever was."""
-    said = [
+    agreements = [
         agrees
         for trajectory in trajectories
         for step in trajectory.steps
         if isinstance(agrees := step.decision.data.get("agrees"), bool)
     ]
-    return sum(said) / len(said) if said else None
+    return sum(agreements) / len(agreements) if agreements else None

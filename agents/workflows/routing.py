@@ -160,7 +160,7 @@ def parse_options(workflow: str, model: type[Known], options: JsonObject) -> Kno
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        known = ", ".join(model.model_fields)
+        option_names = ", ".join(model.model_fields)
         raise InvalidOptions(
-            f"option {where!r} of workflow {workflow!r}: {first['msg']} (known options: {known})"
+            f"option {where!r} of workflow {workflow!r}: {first['msg']} (known options: {option_names})"
         ) from error

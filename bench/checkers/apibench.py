@@ -57,10 +57,10 @@ class ApiDatabase:
         self._entries: defaultdict[str, list[_Entry]] = defaultdict(list)
         unusable: list[Skipped] = []
         for number, api in enumerate(apis):
-            found = calls(api.api_call)
-            if found:
-                entry = _Entry(self._values(found[0]), api.domain)
-                self._entries[found[0].name].append(entry)
+            api_calls = calls(api.api_call)
+            if api_calls:
+                entry = _Entry(self._values(api_calls[0]), api.domain)
+                self._entries[api_calls[0].name].append(entry)
             else:
                 where = f"{hub}[{number}]"
                 unusable.append(Skipped(where, "an API that is no call", api.api_call[:80]))
@@ -76,8 +76,8 @@ class ApiDatabase:
         entries = self._entries.get(call.name)
         if entries is None:
             return ApiVerdict.UNKNOWN_FUNCTION
-        given = {self._untagged(value) for _, value in call.arguments}
-        domains = {entry.domain for entry in entries if given.issuperset(entry.values)}
+        argument_values = {self._untagged(value) for _, value in call.arguments}
+        domains = {entry.domain for entry in entries if argument_values.issuperset(entry.values)}
         if not domains:
             return ApiVerdict.UNKNOWN_ARGUMENTS
         return ApiVerdict.RIGHT if domain in domains else ApiVerdict.OTHER_DOMAIN

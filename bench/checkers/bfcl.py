@@ -155,36 +155,39 @@ def _fault(
 
 def _type_of(possible: list[Any]) -> type | None:
     """The type of the possible values; None when all they say is that it may be left out."""
-    return next((type(one) for one in possible if one != _MAY_BE_LEFT_OUT), None)
+    return next((type(candidate) for candidate in possible if candidate != _MAY_BE_LEFT_OUT), None)
 
 
 def _elements_fit(value: list[Any], possible: list[Any], element: type) -> bool:
     """Whether the elements have the declared type, or that of some possible list's elements."""
     return any(
-        not isinstance(one, list) or all(type(item) in (element, _type_of(one)) for item in value)
-        for one in possible
+        not isinstance(candidate, list)
+        or all(type(item) in (element, _type_of(candidate)) for item in value)
+        for candidate in possible
     )
 
 
 def _is_possible(value: Any, possible: list[Any], declared: type, element: type | None) -> bool:
     if declared is dict:
-        return any(_same_object(value, one) for one in possible)
+        return any(_same_object(value, candidate) for candidate in possible)
     if element is dict:
-        return any(_same_objects(value, one) for one in possible)
+        return any(_same_objects(value, candidate) for candidate in possible)
     if declared is list:
-        lists = [_plain_list(one) for one in possible if isinstance(one, list | str)]
+        lists = [
+            _plain_list(candidate) for candidate in possible if isinstance(candidate, list | str)
+        ]
         return _plain_list(value) in lists
-    return _plain(value) in [_plain(one) for one in possible]
+    return _plain(value) in [_plain(candidate) for candidate in possible]
 
 
 def _same_object(value: dict[Any, Any], possible: Any) -> bool:
     if not isinstance(possible, dict):
         return False
-    known = all(
-        key in possible and _plain(given) in [_plain(one) for one in possible[key]]
-        for key, given in value.items()
+    values_match = all(
+        key in possible and _plain(item) in [_plain(candidate) for candidate in possible[key]]
+        for key, item in value.items()
     )
-    return known and all(
+    return values_match and all(
         key in value or _MAY_BE_LEFT_OUT in values for key, values in possible.items()
     )
 
@@ -192,7 +195,9 @@ def _same_object(value: dict[Any, Any], possible: Any) -> bool:
 def _same_objects(value: list[Any], possible: Any) -> bool:
     if not isinstance(possible, list | str) or len(value) != len(possible):
         return False
-    return all(_same_object(given, one) for given, one in zip(value, possible, strict=True))
+    return all(
+        _same_object(item, candidate) for item, candidate in zip(value, possible, strict=True)
+    )
 
 
 def _plain_list(items: Any) -> list[Any]:
@@ -214,11 +219,11 @@ def _unmatched(fits: list[list[bool]]) -> int | None:
     """
     owner: dict[int, int] = {}
 
-    def place(row: int, tried: set[int]) -> bool:
+    def place(row: int, visited_columns: set[int]) -> bool:
         for column, fit in enumerate(fits[row]):
-            if fit and column not in tried:
-                tried.add(column)
-                if column not in owner or place(owner[column], tried):
+            if fit and column not in visited_columns:
+                visited_columns.add(column)
+                if column not in owner or place(owner[column], visited_columns):
                     owner[column] = row
                     return True
         return False

@@ -17,8 +17,8 @@ _ANSWER_IS = re.compile(r"answer is\s*([0-9]+)", re.IGNORECASE)
 
 def check(prediction: str, gold: str) -> bool:
     """Whether both end in the same run of digits. No digits is wrong."""
-    found, wanted = _DIGITS.findall(prediction), _gold_digits(gold)
-    return bool(found) and found[-1] == wanted
+    digits, wanted = _DIGITS.findall(prediction), _gold_digits(gold)
+    return bool(digits) and digits[-1] == wanted
 
 
 def check_with_phrase(prediction: str, gold: str) -> bool:

@@ -44,23 +44,23 @@ def leading_number(text: str) -> int | None:
 
 
 def _of_english(text: str) -> int | None:
-    total, current, known, only_article = 0, 0, False, True
+    total, current, has_number, only_article = 0, 0, False, True
     at = 0
     for match in _WORD.finditer(text):
         word = match[0]
         if text[at : match.start()].strip(" -\t"):
             break
-        if word in _SMALL and (not known or _adds(current, _SMALL[word])):
+        if word in _SMALL and (not has_number or _adds(current, _SMALL[word])):
             current += _SMALL[word]
             only_article = only_article and word in ("a", "an")
-        elif word == "hundred" and known and 0 < current < 100:
+        elif word == "hundred" and has_number and 0 < current < 100:
             current, only_article = current * 100, False
-        elif word in _LARGE and known:
+        elif word in _LARGE and has_number:
             total, current, only_article = total + max(1, current) * _LARGE[word], 0, False
-        elif not (word == "and" and known):
+        elif not (word == "and" and has_number):
             break
-        known, at = True, match.end()
-    return total + current if known and not only_article else None
+        has_number, at = True, match.end()
+    return total + current if has_number and not only_article else None
 
 
 def _adds(current: int, small: int) -> bool:

@@ -166,14 +166,14 @@ def _number(text: str, match: re.Match[str]) -> Number:
         short = _SHORT_SCALE.match(text, end)
         if short:
             value, end = value * _SHORT_SCALES[short["sign"].lower()], short.end()
-    shown = text[start:end]
+    numeral = text[start:end]
     before = text[max(0, start - _BEFORE) : start]
     if _is_part(before) or _BOUNDS.match(text, end):
         value = None
     elif value is not None and _is_negative(before):
-        value, shown, also = -value, f"-{shown}", {-each for each in also}
+        value, numeral, also = -value, f"-{numeral}", {-alternative for alternative in also}
     around = f"{'$' if _after_currency(text, start) else ''} {text[end : end + _UNIT_CHARS]}"
-    return Number(value, percent, start, end, shown, _NO_UNIT.split(around)[0], frozenset(also))
+    return Number(value, percent, start, end, numeral, _NO_UNIT.split(around)[0], frozenset(also))
 
 
 def _is_part(before: str) -> bool:
@@ -228,8 +228,8 @@ def periodic(head: str, period: str) -> Fraction | None:
         return None
     whole, _, places = head.partition(".")
     scale = 10 ** len(places)
-    known = Fraction(int(f"{whole}{places}" or "0"), scale)
-    return known + Fraction(int(period), (10 ** len(period) - 1) * scale)
+    finite_part = Fraction(int(f"{whole}{places}" or "0"), scale)
+    return finite_part + Fraction(int(period), (10 ** len(period) - 1) * scale)
 
 
 def _ratio(up: str, down: str) -> Fraction | None:

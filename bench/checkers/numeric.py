@@ -99,9 +99,9 @@ def extract(prediction: str) -> Extraction:
     """The answer of a prediction. Never raises, whatever the text is."""
     expression = ""
     for statement in stated(prediction):
-        shown = " ".join(statement.text.split())
+        excerpt = " ".join(statement.text.split())
         if statement.place == "box":
-            return Extraction(_number_of_box(statement.text), "box", shown, statement.text)
+            return Extraction(_number_of_box(statement.text), "box", excerpt, statement.text)
         if statement.place == "text":
             expression = expression or _last_expression(statement.text)
             number = _last_number(statement.text)

@@ -19,13 +19,13 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 def rouge_l(prediction: str, reference: str) -> float:
     """The F-measure, in 0…1. Texts without a word score 0."""
-    said, wanted = _words(prediction), _words(reference)
-    if not said or not wanted:
+    prediction_words, wanted = _words(prediction), _words(reference)
+    if not prediction_words or not wanted:
         return 0.0
-    common = common_subsequence(said, wanted)
+    common = common_subsequence(prediction_words, wanted)
     if not common:
         return 0.0
-    precision, recall = common / len(said), common / len(wanted)
+    precision, recall = common / len(prediction_words), common / len(wanted)
     return 2 * precision * recall / (precision + recall)
 
 

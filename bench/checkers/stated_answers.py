@@ -196,20 +196,20 @@ def _tagged(text: str) -> str | None:
 
 def _marked(text: str) -> str | None:
     """What stands behind `####`; None where that is a heading, or taken back."""
-    found: re.Match[str] | None = None
+    last_match: re.Match[str] | None = None
     for match in _MARK.finditer(text):
         if not _MARKED.match(match[1]) or _HEADING.match(match[1]):
             continue
-        if found is not None:
-            between = text[found.end() : match.start()]
+        if last_match is not None:
+            between = text[last_match.end() : match.start()]
             if between.strip(" \t\n#") and not _TAKES_BACK.search(between):
                 break
-        found = match
-    if found is None:
+        last_match = match
+    if last_match is None:
         return None
-    behind = text[found.end() : found.end() + MAX_BOX]
+    behind = text[last_match.end() : last_match.end() + MAX_BOX]
     correction = _TAKES_BACK.search(behind)
-    return None if correction and re.search(r"\d", behind[correction.end() :]) else found[1]
+    return None if correction and re.search(r"\d", behind[correction.end() :]) else last_match[1]
 
 
 def _phrase(text: str) -> str | None:

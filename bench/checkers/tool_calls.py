@@ -60,8 +60,10 @@ def calls_among(text: str, offered: Collection[str]) -> tuple[ToolCall, ...]:
     their own."""
     fenced = [block[1] for block in _BLOCK.finditer(text)]
     lines = [line for line in text.splitlines() if line.strip()[:1] in ("[", "{") or "(" in line]
-    found = (tool_calls(part) for part in (*fenced, *lines[:_MAX_LINES]) if len(part) <= MAX_CHARS)
-    return tuple(call for calls in found for call in calls or () if call.name in offered)
+    candidates = (
+        tool_calls(part) for part in (*fenced, *lines[:_MAX_LINES]) if len(part) <= MAX_CHARS
+    )
+    return tuple(call for calls in candidates for call in calls or () if call.name in offered)
 
 
 def _json_calls(text: str) -> tuple[ToolCall, ...] | None:
@@ -70,8 +72,8 @@ def _json_calls(text: str) -> tuple[ToolCall, ...] | None:
     except Unreadable:
         return None
     calls = [_json_call(item) for item in (value if isinstance(value, list) else [value])]
-    known = [call for call in calls if call is not None]
-    return tuple(known) if len(known) == len(calls) else None
+    valid_calls = [call for call in calls if call is not None]
+    return tuple(valid_calls) if len(valid_calls) == len(calls) else None
 
 
 def _json_call(value: Any) -> ToolCall | None:

@@ -52,14 +52,14 @@ class StepScore:
     @property
     def measures(self) -> dict[str, float]:
         """The table's columns, each in 0…1, without those that do not apply."""
-        found = {
+        scores = {
             "plan_accuracy": self.plan,
             "action_match": self.action,
             "hallucination": self.hallucinated,
             "argument_f1": self.argument_f1,
             "rouge_l": self.rouge_l,
         }
-        return {name: float(value) for name, value in found.items() if value is not None}
+        return {name: float(value) for name, value in scores.items() if value is not None}
 
 
 def score_step(predicted: ToolStep, reference: ToolStep, tools: Collection[str]) -> StepScore:
@@ -89,14 +89,14 @@ def argument_f1(
     wanted = _object(reference)
     if wanted is None:
         return None
-    given = _object(predicted)
-    if given is None or not same_action:
+    arguments = _object(predicted)
+    if arguments is None or not same_action:
         return 0.0
-    if not wanted or not given:
-        return float(not wanted and not given)
-    shared = wanted.keys() & given.keys()
-    credit = sum(1.0 if _same(given[key], wanted[key]) else 0.5 for key in shared)
-    precision, recall = credit / len(given), credit / len(wanted)
+    if not wanted or not arguments:
+        return float(not wanted and not arguments)
+    shared = wanted.keys() & arguments.keys()
+    credit = sum(1.0 if _same(arguments[key], wanted[key]) else 0.5 for key in shared)
+    precision, recall = credit / len(arguments), credit / len(wanted)
     return 2 * precision * recall / (precision + recall) if credit else 0.0
 
 
@@ -112,6 +112,6 @@ def _object(arguments: str | dict[str, Any] | None) -> dict[str, Any] | None:
     return arguments if isinstance(arguments, dict) else None
 
 
-def _same(given: Any, wanted: Any) -> bool:
+def _same(actual: Any, wanted: Any) -> bool:
     # To Python true is 1; in JSON they are different values.
-    return given == wanted and isinstance(given, bool) == isinstance(wanted, bool)
+    return actual == wanted and isinstance(actual, bool) == isinstance(wanted, bool)

@@ -47,7 +47,7 @@ def register_all(app: typer.Typer) -> None:
         for name in modules:
             register: Callable[[typer.Typer], None]
             register = import_module(f"loopline.bench.{name}").register
-            known = len(app.registered_commands)
+            count = len(app.registered_commands)
             register(app)
-            for command in app.registered_commands[known:]:
+            for command in app.registered_commands[count:]:
                 command.rich_help_panel = group

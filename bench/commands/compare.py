@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from loopline.bench.commands.options import CompareOptions
-    from loopline.bench.comparison import Compared
+    from loopline.bench.comparison import ArmComparison
 
 
 def register(app: typer.Typer) -> None:
@@ -37,42 +37,47 @@ def compare(options: CompareOptions) -> None:
         if colon and not right:
             raise UsageError(f"--arms: {part!r} should be ARM or ONE:OTHER")
         pairs.append((left, right or left))
-    found = compare_directories(a, b, pairs)
+    comparisons = compare_directories(a, b, pairs)
     if options.as_json:
-        print(json.dumps([one.as_dict() for one in found]))
+        print(json.dumps([comparison.as_dict() for comparison in comparisons]))
         return
     from rich.console import Console
 
     console = Console(highlight=False)
     console.print(f"A = {a}\nB = {b}\n", markup=False, soft_wrap=True)
-    console.print(_table(found))
-    if any(one.table is None for one in found):
+    console.print(_table(comparisons))
+    if any(comparison.table is None for comparison in comparisons):
         console.print(
             "Questions were asked several times: each counts by the mean of its attempts, which "
             "are no independent pairs for McNemar's test."
         )
 
 
-def _table(found: list[Compared]) -> Table:
+def _table(comparisons: list[ArmComparison]) -> Table:
     """One column per pair: a pair has more figures than a line of a terminal has room for."""
     from loopline.bench.report import figures as say
     from loopline.runtime.terminal.tables import figures
 
-    pairs = (one.arm_a if one.arm_a == one.arm_b else f"{one.arm_a}:{one.arm_b}" for one in found)
+    pairs = (
+        comparison.arm_a
+        if comparison.arm_a == comparison.arm_b
+        else f"{comparison.arm_a}:{comparison.arm_b}"
+        for comparison in comparisons
+    )
     table = figures("", *pairs, words=("",))
     columns = [
         {
-            "questions": f"{one.questions:,}",
-            "A right": say.share(one.accuracy_a),
-            "B right": say.share(one.accuracy_b),
-            "only A right": "–" if one.table is None else f"{one.table.only_a:,}",
-            "only B right": "–" if one.table is None else f"{one.table.only_b:,}",
-            "A − B, points": say.points(one.accuracy.estimate),
-            "  95 %": f"{say.points(one.accuracy.low)} to {say.points(one.accuracy.high)}",
-            "McNemar p": "–" if one.p is None else say.probability(one.p),
-            "tokens A − B": f"{one.tokens.estimate:+,.1f}",
+            "questions": f"{comparison.questions:,}",
+            "A right": say.share(comparison.accuracy_a),
+            "B right": say.share(comparison.accuracy_b),
+            "only A right": "–" if comparison.table is None else f"{comparison.table.only_a:,}",
+            "only B right": "–" if comparison.table is None else f"{comparison.table.only_b:,}",
+            "A − B, points": say.points(comparison.accuracy.estimate),
+            "  95 %": f"{say.points(comparison.accuracy.low)} to {say.points(comparison.accuracy.high)}",
+            "McNemar p": "–" if comparison.p is None else say.probability(comparison.p),
+            "tokens A − B": f"{comparison.tokens.estimate:+,.1f}",
         }
-        for one in found
+        for comparison in comparisons
     ]
     for name in columns[0]:
         table.add_row(name, *(column[name] for column in columns))

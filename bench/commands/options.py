@@ -14,7 +14,7 @@ from loopline.runtime.config.options import Argument, Option, Options
 if TYPE_CHECKING:
     from loopline.bench.benchmark import Benchmark
     from loopline.bench.datasets import Request
-    from loopline.bench.session import Asked
+    from loopline.bench.session import BenchRequest
 
 _ALL_FILES = Option(default="below LOOPLINE_DATA")
 
@@ -43,11 +43,13 @@ class RunOptions(Options):
     redis_url: Annotated[str | None, Option(default="the one of this state directory")] = None
     """Redis of the deployment."""
 
-    def asked(self, benchmark: Benchmark, arms: str | None, request: Request, **more: Any) -> Asked:
+    def asked(
+        self, benchmark: Benchmark, arms: str | None, request: Request, **more: Any
+    ) -> BenchRequest:
         """With a benchmark, its arms (None: its own) and its questions."""
-        from loopline.bench.session import Asked
+        from loopline.bench.session import BenchRequest
 
-        return Asked(
+        return BenchRequest(
             benchmark=benchmark,
             arms=benchmark.parse_arms(arms, request.choices),
             request=request,

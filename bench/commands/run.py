@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         WordProblemOptions,
     )
     from loopline.bench.datasets import Request
-    from loopline.bench.session import Asked
+    from loopline.bench.session import BenchRequest
 
 ENDS = "Exit code 1 if every run of an arm ended in an error or at its deadline, 130 after Ctrl-C."
 
@@ -53,7 +53,7 @@ def preview(options: RunOptions) -> list[str]:
     return lines
 
 
-def conduct(asked: Asked, *, as_json: bool) -> None:
+def conduct(asked: BenchRequest, *, as_json: bool) -> None:
     """Run a benchmark to its end, show it and exit."""
     from loopline.bench.session import show, start
 

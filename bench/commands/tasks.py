@@ -29,7 +29,7 @@ def tasks(options: TaskOptions) -> None:
     from loopline.runtime.terminal.pluralize import counted
 
     file = options.file
-    found = load(
+    task_set = load(
         Request(
             split=options.split,
             samples=options.samples,
@@ -39,8 +39,8 @@ def tasks(options: TaskOptions) -> None:
         )
     )
     problems = StateDirectory.from_environment().problems
-    sha256 = write(found, file, problems)
+    sha256 = write(task_set, file, problems)
     typer.echo(
-        f"{counted(len(found.items), 'task')} of {found.source} in {file}, sha256 {sha256}; what "
+        f"{counted(len(task_set.items), 'task')} of {task_set.source} in {file}, sha256 {sha256}; what "
         f"decides them is in {problems}"
     )

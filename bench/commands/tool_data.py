@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loopline.bench.commands.options import PublishedDataOptions
-    from loopline.bench.tools.published_files import Found
+    from loopline.bench.tools.published_files import FolderContents
 
 SOURCE = (
     "OpenBMB/ToolBench, ShishirPatil/gorilla (APIBench, BFCL) and tangqiaoyu/ToolAlpaca on "
@@ -34,13 +34,13 @@ def tool_data(options: PublishedDataOptions) -> None:
     skipped, why and where."""
     from loopline.bench.datasets.location import data_root
 
-    found = _read(data_root("Data of tool use", options.data, SOURCE))
-    _show(found, options.first)
+    findings = _read(data_root("Data of tool use", options.data, SOURCE))
+    _show(findings, options.first)
     if options.as_json:
-        print(json.dumps(_figures(found)))
+        print(json.dumps(_figures(findings)))
 
 
-def _read(folder: Path) -> Found:
+def _read(folder: Path) -> FolderContents:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -51,10 +51,10 @@ def _read(folder: Path) -> Found:
     hidden = not console.is_terminal
     with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
         task = progress.add_task("reading")
-        return read_all(folder, lambda done, of: progress.update(task, completed=done, total=of))
+        return read_all(folder, lambda count, of: progress.update(task, completed=count, total=of))
 
 
-def _show(found: Found, first: int) -> None:
+def _show(findings: FolderContents, first: int) -> None:
     from rich.markup import escape
 
     from loopline.runtime.terminal.pluralize import counted
@@ -64,34 +64,34 @@ def _show(found: Found, first: int) -> None:
 
     words = ("file", "reader", "skipped")
     table = figures("file", "reader", "files", "records", "skipped", words=words)
-    for one in found.read:
-        trouble = [listed(one.skipped, first)] if one.skipped else []
-        if one.unusable:
-            trouble.append(f"read, but of no use: {listed(one.unusable, first)}")
+    for entry in findings.read:
+        trouble = [listed(entry.skipped, first)] if entry.skipped else []
+        if entry.unusable:
+            trouble.append(f"read, but of no use: {listed(entry.unusable, first)}")
         table.add_row(
-            escape(harmless(one.where)),
-            one.reader,
-            f"{one.files:,}",
-            f"{one.records:,}",
+            escape(harmless(entry.where)),
+            entry.reader,
+            f"{entry.files:,}",
+            f"{entry.records:,}",
             escape(harmless("; ".join(trouble))),
         )
     console = output_console(160)
     console.print(table)
-    records = sum(one.records for one in found.read)
-    skipped = sum(len(one.skipped) for one in found.read)
-    files = sum(one.files for one in found.read)
-    said = f"{counted(files, 'file')}: {counted(records, 'record')}, {skipped:,} skipped"
-    if found.unknown:
-        named = ", ".join(found.unknown[:_SHOWN_UNKNOWN])
-        more = ", …" if found.unknown[_SHOWN_UNKNOWN:] else ""
-        said += f"; {counted(len(found.unknown), 'file')} that no reader knows: {named}{more}"
-    typer.echo(harmless(said))
+    records = sum(entry.records for entry in findings.read)
+    skipped = sum(len(entry.skipped) for entry in findings.read)
+    files = sum(entry.files for entry in findings.read)
+    summary = f"{counted(files, 'file')}: {counted(records, 'record')}, {skipped:,} skipped"
+    if findings.unknown:
+        named = ", ".join(findings.unknown[:_SHOWN_UNKNOWN])
+        more = ", …" if findings.unknown[_SHOWN_UNKNOWN:] else ""
+        summary += f"; {counted(len(findings.unknown), 'file')} that no reader knows: {named}{more}"
+    typer.echo(harmless(summary))
 
 
-def _figures(found: Found) -> dict[str, object]:
+def _figures(findings: FolderContents) -> dict[str, object]:
     return {
-        "read": [asdict(one) for one in found.read],
-        "records": sum(one.records for one in found.read),
-        "skipped": sum(len(one.skipped) for one in found.read),
-        "unknown": found.unknown,
+        "read": [asdict(entry) for entry in findings.read],
+        "records": sum(entry.records for entry in findings.read),
+        "skipped": sum(len(entry.skipped) for entry in findings.read),
+        "unknown": findings.unknown,
     }

@@ -29,11 +29,13 @@ def tools(options: ToolOptions) -> None:
     workflow_options: JsonObject = {**(benchmark.workflow_options or {})}
     constrained, tool_style = options.constrained, options.tool_style
     if "prompt" in workflow_options:
-        held = None if constrained is None else "--constrained" if constrained else "--free"
-        given = [name for name in (held, tool_style and "--tool-style") if name]
-        if given:
+        constraint_flag = (
+            None if constrained is None else "--constrained" if constrained else "--free"
+        )
+        flags = [name for name in (constraint_flag, tool_style and "--tool-style") if name]
+        if flags:
             raise UsageError(
-                f"{' and '.join(given)}: of no use for --suite {options.suite}, whose questions "
+                f"{' and '.join(flags)}: of no use for --suite {options.suite}, whose questions "
                 "have a prompt of their own and are answered freely; leave it out"
             )
     else:

@@ -105,9 +105,9 @@ def read(year: int, data: Path | None = None) -> Reading[MathQuestion]:
     records: list[MathQuestion] = []
     skipped: list[Skipped] = []
     for path in paths:
-        found = _file(path, year)
-        records += found.records
-        skipped += found.skipped
+        reading = _file(path, year)
+        records += reading.records
+        skipped += reading.skipped
     names = tuple(path.name for path in paths)
     if data is None or not data.is_file():
         skipped += _missing(names)
@@ -119,14 +119,14 @@ def load(year: int, request: Request) -> Dataset:
     that no score is of fewer problems than it says."""
     if request.split != "test":
         raise UsageError(f"AIME has no split {request.split!r}; it has test")
-    found = read(year, request.data)
-    if found.skipped:
-        first = found.skipped[0]
+    reading = read(year, request.data)
+    if reading.skipped:
+        first = reading.skipped[0]
         raise DataError(f"AIME {year}: {first.where}: {first.reason} ({first.detail})")
-    items = [Item(each.id, each.question, each.answer) for each in found.records]
-    chosen = sample(items, request.samples, request.seed)
+    items = [Item(record.id, record.question, record.answer) for record in reading.records]
+    selected_items = sample(items, request.samples, request.seed)
     return Dataset(
-        f"aime{year % 100}", "test", chosen, len(items), f"aime/{', '.join(found.files)}"
+        f"aime{year % 100}", "test", selected_items, len(items), f"aime/{', '.join(reading.files)}"
     )
 
 
@@ -134,7 +134,7 @@ def _paths(year: int, data: Path | None) -> tuple[Path, ...]:
     if data is not None and data.is_file():
         return (data,)
     root = data_root(f"AIME {year}", data, SOURCES[year])
-    copies = tuple(each for name in _COPIES[year] for each in (f"math/{name}", name))
+    copies = tuple(candidate for name in _COPIES[year] for candidate in (f"math/{name}", name))
     folders = (*_TOGETHER, *copies, "")
     files = find_first(root, folders, _NAMED[year]) or find_first(root, (*copies, ""), _UNNAMED)
     if not files:
@@ -146,8 +146,8 @@ def _named_year(path: Path) -> int | None:
     """The year that the file's name tells, else one of its folders': many copies tell it nowhere
     else."""
     for part in reversed(path.resolve().parts[-3:]):
-        if found := _NAMED_YEAR.search(part):
-            return 2000 + int(found["year"])
+        if match := _NAMED_YEAR.search(part):
+            return 2000 + int(match["year"])
     return None
 
 
@@ -158,20 +158,20 @@ def _missing(names: tuple[str, ...]) -> list[Skipped]:
     return [
         Skipped(name, "a file of the set is missing", f"beside {', '.join(sorted(there))}")
         for name in sorted(wanted)
-        if not any(one.startswith(name) for one in there)
+        if not any(entry.startswith(name) for entry in there)
     ]
 
 
 def _file(path: Path, year: int) -> Reading[MathQuestion]:
     stem = path.name.partition(".")[0][:100]
-    seen: set[str] = set()
+    ids: set[str] = set()
 
     def question(number: int, value: Any) -> MathQuestion:
-        made = _question(year, f"{stem}/{number}", value)
-        if made.id in seen:
-            raise Unreadable("a problem that stands there already", made.id)
-        seen.add(made.id)
-        return made
+        parsed_question = _question(year, f"{stem}/{number}", value)
+        if parsed_question.id in ids:
+            raise Unreadable("a problem that stands there already", parsed_question.id)
+        ids.add(parsed_question.id)
+        return parsed_question
 
     if path.suffix == ".parquet":
         return read_rows(path, _COLUMNS, question)
@@ -184,10 +184,10 @@ def _question(year: int, place: str, value: Any) -> MathQuestion:
     row = fit(_Row, value)
     name = place if row.problem_id is None else str(row.problem_id)
     dated = _YEAR.fullmatch(name)
-    told = {str(row.year)} if row.year is not None else set[str]()
-    told |= {dated["year"]} if dated else set()
-    if told - {str(year)}:
-        raise Unreadable("a problem of another year", f"{name}: {', '.join(sorted(told))}")
+    years = {str(row.year)} if row.year is not None else set[str]()
+    years |= {dated["year"]} if dated else set()
+    if years - {str(year)}:
+        raise Unreadable("a problem of another year", f"{name}: {', '.join(sorted(years))}")
     return MathQuestion(
         id=f"aime{year % 100}/{dated['rest'] if dated else name}",
         question=row.problem,

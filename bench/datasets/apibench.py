@@ -73,11 +73,11 @@ def load(hub: str, data: Path | None = None, split: str = "eval") -> Reading[Que
 
     Raises DataError when it is not there, UsageError for an unknown hub or split.
     """
-    known = hub_of(hub)
+    api_hub = hub_of(hub)
     if split not in SPLITS:
         raise UsageError(f"APIBench has no split {split!r}; it has {' and '.join(SPLITS)}")
     root = data_root("APIBench", data, SOURCE)
-    return read(find(root, _QUESTIONS, file_of(known, split), SOURCE), known, split)
+    return read(find(root, _QUESTIONS, file_of(api_hub, split), SOURCE), api_hub, split)
 
 
 def file_of(hub: Hub, split: str) -> str:
@@ -121,8 +121,8 @@ def hub_of(name: str) -> Hub:
 
 
 def _instruction(text: str) -> str:
-    found = _MARKED.search(text) or _KEYED.search(text)
-    instruction = found[1].strip() if found is not None else ""
+    match = _MARKED.search(text) or _KEYED.search(text)
+    instruction = match[1].strip() if match is not None else ""
     if not instruction:
         raise Unreadable("no instruction", text[:60])
     quoted = len(instruction) > 1 and instruction[0] == instruction[-1] and instruction[0] in "'\""

@@ -102,31 +102,31 @@ def load(split: str, data: Path | None = None) -> Reading[CodeProblem]:
 def _folder(root: Path, split: str) -> Path | None:
     """The folder whose folders are the problems of a split."""
     questions = tuple(f"{part}/*/{_QUESTION}" for part in _PARTS[split])
-    found = find_first(root, FOLDERS, questions)
-    return found[0].parent.parent if found else None
+    paths = find_first(root, FOLDERS, questions)
+    return paths[0].parent.parent if paths else None
 
 
 def _folders(folder: Path, split: str) -> Reading[CodeProblem]:
     records: list[CodeProblem] = []
     skipped: list[Skipped] = []
-    for each in sorted(path for path in folder.iterdir() if path.is_dir()):
+    for subfolder in sorted(path for path in folder.iterdir() if path.is_dir()):
         try:
-            records.append(_in_folder(each, split))
+            records.append(_in_folder(subfolder, split))
         except Unreadable as error:
-            skipped.append(error.at(f"{folder.name}/{each.name}"))
+            skipped.append(error.at(f"{folder.name}/{subfolder.name}"))
     return Reading(tuple(records), tuple(skipped), (f"{folder.name}/",))
 
 
 def _in_folder(folder: Path, split: str) -> CodeProblem:
-    asked, solutions = folder / "input_output.json", folder / "solutions.json"
+    tests_file, solutions = folder / "input_output.json", folder / "solutions.json"
     about, starter = folder / "metadata.json", folder / "starter_code.py"
-    told = _document(about) if about.is_file() else {}
+    metadata = _document(about) if about.is_file() else {}
     return _problem(
         f"apps_{split}/{folder.name}",
         _text(folder / _QUESTION),
-        _document(asked) if asked.is_file() else None,
+        _document(tests_file) if tests_file.is_file() else None,
         _document(solutions) if solutions.is_file() else [],
-        difficulty=str(told.get("difficulty", "")) if isinstance(told, dict) else "",
+        difficulty=str(metadata.get("difficulty", "")) if isinstance(metadata, dict) else "",
         starter=_text(starter) if starter.is_file() else "",
     )
 
@@ -146,52 +146,58 @@ def _line(split: str, value: Any) -> CodeProblem:
 def _problem(
     name: str, question: str, tests: Any, solutions: Any, *, difficulty: str, starter: str
 ) -> CodeProblem:
-    asked = fit(_InputOutput, tests) if tests is not None else _InputOutput(inputs=[], outputs=[])
-    if len(asked.inputs) != len(asked.outputs):
+    test_data = (
+        fit(_InputOutput, tests) if tests is not None else _InputOutput(inputs=[], outputs=[])
+    )
+    if len(test_data.inputs) != len(test_data.outputs):
         raise Unreadable("inputs and outputs differ in number")
-    if not asked.inputs:
+    if not test_data.inputs:
         raise Unreadable("no tests", name)
-    if not isinstance(solutions, list) or not all(isinstance(each, str) for each in solutions):
+    if not isinstance(solutions, list) or not all(isinstance(item, str) for item in solutions):
         raise Unreadable("not the expected fields", "the solutions are not a list of programs")
     # Some outputs of calls stand in a list of one; APPS' judge takes the element, too.
-    lists = [each for each in asked.outputs if isinstance(each, list) and len(each) == 1]
-    wrapped = len(lists) == len(asked.outputs)
+    lists = [item for item in test_data.outputs if isinstance(item, list) and len(item) == 1]
+    wrapped = len(lists) == len(test_data.outputs)
     return made(
         CodeProblem,
         id=name,
         statement=question,
         starter_code=starter,
-        preamble=PREAMBLE if asked.fn_name else PREAMBLE + _STREAMS,
+        preamble=PREAMBLE if test_data.fn_name else PREAMBLE + _STREAMS,
         tests=tuple(
-            _called(asked.fn_name, given, wanted, wrapped=wrapped)
-            if asked.fn_name
-            else program_test(given, wanted)
-            for given, wanted in zip(asked.inputs, asked.outputs, strict=True)
+            _called(test_data.fn_name, test_input, wanted, wrapped=wrapped)
+            if test_data.fn_name
+            else program_test(test_input, wanted)
+            for test_input, wanted in zip(test_data.inputs, test_data.outputs, strict=True)
         ),
         solutions=tuple(solutions),
         difficulty=difficulty,
     )
 
 
-def _called(function: str, given: JsonValue, wanted: JsonValue, *, wrapped: bool) -> CallTest:
-    if not isinstance(given, list):
+def _called(function: str, arguments: JsonValue, wanted: JsonValue, *, wrapped: bool) -> CallTest:
+    if not isinstance(arguments, list):
         raise Unreadable("not the expected fields", "the input of a call is a list of arguments")
-    other = tuple(wanted) if wrapped and isinstance(wanted, list) else ()
+    alternatives = tuple(wanted) if wrapped and isinstance(wanted, list) else ()
     return made(
-        CallTest, function=function, arguments=tuple(given), expected=wanted, also_right=other
+        CallTest,
+        function=function,
+        arguments=tuple(arguments),
+        expected=wanted,
+        also_right=alternatives,
     )
 
 
-def program_test(given: JsonValue, wanted: JsonValue) -> ProgramTest:
+def program_test(stdin: JsonValue, wanted: JsonValue) -> ProgramTest:
     """A whole program's test. Raises Unreadable."""
     # Some programs' inputs are published as lists of lines.
-    if isinstance(given, list):
-        given = "\n".join(map(str, given))
+    if isinstance(stdin, list):
+        stdin = "\n".join(map(str, stdin))
     if isinstance(wanted, list):
         wanted = "\n".join(map(str, wanted))
-    if not isinstance(given, str) or not isinstance(wanted, str):
+    if not isinstance(stdin, str) or not isinstance(wanted, str):
         raise Unreadable("not the expected fields", "a program reads and writes text")
-    return made(ProgramTest, stdin=given, stdout=wanted)
+    return made(ProgramTest, stdin=stdin, stdout=wanted)
 
 
 def _document(path: Path) -> Any:

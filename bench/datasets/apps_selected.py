@@ -60,13 +60,13 @@ def load(data: Path | None = None) -> Reading[CodeProblem]:
     files = find_first(root, FOLDERS, (_SELECTED,))
     if not files:
         raise not_found(root, FOLDERS, (_SELECTED,), SOURCE)
-    seen: set[str] = set()
+    names: set[str] = set()
 
     def problem(_: int, value: Any) -> CodeProblem:
         row = fit(_Row, value)
-        if row.name in seen:
+        if row.name in names:
             raise Unreadable("a problem that stands there already", row.name)
-        seen.add(row.name)
+        names.add(row.name)
         tests, examples = _tests(row)
         return made(
             CodeProblem,
@@ -94,14 +94,14 @@ def _tests(row: _Row) -> tuple[Tests, Tests]:
     splits = [_arguments(test.input, most) for test in (*row.test_list, *row.sample_io)]
     texts = set[int]()
     if row.name not in _NUMBERS_AND_TEXTS:
-        texts = {at for split in splits for at, each in enumerate(split) if not _is_literal(each)}
+        texts = {at for split in splits for at, text in enumerate(split) if not _is_literal(text)}
     calls = tuple(
         made(
             CallTest,
             function=function,
             arguments=tuple(
-                each if at in texts or not _is_literal(each) else _literal(each)
-                for at, each in enumerate(split)
+                text if at in texts or not _is_literal(text) else _literal(text)
+                for at, text in enumerate(split)
             ),
             expected=test.output[0],
         )
@@ -116,9 +116,9 @@ def _programs(tests: list[_Test]) -> tuple[ProgramTest, ...]:
 
 def _signature(starter: str) -> tuple[str, int]:
     """The function's name and how many arguments it takes at most."""
-    found = re.search(r"^def\s", starter, re.MULTILINE)
+    match = re.search(r"^def\s", starter, re.MULTILINE)
     try:
-        tree = parsed(f"{starter.rstrip()} pass") if found else None
+        tree = parsed(f"{starter.rstrip()} pass") if match else None
     except ValueError as error:
         raise Unreadable("the starter code is not Python", str(error)) from error
     head = tree.body[-1] if tree else None

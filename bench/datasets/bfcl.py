@@ -111,7 +111,7 @@ class Question:
 
     def function(self, name: str) -> Function | None:
         """The function of that name, if it is on offer."""
-        return next((one for one in self.functions if one.name == name), None)
+        return next((candidate for candidate in self.functions if candidate.name == name), None)
 
 
 class _Row(BaseModel):
@@ -131,15 +131,17 @@ def load(category: str, data: Path | None = None) -> Reading[Question]:
 
     Raises DataError when those are not there, UsageError for an unknown category.
     """
-    known: Category | None = next((one for one in CATEGORIES if one == category), None)
-    if known is None:
+    valid_category: Category | None = next(
+        (candidate for candidate in CATEGORIES if candidate == category), None
+    )
+    if valid_category is None:
         raise UsageError(f"BFCL has no category {category!r} here; it has {', '.join(CATEGORIES)}")
-    root, file = data_root("BFCL", data, SOURCE), file_of(known)
+    root, file = data_root("BFCL", data, SOURCE), file_of(valid_category)
     possible = None
-    if known not in WITHOUT_ANSWERS:
+    if valid_category not in WITHOUT_ANSWERS:
         folders = tuple(f"{folder}/{POSSIBLE_ANSWERS}".lstrip("/") for folder in _FOLDERS)
         possible = find(root, folders, file, SOURCE)
-    return read(known, find(root, _FOLDERS, file, SOURCE), possible)
+    return read(valid_category, find(root, _FOLDERS, file, SOURCE), possible)
 
 
 def file_of(category: Category) -> str:
@@ -147,7 +149,7 @@ def file_of(category: Category) -> str:
     return f"BFCL_v4_{category}.json"
 
 
-def read(category: Category, asked: Path, possible: Path | None) -> Reading[Question]:
+def read(category: Category, questions_path: Path, possible: Path | None) -> Reading[Question]:
     """The questions of a file in their order, with the answers of the other; and what could not be
     read, which without possible answers is every question of a category that has some."""
     answers: dict[str, tuple[WantedCall, ...]] = {}
@@ -163,16 +165,21 @@ def read(category: Category, asked: Path, possible: Path | None) -> Reading[Ques
         wanted = () if category in WITHOUT_ANSWERS else answers.pop(row.id, None)
         if wanted is None:
             raise Unreadable("a question without an answer", row.id)
-        made = Question(row.id, category, tuple(row.question[0]), tuple(row.function), wanted)
-        if not all(made.function(call.name) for call in wanted):
+        parsed_question = Question(
+            row.id, category, tuple(row.question[0]), tuple(row.function), wanted
+        )
+        if not all(parsed_question.function(call.name) for call in wanted):
             raise Unreadable("a wanted function is not on offer", row.id)
-        return made
+        return parsed_question
 
     skipped: list[Skipped] = []
     if possible is not None:
         published = read_lines(possible, answer).skipped
-        skipped += [replace(one, where=f"{POSSIBLE_ANSWERS}/{one.where}") for one in published]
-    questions = read_lines(asked, question)
+        skipped += [
+            replace(skipped_row, where=f"{POSSIBLE_ANSWERS}/{skipped_row.where}")
+            for skipped_row in published
+        ]
+    questions = read_lines(questions_path, question)
     file = f"{POSSIBLE_ANSWERS}/{file_of(category)}"
     unasked = [Skipped(file, "an answer without a question", name) for name in answers]
     return Reading(questions.records, (*skipped, *questions.skipped, *unasked))

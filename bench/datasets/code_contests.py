@@ -99,10 +99,10 @@ def load(data: Path | None = None, split: str = "test") -> Reading[CodeProblem]:
     if files := find_first(root, _FOLDERS, (published,)):
         columns = tuple(_Row.model_fields)
         return read_shards(files, columns, lambda place, row: _problem(split, place, row))
-    known = (published, _LIST) if split == "test" else (published,)
-    if files := find_first(root, _FOLDERS, known[1:]):
+    file_names = (published, _LIST) if split == "test" else (published,)
+    if files := find_first(root, _FOLDERS, file_names[1:]):
         return _listed(files[0])
-    raise not_found(root, _FOLDERS, known, SOURCE)
+    raise not_found(root, _FOLDERS, file_names, SOURCE)
 
 
 def _problem(split: str, place: str, value: Any) -> CodeProblem:
@@ -134,8 +134,8 @@ def _programs(tests: _Tests) -> tuple[ProgramTest, ...]:
     if len(tests.input) != len(tests.output):
         raise Unreadable("inputs and outputs differ in number")
     return tuple(
-        made(ProgramTest, stdin=given, stdout=wanted)
-        for given, wanted in zip(tests.input, tests.output, strict=True)
+        made(ProgramTest, stdin=test_input, stdout=wanted)
+        for test_input, wanted in zip(tests.input, tests.output, strict=True)
     )
 
 

@@ -40,7 +40,7 @@ def imports_for(tests: Sequence[str], solution: str) -> str:
         ast.unparse(node)
         for node in parsed(solution).body
         if isinstance(node, ast.Import | ast.ImportFrom)
-        and used & {(each.asname or each.name).partition(".")[0] for each in node.names}
+        and used & {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
     ]
     return "\n".join(lines)
 

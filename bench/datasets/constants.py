@@ -13,6 +13,6 @@ def best_constant(answers: Sequence[str | None], name: str | None = None) -> Jso
     """For a data set's `reference`: how many questions there are, and of how many the answer is
     right that most of them have. None is a question that no constant solves; `name` stands in for
     an answer that may not be told."""
-    found = Counter(answer for answer in answers if answer is not None).most_common(1)
-    answer, right = found[0] if found else ("the same", 0)
+    ranking = Counter(answer for answer in answers if answer is not None).most_common(1)
+    answer, right = ranking[0] if ranking else ("the same", 0)
     return {"instances": len(answers), "baselines": {name or f"always {answer[:80]}": right}}

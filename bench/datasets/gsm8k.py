@@ -50,10 +50,10 @@ def load(request: Request) -> Dataset:
         raise UsageError(f"GSM8K has no split {request.split!r}; it has train and test")
     path = find(request.split, request.data)
     items = read(path, request.split)
-    chosen = sample(items, request.samples, request.seed)
+    selected_items = sample(items, request.samples, request.seed)
     source = f"{path.parent.name}/{path.name}"
-    reference = best_constant([item.gold for item in chosen])
-    return Dataset("gsm8k", request.split, chosen, len(items), source, reference)
+    reference = best_constant([item.gold for item in selected_items])
+    return Dataset("gsm8k", request.split, selected_items, len(items), source, reference)
 
 
 def find(split: str, data: Path | None) -> Path:
@@ -116,11 +116,11 @@ def gold_of(answer: str) -> str | None:
 def _rows(path: Path) -> Iterator[tuple[str, Any]]:
     """Each row's place and its value. Raises DataError."""
     if path.suffix == ".parquet":
-        found = read_rows(path, ("question", "answer"), lambda number, row: (number, row))
-        if found.skipped:
-            first = found.skipped[0]
+        reading = read_rows(path, ("question", "answer"), lambda number, row: (number, row))
+        if reading.skipped:
+            first = reading.skipped[0]
             raise DataError(f"{path.parent / first.where}: {first.reason} ({first.detail})")
-        for number, row in found.records:
+        for number, row in reading.records:
             yield f"{path}[{number}]", row
         return
     read = read_lines(path, lambda number, value: (number, value), Limits(line_bytes=MAX_LINE))

@@ -92,10 +92,10 @@ def _problem(value: Any) -> CodeProblem:
 
 
 def _cases(content: str, function: Any) -> tuple[CodeTest, ...]:
-    found = parse(content)
-    if not isinstance(found, list):
+    cases = parse(content)
+    if not isinstance(cases, list):
         raise Unreadable("not the expected fields", "the tests are not a list")
-    return tuple(_case(fit(_Test, each), function) for each in found)
+    return tuple(_case(fit(_Test, case), function) for case in cases)
 
 
 def _case(test: _Test, function: Any) -> CodeTest:

@@ -31,10 +31,10 @@ def data_root(name: str, data: Path | None, source: str) -> Path:
 
 def find(root: Path, folders: Sequence[str], file: str, source: str) -> Path:
     """A file in one of the folders below `root`, plain or compressed. Raises DataError."""
-    found = find_first(root, folders, (file,))
-    if not found:
+    paths = find_first(root, folders, (file,))
+    if not paths:
         raise not_found(root, folders, (file,), source)
-    return found[0]
+    return paths[0]
 
 
 def find_first(root: Path, folders: Sequence[str], patterns: Sequence[str]) -> tuple[Path, ...]:
@@ -44,8 +44,8 @@ def find_first(root: Path, folders: Sequence[str], patterns: Sequence[str]) -> t
     for folder in folders:
         for pattern in patterns:
             for suffix in SUFFIXES:
-                found = (root / folder).glob(f"{pattern}{suffix}")
-                if files := sorted(path for path in found if path.is_file()):
+                matches = (root / folder).glob(f"{pattern}{suffix}")
+                if files := sorted(path for path in matches if path.is_file()):
                     return tuple(files)
     return ()
 

@@ -61,22 +61,22 @@ def load(
 
 def _full(value: Any, training: bool) -> CodeProblem:
     row = fit(_FullRow, value)
-    tests, shown = row.test_list, len(row.test_list)
+    tests, example_count = row.test_list, len(row.test_list)
     if training:
-        tests, shown = [*tests, *row.challenge_test_list], 1
+        tests, example_count = [*tests, *row.challenge_test_list], 1
     name = f"mbpp/{row.task_id}"
-    return _problem(name, row.text, row.code, tests, row.test_setup_code, shown)
+    return _problem(name, row.text, row.code, tests, row.test_setup_code, example_count)
 
 
 def _sanitized(value: Any, training: bool) -> CodeProblem:
     row = fit(_SanitizedRow, value)
-    shown = 1 if training else len(row.test_list)
+    example_count = 1 if training else len(row.test_list)
     name, setup = f"mbpp_sanitized/{row.task_id}", "\n".join(row.test_imports)
-    return _problem(name, row.prompt, row.code, row.test_list, setup, shown)
+    return _problem(name, row.prompt, row.code, row.test_list, setup, example_count)
 
 
 def _problem(
-    name: str, text: str, code: str, tests: list[str], setup: str, shown: int
+    name: str, text: str, code: str, tests: list[str], setup: str, example_count: int
 ) -> CodeProblem:
     names = names_under_test([*tests, setup], code)
     assertions = tuple(made(AssertionTest, source=test) for test in tests)
@@ -85,7 +85,7 @@ def _problem(
         id=name,
         statement=text,
         # They tell the function's name and its arguments.
-        examples=assertions[:shown],
+        examples=assertions[:example_count],
         tests=assertions,
         setup="\n".join(filter(None, (imports_for(tests, code), setup))),
         names=names,

@@ -82,12 +82,12 @@ def _values(batch: Any) -> Any:
 
 
 def _number(path: Path) -> int:
-    found = _SHARD.fullmatch(path.name)
-    return int(found["at"]) if found else 0
+    match = _SHARD.fullmatch(path.name)
+    return int(match["at"]) if match else 0
 
 
 def _missing(paths: Sequence[Path]) -> list[Skipped]:
-    shards = [found for path in paths if (found := _SHARD.fullmatch(path.name))]
+    shards = [match for path in paths if (match := _SHARD.fullmatch(path.name))]
     if not shards:
         return []
     there = {int(shard["at"]) for shard in shards}

@@ -71,11 +71,11 @@ class Question:
 
 def tools_of(question: Question) -> tuple[ToolSpec, ...]:
     """The functions as they are offered to a model. Raises Unreadable where one can't be."""
-    return tuple(_tool(name, told) for name, told in question.functions.items())
+    return tuple(_tool(name, text) for name, text in question.functions.items())
 
 
-def _tool(name: str, told: str) -> ToolSpec:
-    line = _PARAMETERS.search(told)
+def _tool(name: str, text: str) -> ToolSpec:
+    line = _PARAMETERS.search(text)
     listed = parse(line[1]) if line is not None else {}
     if not isinstance(listed, dict):
         raise Unreadable("parameters that are no object", name)
@@ -88,7 +88,7 @@ def _tool(name: str, told: str) -> ToolSpec:
         if words != described:
             required.append(parameter)
     parameters = {"type": "object", "properties": properties, "required": required}
-    description = _PARAMETERS.sub("", told).strip()
+    description = _PARAMETERS.sub("", text).strip()
     return fit(ToolSpec, {"name": name, "description": description, "parameters": parameters})
 
 
@@ -144,28 +144,28 @@ def _question(api: _Api, at: int) -> Question:
         raise Unreadable("no golden answer")
     # `components` is the document's schema section, not a function.
     functions = {
-        name: _without(api.Authentication, told)
-        for name, told in api.Function_Description.items()
+        name: _without(api.Authentication, text)
+        for name, text in api.Function_Description.items()
         if name != "components"
     }
     actions = tuple(_action(fit(_Action, action), api.Authentication) for action in golden)
     return Question(f"{api.Name}/{at}", api.Name, functions, api.Instructions[at], actions)
 
 
-def _without(keys: dict[str, JsonValue], told: str) -> str:
+def _without(keys: dict[str, JsonValue], text: str) -> str:
     """A function's description without the parameters that hold keys: whoever calls the API for a
     model puts them in."""
-    line = _PARAMETERS.search(told)
+    line = _PARAMETERS.search(text)
     if not keys or line is None:
-        return told
+        return text
     try:
         listed = parse(line[1])
     except Unreadable:
-        return told
+        return text
     if not isinstance(listed, dict):
-        return told
-    left = json.dumps({name: each for name, each in listed.items() if name not in keys})
-    return f"{told[: line.start(1)]}{left}{told[line.end(1) :]}"
+        return text
+    remaining = json.dumps({name: value for name, value in listed.items() if name not in keys})
+    return f"{text[: line.start(1)]}{remaining}{text[line.end(1) :]}"
 
 
 def _action(action: _Action, keys: dict[str, JsonValue]) -> Action:

@@ -25,8 +25,8 @@ def load(request: Request) -> Dataset:
     if not 1 <= samples <= MAX_SAMPLES:
         raise UsageError(f"--samples must lie between 1 and {MAX_SAMPLES}; got {samples}")
     if request.split != MIXED and request.split not in set(Split):
-        known = ", ".join((MIXED, *Split))
-        raise UsageError(f"word problems have no split {request.split!r}; there are: {known}")
+        split_names = ", ".join((MIXED, *Split))
+        raise UsageError(f"word problems have no split {request.split!r}; there are: {split_names}")
     splits = tuple(HELD_OUT) if request.split == MIXED else (Split(request.split),)
     shares = [samples // len(splits) + (at < samples % len(splits)) for at in range(len(splits))]
     groups = [

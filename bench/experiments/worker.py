@@ -11,10 +11,10 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from loopline.trainers.core.job_processes import Told, serve_jobs
+from loopline.trainers.core.job_processes import JobLine, serve_jobs
 
 
-def _work(output: Path, job: str, tell: Callable[[Told], None]) -> str:
+def _work(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
     cell = import_module(f"loopline.bench.experiments.{sys.argv[2]}.cell")
     return cell.run_job(output, job, tell)
 

@@ -39,10 +39,10 @@ def baselines_of(
     """Player → instances solved. Deterministic for a seed. The blind players, which there are where
     a tool agent proposes and a plan agent acts, are searched for on training puzzles of `levels`.
     Nobody plays where one of the puzzles is none for players by hand."""
-    if not instances or not all(environment.by_hand(one) for one in instances):
+    if not instances or not all(environment.by_hand(instance) for instance in instances):
         return {}
     solved: JsonObject = {
-        name: sum(plays(one, seed) for one in instances)
+        name: sum(plays(instance, seed) for instance in instances)
         for name, plays in environment.players.items()
     }
     if isinstance(environment.open(instances[0]), TeamEpisode):

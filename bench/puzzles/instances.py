@@ -68,7 +68,9 @@ def load(request: Request) -> Dataset:
             "game": environment.key,
             "attempts": choice.attempts,
             "instances": len(named),
-            "baselines": baselines_of(environment, levels, [one for _, one in named], request.seed),
+            "baselines": baselines_of(
+                environment, levels, [instance for _, instance in named], request.seed
+            ),
         },
     )
 
@@ -85,7 +87,7 @@ def _generated(request: Request, choice: Choice, samples: int) -> tuple[list[Nam
         drawn = environment.puzzles(split, request.seed, samples, levels)
     except ValueError as error:
         raise UsageError(f"{choice.game}: {error}") from error
-    named = [(f"{NAME}/{environment.name}/{split}/{one.id}", one) for one in drawn]
+    named = [(f"{NAME}/{environment.name}/{split}/{instance.id}", instance) for instance in drawn]
     about = " ".join(filter(None, (environment.name, environment.describe(levels))))
     return named, f"{about}, generated from seed {request.seed}"
 
@@ -126,12 +128,12 @@ def _files(request: Request, published: PublishedPuzzles[Any]) -> tuple[Path, li
     folder = root.joinpath(*parts)
     files = sorted(folder.rglob("*.txt"))
     if not files:
-        known = sorted({path.parent.relative_to(root).as_posix() for path in root.rglob("*.txt")})
+        folders = sorted({path.parent.relative_to(root).as_posix() for path in root.rglob("*.txt")})
         raise DataError(
             f"{folder}: there are no levels (files *.txt) here; "
             + (
-                f"folders with levels: {', '.join(known)}"
-                if known
+                f"folders with levels: {', '.join(folders)}"
+                if folders
                 else f"get them from {published.source}"
             )
         )

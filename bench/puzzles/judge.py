@@ -55,10 +55,10 @@ class PuzzlesJudge:
             with environment_code(environment, "as the judge played the run again"):
                 played = find(environment)
                 episode = played.reset(instance)
-                made: list[tuple[str, Observation]] = []
+                agent_observations: list[tuple[str, Observation]] = []
                 for step in sorted(steps, key=lambda step: step.turn):
-                    taken = taken_in(step)
-                    made.append((taken.agent, taken_by(episode, taken).observation))
+                    action = taken_in(step)
+                    agent_observations.append((action.agent, taken_by(episode, action).observation))
                 verdict = episode.verify()
         except (UnknownName, PluginError, InvalidTask, EnvironmentFault) as error:
             raise OutputError(f"the item can't be played: {error}") from error
@@ -66,14 +66,17 @@ class PuzzlesJudge:
             return solved_nothing(str(error))
         proposing = {spec.name for spec in played.agents if spec.proposes}
         acting = set(episode.agents) - proposing or {*episode.agents}
-        real = [observation for agent, observation in made if agent in acting]
-        said = episode.taken[-1].text if episode.taken else None
+        real = [observation for agent, observation in agent_observations if agent in acting]
+        last_text = episode.taken[-1].text if episode.taken else None
         return Judgement(
             verdicts={"solved": verdict.solved},
-            prediction=said,
-            answer=(said or "")[:200],
+            prediction=last_text,
+            answer=(last_text or "")[:200],
             signals=() if verdict.solved else tuple(_why(real)),
-            measures={**_measures(episode, made, real, proposing), **verdict.measures},
+            measures={
+                **_measures(episode, agent_observations, real, proposing),
+                **verdict.measures,
+            },
             detail=verdict.reason,
         )
 
@@ -93,28 +96,28 @@ def _why(real: Sequence[Observation]) -> list[str]:
         Class.UNREADABLE: bool(real) and not real[-1].action,
         # An answer is final: of puzzles that are answered and not played to their end.
         Class.WRONG_ANSWER: bool(real) and _answered(real[-1]),
-        Class.ILLEGAL: any(one.action and one.refusals for one in real),
+        Class.ILLEGAL: any(observation.action and observation.refusals for observation in real),
     }
     return [str(name) for name, holds in facts.items() if holds]
 
 
 def _measures(
     episode: Episode,
-    made: Sequence[tuple[str, Observation]],
+    agent_observations: Sequence[tuple[str, Observation]],
     real: Sequence[Observation],
     proposing: Collection[str],
 ) -> dict[str, float]:
-    found = {"turns": float(episode.turn)}
+    measures = {"turns": float(episode.turn)}
     if real:
-        found["refused"] = sum(bool(one.refusals) for one in real) / len(real)
+        measures["refused"] = sum(bool(observation.refusals) for observation in real) / len(real)
     agreed = [
-        done.action == proposed.action
-        for (first, proposed), (second, done) in pairwise(made)
+        execution.action == proposed.action
+        for (first, proposed), (second, execution) in pairwise(agent_observations)
         if first in proposing and second not in proposing and any(proposed.action.values())
     ]
     if agreed:
-        found["agreement"] = sum(agreed) / len(agreed)
-    return found
+        measures["agreement"] = sum(agreed) / len(agreed)
+    return measures
 
 
 def _answered(last: Observation) -> bool:

@@ -23,7 +23,7 @@ from loopline.bench.checkers import PRIMARY
 from loopline.bench.compat import compare_books
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.ledger import Sum, read_ledger, sum_of, total
-from loopline.bench.output import Manifest, ManifestItem, OutputDirectory, Stored
+from loopline.bench.output import Manifest, ManifestItem, OutputDirectory, StoredRuns
 from loopline.bench.registry import benchmark_of
 from loopline.bench.report.facts import ArmRuns, Facts
 from loopline.bench.report.measures import measured_pair, measured_results
@@ -50,7 +50,7 @@ def facts_of(directory: OutputDirectory) -> Facts:
     return compute(manifest, stored, entries)
 
 
-def compute(manifest: Manifest, stored: Stored, entries: Sequence[UsageEntry]) -> Facts:
+def compute(manifest: Manifest, stored: StoredRuns, entries: Sequence[UsageEntry]) -> Facts:
     """The facts of what is stored."""
     items = {item.id: item for item in manifest.items}
     unknown = [item for _, item in stored.results if item not in items]
@@ -75,17 +75,17 @@ def compute(manifest: Manifest, stored: Stored, entries: Sequence[UsageEntry]) -
     )
 
 
-def _arm(benchmark: Benchmark, name: str, manifest: Manifest, stored: Stored) -> ArmRuns:
+def _arm(benchmark: Benchmark, name: str, manifest: Manifest, stored: StoredRuns) -> ArmRuns:
     """Raises UsageError for a class that the benchmark does not declare."""
     arm = ArmRuns(name)
-    known = benchmark.class_meanings
+    meanings = benchmark.class_meanings
     for item in manifest.items:
         result = stored.results.get((name, item.id))
         if result is None:
             continue
         arm.results.append(result)
         name_of_class = str(benchmark.class_of(result, item.gold))
-        if name_of_class not in known:
+        if name_of_class not in meanings:
             raise UsageError(
                 f"the benchmark {benchmark.name} puts {item.id} into the class {name_of_class!r}, "
                 "which its `classes` do not explain; add it there"
@@ -94,7 +94,7 @@ def _arm(benchmark: Benchmark, name: str, manifest: Manifest, stored: Stored) ->
     return arm
 
 
-def _charge(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) -> Sum:
+def _charge(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntry]) -> Sum:
     """Sum the ledger by arm and pool. Returns the calls of runs that count for no arm: asked anew
     after their time had run out, or without a result. Discarded ones are not among them."""
     owner = {run_id: arm for run_id, (arm, _) in stored.runs.items()}
@@ -110,10 +110,10 @@ def _charge(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) 
         if entry.discarded:
             arm.discarded += sum_of(entry)
             continue
-        one = sum_of(entry)
-        arm.paid += one
-        arm.pools[entry.policy.name] = arm.pools.get(entry.policy.name, Sum()) + one
-        arm.per_run[entry.run_id] = arm.per_run.get(entry.run_id, Sum()) + one
+        charge = sum_of(entry)
+        arm.paid += charge
+        arm.pools[entry.policy.name] = arm.pools.get(entry.policy.name, Sum()) + charge
+        arm.per_run[entry.run_id] = arm.per_run.get(entry.run_id, Sum()) + charge
     return superseded
 
 
@@ -148,27 +148,27 @@ def _mixed(arms: list[ArmRuns], entries: Sequence[UsageEntry]) -> list[str]:
     """That an arm is more than one system: other weights were published while it ran, or before it
     was resumed."""
     owner = {result.run_id: arm.name for arm in arms for result in arm.results}
-    answered: dict[tuple[str, str], set[tuple[str, int, str]]] = defaultdict(set)
+    weights_by_agent: dict[tuple[str, str], set[tuple[str, int, str]]] = defaultdict(set)
     for entry in entries:
         if entry.run_id in owner and not entry.discarded:
             policy = entry.policy
             name = policy.adapter or policy.name
             weights = (name, policy.version, policy.base)
-            answered[owner[entry.run_id], entry.agent].add(weights)
+            weights_by_agent[owner[entry.run_id], entry.agent].add(weights)
     return [
         f"arm {arm}: as {agent} answered "
-        f"{', '.join(f'{name} version {version} ({base})' for name, version, base in sorted(seen))}"
+        f"{', '.join(f'{name} version {version} ({base})' for name, version, base in sorted(versions))}"
         "; its figures are of them together"
-        for (arm, agent), seen in sorted(answered.items())
-        if len(seen) > 1
+        for (arm, agent), versions in sorted(weights_by_agent.items())
+        if len(versions) > 1
     ]
 
 
-def _checks(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) -> list[str]:
+def _checks(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntry]) -> list[str]:
     """What does not add up, in words."""
     notices: list[str] = []
-    known = set(stored.runs)
-    strange = sum(entry.run_id not in known for entry in entries)
+    run_ids = set(stored.runs)
+    strange = sum(entry.run_id not in run_ids for entry in entries)
     if strange:
         notices.append(f"{strange} ledger entries belong to no run of this benchmark; left out")
     for arm in arms:
@@ -187,11 +187,11 @@ def _checks(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) 
             ("completion tokens", recorded.completion, booked.completion),
             ("micro-dollars", recorded.micro_dollars, booked.micro_dollars),
         )
-        for what, seen, sums in pairs:
+        for what, run_total, sums in pairs:
             # Discarded calls may be booked after the run's own line was written: never fewer.
-            if sums < seen or (sums != seen and not arm.discarded.calls):
+            if sums < run_total or (sums != run_total and not arm.discarded.calls):
                 notices.append(
-                    f"arm {arm.name}: the runs report {seen:,} {what}, the ledger {sums:,}"
+                    f"arm {arm.name}: the runs report {run_total:,} {what}, the ledger {sums:,}"
                 )
     return notices
 
@@ -299,21 +299,21 @@ def _mean(arm: ArmRuns, what: str, seed: int) -> dict[str, float | None]:
 
 
 def _pair(a: ArmRuns, b: ArmRuns, seed: int) -> dict[str, Any]:
-    ours, theirs = a.by_item(), b.by_item()
-    shared = [result.item for result in a.results if result.item in theirs]
-    right_a = [ours[item].right for item in shared]
-    right_b = [theirs[item].right for item in shared]
+    runs_a, runs_b = a.by_item(), b.by_item()
+    shared = [result.item for result in a.results if result.item in runs_b]
+    right_a = [runs_a[item].right for item in shared]
+    right_b = [runs_b[item].right for item in shared]
     table = paired_table(right_a, right_b)
     difference = bootstrap_difference(
         [float(x) for x in right_a], [float(x) for x in right_b], seed=seed
     )
     costs = [
         [float(arm.spent_on(runs[item]).micro_dollars) for item in shared]
-        for arm, runs in ((a, ours), (b, theirs))
+        for arm, runs in ((a, runs_a), (b, runs_b))
     ]
     tokens = [
         [float(arm.spent_on(runs[item]).tokens) for item in shared]
-        for arm, runs in ((a, ours), (b, theirs))
+        for arm, runs in ((a, runs_a), (b, runs_b))
     ]
     return {
         "a": a.name,
@@ -325,7 +325,7 @@ def _pair(a: ArmRuns, b: ArmRuns, seed: int) -> dict[str, Any]:
         "neither": table.neither,
         "p": mcnemar_exact(table.only_a, table.only_b),
         "difference": _interval(difference),
-        **measured_pair([ours[item] for item in shared], [theirs[item] for item in shared], seed),
+        **measured_pair([runs_a[item] for item in shared], [runs_b[item] for item in shared], seed),
         "micro_dollars": _interval(bootstrap_difference(*costs, seed=seed)),
         "tokens": _interval(bootstrap_difference(*tokens, seed=seed)),
     }
@@ -342,13 +342,15 @@ def _groups(arms: list[ArmRuns], items: dict[str, ManifestItem]) -> list[dict[st
         for name in names:
             row: dict[str, Any] = {"by": key, "group": name, "arms": {}}
             for arm in arms:
-                chosen = [r for r in arm.results if str(items[r.item].about.get(key)) == name]
-                right = sum(r.right for r in chosen)
-                if chosen:
+                group_results = [
+                    r for r in arm.results if str(items[r.item].about.get(key)) == name
+                ]
+                right = sum(r.right for r in group_results)
+                if group_results:
                     row["arms"][arm.name] = {
-                        "n": len(chosen),
+                        "n": len(group_results),
                         "right": right,
-                        **_interval(wilson(right, len(chosen))),
+                        **_interval(wilson(right, len(group_results))),
                     }
             groups.append(row)
     return groups
@@ -362,10 +364,10 @@ def _place(name: str, value: JsonValue) -> tuple[float, str]:
 
 
 def _timings(
-    manifest: Manifest, arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]
+    manifest: Manifest, arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntry]
 ) -> dict[str, Any]:
     times = [entry.at for entry in entries]
-    found = pace(entries, manifest.concurrency)
+    pacing = pace(entries, manifest.concurrency)
     return {
         "created": manifest.created,
         "command": list(manifest.command),
@@ -375,10 +377,12 @@ def _timings(
         "pools": {name: facts.model_dump() for name, facts in manifest.pools.items()},
         "first_call": min(times, default=None),
         "last_call": max(times, default=None),
-        "pace": found and {"wall": found.wall, "ideal": found.ideal, "ratio": found.ratio},
+        "pace": pacing and {"wall": pacing.wall, "ideal": pacing.ideal, "ratio": pacing.ratio},
         "arms": {arm.name: _arm_timings(arm) for arm in arms},
         "paid": total(entries).as_dict(),
-        "discarded": total(one for one in calls_once(entries) if one.discarded).as_dict(),
+        "discarded": total(
+            usage_entry for usage_entry in calls_once(entries) if usage_entry.discarded
+        ).as_dict(),
         "run_ids": {f"{arm}/{item}": run for (arm, item), run in stored.admitted.items()},
     }
 

@@ -14,21 +14,21 @@ def ledger_note(facts: Facts) -> str:
         "answer was of no use.",
         "superseded": "was paid for calls of runs that were asked anew or have no result.",
     }
-    said: list[str] = []
+    sentences: list[str] = []
     for kind, reason in reasons.items():
         lost = facts.timings[kind]
         if lost["calls"]:
-            said.append(
+            sentences.append(
                 f"A further {say.dollars(lost['micro_dollars'] / 1e6)} "
                 f"({counted(lost['calls'], 'call')}, "
                 f"{lost['prompt'] + lost['completion']:,} tokens) {reason}"
             )
     lost = facts.timings["discarded"]
     if lost["unknown"]:
-        said.append(
+        sentences.append(
             f"Of {counted(lost['unknown'], 'call')} more it is unknown what was paid: they were "
             "sent, and then the worker or the connection died. They cost "
             f"{say.dollars(lost['unknown_micro_dollars'] / 1e6)} at most; the figures above leave "
             "them out."
         )
-    return " ".join(said) or "No call was paid for in vain."
+    return " ".join(sentences) or "No call was paid for in vain."

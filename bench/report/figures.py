@@ -21,8 +21,8 @@ def points(value: float | None) -> str:
     """A difference of shares in percentage points, with its sign."""
     if value is None:
         return "–"
-    shown = f"{value * 100:+.1f}".replace("-", "−")
-    return "0.0" if shown[1:] == "0.0" else shown
+    text = f"{value * 100:+.1f}".replace("-", "−")
+    return "0.0" if text[1:] == "0.0" else text
 
 
 def dollars(value: float | None) -> str:
@@ -60,5 +60,5 @@ def probability(value: float) -> str:
 
 def p_value(value: float) -> str:
     """A p-value, in a sentence."""
-    shown = probability(value)
-    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+    text = probability(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"

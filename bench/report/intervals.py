@@ -29,7 +29,7 @@ class Line:
 
 def shares_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) -> str:
     """Values from 0 to 1; the axis holds what there is."""
-    edges = [edge for each in lines for edge in (*_ends(each), *each.dots)]
+    edges = [edge for line in lines for edge in (*_ends(line), *line.dots)]
     room = max(0.01, (max(edges) - min(edges)) * 0.08)
     low, high = max(0.0, min(edges) - room), min(1.0, max(edges) + room)
     return _drawing(label, lines, svg.Scale(low, high, _SIDE, WIDTH - _SIDE), say)
@@ -37,7 +37,7 @@ def shares_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) 
 
 def differences_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) -> str:
     """Zero stands in the middle."""
-    reach = 1.1 * max(0.01, *(abs(edge) for each in lines for edge in _ends(each)))
+    reach = 1.1 * max(0.01, *(abs(edge) for line in lines for edge in _ends(line)))
     return _drawing(label, lines, svg.Scale(-reach, reach, _SIDE, WIDTH - _SIDE), say)
 
 
@@ -59,12 +59,14 @@ def _drawing(label: str, lines: Sequence[Line], x: svg.Scale, say: Callable[[flo
         parts.append(svg.text(x(tick), bottom + 16, say(tick), "tick", "middle"))
     for at, line in enumerate(lines):
         y = _TOP + _ROW * at + 30
-        found = line.interval
+        interval = line.interval
         parts.append(svg.text(x.start, y - 12, line.words, "label"))
-        parts.append(svg.line(x(found.low), y, x(found.high), y, f"interval {line.mark}"))
+        parts.append(svg.line(x(interval.low), y, x(interval.high), y, f"interval {line.mark}"))
         parts += [
             svg.tag("circle", cx=x(dot), cy=y, r=2.5, class_=f"dot {line.mark}")
             for dot in line.dots
         ]
-        parts.append(svg.tag("circle", cx=x(found.estimate), cy=y, r=5, class_=f"dot {line.mark}"))
+        parts.append(
+            svg.tag("circle", cx=x(interval.estimate), cy=y, r=5, class_=f"dot {line.mark}")
+        )
     return svg.picture(WIDTH, bottom + _BELOW, label, *parts)

@@ -86,10 +86,10 @@ def waterfall(transcript: dict[str, Any]) -> str:
             queue, first, decode = (float(value) for value in call["seconds"])
             parts.append(_bar(x, y, now, min(end, now + queue), "part-queue", "engine's queue"))
             now += queue
-            done = min(end, now + first + decode)
+            segment_end = min(end, now + first + decode)
             words = f"{call['pool']}: {seconds(first)} to the first token, {seconds(decode)} more"
-            parts.append(_bar(x, y, now, done, pool_class(str(call["pool"])), words))
-            now = done
+            parts.append(_bar(x, y, now, segment_end, pool_class(str(call["pool"])), words))
+            now = segment_end
     return svg.picture(WIDTH, height, "One run over time", *parts)
 
 
@@ -106,7 +106,7 @@ def _awaited(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
         candidates.setdefault(call.get("candidate", 0), []).append(call)
     return max(
         candidates.values(),
-        key=lambda own: sum(sum(map(float, call["seconds"])) for call in own),
+        key=lambda agent_calls: sum(sum(map(float, call["seconds"])) for call in agent_calls),
         default=[],
     )
 
@@ -117,8 +117,8 @@ def _bar(x: svg.Scale, y: float, start: float, end: float, class_: str, words: s
 
 
 def _legend(arms: dict[str, dict[str, float]]) -> str:
-    found = dict.fromkeys(part for parts in arms.values() for part in parts)
-    names = ["queue", *sorted(part for part in found if part.startswith("pool:")), "other"]
+    part_names = dict.fromkeys(part for parts in arms.values() for part in parts)
+    names = ["queue", *sorted(part for part in part_names if part.startswith("pool:")), "other"]
     drawn: list[str] = []
     at = 14.0
     for name in names:

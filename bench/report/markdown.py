@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from loopline.bench.report import figures as say
-from loopline.bench.report.facts import Facts
 from loopline.bench.report.discarded_usage import ledger_note
+from loopline.bench.report.facts import Facts
 from loopline.bench.report.measures import names_of, pair_rows, shown
 from loopline.bench.report.options import played_with
 from loopline.bench.report.sections import compat_figure, headline, title
@@ -22,9 +22,9 @@ def render(facts: Facts) -> str:
         f"seed {manifest.seed}, from {manifest.source}. {played_with(manifest)}",
         "",
     ]
-    left = left_to_do(facts)
-    if left:
-        lines += [f"**Not complete.** {left}", ""]
+    remaining = left_to_do(facts)
+    if remaining:
+        lines += [f"**Not complete.** {remaining}", ""]
     lines += [f"> {notice}\n" for notice in facts.notices]
     verdict = headline(facts)
     if verdict:
@@ -118,13 +118,13 @@ def _measures(facts: Facts) -> list[str]:
     for measure in names_of(facts):
         cells: list[str] = []
         for arm in arms.values():
-            found = arm["measures"].get(measure)
-            cells.append("–" if found is None else shown(found))
+            summary = arm["measures"].get(measure)
+            cells.append("–" if summary is None else shown(summary))
         rows.append([measure, *cells])
     paired = [
-        [f"{pair['a']} − {pair['b']}", measure.replace("_", " "), shown(found)]
+        [f"{pair['a']} − {pair['b']}", measure.replace("_", " "), shown(summary)]
         for pair in facts.results["pairs"]
-        for measure, found in pair_rows(pair)
+        for measure, summary in pair_rows(pair)
     ]
     differences = table(["pair", "paired", "mean"], paired, left=2) if paired else []
     return [*table(["measure", *arms], rows), *([""] if paired else []), *differences]
@@ -179,13 +179,13 @@ def _groups(facts: Facts) -> list[str]:
     names = list(facts.results["arms"])
     rows: list[list[str]] = []
     for group in facts.results["groups"]:
-        shown: list[str] = []
+        cells: list[str] = []
         for name in names:
-            known = group["arms"].get(name)
-            shown.append(
+            score = group["arms"].get(name)
+            cells.append(
                 "–"
-                if known is None
-                else f"{say.share(known['estimate'])} ({known['right']}/{known['n']})"
+                if score is None
+                else f"{say.share(score['estimate'])} ({score['right']}/{score['n']})"
             )
-        rows.append([f"{group['by']} {group['group']}".replace("_", " "), *shown])
+        rows.append([f"{group['by']} {group['group']}".replace("_", " "), *cells])
     return table(["group", *names], rows)

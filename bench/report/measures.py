@@ -48,16 +48,16 @@ def measured_pair(a: Sequence[Result], b: Sequence[Result], seed: int) -> dict[s
     nothing is measured. The win rate stands beside them where runs are counted in calls."""
     if not _names(a):
         return {}
-    found: dict[str, Any] = {}
+    measures: dict[str, Any] = {}
     for name in _names([*a, *b]):
         both = [(x.measures[name], y.measures[name]) for x, y in zip(a, b, strict=True)
                 if name in x.measures and name in y.measures]  # fmt: skip
         difference = bootstrap_difference([x for x, _ in both], [y for _, y in both], seed=seed)
-        found[name] = _summary(len(both), difference)
-    if CALLS not in found:
-        return {"measures": found}
+        measures[name] = _summary(len(both), difference)
+    if CALLS not in measures:
+        return {"measures": measures}
     wins = [win(x, y) for x, y in zip(a, b, strict=True)]
-    return {"measures": found, "win_rate": _summary(len(wins), mean_share(wins, seed=seed))}
+    return {"measures": measures, "win_rate": _summary(len(wins), mean_share(wins, seed=seed))}
 
 
 def win(a: Result, b: Result) -> float:
@@ -65,8 +65,8 @@ def win(a: Result, b: Result) -> float:
     the one with fewer calls; two that fail tie."""
     if a.right != b.right:
         return float(a.right)
-    ours, theirs = a.measures[CALLS], b.measures[CALLS]
-    return 0.5 if not a.right or ours == theirs else float(ours < theirs)
+    calls_a, calls_b = a.measures[CALLS], b.measures[CALLS]
+    return 0.5 if not a.right or calls_a == calls_b else float(calls_a < calls_b)
 
 
 def names_of(facts: Facts) -> list[str]:
@@ -78,16 +78,16 @@ def pair_rows(pair: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """What is measured of a pair: the differences, and the first arm's win rate at the end."""
     rate = pair.get("win_rate")
     differences = [
-        (f"difference of {name}", found) for name, found in pair.get("measures", {}).items()
+        (f"difference of {name}", summary) for name, summary in pair.get("measures", {}).items()
     ]
     return [*differences, *([] if rate is None else [(f"win rate of {pair['a']}", rate)])]
 
 
-def shown(found: dict[str, Any]) -> str:
+def shown(summary: dict[str, Any]) -> str:
     """A mean with its interval."""
-    if found["estimate"] is None:
+    if summary["estimate"] is None:
         return "–"
-    return f"{found['estimate']:.3f} [{found['low']:.3f}, {found['high']:.3f}], n = {found['n']:,}"
+    return f"{summary['estimate']:.3f} [{summary['low']:.3f}, {summary['high']:.3f}], n = {summary['n']:,}"
 
 
 def _names(results: Sequence[Result]) -> list[str]:
@@ -100,11 +100,11 @@ def _mean(name: str, values: Sequence[float], seed: int) -> dict[str, Any]:
     return _summary(len(values), bootstrap_difference(values, [0.0] * len(values), seed=seed))
 
 
-def _summary(n: int, found: Interval) -> dict[str, Any]:
-    return {"n": n, **_known(found)}
+def _summary(n: int, interval: Interval) -> dict[str, Any]:
+    return {"n": n, **_known(interval)}
 
 
-def _known(found: Interval) -> dict[str, float | None]:
+def _known(interval: Interval) -> dict[str, float | None]:
     # Over no item the mean is NaN, which is no JSON.
-    values = {"estimate": found.estimate, "low": found.low, "high": found.high}
+    values = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
     return {name: None if value != value else value for name, value in values.items()}

@@ -33,16 +33,16 @@ def pace(entries: Sequence[UsageEntry], concurrency: int) -> Pace | None:
     requests: dict[tuple[str, int, int, str], float] = defaultdict(float)
     began: list[float] = []
     for entry in entries:
-        served = entry.latency.first_token + entry.latency.decode
+        duration = entry.latency.first_token + entry.latency.decode
         # Candidates of a request are `REQUEST`, `REQUEST#1`, …: see
         # `loopline.workers.completions.call_of`.
         request = entry.call_id.partition("#")[0]
         place = entry.run_id, entry.turn, entry.branch, request
-        requests[place] = max(requests[place], served)
-        began.append(entry.at - served - entry.latency.queue)
+        requests[place] = max(requests[place], duration)
+        began.append(entry.at - duration - entry.latency.queue)
     paths: dict[tuple[str, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for (run, turn, branch, _), served in requests.items():
-        paths[run, turn][branch] += served
+    for (run, turn, branch, _), duration in requests.items():
+        paths[run, turn][branch] += duration
     ideal = sum(max(branches.values()) for branches in paths.values()) / concurrency
     if not ideal:
         return None

@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from loopline.bench.checkers import PRIMARY
 from loopline.bench.report import figures as say
+from loopline.bench.report.discarded_usage import ledger_note
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.flow import failure_flow
-from loopline.bench.report.discarded_usage import ledger_note
 from loopline.bench.report.latency import run_at, stacked_latency, waterfall
 from loopline.bench.report.links import place, run_of
 from loopline.bench.report.measures import MEANINGS, names_of
@@ -115,10 +115,10 @@ def headline(facts: Facts) -> str:
     )
     arms = facts.results["arms"]
     unit = "micro_dollars" if arms[second]["usage"]["micro_dollars"] else "tokens"
-    base, other = (arms[name]["per_question"][unit]["estimate"] for name in (second, first))
+    base, estimate = (arms[name]["per_question"][unit]["estimate"] for name in (second, first))
     if base:
         what = "dollars" if unit == "micro_dollars" else "tokens"
-        words += f" It takes {other / base:.2f} times the {what} of {second}."
+        words += f" It takes {estimate / base:.2f} times the {what} of {second}."
     return words
 
 
@@ -131,8 +131,8 @@ def compat_figure(row: dict[str, Any], side: str) -> str:
 
 
 def _prices(price: dict[str, str]) -> str:
-    shown = ", ".join(f"{kind} ${value}" for kind, value in price.items() if value)
-    return f"per million tokens: {shown}" if shown else "no price"
+    prices = ", ".join(f"{kind} ${value}" for kind, value in price.items() if value)
+    return f"per million tokens: {prices}" if prices else "no price"
 
 
 def _money(interval: dict[str, float | None]) -> str:

@@ -42,13 +42,13 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
             say.seconds(facts.timings["arms"][name]["wall"]["p50"]),
         )
     console.print(table)
-    said = played_with(facts.manifest)
-    console.print(said, markup=False, highlight=False, soft_wrap=True)
+    settings_line = played_with(facts.manifest)
+    console.print(settings_line, markup=False, highlight=False, soft_wrap=True)
     print_players(facts, console)
     print_measures(facts, console)
-    left = left_to_do(facts, path)
-    if left:
-        console.print(f"Not complete. {left}", markup=False, highlight=False, soft_wrap=True)
+    remaining = left_to_do(facts, path)
+    if remaining:
+        console.print(f"Not complete. {remaining}", markup=False, highlight=False, soft_wrap=True)
     sentence = headline(facts)
     if sentence:
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
@@ -65,10 +65,10 @@ def print_players(facts: Facts, console: Console) -> None:
     """Who solves how many, where teams played."""
     from rich.markup import escape
 
-    found = players.rows(facts)
-    if found:
+    player_rows = players.rows(facts)
+    if player_rows:
         table = figures(*players.HEAD, words=("player",), title=escape(facts.manifest.source))
-        for row in found:
+        for row in player_rows:
             table.add_row(*map(escape, row))
         console.print(table)
 
@@ -81,12 +81,14 @@ def print_measures(facts: Facts, console: Console) -> None:
     arms = facts.results["arms"]
     table = figures("measure", *arms, words=("measure",))
     for name in names:
-        found = [arm["measures"].get(name) for arm in arms.values()]
-        table.add_row(name.replace("_", " "), *("–" if f is None else shown(f) for f in found))
+        measure_figures = [arm["measures"].get(name) for arm in arms.values()]
+        table.add_row(
+            name.replace("_", " "), *("–" if f is None else shown(f) for f in measure_figures)
+        )
     console.print(table)
     for pair in facts.results["pairs"]:
-        for name, found in pair_rows(pair):
-            line = f"{pair['a']} − {pair['b']}: {name.replace('_', ' ')} {shown(found)}"
+        for name, measure_figures in pair_rows(pair):
+            line = f"{pair['a']} − {pair['b']}: {name.replace('_', ' ')} {shown(measure_figures)}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

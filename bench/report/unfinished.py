@@ -10,10 +10,10 @@ from loopline.bench.report.facts import Facts
 def left_to_do(facts: Facts, directory: Path | None = None) -> str:
     """What follows `Not complete.`: what is missing, and how to go on; empty for a benchmark that
     is complete."""
-    left = facts.results["not_done"]
-    if not left:
+    remaining = facts.results["not_done"]
+    if not remaining:
         return ""
-    words = ", ".join(f"{name}: {len(ids):,}" for name, ids in left.items())
+    words = ", ".join(f"{name}: {len(ids):,}" for name, ids in remaining.items())
     # A bench stops before a run that would pass its budget: what is spent doesn't say whether it is
     # used up.
     priced = facts.manifest.budget_micro_dollars is not None

@@ -39,12 +39,12 @@ class TeamChoice(Record):
     """The bench's own judge may run programs without bubblewrap."""
 
 
-def chosen(request: Request, known: Sequence[str]) -> TeamChoice:
+def chosen(request: Request, datasets: Sequence[str]) -> TeamChoice:
     """Raises UsageError, naming the option."""
     choice = options_of(TeamChoice, request.choices)
-    if choice.dataset not in known:
+    if choice.dataset not in datasets:
         raise UsageError(
-            f"--dataset: there is no {choice.dataset!r} here; there are: {', '.join(known)}"
+            f"--dataset: there is no {choice.dataset!r} here; there are: {', '.join(datasets)}"
         )
     return choice
 
@@ -67,32 +67,32 @@ def setting_of(model: type[S], choice: TeamChoice) -> S:
 def by_id(reading: Reading[P]) -> tuple[dict[str, P], tuple[Skipped, ...]]:
     """Problems under their ids, and what was not read; a problem whose id another one has already
     is among that."""
-    known: dict[str, P] = {}
+    problems_by_id: dict[str, P] = {}
     repeats: list[Skipped] = []
-    for one in reading.records:
-        if one.id in known:
-            repeats.append(Skipped(one.id, "a problem that stands there already"))
+    for record in reading.records:
+        if record.id in problems_by_id:
+            repeats.append(Skipped(record.id, "a problem that stands there already"))
         else:
-            known[one.id] = one
-    return known, (*reading.skipped, *repeats)
+            problems_by_id[record.id] = record
+    return problems_by_id, (*reading.skipped, *repeats)
 
 
-def require_split(name: str, split: str, known: Sequence[str]) -> None:
+def require_split(name: str, split: str, splits: Sequence[str]) -> None:
     """Raises UsageError that names the splits there are."""
-    if split not in known:
-        raise UsageError(f"--split: {name} has no {split!r}; it has: {', '.join(known)}")
+    if split not in splits:
+        raise UsageError(f"--split: {name} has no {split!r}; it has: {', '.join(splits)}")
 
 
 def drawn(names: Sequence[str], request: Request, choice: TeamChoice) -> list[str]:
     """The problems that are asked, by id. Raises UsageError."""
     items = [Item(id=name, question="", gold="") for name in names]
-    found = [item.id for item in sample(items, request.samples, request.seed)]
-    if len(found) * choice.attempts > MAX_RUNS:
+    ids = [item.id for item in sample(items, request.samples, request.seed)]
+    if len(ids) * choice.attempts > MAX_RUNS:
         raise UsageError(
-            f"{len(found):,} problems with {choice.attempts} attempts are more than {MAX_RUNS:,} "
+            f"{len(ids):,} problems with {choice.attempts} attempts are more than {MAX_RUNS:,} "
             "runs; lower --samples or --attempts"
         )
-    return found
+    return ids
 
 
 def repeated(item: Item, attempts: int) -> list[Item]:

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from loopline.agents.environments.code import CodeProblem, CodeTest
-from loopline.agents.environments.code.team import CodeInstance, CodeSetting
 from loopline.agents.environments.code.leakage import tells
+from loopline.agents.environments.code.team import CodeInstance, CodeSetting
 from loopline.bench.arms import team_arms
 from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.datasets import (
@@ -82,16 +82,18 @@ def _loaded(request: Request, readers: Mapping[str, Reader]) -> Dataset:
         first = reading.skipped[0] if reading.skipped else None
         why = f" ({first.where}: {first.reason}: {first.detail})" if first else ""
         raise DataError(f"{choice.dataset}: there is no problem in it{why}")
-    known, skipped = by_id(reading)
-    asked = [known[name] for name in drawn(list(known), request, choice)]
+    problems_by_id, skipped = by_id(reading)
+    selected_problems = [
+        problems_by_id[name] for name in drawn(list(problems_by_id), request, choice)
+    ]
     items: list[Item] = []
-    for problem in asked:
+    for problem in selected_problems:
         items += repeated(_item(problem, request.split, setting), choice.attempts)
     return Dataset(
         name=NAME,
         split=request.split,
         items=tuple(items),
-        available=len(known) * choice.attempts,
+        available=len(problems_by_id) * choice.attempts,
         source=f"{choice.dataset}, {request.split}{taken_from(reading.files)}{left_out(skipped)}",
         reference={
             "dataset": choice.dataset,
@@ -99,10 +101,11 @@ def _loaded(request: Request, readers: Mapping[str, Reader]) -> Dataset:
             "unsafe_exec": choice.unsafe_exec,
             # What it says would tell a hidden test.
             **best_constant(
-                [solving_constant(each) for each in asked], "a program that always says the same"
+                [solving_constant(item) for item in selected_problems],
+                "a program that always says the same",
             ),
         },
-        problems=tuple(asked),
+        problems=tuple(selected_problems),
     )
 
 
@@ -139,14 +142,14 @@ def _unshown(read: Reader) -> Reader:
 
     def unshown(split: str, data: Path | None) -> Reading[CodeProblem]:
         reading = read(split, data)
-        kept: list[CodeProblem] = []
+        records: list[CodeProblem] = []
         skipped = list(reading.skipped)
         for problem in reading.records:
             if rest := hidden(problem):
-                kept.append(problem.model_copy(update={"tests": rest}))
+                records.append(problem.model_copy(update={"tests": rest}))
             else:
                 skipped.append(Skipped(problem.id, "a problem that tells all of its tests"))
-        return replace(reading, records=tuple(kept), skipped=tuple(skipped))
+        return replace(reading, records=tuple(records), skipped=tuple(skipped))
 
     return unshown
 
@@ -156,8 +159,10 @@ def _mbpp(version: str, *, training: bool = False) -> Reader:
         require_split("mbpp", split, tuple(_MBPP_SPLITS))
         reading = mbpp.load(version, data, training=training)
         ids = _MBPP_SPLITS[split]
-        kept = tuple(one for one in reading.records if int(one.id.rpartition("/")[2]) in ids)
-        return Reading(kept, reading.skipped)
+        records = tuple(
+            record for record in reading.records if int(record.id.rpartition("/")[2]) in ids
+        )
+        return Reading(records, reading.skipped)
 
     return read
 

@@ -17,15 +17,15 @@ def solving_constant(problem: CodeProblem) -> str | None:
 def _wanted(problem: CodeProblem) -> list[str | None]:
     """What each test, or each assertion of one, wants to be printed or returned; None where that is
     no constant."""
-    found: list[str | None] = []
+    outputs: list[str | None] = []
     for test in problem.tests:
         if isinstance(test, ProgramTest):
-            found.append(test.stdout.strip())
+            outputs.append(test.stdout.strip())
         elif isinstance(test, AssertionTest):
-            found += _asserted(test.source)
+            outputs += _asserted(test.source)
         else:
-            found.append(repr(test.expected))
-    return found
+            outputs.append(repr(test.expected))
+    return outputs
 
 
 def _asserted(source: str) -> list[str | None]:

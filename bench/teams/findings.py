@@ -39,7 +39,7 @@ def findings_of(
     instance_of = instances_of(manifest)
     attempts = _attempts_of(manifest)
     played_by = _policies(entries)
-    found: dict[str, Any] = {
+    findings: dict[str, Any] = {
         **{name: manifest.reference[name] for name in _NAMES if name in manifest.reference},
         "versions": {
             arm.name: (
@@ -54,11 +54,11 @@ def findings_of(
         "baselines": dict(_baselines(manifest)),
     }
     if attempts > 1:
-        found["pass_at_k"] = {
+        findings["pass_at_k"] = {
             arm.name: _curve(_attempts(arm.results, instance_of), attempts, manifest.seed)
             for arm in arms
         }
-    return {manifest.benchmark: found}
+    return {manifest.benchmark: findings}
 
 
 def repeated(manifest: Manifest) -> list[str]:
@@ -99,23 +99,27 @@ def ladder(attempts: int) -> list[int]:
 
 def success(attempts: Mapping[str, Sequence[bool]], seed: int) -> dict[str, Any]:
     """Share of solved attempts, with the interval that fits how instances were played."""
-    runs = [solved for each in attempts.values() for solved in each]
+    runs = [solved for outcomes in attempts.values() for solved in outcomes]
     once = len(runs) == len(attempts)
     if once:
-        found = wilson(sum(runs), len(runs))
+        interval = wilson(sum(runs), len(runs))
     else:
         # Of whole instances: unequal numbers of attempts (a run that stopped early) weigh alike.
-        found = mean_share([sum(each) / len(each) for each in attempts.values()], seed=seed)
-    return {"n": len(runs), "right": sum(runs), "instances": len(attempts), **_known(found)}
+        interval = mean_share(
+            [sum(outcomes) / len(outcomes) for outcomes in attempts.values()], seed=seed
+        )
+    return {"n": len(runs), "right": sum(runs), "instances": len(attempts), **_known(interval)}
 
 
 def _curve(attempts: Attempts, wanted: int, seed: int) -> dict[str, Any]:
     """k → pass@k over the instances all of whose attempts are there."""
-    whole = [each for each in attempts.values() if len(each) == wanted]
+    whole = [outcomes for outcomes in attempts.values() if len(outcomes) == wanted]
     return {
         str(k): {
             "instances": len(whole),
-            **_known(mean_share([pass_at(k, wanted, sum(each)) for each in whole], seed=seed)),
+            **_known(
+                mean_share([pass_at(k, wanted, sum(outcomes)) for outcomes in whole], seed=seed)
+            ),
         }
         for k in ladder(wanted)
     }
@@ -130,11 +134,13 @@ def _by_version(
     """Success for each set of policies that played; a version may change while a bench runs. A run
     that broke off before all of a team had answered is that team's."""
     players = [played_by.get(result.run_id, frozenset[str]()) for result in results]
-    whole = [team for team in set(players) if not any(team < other for other in players)]
+    whole = [
+        team for team in set(players) if not any(team < larger_team for larger_team in players)
+    ]
     groups: dict[frozenset[str], list[Result]] = defaultdict(list)
-    for result, own in zip(results, players, strict=True):
-        wider = [team for team in whole if own < team]
-        groups[wider[0] if len(wider) == 1 else own].append(result)
+    for result, player_set in zip(results, players, strict=True):
+        wider = [team for team in whole if player_set < team]
+        groups[wider[0] if len(wider) == 1 else player_set].append(result)
     named = {
         ", ".join(sorted(team)) or "no policy answered": group for team, group in groups.items()
     }
@@ -146,21 +152,23 @@ def _by_version(
 
 def _policies(entries: Sequence[UsageEntry]) -> dict[str, frozenset[str]]:
     """Run → who played it: role, policy and version of every call that was used."""
-    found: dict[str, set[str]] = defaultdict(set)
+    names_by_run: dict[str, set[str]] = defaultdict(set)
     for entry in entries:
         if not entry.discarded:
             policy = entry.policy
             # An adapter goes by its whole policy's name, `pair/plan`.
             name = policy.adapter or policy.name
-            found[entry.run_id].add(f"{entry.agent}: {name} v{policy.version} ({policy.base})")
-    return {run_id: frozenset(names) for run_id, names in found.items()}
+            names_by_run[entry.run_id].add(
+                f"{entry.agent}: {name} v{policy.version} ({policy.base})"
+            )
+    return {run_id: frozenset(names) for run_id, names in names_by_run.items()}
 
 
 def _attempts(results: Sequence[Result], instance_of: Mapping[str, str]) -> Attempts:
-    found: Attempts = {}
+    attempts: Attempts = {}
     for result in results:
-        found.setdefault(instance_of[result.item], []).append(result.right)
-    return found
+        attempts.setdefault(instance_of[result.item], []).append(result.right)
+    return attempts
 
 
 def _attempts_of(manifest: Manifest) -> int:
@@ -178,7 +186,7 @@ def _baselines(manifest: Manifest) -> Iterator[tuple[str, dict[str, Any]]]:
             return
 
 
-def _known(found: Interval) -> dict[str, float | None]:
+def _known(interval: Interval) -> dict[str, float | None]:
     # Over nothing the mean is NaN, which is no JSON.
-    values = {"estimate": found.estimate, "low": found.low, "high": found.high}
+    values = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
     return {name: None if value != value else value for name, value in values.items()}

@@ -50,28 +50,28 @@ def load(request: Request) -> Dataset:
     choice = chosen(request, list(READERS))
     setting = setting_of(MathSetting, choice)
     reading = READERS[choice.dataset](request)
-    known, skipped = by_id(reading)
-    if skipped or not known:
+    records_by_id, skipped = by_id(reading)
+    if skipped or not records_by_id:
         first = skipped[0] if skipped else None
         why = f"{first.where}: {first.reason} ({first.detail})" if first else "there is no problem"
         raise DataError(f"{choice.dataset}: {why}")
-    asked = [known[name] for name in drawn(list(known), request, choice)]
-    problems = [_problem(each) for each in asked]
+    selected_records = [records_by_id[name] for name in drawn(list(records_by_id), request, choice)]
+    problems = [_problem(entry) for entry in selected_records]
     items: list[Item] = []
-    for each, problem in zip(asked, problems, strict=True):
-        item = _item(problem, each.split or request.split, setting)
+    for entry, problem in zip(selected_records, problems, strict=True):
+        item = _item(problem, entry.split or request.split, setting)
         items += repeated(item, choice.attempts)
     return Dataset(
         name=NAME,
         split=request.split,
         items=tuple(items),
-        available=len(known) * choice.attempts,
+        available=len(records_by_id) * choice.attempts,
         source=f"{choice.dataset}{taken_from(reading.files)}",
         reference={
             "dataset": choice.dataset,
             "attempts": choice.attempts,
             "unsafe_exec": choice.unsafe_exec,
-            **best_constant([each.answer for each in problems]),
+            **best_constant([entry.answer for entry in problems]),
         },
         problems=tuple(problems),
     )
@@ -79,12 +79,12 @@ def load(request: Request) -> Dataset:
 
 def _problem(read: MathQuestion) -> MathProblem:
     """Raises DataError for what no team can be asked: a text too long, a tolerance of 0."""
-    asked = read.question
+    statement = read.question
     if read.unit:
-        asked += f"\n\nThe answer is in {read.unit}; leave the unit away."
+        statement += f"\n\nThe answer is in {read.unit}; leave the unit away."
     try:
         return MathProblem(
-            question=AskedQuestion(id=read.id, statement=asked),
+            question=AskedQuestion(id=read.id, statement=statement),
             answer=read.answer,
             tolerance=read.tolerance,
         )

@@ -178,13 +178,13 @@ class MathJudge:
             raise OutputError(str(error)) from error
         solutions, programs = written[0], written[1] if len(written) > 1 else []
         answer = reasoning_answer(solutions[-1]) if solutions else ""
-        said, signals = (solutions[-1] if solutions else None), tuple[str, ...]()
+        prediction, signals = (solutions[-1] if solutions else None), tuple[str, ...]()
         if answer:
             right = self._loop.run(self._answers.right(answer, problem))
         elif programs and len(programs) == len(solutions):
             # The tool user had the last word: the answer is its program's, which is run again.
             ran = self._ran(instance, programs[-1])
-            answer, right, said = ran.answer, ran.right, programs[-1]
+            answer, right, prediction = ran.answer, ran.right, programs[-1]
             if ran.failure is not None:
                 signals = (str(Class(ran.failure)),)
         else:
@@ -193,7 +193,7 @@ class MathJudge:
             signals = (str(Class.WRONG_ANSWER),)
         return Judgement(
             verdicts={"solved": right},
-            prediction=said,
+            prediction=prediction,
             answer=answer[:200],
             signals=signals,
             measures={"turns": float(len(solutions)), **_agreed(trajectory, "tool_user")},
@@ -230,8 +230,8 @@ def _said_of_tests(trajectory: Trajectory) -> dict[str, float]:
         if step.agent == "tester" and step.decision.kind == "acted"
     ]
     worth = [parts["local.right_test"] for parts in written if "local.right_test" in parts]
-    known = {"right_tests": sum(worth) / len(worth)} if worth else {}
-    return {**_agreed(trajectory, "tester"), **known}
+    test_measures = {"right_tests": sum(worth) / len(worth)} if worth else {}
+    return {**_agreed(trajectory, "tester"), **test_measures}
 
 
 def _agreed(trajectory: Trajectory, last: str) -> dict[str, float]:

@@ -18,10 +18,12 @@ def sampling(
 ) -> JsonObject:
     """The options of `pair` that say how completions are drawn. Raises UsageError."""
     drawn = {"--candidates": candidates, "--temperature": temperature, "--attempts": attempts}
-    given = [name for name, value in drawn.items() if value is not None]
-    if greedy and given:
-        raise UsageError(f"--greedy draws nothing, so {given[0]} has no meaning: leave one out")
-    if greedy or (greedy is None and not given):
+    option_names = [name for name, value in drawn.items() if value is not None]
+    if greedy and option_names:
+        raise UsageError(
+            f"--greedy draws nothing, so {option_names[0]} has no meaning: leave one out"
+        )
+    if greedy or (greedy is None and not option_names):
         return {"greedy": True}
     options: JsonObject = {
         "greedy": False,

@@ -28,22 +28,22 @@ def caption(facts: Facts) -> str:
 
 def rows(facts: Facts) -> list[tuple[str, str, str, str]]:
     """Player, share, interval and number; none of another benchmark."""
-    found = facts.results.get(facts.manifest.benchmark)
-    return [] if found is None else list(_rows(found))
+    findings = facts.results.get(facts.manifest.benchmark)
+    return [] if findings is None else list(_rows(findings))
 
 
-def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    for arm, versions in found["versions"].items():
-        for one in versions:
-            player = "; ".join(filter(None, (arm, one["policies"])))
-            yield (player, *_figures(one, f"{one['n']:,}"))
-        for k, one in found.get("pass_at_k", {}).get(arm, {}).items():
-            yield (f"{arm}, pass@{k}", *_figures(one, f"{one['instances']:,} instances"))
-    for name, one in found["baselines"].items():
-        yield (f"by hand: {name}", *_figures(one, f"{one['n']:,}"))
+def _rows(findings: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    for arm, versions in findings["versions"].items():
+        for entry in versions:
+            player = "; ".join(filter(None, (arm, entry["policies"])))
+            yield (player, *_figures(entry, f"{entry['n']:,}"))
+        for k, entry in findings.get("pass_at_k", {}).get(arm, {}).items():
+            yield (f"{arm}, pass@{k}", *_figures(entry, f"{entry['instances']:,} instances"))
+    for name, entry in findings["baselines"].items():
+        yield (f"by hand: {name}", *_figures(entry, f"{entry['n']:,}"))
 
 
-def _figures(one: dict[str, Any], n: str) -> tuple[str, str, str]:
-    if one["estimate"] is None:
+def _figures(entry: dict[str, Any], n: str) -> tuple[str, str, str]:
+    if entry["estimate"] is None:
         return "–", "–", n
-    return f"{one['estimate']:.1%}", f"{one['low']:.1%} to {one['high']:.1%}", n
+    return f"{entry['estimate']:.1%}", f"{entry['low']:.1%} to {entry['high']:.1%}", n

@@ -52,11 +52,11 @@ def write(dataset: Dataset, path: Path, problems: Path) -> str:
         raise OutputError(f"{path} {why}: name the file to write")
     tasks = [_task(item) for item in dataset.items]
     content = "".join(f"{task.model_dump_json()}\n" for task in tasks)
-    known = ProblemFolder(problems)
+    folder = ProblemFolder(problems)
     try:
         # First, so that there is no task that the judge does not know.
         for problem in dataset.problems:
-            known.add(problem)
+            folder.add(problem)
         write_atomic(path, content)
     except OSError as error:
         raise OutputError(f"{error.filename or path} can't be written: {error.strerror}") from error
@@ -65,6 +65,6 @@ def write(dataset: Dataset, path: Path, problems: Path) -> str:
 
 def _task(item: Item) -> Task:
     """As it goes onto the bus."""
-    found = item.about["task"]
-    assert isinstance(found, dict)
-    return Task.model_validate({"prompt": item.question, **found})
+    task = item.about["task"]
+    assert isinstance(task, dict)
+    return Task.model_validate({"prompt": item.question, **task})

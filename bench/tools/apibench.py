@@ -42,16 +42,18 @@ def load(request: Request) -> Dataset:
     databases: dict[Hub, Reading[Api]] = {
         hub: apibench.load_apis(hub, request.data) for hub in hubs
     }
-    left = [one for reading in (*readings, *databases.values()) for one in reading.skipped]
+    omissions = [
+        omission for reading in (*readings, *databases.values()) for omission in reading.skipped
+    ]
     for hub, reading in databases.items():
-        left += ApiDatabase(hub, reading.records).unusable
-    chosen = sample(items, request.samples, request.seed)
-    source = f"APIBench, evaluation questions{left_out(left)}"
+        omissions += ApiDatabase(hub, reading.records).unusable
+    selected_items = sample(items, request.samples, request.seed)
+    source = f"APIBench, evaluation questions{left_out(omissions)}"
     entries: JsonObject = {
         hub: [[api.api_call, api.domain] for api in reading.records]
         for hub, reading in databases.items()
     }
-    return Dataset("apibench", request.split, chosen, len(items), source, {"apis": entries})
+    return Dataset("apibench", request.split, selected_items, len(items), source, {"apis": entries})
 
 
 def _item(question: apibench.Question) -> Item:
@@ -76,7 +78,9 @@ class ApiBenchJudge:
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         text, about = trajectory.answer or "", question.about
-        hub = next((one for one in HUBS if one == about.get("split")), None)
+        hub = next(
+            (candidate_hub for candidate_hub in HUBS if candidate_hub == about.get("split")), None
+        )
         if hub is None or hub not in self._databases:
             raise DataError(f"there is no database of the hub {about.get('split')!r}")
         verdict = self._databases[hub].check(text, str(about.get("domain")))
@@ -93,14 +97,14 @@ class ApiBenchJudge:
 
 
 def _apis(entries: object) -> list[Api]:
-    found: list[Api] = []
+    apis: list[Api] = []
     for entry in entries if isinstance(entries, list) else []:
         match entry:
             case [str(call), str(domain)]:
-                found.append(Api(domain=domain, api_name="", api_call=call))
+                apis.append(Api(domain=domain, api_name="", api_call=call))
             case other:
                 raise DataError(f"the manifest's database has an entry that is no API: {other!r}")
-    return found
+    return apis
 
 
 BENCHMARK = Benchmark(

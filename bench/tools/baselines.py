@@ -45,9 +45,9 @@ def _values(observations: Iterable[str]) -> Iterator[str]:
         yield from map(str, leaves(parsed(observation)))
 
 
-def _first_or_none(seen: Observations) -> str | None:
-    failed = not seen or "error" in parsed(seen[-1])
-    return None if failed else next(_values(seen[-1:]), DONE)
+def _first_or_none(observations: Observations) -> str | None:
+    failed = not observations or "error" in parsed(observations[-1])
+    return None if failed else next(_values(observations[-1:]), DONE)
 
 
 CALLERS: dict[str, Caller] = {
@@ -89,24 +89,29 @@ def solved_by_players(instances: Iterable[Instance]) -> dict[Player, int]:
     return solved
 
 
-def best_of(solved: Mapping[Player, int], *, given: bool) -> Player:
+def best_of(solved: Mapping[Player, int], *, is_given: bool) -> Player:
     """The player that solves most: of those that are given the oracle's calls, or of the others."""
-    found = [player for player in PLAYERS if (player[0] == GIVEN) == given]
-    return max(found, key=lambda player: solved[player])
+    candidates = [player for player in PLAYERS if (player[0] == GIVEN) == is_given]
+    return max(candidates, key=lambda player: solved[player])
 
 
 def baselines_of(instances: Iterable[Instance]) -> JsonObject:
     """Player's name → instances solved: all that are given the oracle's calls, the best first, and
     the best of the others."""
     solved = solved_by_players(instances)
-    given = sorted((each for each in PLAYERS if each[0] == GIVEN), key=lambda each: -solved[each])
-    return {name_of(each): solved[each] for each in (*given, best_of(solved, given=False))}
+    given_players = sorted(
+        (player for player in PLAYERS if player[0] == GIVEN), key=lambda player: -solved[player]
+    )
+    return {
+        name_of(player): solved[player]
+        for player in (*given_players, best_of(solved, is_given=False))
+    }
 
 
 def _solvers(instance: Instance) -> Iterator[Player]:
     for caller, call in CALLERS.items():
-        calls, seen = call(instance)
+        calls, observations = call(instance)
         if instance.verify_calls(calls).solved:
             for says, answer in ANSWERS.items():
-                if instance.verify_answer(answer(instance.instruction, seen), calls).solved:
+                if instance.verify_answer(answer(instance.instruction, observations), calls).solved:
                     yield caller, says

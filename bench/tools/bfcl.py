@@ -46,9 +46,9 @@ def load(request: Request) -> Dataset:
     categories = GROUPS.get(request.split, (request.split,))
     readings = [bfcl.load(category, request.data) for category in categories]
     items = [_item(question) for reading in readings for question in reading.records]
-    skipped = [one for reading in readings for one in reading.skipped]
-    chosen = sample(items, request.samples, request.seed)
-    return Dataset("bfcl", request.split, chosen, len(items), f"BFCL v4{left_out(skipped)}")
+    skipped = [omission for reading in readings for omission in reading.skipped]
+    selected_items = sample(items, request.samples, request.seed)
+    return Dataset("bfcl", request.split, selected_items, len(items), f"BFCL v4{left_out(skipped)}")
 
 
 def _item(question: bfcl.Question) -> Item:
@@ -59,7 +59,7 @@ def _item(question: bfcl.Question) -> Item:
         or (NOTHING if question.category in WITHOUT_CALLS else ANYTHING),
         about={
             "split": question.category,
-            "functions": [one.model_dump(mode="json") for one in question.functions],
+            "functions": [function.model_dump(mode="json") for function in question.functions],
             "wanted": [{**asdict(call)} for call in question.wanted],
         },
     )
@@ -68,12 +68,12 @@ def _item(question: bfcl.Question) -> Item:
 def prompt_of(question: bfcl.Question) -> str:
     """The functions, one JSON document a line, and the request."""
     functions = "\n".join(
-        json.dumps(one.model_dump(mode="json", exclude_none=True), ensure_ascii=False)
-        for one in question.functions
+        json.dumps(entry.model_dump(mode="json", exclude_none=True), ensure_ascii=False)
+        for entry in question.functions
     )
-    said = [(one.role, one.content) for one in question.messages]
-    alone = len(said) == 1
-    request = said[0][1] if alone else "\n".join(f"{role}: {text}" for role, text in said)
+    messages = [(entry.role, entry.content) for entry in question.messages]
+    alone = len(messages) == 1
+    request = messages[0][1] if alone else "\n".join(f"{role}: {text}" for role, text in messages)
     return f"Functions:\n{functions}\n\nRequest:\n{request}"
 
 
@@ -90,14 +90,14 @@ class BfclJudge:
     nothing is to be called also a call of an offered function that stands among other words."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
-        asked = question_of(question.about)
-        text, calls = _called(trajectory, asked)
+        bfcl_question = question_of(question.about)
+        text, calls = _called(trajectory, bfcl_question)
         # Without a completion nothing was held back: an error is no right answer.
-        verdict = check(asked, calls) if text or calls else None
+        verdict = check(bfcl_question, calls) if text or calls else None
         right = verdict is not None and verdict.right
-        invented = any(asked.function(call.name) is None for call in calls or ())
+        invented = any(bfcl_question.function(call.name) is None for call in calls or ())
         signals = [CALLED] if calls else []
-        if invented and asked.category not in WITHOUT_CALLS:
+        if invented and bfcl_question.category not in WITHOUT_CALLS:
             signals.append(Class.HALLUCINATED)
         if not right:
             fault = None if verdict is None else verdict.fault
@@ -117,7 +117,7 @@ class BfclJudge:
 
 
 def _called(
-    trajectory: Trajectory, asked: bfcl.Question
+    trajectory: Trajectory, bfcl_question: bfcl.Question
 ) -> tuple[str, tuple[ToolCall, ...] | None]:
     """What was said last, and what was called with it; None for no calls at all."""
     last = next(
@@ -130,16 +130,20 @@ def _called(
     )
     text = trajectory.answer or (last.said if last is not None else "")
     if last is not None and last.tool_calls:
-        given = tuple(ToolCall(one.name, dict(one.arguments or {})) for one in last.tool_calls)
-        return text, given
+        native_calls = tuple(
+            ToolCall(entry.name, dict(entry.arguments or {})) for entry in last.tool_calls
+        )
+        return text, native_calls
     calls = tool_calls(text)
     if calls is not None:
         return text, calls
-    offered: dict[str, JsonObject] = {one.name: {} for one in asked.functions}
-    found = [ToolCall(one.name, dict(one.arguments or {})) for one in written_calls(text, offered)]
-    if not found and asked.category in WITHOUT_CALLS:
-        found = list(calls_among(text, offered))
-    return text, tuple(found) or None
+    offered: dict[str, JsonObject] = {entry.name: {} for entry in bfcl_question.functions}
+    text_calls = [
+        ToolCall(entry.name, dict(entry.arguments or {})) for entry in written_calls(text, offered)
+    ]
+    if not text_calls and bfcl_question.category in WITHOUT_CALLS:
+        text_calls = list(calls_among(text, offered))
+    return text, tuple(text_calls) or None
 
 
 def question_of(about: JsonObject) -> bfcl.Question:
@@ -156,9 +160,11 @@ def question_of(about: JsonObject) -> bfcl.Question:
                         calls.append(WantedCall(name, lists))
                     case other:
                         raise DataError(f"the item wants what is no call: {other!r}")
-            known: Category = next(one for one in CATEGORIES if one == category)
-            offered = tuple(Function.model_validate(one) for one in functions)
-            return bfcl.Question("", known, tuple[Message, ...](), offered, tuple(calls))
+            valid_category: Category = next(
+                candidate for candidate in CATEGORIES if candidate == category
+            )
+            offered = tuple(Function.model_validate(candidate) for candidate in functions)
+            return bfcl.Question("", valid_category, tuple[Message, ...](), offered, tuple(calls))
         case _:
             raise DataError(f"the item is no question of BFCL: it has {', '.join(about)}")
 

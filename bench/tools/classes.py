@@ -33,7 +33,7 @@ def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
         return Class.RIGHT
     if outcome in ENDED_OTHERWISE:
         return ENDED_OTHERWISE[outcome]
-    found = next((name for name in _IN_ORDER if name in signals), None)
-    if found is not None:
-        return found
+    failure_class = next((name for name in _IN_ORDER if name in signals), None)
+    if failure_class is not None:
+        return failure_class
     return Class.GAVE_UP if outcome is Outcome.GAVE_UP else Class.WRONG_ANSWER

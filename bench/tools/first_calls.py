@@ -22,14 +22,14 @@ SPLITS = {NAME: "simulated", f"{NAME}_real": "real"}
 def read_first_calls(data: Path | None, split: str = NAME) -> Reading[Trajectory]:
     """A trajectory of one step for each instruction, and what was left out. Raises DataError."""
     reading = toolalpaca.load(data, SPLITS[split])
-    made: list[Trajectory] = []
+    trajectories: list[Trajectory] = []
     skipped = list(reading.skipped)
     for question in reading.records:
         try:
-            made.append(_trajectory(question))
+            trajectories.append(_trajectory(question))
         except Unreadable as error:
             skipped.append(error.at(question.id))
-    return Reading(tuple(made), tuple(skipped))
+    return Reading(tuple(trajectories), tuple(skipped))
 
 
 def _trajectory(question: toolalpaca.Question) -> Trajectory:
@@ -40,7 +40,7 @@ def _trajectory(question: toolalpaca.Question) -> Trajectory:
         raise Unreadable("the first call is optional", first.name)
     if first.arguments is None:
         raise Unreadable("the first call has a placeholder", first.written)
-    made = Trajectory(
+    trajectory = Trajectory(
         source=NAME,
         id=question.id,
         instruction_id=question.id,
@@ -48,5 +48,5 @@ def _trajectory(question: toolalpaca.Question) -> Trajectory:
         tools=toolalpaca.tools_of(question),
         steps=(Step("", "call", Action(first.name, first.arguments)),),
     )
-    require_writable(made)
-    return made
+    require_writable(trajectory)
+    return trajectory

@@ -21,7 +21,7 @@ from loopline.trainers.errors import UnreadableData
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadResult:
     """What a reader made of a file, or of a folder of files."""
 
     where: str
@@ -35,10 +35,10 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Found:
+class FolderContents:
     """Everything below a folder."""
 
-    read: tuple[Read, ...]
+    read: tuple[ReadResult, ...]
     unknown: tuple[str, ...]
     """Files that no reader knows."""
 
@@ -56,16 +56,16 @@ class _Task:
 
 
 def read_all(
-    folder: Path, on_progress: Callable[[int, int], None] = lambda done, of: None
-) -> Found:
+    folder: Path, on_progress: Callable[[int, int], None] = lambda count, of: None
+) -> FolderContents:
     """Every file below a folder, in the order of their names."""
     tasks = sorted(_tasks(folder), key=lambda task: task.path)
-    read: list[Read] = []
+    read: list[ReadResult] = []
     for task in tasks:
         on_progress(len(read), len(tasks))
         reading, hub = task.read(), task.database_of
         read.append(
-            Read(
+            ReadResult(
                 where=task.path.relative_to(folder).as_posix(),
                 reader=task.reader,
                 files=len(task.files),
@@ -74,9 +74,11 @@ def read_all(
                 unusable=() if hub is None else ApiDatabase(hub, reading.records).unusable,
             )
         )
-    taken = {path for task in tasks for path in task.files}
-    others = sorted(path for path in _files(folder) if path not in taken)
-    return Found(tuple(read), tuple(path.relative_to(folder).as_posix() for path in others))
+    task_files = {path for task in tasks for path in task.files}
+    others = sorted(path for path in _files(folder) if path not in task_files)
+    return FolderContents(
+        tuple(read), tuple(path.relative_to(folder).as_posix() for path in others)
+    )
 
 
 def _tasks(folder: Path) -> Iterator[_Task]:
@@ -97,12 +99,12 @@ def _tasks(folder: Path) -> Iterator[_Task]:
 def _by_name(folder: Path) -> Iterator[_Task]:
     for category in bfcl.CATEGORIES:
         name = bfcl.file_of(category)
-        asked = plain_or_compressed(folder, name)
-        if asked is not None:
+        questions_file = plain_or_compressed(folder, name)
+        if questions_file is not None:
             possible = plain_or_compressed(folder / bfcl.POSSIBLE_ANSWERS, name)
-            files = (asked,) if possible is None else (asked, possible)
-            read = partial(bfcl.read, category, asked, possible)
-            yield _Task(f"BFCL, {category}", asked, files, read)
+            files = (questions_file,) if possible is None else (questions_file, possible)
+            read = partial(bfcl.read, category, questions_file, possible)
+            yield _Task(f"BFCL, {category}", questions_file, files, read)
     for hub in apibench.HUBS:
         for split in apibench.SPLITS:
             path = plain_or_compressed(folder, apibench.file_of(hub, split))

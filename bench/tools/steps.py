@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from loopline.agents.environments.tool_step import ENVIRONMENT, GivenCall, GivenStep
 from loopline.agents.records import JsonObject, Trajectory
-from loopline.agents.roles.umi.backbone import Called, Concluded, read_step
+from loopline.agents.roles.umi.backbone import CallTurn, FinalTurn, read_step
 from loopline.agents.roles.umi.output import Action, Unreadable, read_action, read_answer, read_plan
 from loopline.bench.arms import TOOL_ARMS
 from loopline.bench.benchmark import Benchmark, by_signals
@@ -75,29 +75,29 @@ def _of_toolbench(request: Request) -> Dataset:
     except UnreadableData as error:
         raise DataError(str(error)) from error
     items = list(_items(source.trajectories))
-    chosen = sample(items, request.samples, request.seed)
-    return Dataset("tool_steps", TOOLBENCH, chosen, len(items), _said_of(source))
+    selected_items = sample(items, request.samples, request.seed)
+    return Dataset("tool_steps", TOOLBENCH, selected_items, len(items), _said_of(source))
 
 
 def _of_toolalpaca(request: Request) -> Dataset:
     reading = first_calls.read_first_calls(request.data, request.split)
     items = list(_items(reading.records))
-    chosen = sample(items, request.samples, request.seed)
+    selected_items = sample(items, request.samples, request.seed)
     apis = first_calls.SPLITS[request.split]
-    said = f"the first calls of ToolAlpaca's golden solutions, {apis} APIs"
-    source = f"{said}{left_out(reading.skipped)}"
-    return Dataset("tool_steps", request.split, chosen, len(items), source)
+    description = f"the first calls of ToolAlpaca's golden solutions, {apis} APIs"
+    source = f"{description}{left_out(reading.skipped)}"
+    return Dataset("tool_steps", request.split, selected_items, len(items), source)
 
 
 def _said_of(source: Source) -> str:
     listed = source.settings.get("test_queries")
-    kept = "test queries" if listed else "no list of test queries, so every query"
-    return f"ToolBench's answers, {kept}{left_out(source.skipped)}"
+    scope = "test queries" if listed else "no list of test queries, so every query"
+    return f"ToolBench's answers, {scope}{left_out(source.skipped)}"
 
 
-def _items(found: Iterable[trajectories.Trajectory]) -> Iterator[Item]:
+def _items(records: Iterable[trajectories.Trajectory]) -> Iterator[Item]:
     """Every step that has a reference: not those that end without an answer, or with `none`."""
-    for trajectory in found:
+    for trajectory in records:
         before: list[GivenCall] = []
         for number, step in enumerate(trajectory.steps):
             if step.next == "call" or no_answer(step) is None:
@@ -136,7 +136,9 @@ def _item(
     step: trajectories.Step,
     before: list[GivenCall],
 ) -> Item:
-    given = GivenStep(tools=trajectory.tools, before=tuple(before), asked_again=step.asked_again)
+    step_input = GivenStep(
+        tools=trajectory.tools, before=tuple(before), asked_again=step.asked_again
+    )
     reference = _reference(step)
     gold = {"call": step.caller_text, "conclude": step.answer or "", "give_up": "give up"}
     return Item(
@@ -148,7 +150,7 @@ def _item(
             "steps": number + 1,
             "reference": reference,
             "tools": [tool.name for tool in trajectory.tools],
-            "task": {"environment": ENVIRONMENT, "instance": given.model_dump(mode="json")},
+            "task": {"environment": ENVIRONMENT, "instance": step_input.model_dump(mode="json")},
         },
     )
 
@@ -179,12 +181,12 @@ class StepsJudge:
         predicted = predicted_step(trajectory)
         score = score_step(predicted, reference, [str(name) for name in tools])
         exact = score.plan and score.action is not False and score.argument_f1 in (None, 1.0)
-        shown = _shown(predicted)
+        prediction_text = _shown(predicted)
         called = [CALLED] if predicted.decision == "call" else []
         return Judgement(
             verdicts={"step": exact, "plan": score.plan},
-            prediction=shown,
-            answer=shown[:200],
+            prediction=prediction_text,
+            answer=prediction_text[:200],
             signals=(*called, *([] if exact else _why(predicted, score))),
             measures=score.measures,
         )
@@ -224,11 +226,11 @@ def predicted_step(trajectory: Trajectory) -> ToolStep:
 
 def _of_single(text: str) -> ToolStep:
     match read_step(text):
-        case Called(call=call):
+        case CallTurn(call=call):
             return _call(call)
-        case Concluded(answer=None):
+        case FinalTurn(answer=None):
             return ToolStep("give_up")
-        case Concluded(answer=answer):
+        case FinalTurn(answer=answer):
             return ToolStep("finish", answer=answer)
         case Unreadable():
             return ToolStep()

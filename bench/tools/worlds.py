@@ -84,8 +84,8 @@ def splits_of(name: str) -> tuple[Split, ...]:
     if name == MIXED:
         return HELD_OUT
     if name not in set(Split):
-        known = ", ".join((MIXED, *Split))
-        raise UsageError(f"the simulator has no split {name!r}; there are: {known}")
+        split_names = ", ".join((MIXED, *Split))
+        raise UsageError(f"the simulator has no split {name!r}; there are: {split_names}")
     return (Split(name),)
 
 
@@ -185,11 +185,11 @@ def _changes(instance: Instance, calls: Sequence[ToolCall]) -> tuple[bool, bool]
     after = World.after(recipe.world, calls, recipe.tools)
     right = World.after(recipe.world, instance.oracle.calls, recipe.tools)
     domains = after.used_domains | right.used_domains
-    before, made, wanted = (world.snapshot(domains) for world in (instance.world(), after, right))
-    wrong = [table for table in wanted if made.get(table) != wanted[table]]
+    before, actual, wanted = (world.snapshot(domains) for world in (instance.world(), after, right))
+    wrong = [table for table in wanted if actual.get(table) != wanted[table]]
     return (
-        any(made.get(table) != before.get(table) for table in wrong),
-        any(made.get(table) == before.get(table) for table in wrong),
+        any(actual.get(table) != before.get(table) for table in wrong),
+        any(actual.get(table) == before.get(table) for table in wrong),
     )
 
 

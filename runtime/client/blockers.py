@@ -23,14 +23,14 @@ async def tell_hold_ups(
     bus: Bus, run: Run, deployment: Deployment, say: Callable[[str], None]
 ) -> None:
     """Say what holds the run up, each thing when it begins, until cancelled."""
-    told: list[str] = []
+    previous_lines: list[str] = []
     while True:
         with contextlib.suppress(*OUTAGE):  # the client itself tells of those
-            found = await hold_ups(bus, run, deployment)
-            for line in found:
-                if line not in told:
+            lines = await hold_ups(bus, run, deployment)
+            for line in lines:
+                if line not in previous_lines:
                     say(line)
-            told = found
+            previous_lines = lines
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -56,18 +56,18 @@ async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
         absent.append("the judge")
     if TOOL_STREAM not in ready and (await bus.queue_lengths([TOOL_STREAM]))[TOOL_STREAM]:
         absent.append("the tools")
-    found: list[str] = []
+    reasons: list[str] = []
     if absent:
-        found.append(
+        reasons.append(
             f"no worker serves {', '.join(absent)} right now; the run waits until one does"
             " (`runtime status`)"
         )
-        found += [
+        reasons += [
             f"{worker['name']} is broken: {worker['reason']}: {last_words(worker['last_lines'])}"
             for worker in (supervisor_status(deployment) or {}).get("workers", [])
             if worker["state"] == "broken"
         ]
     failure = (await bus.run_state(run.id)).failure
     if failure:
-        found.append(f"a step failed and is tried again: {failure}")
-    return found
+        reasons.append(f"a step failed and is tried again: {failure}")
+    return reasons

@@ -131,7 +131,7 @@ class Client:
         try:
             checked = workflows.get(workflow).check_options(dict(options or {}))
             known = agents_of(workflow, environment)
-            ours = {agent: pool for agent, pool in self.policies.items() if agent in known}
+            role_policies = {agent: pool for agent, pool in self.policies.items() if agent in known}
             of_deployment = {
                 file: content
                 for file, content in self.prompt_files.items()
@@ -145,7 +145,7 @@ class Client:
                 task=Task(environment=environment, instance=instance or {}, prompt=prompt),
                 workflow=workflow,
                 options=checked,
-                policies=policies_for(workflow, {**ours, **(policies or {})}, environment),
+                policies=policies_for(workflow, {**role_policies, **(policies or {})}, environment),
                 prompts=prompt_hashes(workflow, files, environment),
                 prompt_files=files,
                 seed=seed,
@@ -208,7 +208,7 @@ class Client:
         """
         now = self.bus.clock.now()
         try:
-            made = forked(
+            new_fork = forked(
                 parent,
                 at_turn,
                 run_id=new_run_id(now),
@@ -220,11 +220,11 @@ class Client:
         except AgentError as error:
             raise InputError(str(error)) from error
         joins = tuple(
-            Join(join_id, join.remaining, outgoing(made.run, join.continuation))
-            for join_id, join in made.joins.items()
+            Join(join_id, join.remaining, outgoing(new_fork.run, join.continuation))
+            for join_id, join in new_fork.joins.items()
         )
-        await self._admit(made.run, made.handoffs, journal=made.journal, joins=joins)
-        return made.run
+        await self._admit(new_fork.run, new_fork.handoffs, journal=new_fork.journal, joins=joins)
+        return new_fork.run
 
     async def _admit(
         self,

@@ -48,15 +48,15 @@ def find(
     state = StateDirectory.from_environment()
     run = None if redis_url else state.running()
     if run is not None:
-        other = None if profile and absolute_profile(profile) == run.profile else profile
-        configured = configured_redis_url(other, overrides)
+        other_profile = None if profile and absolute_profile(profile) == run.profile else profile
+        configured = configured_redis_url(other_profile, overrides)
         if configured is None or without_user(configured) == without_user(run.redis_url):
             settings = resolved_file(state.resolved)
-            if other or overrides or environment_names_bus():
-                settings = load_beside(settings, other, overrides=overrides)
+            if other_profile or overrides or environment_names_bus():
+                settings = load_beside(settings, other_profile, overrides=overrides)
             if configured not in (None, run.redis_url):  # by another user, as a job is
                 settings = settings.with_redis_url(configured)
-            return Deployment(settings, state, run, absolute_profile(other or run.profile))
+            return Deployment(settings, state, run, absolute_profile(other_profile or run.profile))
     settings = load(profile, overrides=overrides, redis_url=redis_url)
     if settings.own_redis:
         raise _absent(state, ", or name its bus with --redis-url")

@@ -17,7 +17,7 @@ LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Changed:
+class PolicyChange:
     """A policy after a change."""
 
     policy: Policy
@@ -32,7 +32,7 @@ class Changed:
         return self.policy.path_of(self.policy.current)
 
 
-async def change(bus: Bus, name: str, to: Callable[[Policy], Policy], wait: float) -> Changed:
+async def change(bus: Bus, name: str, to: Callable[[Policy], Policy], wait: float) -> PolicyChange:
     """Replace a policy's state by what `to` makes of it, and wait, at most so many seconds, until
     every worker that serves its pool has acted on that. Raises `PolicyError` and what `to` raises.
     """
@@ -56,7 +56,7 @@ async def change(bus: Bus, name: str, to: Callable[[Policy], Policy], wait: floa
         done = bool(serving) and all(worker.name in states for worker in serving)
         if done or asyncio.get_running_loop().time() > end:
             waiting = {worker.name: "not yet" for worker in serving if worker.name not in states}
-            return Changed(policy, states | waiting, tuple(refusals.values()))
+            return PolicyChange(policy, states | waiting, tuple(refusals.values()))
         await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -112,15 +112,15 @@ def register(app: typer.Typer) -> None:
         text, simulated = one_question(question, world)
         where = find(redis_url=redis_url)
         settings = where.settings
-        chosen = workflow or settings.workflow
+        workflow_name = workflow or settings.workflow
         if tool or simulated:
-            require_tools_offered(chosen, "--tool" if tool else "--world")
+            require_tools_offered(workflow_name, "--tool" if tool else "--world")
         if tool and simulated:
             raise InputError("--world brings its own tools: leave out --tool")
         if simulated and not (quiet or as_json):
             typer.echo(f"{text}\n")
         options: JsonObject = {
-            **settings.options.get(chosen, {}),
+            **settings.options.get(workflow_name, {}),
             **({} if calculator is None else {"calculator": calculator}),
             **key_value_options("--option", option or [], "max_calls=4"),
         }
@@ -128,7 +128,7 @@ def register(app: typer.Typer) -> None:
             _asked(
                 where,
                 text,
-                workflow=chosen,
+                workflow=workflow_name,
                 options=options,
                 policies=policy_options(policy or [], settings.models),
                 stream=stream,
@@ -236,8 +236,8 @@ async def _asked(
         except asyncio.CancelledError:
             await tasks.end([work])
             # Also while it is admitted: it may have been, though no answer said so yet.
-            if said := await _cancelled(client, run.id):
-                print(f"\n{said}", file=sys.stderr)
+            if message := await _cancelled(client, run.id):
+                print(f"\n{message}", file=sys.stderr)
             raise
         finally:
             await tasks.end([work, *telling])
@@ -262,7 +262,7 @@ async def show_run(client: Client, run_id: str) -> Trajectory:
     from loopline.runtime.terminal.dialogue import DialoguePrinter
 
     printer = DialoguePrinter(Console(highlight=False))
-    shown = 0
+    shown_count = 0
     async for event in client.follow(run_id):
         match event.kind:
             case "tokens":
@@ -271,13 +271,13 @@ async def show_run(client: Client, run_id: str) -> Trajectory:
                 printer.restart(event.fields)
             case "step":
                 state = await client.bus.run_state(run_id)
-                for step in state.steps[shown : int(event.fields["index"]) + 1]:
+                for step in state.steps[shown_count : int(event.fields["index"]) + 1]:
                     printer.step(Step.model_validate_json(step))
-                shown = max(shown, int(event.fields["index"]) + 1)
+                shown_count = max(shown_count, int(event.fields["index"]) + 1)
             case _:
                 break
     trajectory = await client.wait(run_id)
-    for step in trajectory.steps[shown:]:
+    for step in trajectory.steps[shown_count:]:
         printer.step(step)
     printer.end(trajectory)
     return trajectory

@@ -29,13 +29,13 @@ def register(app: typer.Typer) -> None:
 
         settings = load(profile, overrides=overrides or (), redis_url=redis_url)
         redactor = Redactor(secret_values(settings.bus.redis_url, settings.secret_variables))
-        shown: dict[str, Any] = redactor.value(settings.model_dump(mode="json"))
+        document: dict[str, Any] = redactor.value(settings.model_dump(mode="json"))
         if settings.own_redis:
-            shown["bus"]["redis_url"] = None
+            document["bus"]["redis_url"] = None
         if as_json:
-            typer.echo(json.dumps(shown))
+            typer.echo(json.dumps(document))
             return
-        for line in toml_lines(shown):
+        for line in toml_lines(document):
             typer.echo(line)
 
 

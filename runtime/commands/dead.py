@@ -35,18 +35,26 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.terminal.tables import listing
 
         async def first(bus: Bus) -> list[DeadLetter]:
-            found: list[DeadLetter] = []
+            selection: list[DeadLetter] = []
             async for letter in dead_letters.ls(bus):
-                found.append(letter)
-                if len(found) == limit:
+                selection.append(letter)
+                if len(selection) == limit:
                     break
-            return found
+            return selection
 
         letters = on_bus(redis_url, first)
         if as_json:
             typer.echo(json.dumps([_as_json(letter) for letter in letters]))
             return
-        rows = [(one.id, one.stream, one.run_id or "-", _beginning(one.reason)) for one in letters]
+        rows = [
+            (
+                dead_letter.id,
+                dead_letter.stream,
+                dead_letter.run_id or "-",
+                _beginning(dead_letter.reason),
+            )
+            for dead_letter in letters
+        ]
         lines = listing(("letter", "stream", "run", "reason"), rows)
         typer.echo("\n".join(lines) if rows else "no dead letters")
 

@@ -47,8 +47,8 @@ def register(app: typer.Typer) -> None:
         redactor = Redactor(secret_values(settings.bus.redis_url, settings.secret_variables))
         missing = sum(finding.level == "missing" for finding in findings)
         if as_json:
-            shown = [redactor.value(finding.as_json()) for finding in findings]
-            typer.echo(json.dumps({"ok": not missing, "profile": named, "findings": shown}))
+            documents = [redactor.value(finding.as_json()) for finding in findings]
+            typer.echo(json.dumps({"ok": not missing, "profile": named, "findings": documents}))
         else:
             typer.echo(f"profile {named}")
             for finding in findings:

@@ -135,17 +135,17 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
     from loopline.runtime.terminal.safe_text import harmless
     from loopline.runtime.terminal.tables import listing, one_line
 
-    found = asyncio.run(listed(find(redis_url=redis_url).settings))
+    job_list = asyncio.run(listed(find(redis_url=redis_url).settings))
     if as_json:
-        typer.echo(json.dumps([job.model_dump() for job in found]))
+        typer.echo(json.dumps([job.model_dump() for job in job_list]))
         return
     rows = [
         (job.id, job.state, "" if job.seconds is None else f"{job.seconds:.0f} s", job.command)
-        for job in found
+        for job in job_list
     ]
     heading, *lines = listing(("job", "state", "time", "command"), rows, numbers=("time",))
-    typer.echo(heading if found else "no jobs")
-    for job, line in zip(found, lines, strict=True):
+    typer.echo(heading if job_list else "no jobs")
+    for job, line in zip(job_list, lines, strict=True):
         typer.echo(one_line(line))
         if job.output:
             typer.echo(f"    results: {job.output}")

@@ -44,8 +44,8 @@ def register(app: typer.Typer) -> None:
 def _print(file: Path, line: str, prefix: bool) -> None:
     from loopline.runtime.terminal.safe_text import harmless
 
-    said = harmless(line)
-    typer.echo(f"{file.stem:<12} {said}" if prefix else said)
+    text = harmless(line)
+    typer.echo(f"{file.stem:<12} {text}" if prefix else text)
 
 
 def _files(kind: str | None) -> list[Path]:
@@ -54,13 +54,13 @@ def _files(kind: str | None) -> list[Path]:
 
     folder = StateDirectory.from_environment().logs
     every = sorted(folder.glob("*.log"))
-    chosen = [
+    files = [
         f for f in every if kind is None or f.stem == kind or f.stem.rpartition("-")[0] == kind
     ]
-    if not chosen:
+    if not files:
         kinds = sorted({f.stem.rpartition("-")[0] or f.stem for f in every})
         raise InputError(
             f"no log of {kind!r} in {folder}" if kind else f"no logs in {folder}",
             hint=f"there are: {', '.join(kinds)}" if kinds else "`runtime up` writes them.",
         )
-    return chosen
+    return files

@@ -13,7 +13,7 @@ from loopline.runtime.commands.options import AsJson, RedisUrl
 
 if TYPE_CHECKING:
     from loopline.bus import Bus
-    from loopline.bus.policies import Stored
+    from loopline.bus.policies import PolicySnapshot
 
 Name = Annotated[
     str, typer.Argument(metavar="POLICY", help="A pool (slm), or pool/adapter (slm/caller).")
@@ -44,17 +44,17 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.terminal.safe_text import harmless
         from loopline.runtime.terminal.tables import listing
 
-        async def question(bus: Bus) -> tuple[Stored, dict[str, dict[str, str]]]:
+        async def question(bus: Bus) -> tuple[PolicySnapshot, dict[str, dict[str, str]]]:
             workers = await present(bus)
-            served = {
+            states_by_worker = {
                 worker.name: {
                     name: said(state) for name, state in worker.details.get("policies", {}).items()
                 }
                 for worker in workers
             }
-            return await on_the_bus.stored(bus), served
+            return await on_the_bus.stored(bus), states_by_worker
 
-        found, served = on_bus(redis_url, question)
+        stored_policies, states_by_worker = on_bus(redis_url, question)
         rows = [
             (
                 policy.name,
@@ -62,22 +62,22 @@ def register(app: typer.Typer) -> None:
                 policy.path_of(policy.current) or "the model itself",
                 "; ".join(
                     f"{worker}: {states[policy.name]}"
-                    for worker, states in served.items()
+                    for worker, states in states_by_worker.items()
                     if policy.name in states
                 )
                 or "nobody",
             )
-            for policy in found.policies
+            for policy in stored_policies.policies
         ]
         if as_json:
-            typer.echo(json.dumps([policy.model_dump() for policy in found.policies]))
+            typer.echo(json.dumps([policy.model_dump() for policy in stored_policies.policies]))
         elif rows:
             typer.echo("\n".join(listing(("policy", "version", "weights", "served by"), rows)))
         else:
             typer.echo("no policy was published: every pool is served with its model alone")
-        for why in found.unreadable.values():
+        for why in stored_policies.unreadable.values():
             print(f"error: {harmless(why)}", file=sys.stderr)
-        if found.unreadable:
+        if stored_policies.unreadable:
             raise typer.Exit(EXIT_FAILED)
 
     @policies.command("publish")

@@ -39,9 +39,9 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.terminal.safe_text import harmless
         from loopline.runtime.terminal.tables import listing
 
-        found = _on_bus(redis_url, lambda client, _: lines(client.bus, limit, only_active=active))
+        outcome = _on_bus(redis_url, lambda client, _: lines(client.bus, limit, only_active=active))
         if as_json:
-            typer.echo(json.dumps([line.as_json() for line in found]))
+            typer.echo(json.dumps([line.as_json() for line in outcome]))
             return
         rows = [
             (
@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
                 harmless(" ".join(line.answer.split()))[:20],
                 harmless(" ".join(line.question.split()))[:60],
             )
-            for line in found
+            for line in outcome
         ]
         head = ("run", "state", "workflow", "time", "tokens", "answer", "question")
         typer.echo(
@@ -92,25 +92,25 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.terminal.pluralize import counted
         from loopline.runtime.terminal.safe_text import harmless
 
-        found = _known(redis_url, run_id) if store is None else _recorded(store, run_id)
+        outcome = _known(redis_url, run_id) if store is None else _recorded(store, run_id)
         if html is not None:
-            _write_page(found, html, training, tokenizer or [])
+            _write_page(outcome, html, training, tokenizer or [])
             if not as_json:
-                typer.echo(f"the page of run {found.run.id}: {html}")
+                typer.echo(f"the page of run {outcome.run.id}: {html}")
                 return
         elif training is not None or tokenizer:
             raise InputError("--training and --tokenizer are about the page: give --html FILE too")
         if as_json:
-            typer.echo(found.trajectory().model_dump_json())
+            typer.echo(outcome.trajectory().model_dump_json())
             return
         printer = DialoguePrinter(Console(highlight=False))
-        typer.echo(f"question  {harmless(found.run.task.prompt)}\n")
-        for step in found.steps:
+        typer.echo(f"question  {harmless(outcome.run.task.prompt)}\n")
+        for step in outcome.steps:
             printer.step(step)
-        if found.ended is None:
-            typer.echo(f"\nstill going on: {counted(len(found.steps), 'step')} so far")
+        if outcome.ended is None:
+            typer.echo(f"\nstill going on: {counted(len(outcome.steps), 'step')} so far")
         else:
-            printer.end(found.ended)
+            printer.end(outcome.ended)
 
     @runs.command("replay")
     def replay(run_id: RunId, redis_url: RedisUrl = None) -> None:  # pyright: ignore[reportUnusedFunction]
@@ -123,9 +123,9 @@ def register(app: typer.Typer) -> None:
         from loopline.agents.replay import replay as replayed
         from loopline.runtime.errors import EXIT_FAILED
 
-        found = _known(redis_url, run_id).trajectory()
-        result = asyncio.run(replayed(found))
-        typer.echo(f"{result.steps} of {len(found.steps)} steps came out as recorded")
+        outcome = _known(redis_url, run_id).trajectory()
+        result = asyncio.run(replayed(outcome))
+        typer.echo(f"{result.steps} of {len(outcome.steps)} steps came out as recorded")
         for difference in result.divergences:
             typer.echo(f"differs: {difference}")
         if not result.reproduced:
@@ -152,9 +152,9 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.terminal.dialogue import succeeded
 
         async def forked(client: Client, where: Deployment) -> Trajectory:
-            found = (await _found(client, where, run_id)).trajectory()
+            outcome = (await _found(client, where, run_id)).trajectory()
             policies = policy_options(policy or [], where.settings.models)
-            new = await client.fork(found, at, seed=seed, policies=policies)
+            new = await client.fork(outcome, at, seed=seed, policies=policies)
             # Said now: whoever stops watching can end it by its id.
             typer.echo(f"run {new.id}", err=True)
             return await (client.wait(new.id) if as_json else show_run(client, new.id))
@@ -189,26 +189,28 @@ def _known(redis_url: str | None, run_id: str) -> KnownRun:
     try:
         return _on_bus(redis_url, lambda client, where: _found(client, where, run_id))
     except Unreachable as error:
-        found = recorded(StateDirectory.from_environment().store, run_id)
-        if found is None:
+        known_run = recorded(StateDirectory.from_environment().store, run_id)
+        if known_run is None:
             raise Unreachable(
                 f"{error.args[0]}, and the store there has no run whose whole id is {run_id}",
                 hint=error.hint,
             ) from None
-        return found
+        return known_run
 
 
 def _recorded(store: Path, run_id: str) -> KnownRun:
     """A run of a store by its whole id. Raises `InputError`."""
     from loopline.runtime.observe.run_history import recorded
 
-    found = recorded(store, run_id)
-    if found is None:
+    known_run = recorded(store, run_id)
+    if known_run is None:
         raise InputError(f"the store in {store} has no run whose whole id is {run_id!r}")
-    return found
+    return known_run
 
 
-def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: list[str]) -> None:
+def _write_page(
+    known_run: KnownRun, path: Path, training: Path | None, tokenizers: list[str]
+) -> None:
     """Raises `InputError` for what can't be read or written."""
     from loopline.runtime.observe.learned_tokens import read_learned
     from loopline.runtime.observe.run_page.page import render
@@ -217,10 +219,10 @@ def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: 
 
     if path.is_dir():
         raise InputError(f"{path} is a folder", hint="name the file of the page: --html run.html.")
-    learned = None if training is None else read_learned(training, found.run.id)
-    for each in tokenizers:
-        require_tokenizer(each)
-    text = render(found, Tokenizers([*tokenizers, *_models()]), learned)
+    learned = None if training is None else read_learned(training, known_run.run.id)
+    for tokenizer in tokenizers:
+        require_tokenizer(tokenizer)
+    text = render(known_run, Tokenizers([*tokenizers, *_models()]), learned)
     try:
         write_atomic(path, text)
     except OSError as error:
@@ -235,7 +237,7 @@ def _models() -> list[str]:
     resolved = StateDirectory.from_environment().resolved
     if not resolved.exists():
         return []
-    return [each.model for each in resolved_file(resolved).models.values()]
+    return [model.model for model in resolved_file(resolved).models.values()]
 
 
 async def _found(client: Client, where: Deployment, run_id: str) -> KnownRun:

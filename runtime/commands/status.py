@@ -38,18 +38,18 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.client.deployment import find
         from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
 
-        found = asyncio.run(collected(find(redis_url=redis_url, profile=profile)))
+        deployment_status = asyncio.run(collected(find(redis_url=redis_url, profile=profile)))
         if worker is not None:
-            _health(found, worker)
+            _health(deployment_status, worker)
         elif as_json:
-            typer.echo(found.model_dump_json())
+            typer.echo(deployment_status.model_dump_json())
         else:
             from loopline.runtime.observe.status_view import console, rendered
 
-            console().print(rendered(found))
-        if found.bus_error or found.supervisor_error:
+            console().print(rendered(deployment_status))
+        if deployment_status.bus_error or deployment_status.supervisor_error:
             raise typer.Exit(EXIT_UNREACHABLE)
-        if found.unserved or found.phase == "silent":
+        if deployment_status.unserved or deployment_status.phase == "silent":
             raise typer.Exit(EXIT_FAILED)
 
     @app.command("top")
@@ -96,8 +96,10 @@ async def collected(deployment: Deployment) -> Status:
             raise
         status = await collect(deployment, None)
         status.phase = "degraded" if status.phase == "ready" else status.phase
-        said = str(error)
-        status.bus_error = said if isinstance(error, BusUnavailable) else f"{said}: {remedy(error)}"
+        message = str(error)
+        status.bus_error = (
+            message if isinstance(error, BusUnavailable) else f"{message}: {remedy(error)}"
+        )
         return status
 
 

@@ -29,12 +29,12 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.config.settings import DEFAULT_PROFILE, load
         from loopline.runtime.config.sources import absolute_profile
 
-        chosen = [*(overrides or ()), *(["sandbox.unsafe_exec=true"] if unsafe_exec else ())]
-        settings = load(profile, overrides=chosen, redis_url=redis_url)
+        all_overrides = [*(overrides or ()), *(["sandbox.unsafe_exec=true"] if unsafe_exec else ())]
+        settings = load(profile, overrides=all_overrides, redis_url=redis_url)
         if detach:
             from loopline.runtime.supervise.detached import start_detached
 
-            start_detached(profile, chosen, redis_url, settings)
+            start_detached(profile, all_overrides, redis_url, settings)
             return
         _foreground(settings, absolute_profile(profile or DEFAULT_PROFILE))
 

@@ -45,13 +45,15 @@ def register(app: typer.Typer) -> None:
             settings = resolved_file(resolved)
             remedy, serves = _examine_running(state.running()), None
         else:
-            chosen = tuple(overrides or ())
-            found = find(redis_url=redis_url, profile=profile, overrides=chosen)
-            settings, run, serves = found.settings, found.run, found.profile
-            if run is not None and profile is None and not chosen:
+            all_overrides = tuple(overrides or ())
+            deployment = find(redis_url=redis_url, profile=profile, overrides=all_overrides)
+            settings, run, serves = deployment.settings, deployment.run, deployment.profile
+            if run is not None and profile is None and not all_overrides:
                 remedy = _examine_running(run)
             else:
-                remedy = _examine(profile or (run.profile if run else DEFAULT_PROFILE), chosen)
+                remedy = _examine(
+                    profile or (run.profile if run else DEFAULT_PROFILE), all_overrides
+                )
         run_worker(settings, kind, name, state, remedy=remedy, profile=serves)
 
 

@@ -42,10 +42,10 @@ def prompt_content(path: Path) -> str:
 
 def shipped_prompt(name: str) -> Prompt:
     """Raises `UnknownName` with the nearest name."""
-    known = {prompt.name: prompt for prompt in every_prompt().values()}
-    if name not in known:
-        raise UnknownName("prompt", name, known)
-    return known[name]
+    prompts_by_name = {prompt.name: prompt for prompt in every_prompt().values()}
+    if name not in prompts_by_name:
+        raise UnknownName("prompt", name, prompts_by_name)
+    return prompts_by_name[name]
 
 
 def parse_prompt_files(words: list[str]) -> dict[str, str]:

@@ -221,8 +221,8 @@ class Settings(BaseSettings):
     def _texts_are_read(cls, options: dict[str, JsonObject]) -> dict[str, JsonObject]:
         """What comes from a variable or from `--set` is always a text."""
         return {
-            workflow: {name: option_value(value) for name, value in chosen.items()}
-            for workflow, chosen in options.items()
+            workflow: {name: option_value(value) for name, value in workflow_options.items()}
+            for workflow, workflow_options in options.items()
         }
 
     @model_validator(mode="after")
@@ -300,10 +300,10 @@ class Settings(BaseSettings):
         return self.model_dump_json(exclude_unset=False)
 
 
-def chosen_profile(given: str | None, environ: Mapping[str, str] | None = None) -> str:
+def chosen_profile(profile: str | None, environ: Mapping[str, str] | None = None) -> str:
     """The profile that is given, else the environment's, else the default one."""
     environ = os.environ if environ is None else environ
-    return given or environ.get("LOOPLINE_PROFILE") or DEFAULT_PROFILE
+    return profile or environ.get("LOOPLINE_PROFILE") or DEFAULT_PROFILE
 
 
 def load(
@@ -328,10 +328,10 @@ def load(
     return _resolved(layers)
 
 
-def names_profile(given: str | None, environ: Mapping[str, str] | None = None) -> bool:
+def names_profile(profile: str | None, environ: Mapping[str, str] | None = None) -> bool:
     """Whether a profile is given, or the environment has one."""
     environ = os.environ if environ is None else environ
-    return bool(given or environ.get("LOOPLINE_PROFILE"))
+    return bool(profile or environ.get("LOOPLINE_PROFILE"))
 
 
 def load_as_there(
@@ -372,16 +372,16 @@ def load_beside(
     origin = "the running deployment"
     around = environment_layer(Settings, os.environ if environ is None else environ)
     if profile:
-        ours = [*profile_layers(profile), around]
-        layers = [Layer(origin=origin, data={"bus": data["bus"]}), *ours]
+        extra_layers = [*profile_layers(profile), around]
+        layers = [Layer(origin=origin, data={"bus": data["bus"]}), *extra_layers]
     else:
         of_bus = {name: value for name, value in around.data.items() if name == "bus"}
-        ours = [Layer(origin=around.origin, data=of_bus, names=around.names)]
-        layers = [Layer(origin=origin, data=data), *ours]
+        extra_layers = [Layer(origin=around.origin, data=of_bus, names=around.names)]
+        layers = [Layer(origin=origin, data=data), *extra_layers]
     over = override_layer(overrides)
     place = {name: data["bus"][name] for name in ("redis_url", "prefix")}
     settings = _resolved([*layers, Layer(origin=origin, data={"bus": place}), over])
-    named = merged([*ours, over]).get("bus", {})
+    named = merged([*extra_layers, over]).get("bus", {})
     return settings.naming(set(named) if isinstance(named, dict) else set())
 
 
@@ -439,8 +439,8 @@ def resolved_file(path: Path) -> Settings:
 
 def _explained(error: pydantic.ValidationError, layers: list[Layer]) -> str:
     lines: list[str] = []
-    for found in error.errors(include_url=False, include_input=False):
-        path = tuple(str(part) for part in found["loc"])
-        message = found["msg"].removeprefix("Value error, ")
+    for detail in error.errors(include_url=False, include_input=False):
+        path = tuple(str(part) for part in detail["loc"])
+        message = detail["msg"].removeprefix("Value error, ")
         lines.append(f"{origin_of(layers, path)}: {message}" if path else message)
     return "\n".join(lines)

@@ -33,15 +33,15 @@ async def change_shards(
         return before, wanted
     keys = Keys(bus.settings.prefix, max(before, wanted))
     end = asyncio.get_running_loop().time() + wait
-    told: InFlight | None = None
+    reported_holdings: InFlight | None = None
     try:
-        while held := await _closed(bus, keys, before):
-            if held != told:
-                say(f"waiting for {held}")
-                told = held
+        while holdings := await _closed(bus, keys, before):
+            if holdings != reported_holdings:
+                say(f"waiting for {holdings}")
+                reported_holdings = holdings
             if asyncio.get_running_loop().time() > end:
                 raise UserError(
-                    f"the shards stay {before}: after {wait:g} s the bus still holds {held}",
+                    f"the shards stay {before}: after {wait:g} s the bus still holds {holdings}",
                     hint="`runtime runs ls` and `runtime dead ls` show what; a recorder must run to"
                     " write what has ended. Wait longer with --wait.",
                 )

@@ -109,12 +109,15 @@ def _common(values: Tree) -> Tree:
 
 def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterator[str]:
     """One sentence for each key that differs."""
-    ours, theirs = dict(_leaves(_common(here.values))), dict(_leaves(_common(there.values)))
-    for key in sorted({*ours, *theirs}):
-        if ours.get(key, _ABSENT) != theirs.get(key, _ABSENT):
+    local_values, deployment_values = (
+        dict(_leaves(_common(here.values))),
+        dict(_leaves(_common(there.values))),
+    )
+    for key in sorted({*local_values, *deployment_values}):
+        if local_values.get(key, _ABSENT) != deployment_values.get(key, _ABSENT):
             yield (
-                f"{key} is {_shown(theirs.get(key, _ABSENT))} in the deployment, and this process"
-                f" names {_shown(ours.get(key, _ABSENT))}"
+                f"{key} is {_shown(deployment_values.get(key, _ABSENT))} in the deployment, and this process"
+                f" names {_shown(local_values.get(key, _ABSENT))}"
             )
 
 
@@ -144,28 +147,28 @@ def held_by(agreement: Agreement) -> SharedConfiguration | None:
 def read_from(bus: BusSettings) -> SharedConfiguration | None:
     """What the deployment behind a bus serves; None where it says nothing, or can't be asked: then
     the join says why."""
-    found: list[Agreement | None] = []
+    agreements: list[Agreement | None] = []
 
     def ask() -> None:
         try:
-            found.append(asyncio.run(agreed_on(bus)))
+            agreements.append(asyncio.run(agreed_on(bus)))
         except (RedisError, OSError):
-            found.append(None)
+            agreements.append(None)
 
     # In a thread: the caller may be in an event loop of its own.
     asking = threading.Thread(target=ask)
     asking.start()
     asking.join()
-    return held_by(found[0]) if found and found[0] is not None else None
+    return held_by(agreements[0]) if agreements and agreements[0] is not None else None
 
 
 def require_same(here: SharedConfiguration, there: SharedConfiguration) -> None:
     """Raises `UserError` naming every key that differs, with both values."""
     if here.digest == there.digest:
         return
-    found = list(differences(here, there))
+    mismatches = list(differences(here, there))
     raise UserError(
-        "\n".join(found) or "this process and the deployment are of different versions",
+        "\n".join(mismatches) or "this process and the deployment are of different versions",
         hint=f"leave it out to serve what the deployment does (profile {there.profile}), or stop"
         " the deployment (`runtime down`) and start it with the other value.",
         exit_code=EXIT_CONFIG,
@@ -196,13 +199,13 @@ def store_identity(store: Path) -> str:
     return f"{file.read_text().strip()} {socket.gethostname()}:{store.resolve()}"
 
 
-def require_same_store(agreement: Agreement, ours: str) -> None:
+def require_same_store(agreement: Agreement, store: str) -> None:
     """Raises `UserError` where the deployment's runs are recorded in another store."""
-    held = agreement.fields.get(STORE, ours)
-    if held.partition(" ")[0] != ours.partition(" ")[0]:
+    recorded_store = agreement.fields.get(STORE, store)
+    if recorded_store.partition(" ")[0] != store.partition(" ")[0]:
         raise UserError(
-            f"this deployment's runs are recorded in {held.partition(' ')[2]}; a recorder with"
-            f" {ours.partition(' ')[2]} would split them",
+            f"this deployment's runs are recorded in {recorded_store.partition(' ')[2]}; a recorder with"
+            f" {store.partition(' ')[2]} would split them",
             hint="`runtime worker KIND` adds workers of any other kind here. A deployment of its"
             " own needs another prefix (bus.prefix), and to move this one, stop it everywhere"
             " first.",

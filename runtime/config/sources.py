@@ -301,8 +301,8 @@ def key_descriptions(model: type[BaseModel], prefix: str = "") -> Iterator[tuple
     for name, field in model.model_fields.items():
         kind, inner = _nested(field.annotation)
         if inner is None:
-            told = " ".join((field.description or "").split())
-            yield f"{prefix}{name}", _shown_type(field.annotation), told
+            description = " ".join((field.description or "").split())
+            yield f"{prefix}{name}", _shown_type(field.annotation), description
         else:
             below = f"{prefix}{name}." if kind == "model" else f"{prefix}{name}.<name>."
             yield from key_descriptions(inner, below)
@@ -317,7 +317,7 @@ def _shown_type(annotation: Any) -> str:
         return "None" if annotation is NoneType else getattr(annotation, "__name__", "...")
     if origin is Literal:
         return " | ".join(map(json.dumps, arguments))
-    inner = [_shown_type(each) for each in arguments]
+    inner = [_shown_type(argument) for argument in arguments]
     if origin in (Union, UnionType):
         return " | ".join(inner)
     return f"{origin.__name__}[{', '.join(inner)}]"

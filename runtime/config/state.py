@@ -161,8 +161,8 @@ class StateDirectory:
 
     def running(self) -> RunFile | None:
         """Who runs this deployment now; `None` when nobody does (a stale file counts as nobody)."""
-        found = self._read_run_file()
-        return found if found is not None and self._locked() else None
+        run_info = self._read_run_file()
+        return run_info if run_info is not None and self._locked() else None
 
     def holder(self) -> str | None:
         """The pid of the supervisor that has the lock, also before it runs; `None` when nobody

@@ -169,8 +169,8 @@ async def listed(settings: Settings) -> list[JobView]:
 async def _state(pool: ArqRedis, settings: Settings, job_id: str) -> str:
     """Of a job that has not ended."""
     # arq takes its own mark away as soon as it begins to stop a job.
-    asked = await pool.zscore(abort_jobs_ss, job_id) is not None
-    if asked or await pool.exists(cancel_key(settings, job_id)):
+    has_abort = await pool.zscore(abort_jobs_ss, job_id) is not None
+    if has_abort or await pool.exists(cancel_key(settings, job_id)):
         return "cancelling"
     running = await _job(pool, settings, job_id).status() == JobStatus.in_progress
     return "running" if running else "queued"
@@ -267,9 +267,9 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             _keep_claim(ctx["redis"], settings, job_id), name=f"claim of {job_id}"
         )
         try:
-            asked = JobRequest.model_validate(request)
-            require_allowed(asked, state)
-            return await _run(asked, job_id, settings, state)
+            job_request = JobRequest.model_validate(request)
+            require_allowed(job_request, state)
+            return await _run(job_request, job_id, settings, state)
         finally:
             busy.discard(job_id)
             await bus.background.stop([claim])
@@ -327,7 +327,7 @@ async def _keep_claim(redis: ArqRedis, settings: Settings, job_id: str) -> None:
         await asyncio.sleep(settings.jobs.claim_seconds / 3)
 
 
-class Unclaimed:
+class UnclaimedJobs:
     """Since when jobs have been seen without a claim. Pure: time is an argument.
 
     One look is not enough: a job that starts this moment has its mark before it has its claim, and
@@ -353,19 +353,19 @@ class Unclaimed:
         self._since.clear()
 
 
-async def _free_unclaimed(bus: Bus, settings: Settings, own: set[str]) -> None:
+async def _free_unclaimed(bus: Bus, settings: Settings, local_job_ids: set[str]) -> None:
     """Jobs that are marked as in progress although their worker died."""
-    unclaimed = Unclaimed(settings.jobs.claim_seconds)
+    unclaimed = UnclaimedJobs(settings.jobs.claim_seconds)
     while True:
         try:
             queued = await bus.redis.zrange(queue_name(settings), 0, -1)
-            seen: set[str] = set()
+            unclaimed_ids: set[str] = set()
             for job_id in (entry.decode() for entry in queued):
                 marked = await bus.redis.exists(in_progress_key_prefix + job_id)
                 claimed = await bus.redis.exists(claim_key(settings, job_id))
-                if marked and not claimed and job_id not in own:
-                    seen.add(job_id)
-            for job_id in unclaimed.gone(seen, time.monotonic()):
+                if marked and not claimed and job_id not in local_job_ids:
+                    unclaimed_ids.add(job_id)
+            for job_id in unclaimed.gone(unclaimed_ids, time.monotonic()):
                 log.warning("job set free: its worker is gone", job=job_id)
                 await bus.redis.delete(in_progress_key_prefix + job_id)
         except OUTAGE as error:
@@ -377,10 +377,10 @@ async def _free_unclaimed(bus: Bus, settings: Settings, own: set[str]) -> None:
 def _environment(settings: Settings, state: StateDirectory) -> dict[str, str]:
     """What makes a job one of its worker's deployment, also where that was started on another bus
     than its environment names."""
-    told = {**os.environ, "LOOPLINE_STATE": str(state.path)}
-    if URL_VARIABLE in told:
-        told[URL_VARIABLE] = settings.bus.redis_url
-    return told
+    environment = {**os.environ, "LOOPLINE_STATE": str(state.path)}
+    if URL_VARIABLE in environment:
+        environment[URL_VARIABLE] = settings.bus.redis_url
+    return environment
 
 
 async def _run(

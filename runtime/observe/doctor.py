@@ -105,7 +105,7 @@ async def _joined(settings: Settings) -> list[Finding]:
     finally:
         await bus.close()
     level: Level = "ok" if server.appendonly and server.appendfsync != "no" else "warn"
-    found = [
+    findings = [
         Finding(
             level,
             "redis",
@@ -115,7 +115,7 @@ async def _joined(settings: Settings) -> list[Finding]:
     ]
     if abs(ahead) > CLOCK_SKEW:
         way = "ahead of" if ahead > 0 else "behind"
-        found.append(
+        findings.append(
             Finding(
                 "warn",
                 "clock",
@@ -123,7 +123,7 @@ async def _joined(settings: Settings) -> list[Finding]:
                 "set both by NTP. Runs go by the clock of Redis; lines of logs do not.",
             )
         )
-    return found
+    return findings
 
 
 def _disk(state: StateDirectory) -> Iterator[Finding]:
@@ -159,13 +159,13 @@ def _models(settings: Settings, *, online: bool) -> Iterator[Finding]:
             yield _weights(subject, pool, model)
         elif model.engine == "llama_cpp":
             yield _gguf(subject, pool, model)
-        elif model.engine in (known := engine_names()):
+        elif model.engine in (engines := engine_names()):
             yield Finding("ok", subject, f"{model.model} by the engine {model.engine!r}")
         else:
             yield Finding(
                 "missing",
                 subject,
-                f"there is no engine {model.engine!r}; known: {', '.join(known)}",
+                f"there is no engine {model.engine!r}; known: {', '.join(engines)}",
                 f"set models.{pool}.engine to one of them.",
             )
 
@@ -189,12 +189,12 @@ def _endpoint(subject: str, pool: str, model: ModelSettings, *, online: bool) ->
             f"the key in {variable} {wrong}",
             f"put the key into {variable} once more, without what was copied along with it.",
         )
-    said = f"key from {variable}" if variable else "no key"
+    key_text = f"key from {variable}" if variable else "no key"
     if not online:
         return Finding(
             "warn",
             subject,
-            f"{model.model} at {where} ({said}): not tried",
+            f"{model.model} at {where} ({key_text}): not tried",
             "--online asks it, free of charge.",
         )
     return _tried(subject, pool, model, variable)

@@ -19,7 +19,7 @@ SAMPLES = (500, 1319)
 
 
 @dataclass(frozen=True)
-class Assumed:
+class AssumedUsage:
     """Tokens of one question in one arm, all calls of a pool together."""
 
     arm: str
@@ -30,11 +30,11 @@ class Assumed:
 
 ASSUMED = (
     # One answer: system prompt and question in, a worked solution out.
-    Assumed("llm", "solo", prompt=300, completion=250),
+    AssumedUsage("llm", "solo", prompt=300, completion=250),
     # Three turns of the planner: each reads the tools' declarations and the talk so far again.
-    Assumed("router", "planner", prompt=2_400, completion=250),
-    Assumed("router", "slm", prompt=300, completion=300),
-    Assumed("slm", "slm", prompt=300, completion=300),
+    AssumedUsage("router", "planner", prompt=2_400, completion=250),
+    AssumedUsage("router", "slm", prompt=300, completion=300),
+    AssumedUsage("slm", "slm", prompt=300, completion=300),
 )
 
 
@@ -66,6 +66,6 @@ def _priced(model: ModelSettings) -> bool:
     return model.engine != "scripted" and bool(model.price.prompt or model.price.completion)
 
 
-def _dollars(model: ModelSettings, assumed: Assumed) -> float:
+def _dollars(model: ModelSettings, assumed: AssumedUsage) -> float:
     usage = Usage(prompt=assumed.prompt, completion=assumed.completion, source="tokenizer")
     return cost_micro_dollars(usage, model.price) / 1e6

@@ -49,7 +49,7 @@ def tool_findings(settings: Settings, *, online: bool) -> Iterator[Finding]:
 
 def _source(name: str, source: ToolSourceSettings, *, online: bool) -> Finding:
     subject = f"tools {name}"
-    unset = [each for each in source.secret_variables if not os.environ.get(each)]
+    unset = [variable for variable in source.secret_variables if not os.environ.get(variable)]
     if unset:
         return Finding(
             "missing",
@@ -77,8 +77,8 @@ def _command(subject: str, name: str, mcp: McpSettings) -> Finding:
         )
     # A path with a slash is one from the folder that the server runs in.
     local = "/" in program and mcp.cwd is not None
-    found = shutil.which(str(mcp.cwd / program) if local and mcp.cwd else program)
-    if found is None:
+    program_path = shutil.which(str(mcp.cwd / program) if local and mcp.cwd else program)
+    if program_path is None:
         return Finding(
             "missing",
             subject,
@@ -86,7 +86,7 @@ def _command(subject: str, name: str, mcp: McpSettings) -> Finding:
             + ("there, or it can't be run" if "/" in program else "in the PATH"),
             f"install it, or set tools.{name}.mcp.command to where it is.",
         )
-    return Finding("ok", subject, f"the program {found}: there, and not started")
+    return Finding("ok", subject, f"the program {program_path}: there, and not started")
 
 
 def _joined(subject: str, name: str, source: ToolSourceSettings, place: str) -> Finding:

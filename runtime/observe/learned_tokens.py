@@ -56,7 +56,7 @@ class LearnedSequence(Record):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        counts = {len(each) for each in (self.behaviour, self.proximal, self.trained)}
+        counts = {len(values) for values in (self.behaviour, self.proximal, self.trained)}
         counts |= {len(self.weights), len(self.clipped), sum(self.learned)}
         if len(counts) != 1 or len(self.ids) != len(self.learned):
             raise ValueError("its lists are not of one length")
@@ -75,7 +75,9 @@ def write_learned(path: Path, sequences: Sequence[LearnedSequence]) -> None:
     import pyarrow.parquet as pq
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = pa.Table.from_pylist([each.model_dump() for each in sequences], schema=_schema())
+    table = pa.Table.from_pylist(
+        [sequence.model_dump() for sequence in sequences], schema=_schema()
+    )
     with atomic_file(path) as partial:
         pq.write_table(table, partial, compression="zstd")
 
@@ -93,15 +95,15 @@ def read_learned(training: Path, run_id: str) -> tuple[LearnedSequence, ...]:
             f"{training} has no record of learned tokens",
             hint="`train grpo loop OUTPUT --keep-ratios TOKENS` writes one; give its OUTPUT.",
         )
-    found: list[LearnedSequence] = []
+    sequences: list[LearnedSequence] = []
     for file in files:
         try:
             table: Any = pq.read_table(file, filters=[("run_id", "=", run_id)])
-            found += [LearnedSequence.model_validate(row) for row in table.to_pylist()]
+            sequences += [LearnedSequence.model_validate(row) for row in table.to_pylist()]
         except (OSError, pa.ArrowException, ValidationError) as error:
-            said = " ".join(str(error).split())[:160]
-            raise InputError(f"{file} can't be read ({said})", hint="Remove it.") from error
-    return tuple(found)
+            message = " ".join(str(error).split())[:160]
+            raise InputError(f"{file} can't be read ({message})", hint="Remove it.") from error
+    return tuple(sequences)
 
 
 def _schema() -> Any:

@@ -37,13 +37,13 @@ class RunLine:
 
 async def run_ids(bus: Bus) -> list[str]:
     """Every run that the bus knows, newest first. Walks the keys: for people, not for loops."""
-    found: set[str] = set()  # a walk may meet a key twice
+    ids: set[str] = set()  # a walk may meet a key twice
     for shard in bus.keys.all_shards():
         prefix = shard.run("*").removesuffix("*")
         pattern = prefix.replace("[", "\\[").replace("?", "\\?") + "*"
         async for key in bus.redis.scan_iter(match=pattern, count=1000):
-            found.add(key.decode().removeprefix(prefix))
-    return sorted(found, reverse=True)
+            ids.add(key.decode().removeprefix(prefix))
+    return sorted(ids, reverse=True)
 
 
 async def lines(bus: Bus, limit: int, *, only_active: bool = False) -> list[RunLine]:
@@ -52,13 +52,13 @@ async def lines(bus: Bus, limit: int, *, only_active: bool = False) -> list[RunL
         ids = sorted((run_id for run_id, _ in await bus.active_runs()), reverse=True)
     else:
         ids = await run_ids(bus)
-    found: list[RunLine] = []
+    run_lines: list[RunLine] = []
     for run_id in ids[:limit]:
         state = await bus.run_state(run_id)
         if state.state == "missing":  # its life ended between the two looks
             continue
         run = Run.model_validate_json(state.run)
-        found.append(
+        run_lines.append(
             RunLine(
                 id=run_id,
                 state="active" if state.active else state.outcome,
@@ -71,7 +71,7 @@ async def lines(bus: Bus, limit: int, *, only_active: bool = False) -> list[RunL
                 question=run.task.prompt,
             )
         )
-    return found
+    return run_lines
 
 
 async def resolve(bus: Bus, fragment: str) -> str:
@@ -124,13 +124,13 @@ async def find_run(bus: Bus, fragment: str, store: Path) -> KnownRun:
         return KnownRun(run_of(state), steps_of(state), None)
     if state.state != "missing":
         return KnownRun.whole(trajectory_of(state))
-    found = recorded(store, run_id)
-    if found is None:
+    known_run = recorded(store, run_id)
+    if known_run is None:
         raise RunUnknown(
             f"neither the bus nor the store in {store} has a run {run_id}",
             hint="`runtime runs ls` lists those on the bus.",
         )
-    return found
+    return known_run
 
 
 def recorded(store: Path, run_id: str) -> KnownRun | None:

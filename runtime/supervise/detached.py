@@ -31,9 +31,9 @@ def start_detached(
     """
     state = StateDirectory.from_environment()
     state.create()
-    if (other := state.running()) is not None:
+    if (deployment := state.running()) is not None:
         raise UserError(
-            f"a deployment already runs in {state.path} (pid {other.pid})",
+            f"a deployment already runs in {state.path} (pid {deployment.pid})",
             hint="`runtime status` shows it and `runtime down` stops it; for a second one set"
             " LOOPLINE_STATE to another directory.",
         )
@@ -70,7 +70,7 @@ def _launch(
         )
     limit = settings.redis.start_seconds + settings.supervisor.ready_seconds + _GRACE_SECONDS
     deadline = time.monotonic() + limit
-    told: set[str] = set()
+    downloads: set[str] = set()
     try:
         while time.monotonic() < deadline:
             if (code := process.poll()) is not None:
@@ -83,8 +83,8 @@ def _launch(
                 status = _status(run)
                 if status is not None and status["phase"] in ("ready", "degraded"):
                     return status
-                if new := _downloading(status) - told:
-                    told |= new
+                if new := _downloading(status) - downloads:
+                    downloads |= new
                     print(f"{', '.join(sorted(new))}: the model is downloaded first", flush=True)
                 if _downloading(status):
                     deadline = time.monotonic() + limit
@@ -117,12 +117,12 @@ def _last_error(log: Path, offset: int) -> str:
     """What the supervisor printed last: its own error message when there is one."""
     with log.open("rb") as handle:
         handle.seek(offset)
-        said = handle.read().decode("utf-8", "replace").strip()
+        log_tail = handle.read().decode("utf-8", "replace").strip()
     # At the beginning of a line: log lines of workers that were given up quote their errors.
-    _, marker, message = f"\n{said}".rpartition("\nerror: ")
+    _, marker, message = f"\n{log_tail}".rpartition("\nerror: ")
     if marker:
         return message
-    return f"the supervisor ended at once: {' / '.join(said.splitlines()[-3:]) or 'without a word'}"
+    return f"the supervisor ended at once: {' / '.join(log_tail.splitlines()[-3:]) or 'without a word'}"
 
 
 def _report(status: dict[str, Any], state: StateDirectory) -> None:

@@ -32,8 +32,8 @@ async def connect(
     try:
         await bus.start()
         require_same_store(bus.agreement, claims[STORE])
-        if (held := held_by(bus.agreement)) is not None:
-            require_same(shared_configuration(settings, profile), held)
+        if (configuration := held_by(bus.agreement)) is not None:
+            require_same(shared_configuration(settings, profile), configuration)
         await bus.check_writable()
         server = await probe(bus.redis)
     except BaseException:

@@ -255,8 +255,8 @@ class Supervisor:
     def _scale(self, kind: str, count: int) -> list[WorkerSlot]:
         """Start what is missing; the slots above `count`, to be stopped by the caller."""
         slots = self._slots[kind]
-        taken = {slot.index for slot in self._running if slot.kind == kind}
-        free = (index for index in itertools.count(1) if index not in taken)
+        used_indices = {slot.index for slot in self._running if slot.kind == kind}
+        free = (index for index in itertools.count(1) if index not in used_indices)
         while len(slots) < count:
             slot = WorkerSlot(kind, next(free), self._launch)
             slots.append(slot)

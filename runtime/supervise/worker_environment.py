@@ -19,12 +19,12 @@ HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 def worker_environment(settings: Settings, kind: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Of `environ`, the variables of a worker of this kind, whose Redis stands in its settings."""
-    own = _used(settings, kind)
-    hidden = {*settings.secret_variables, OPENAI_KEY, URL_VARIABLE, *HUB_TOKENS} - own
+    variables = _used(settings, kind)
+    hidden = {*settings.secret_variables, OPENAI_KEY, URL_VARIABLE, *HUB_TOKENS} - variables
     return {
         name: value
         for name, value in environ.items()
-        if name in own or not (name in hidden or is_secret_name(name))
+        if name in variables or not (name in hidden or is_secret_name(name))
     }
 
 

@@ -109,28 +109,30 @@ def run_worker(
 
         run_jobs_worker(settings, name, state)
         return
-    told = worker_settings_of(settings, kind, name, state)
-    _serve(told, remedy, _held_to(settings, kind, profile, state))
+    worker_settings = worker_settings_of(settings, kind, name, state)
+    _serve(worker_settings, remedy, _held_to(settings, kind, profile, state))
 
 
 def _forget_secrets_of_others(settings: Settings, kind: str) -> None:
     """Under a supervisor they were not told at all; started by hand, all are in the environment."""
-    known = worker_environment(settings, kind, os.environ)
-    for variable in set(os.environ) - set(known):
+    environment = worker_environment(settings, kind, os.environ)
+    for variable in set(os.environ) - set(environment):
         del os.environ[variable]
 
 
 @dataclass(frozen=True)
-class _Held:
+class _DeploymentView:
     """What a worker says of its deployment, and what it looks at once it has joined."""
 
     claims: Mapping[str, str]
     require: Callable[[Agreement], None] | None
 
 
-def _held_to(settings: Settings, kind: str, profile: str | None, state: StateDirectory) -> _Held:
+def _held_to(
+    settings: Settings, kind: str, profile: str | None, state: StateDirectory
+) -> _DeploymentView:
     if profile is None:
-        return _Held({}, None)
+        return _DeploymentView({}, None)
     from loopline.runtime.config.shared import (
         STORE,
         claims_of,
@@ -150,17 +152,17 @@ def _held_to(settings: Settings, kind: str, profile: str | None, state: StateDir
         if (there := held_by(agreement)) is not None:
             require_same(shared_configuration(settings, profile), there)
 
-    return _Held(claims, require)
+    return _DeploymentView(claims, require)
 
 
-def _serve(told: WorkerSettings, remedy: str, held: _Held) -> None:
+def _serve(worker_settings: WorkerSettings, remedy: str, agreement: _DeploymentView) -> None:
     import uvloop
 
     from loopline.agents.errors import AgentError
     from loopline.workers.engines.protocol import EngineError
 
     try:
-        uvloop.run(_outlasting_a_late_bus(told, held))
+        uvloop.run(_outlasting_a_late_bus(worker_settings, agreement))
     except EngineError as error:
         # A key that is refused or a model that isn't there won't mend itself by starting again.
         code = None if error.retryable else EXIT_CONFIG
@@ -169,7 +171,9 @@ def _serve(told: WorkerSettings, remedy: str, held: _Held) -> None:
         raise UserError(str(error), exit_code=EXIT_CONFIG) from error
 
 
-async def _outlasting_a_late_bus(told: WorkerSettings, held: _Held) -> None:
+async def _outlasting_a_late_bus(
+    worker_settings: WorkerSettings, agreement: _DeploymentView
+) -> None:
     """Under a supervisor, a worker waits for a Redis that is away: dying of it would only wear out
     the crash-loop breaker. Started by hand, it says so at once and ends."""
     from loopline.bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
@@ -177,7 +181,7 @@ async def _outlasting_a_late_bus(told: WorkerSettings, held: _Held) -> None:
 
     while True:
         try:
-            await Worker(told, claims=held.claims, require=held.require).run()
+            await Worker(worker_settings, claims=agreement.claims, require=agreement.require).run()
             return
         except DeploymentChanged:
             log.info("the deployment has agreed on other settings: joining again")

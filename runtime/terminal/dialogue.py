@@ -109,10 +109,10 @@ class DialoguePrinter:
 
     def _calls(self, step: Step) -> None:
         """What the executed candidate said, and what came of it."""
-        chosen = step.candidates[step.selected].calls if step.candidates else ()
+        selected_calls = step.candidates[step.selected].calls if step.candidates else ()
         # A puzzle's agent asks no tool, and a team's asks its judge once for all candidates.
-        outputs = [*_tool_outputs(step), *([] for _ in chosen)]
-        for call, results in zip(chosen, outputs, strict=False):
+        outputs = [*_tool_outputs(step), *([] for _ in selected_calls)]
+        for call, results in zip(selected_calls, outputs, strict=False):
             if call.id not in self._streamed:
                 text = _without_markup(call)
                 if text:
@@ -152,8 +152,8 @@ class DialoguePrinter:
         colour = self._colours.setdefault(
             agent, AGENT_COLOURS[len(self._colours) % len(AGENT_COLOURS)]
         )
-        shown = f"{agent} {branch + 1}" if branch else agent
-        return Text(f"{in_line(shown):<9}", style=f"bold {colour}")
+        label = f"{agent} {branch + 1}" if branch else agent
+        return Text(f"{in_line(label):<9}", style=f"bold {colour}")
 
 
 def decision_of(step: Step) -> str:
@@ -213,10 +213,10 @@ def _figures(step: Step) -> str:
 
 
 def _problems(step: Step) -> list[str]:
-    found = step.decision.data.get("problems")
-    if not isinstance(found, list):
+    entries = step.decision.data.get("problems")
+    if not isinstance(entries, list):
         return []
-    problems = [cast(dict[str, Any], problem) for problem in found if isinstance(problem, dict)]
+    problems = [cast(dict[str, Any], problem) for problem in entries if isinstance(problem, dict)]
     return [str(problem.get("problem", "")) for problem in problems]
 
 
@@ -250,7 +250,7 @@ def _shown_call(call: ToolCall) -> str:
 
 def _without_markup(call: Call) -> str:
     """The text without the tool calls in it, which are shown in another way."""
-    return without_calls(call.said, {one.name: {} for one in call.tool_calls})
+    return without_calls(call.said, {tool_call.name: {} for tool_call in call.tool_calls})
 
 
 def _place_of(call_id: str) -> str:

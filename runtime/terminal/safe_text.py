@@ -18,7 +18,7 @@ Scripts of pages read the same pattern: see `loopline.bench.report.html`."""
 
 def harmless(text: str) -> str:
     """Text that can do nothing to a terminal, nor to how the text around it reads."""
-    return CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def in_line(text: str) -> str:

@@ -42,11 +42,16 @@ def a_run(workflow: str = "delegate", question: str = "What is 3 * 4?", **option
 _ids = count(1)
 
 
-def asks(name: str, arguments: JsonObject | None = None, **given: object) -> ToolCall:
+def asks(name: str, arguments: JsonObject | None = None, **kwargs: object) -> ToolCall:
     """A tool call as a model makes it."""
-    chosen: JsonObject = arguments if arguments is not None else json.loads(json.dumps(given))
+    call_arguments: JsonObject = (
+        arguments if arguments is not None else json.loads(json.dumps(kwargs))
+    )
     return ToolCall(
-        id=f"call-{next(_ids)}", name=name, arguments=chosen, raw_arguments=json.dumps(chosen)
+        id=f"call-{next(_ids)}",
+        name=name,
+        arguments=call_arguments,
+        raw_arguments=json.dumps(call_arguments),
     )
 
 

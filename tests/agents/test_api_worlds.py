@@ -49,7 +49,7 @@ def some_call(rng: random.Random, world: World, name: str | None = None) -> tupl
     """A call that fits the schema, mostly of things that are there."""
     name = name or rng.choice([*APIS])
     called = APIS[name]
-    known = names_in(world.state(called.state)) + names_in(list(world.setting.people))
+    names = names_in(world.state(called.state)) + names_in(list(world.setting.people))
     arguments: JsonObject = {}
     properties: Any = called.spec.parameters["properties"]
     for parameter, schema in properties.items():
@@ -62,7 +62,7 @@ def some_call(rng: random.Random, world: World, name: str | None = None) -> tupl
         elif "pattern" in schema:
             arguments[parameter] = rng.choice(("09:00", "12:00", "19:00", "555-1234"))
         else:
-            arguments[parameter] = rng.choice([*known, "é" * 40])[:40]
+            arguments[parameter] = rng.choice([*names, "é" * 40])[:40]
     return name, arguments
 
 
@@ -92,13 +92,13 @@ def test_a_call_that_fails_or_only_reads_changes_nothing(seed: int, calls: int) 
 @settings(max_examples=40, deadline=None)
 def test_the_same_seed_and_calls_give_the_same_observations(seed: int, calls: int) -> None:
     rng, first, again = random.Random(calls), World(seed), World(seed)
-    made = [some_call(rng, first) for _ in range(30)]
-    for name, arguments in made:
+    invocations = [some_call(rng, first) for _ in range(30)]
+    for name, arguments in invocations:
         observation = first.call(name, arguments)
         assert observation == again.call(name, arguments)
         assert len(observation) <= MAX_OBSERVATION_CHARS
         assert isinstance(json.loads(observation), dict)
-    replayed = World.after(seed, [ToolCall(id="", name=n, arguments=a) for n, a in made])
+    replayed = World.after(seed, [ToolCall(id="", name=n, arguments=a) for n, a in invocations])
     assert whole(replayed) == whole(first)
 
 
@@ -121,9 +121,9 @@ def test_hostile_arguments_are_answered_with_an_error(
 
 def test_a_number_of_thousands_of_digits_is_refused() -> None:
     observation = World(1).call("book_flight", {"flight": "AB12", "seats": 10**5000})
-    told = json.loads(observation)["error"]
-    assert told.startswith("invalid arguments: seats: Input should be less than or equal to 20")
-    assert len(told) < 120
+    message = json.loads(observation)["error"]
+    assert message.startswith("invalid arguments: seats: Input should be less than or equal to 20")
+    assert len(message) < 120
 
 
 def test_a_domain_does_not_depend_on_what_was_used_before_it() -> None:
@@ -137,7 +137,7 @@ def test_a_domain_does_not_depend_on_what_was_used_before_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"flight": "AB12"}, "seats"),
         ({"flight": "AB12", "seats": "two"}, "seats"),
@@ -151,9 +151,9 @@ def test_a_domain_does_not_depend_on_what_was_used_before_it() -> None:
         (None, "JSON object"),
     ],
 )
-def test_an_argument_that_does_not_fit_the_schema_is_named(arguments: object, told: str) -> None:
+def test_an_argument_that_does_not_fit_the_schema_is_named(arguments: object, message: str) -> None:
     error = json.loads(World(1).call("book_flight", arguments))["error"]
-    assert told in error
+    assert message in error
 
 
 def test_a_day_outside_of_the_week_is_refused_with_the_days_that_there_are() -> None:

@@ -52,17 +52,17 @@ NAME_BOTH = (
 @functools.cache
 def instances_of(intent: str) -> tuple[Instance, ...]:
     """An instance of some wording for each of many worlds, where one fits."""
-    found: list[Instance] = []
+    instances: list[Instance] = []
     for world in range(80):
         wording, tools = world % len(INTENTS[intent].wordings), INTENTS[intent].tools
         recipe = Recipe(
             world=world, intent=intent, wording=f"{intent}/{wording}", draw=world, tools=tools
         )
         try:
-            found.append(build(recipe))
+            instances.append(build(recipe))
         except UnfitRecipe:
             continue
-    return tuple(found)
+    return tuple(instances)
 
 
 def said(instance: Instance, sentence: str) -> str:
@@ -157,28 +157,32 @@ def known_of(instance: Instance) -> dict[str, str] | None:
         return None
     [step] = instance.oracle.steps
     read = {name: str(value) for name, value in json.loads(step.observation).items()}
-    known = {name: str(value) for name, value in (step.call.arguments or {}).items()} | read
-    return known if len({*known.values()}) == len(known) else None
+    values = {name: str(value) for name, value in (step.call.arguments or {}).items()} | read
+    return values if len({*values.values()}) == len(values) else None
 
 
 @pytest.mark.parametrize(("intent", "sentence"), WORDIER)
 def test_a_wordier_answer_that_says_what_was_asked_is_right(intent: str, sentence: str) -> None:
-    told = [(one, known) for one in instances_of(intent) if (known := known_of(one))]
-    assert told
-    for instance, known in told:
-        verdict = instance.verify(sentence.format(**known), instance.oracle.calls)
-        assert verdict.solved, (instance.instruction, sentence.format(**known), verdict)
+    cases = [
+        (candidate, values) for candidate in instances_of(intent) if (values := known_of(candidate))
+    ]
+    assert cases
+    for instance, values in cases:
+        verdict = instance.verify(sentence.format(**values), instance.oracle.calls)
+        assert verdict.solved, (instance.instruction, sentence.format(**values), verdict)
 
 
 @pytest.mark.parametrize(("intent", "sentence"), BESIDE)
 def test_an_answer_that_says_what_was_read_beside_the_fact_fails(
     intent: str, sentence: str
 ) -> None:
-    told = [(one, known) for one in instances_of(intent) if (known := known_of(one))]
-    assert told
-    for instance, known in told:
-        verdict = instance.verify(sentence.format(**known), instance.oracle.calls)
-        assert "which is not asked for" in verdict.reason, (instance.instruction, known)
+    cases = [
+        (candidate, values) for candidate in instances_of(intent) if (values := known_of(candidate))
+    ]
+    assert cases
+    for instance, values in cases:
+        verdict = instance.verify(sentence.format(**values), instance.oracle.calls)
+        assert "which is not asked for" in verdict.reason, (instance.instruction, values)
 
 
 @pytest.mark.parametrize("intent", ["weather.high", "currency.rate", "flights.book", "tasks.add"])
@@ -198,14 +202,16 @@ def test_an_answer_that_pastes_what_a_tool_said_fails_whatever_was_asked(intent:
 
 
 def test_a_change_may_be_told_with_what_it_brought() -> None:
-    told = 0
+    count = 0
     for instance in instances_of("library.borrow_shortest"):
         if instance.oracle.answer is not None:
-            done = json.loads(instance.oracle.steps[-1].observation)
-            answer = f"I borrowed {done['borrowed']} for you; bring it back by {done['due']}."
+            response = json.loads(instance.oracle.steps[-1].observation)
+            answer = (
+                f"I borrowed {response['borrowed']} for you; bring it back by {response['due']}."
+            )
             assert instance.verify(answer, instance.oracle.calls).solved
-            told += 1
-    assert told
+            count += 1
+    assert count
 
 
 @pytest.mark.parametrize("minus", ["-", "\N{MINUS SIGN}", "minus "])
@@ -219,6 +225,6 @@ def test_a_number_s_sign_is_a_part_of_it(minus: str) -> None:
 
 def test_a_number_below_zero_is_said_by_sign_or_in_words() -> None:
     goal = AnswerGoal(("-3",), (), frozenset(), frozenset(), frozenset())
-    for said in ("-3 degrees", "\N{MINUS SIGN}3 degrees", "It will be minus 3."):
-        assert check_answer(said, goal).solved
+    for answer in ("-3 degrees", "\N{MINUS SIGN}3 degrees", "It will be minus 3."):
+        assert check_answer(answer, goal).solved
     assert not check_answer("3 degrees", goal).solved

@@ -35,8 +35,8 @@ def test_a_toolbench_query_lists_the_apis_and_the_relevant_ones() -> None:
         assert {tuple(pair) for pair in entry["relevant APIs"]} <= listed
         for api in entry["api_list"]:
             schema: Any = APIS[api["api_name"]].spec.parameters
-            given = [each["name"] for each in api["required_parameters"]]
-            assert given == schema.get("required", [])
+            names = [parameter["name"] for parameter in api["required_parameters"]]
+            assert names == schema.get("required", [])
 
 
 def test_a_toolbench_answer_holds_the_oracle_s_way_and_ends_with_finish() -> None:
@@ -50,7 +50,7 @@ def test_a_toolbench_answer_holds_the_oracle_s_way_and_ends_with_finish() -> Non
             call.arguments for call in instance.oracle.calls
         ]
         observed = [json.loads(m["content"]) for m in chain if m["role"] == "function"]
-        assert [each["response"] for each in observed] == [
+        assert [result["response"] for result in observed] == [
             step.observation for step in instance.oracle.steps
         ]
         finish = json.loads(called[-1]["arguments"])

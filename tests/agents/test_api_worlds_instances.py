@@ -128,9 +128,9 @@ def test_a_change_that_was_left_out_fails() -> None:
     left_out = 0
     for instance in every():
         calls = instance.oracle.calls
-        done = changing(calls)
-        if done and instance.oracle.answer is not None:
-            without = [call for index, call in enumerate(calls) if index != done[-1]]
+        changes = changing(calls)
+        if changes and instance.oracle.answer is not None:
+            without = [call for index, call in enumerate(calls) if index != changes[-1]]
             assert not instance.verify(instance.oracle.answer, without).solved
             left_out += 1
     assert left_out > 500
@@ -168,14 +168,14 @@ def test_an_answer_that_lists_everything_fails() -> None:
     words = " ".join(word for pool in POOLS for word in sorted(pool))
     numbers = " ".join(str(number) for number in range(500))
     for instance in [*every()][::9]:
-        seen = " ".join(step.observation for step in instance.oracle.steps)
-        for flood in (numbers, f"{seen} {words} {numbers}"):
-            told = f"{instance.oracle.answer} {flood}"
-            assert not instance.verify(told, instance.oracle.calls).solved, instance.instruction
+        observations = " ".join(step.observation for step in instance.oracle.steps)
+        for flood in (numbers, f"{observations} {words} {numbers}"):
+            answer = f"{instance.oracle.answer} {flood}"
+            assert not instance.verify(answer, instance.oracle.calls).solved, instance.instruction
 
 
 def test_an_answer_that_names_all_candidates_fails() -> None:
-    tried = 0
+    trials = 0
     for instance in every():
         rows = [
             value
@@ -187,9 +187,9 @@ def test_an_answer_that_names_all_candidates_fails() -> None:
             everything = f"{instance.oracle.answer} {json.dumps(rows)}"
             counting = instance.recipe.intent.endswith("count")
             if not counting:
-                tried += 1
+                trials += 1
                 assert not instance.verify(everything, instance.oracle.calls).solved
-    assert tried > 40
+    assert trials > 40
 
 
 def test_an_answer_without_its_facts_or_with_a_wrong_one_fails() -> None:
@@ -220,16 +220,16 @@ def test_an_answer_without_its_facts_or_with_a_wrong_one_fails() -> None:
 )
 def test_facts_count_and_not_the_words_around_them(answer: str, reason: str) -> None:
     instance = next(
-        each
+        candidate
         for seed in range(200)
-        for each in instances("train", seed, 40)
-        if each.recipe.intent == "flights.cheapest" and each.oracle.answer
+        for candidate in instances("train", seed, 40)
+        if candidate.recipe.intent == "flights.cheapest" and candidate.oracle.answer
     )
     flight, price = instance.oracle.facts
-    told = answer.replace("zq83", flight.lower()).replace("ZQ83", flight)
-    told = told.replace("255", price).replace("225", f"{int(price) - 2}")
-    told = told.replace("300", f"{int(price) + 2}")
-    verdict = instance.verify(told, instance.oracle.calls)
+    text = answer.replace("zq83", flight.lower()).replace("ZQ83", flight)
+    text = text.replace("255", price).replace("225", f"{int(price) - 2}")
+    text = text.replace("300", f"{int(price) + 2}")
+    verdict = instance.verify(text, instance.oracle.calls)
     assert reason.replace("255", price).replace("300", f"{int(price) + 2}") in verdict.reason
     assert verdict.solved == (not reason)
 
@@ -254,7 +254,11 @@ def test_a_guess_without_any_call_fails() -> None:
 
 
 def test_a_run_beyond_the_turn_limit_fails() -> None:
-    instance = next(each for each in every() if len(each.oracle.calls) == 1 and each.oracle.answer)
+    instance = next(
+        candidate
+        for candidate in every()
+        if len(candidate.oracle.calls) == 1 and candidate.oracle.answer
+    )
     calls = instance.oracle.calls * (MAX_CALLS + 1)
     assert "at most 6" in instance.verify(instance.oracle.answer, calls).reason
 
@@ -279,49 +283,49 @@ def test_another_process_makes_the_same_instances() -> None:
         "print(*(each.id for each in instances('unseen_worlds', 11, 20)))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == [each.id for each in sample(Split.UNSEEN_WORLDS)[:20]]
+    assert process.stdout.split() == [instance.id for instance in sample(Split.UNSEEN_WORLDS)[:20]]
 
 
 def test_no_instance_and_no_instruction_of_training_is_in_another_split() -> None:
-    ids = {split: {each.id for each in sample(split)} for split in Split}
-    texts = {split: {each.instruction for each in sample(split)} for split in Split}
+    ids = {split: {instance.id for instance in sample(split)} for split in Split}
+    texts = {split: {instance.instruction for instance in sample(split)} for split in Split}
     assert sum(map(len, ids.values())) == len(set().union(*ids.values()))
     for split in HELD_OUT:
         assert not texts[split] & texts[Split.TRAIN]
 
 
 def test_each_split_holds_out_what_its_name_says() -> None:
-    seen = {
-        "apis": {name for each in sample(Split.TRAIN) for name in each.recipe.tools},
-        "intents": {each.recipe.intent for each in sample(Split.TRAIN)},
-        "worlds": {each.recipe.world for each in sample(Split.TRAIN)},
+    training = {
+        "apis": {name for instance in sample(Split.TRAIN) for name in instance.recipe.tools},
+        "intents": {instance.recipe.intent for instance in sample(Split.TRAIN)},
+        "worlds": {instance.recipe.world for instance in sample(Split.TRAIN)},
         "wordings": {
-            part for each in sample(Split.TRAIN) for part in each.recipe.wording.split("+")
+            part for instance in sample(Split.TRAIN) for part in instance.recipe.wording.split("+")
         },
     }
-    for each in sample(Split.UNSEEN_APIS):
-        assert HELD_OUT_APIS & set(INTENTS[each.recipe.intent].tools)
-    assert not HELD_OUT_APIS & seen["apis"]
-    for each in sample(Split.UNSEEN_COMBINATIONS):
-        assert each.recipe.intent not in seen["intents"]
-    for each in sample(Split.UNSEEN_WORDINGS):
-        assert not set(each.recipe.wording.split("+")) & seen["wordings"]
-    for each in sample(Split.UNSEEN_WORLDS):
-        assert each.recipe.world not in seen["worlds"]
+    for instance in sample(Split.UNSEEN_APIS):
+        assert HELD_OUT_APIS & set(INTENTS[instance.recipe.intent].tools)
+    assert not HELD_OUT_APIS & training["apis"]
+    for instance in sample(Split.UNSEEN_COMBINATIONS):
+        assert instance.recipe.intent not in training["intents"]
+    for instance in sample(Split.UNSEEN_WORDINGS):
+        assert not set(instance.recipe.wording.split("+")) & training["wordings"]
+    for instance in sample(Split.UNSEEN_WORLDS):
+        assert instance.recipe.world not in training["worlds"]
 
 
 def test_training_sees_every_value_of_a_choice_and_so_do_unseen_worlds() -> None:
     for split in (Split.TRAIN, Split.UNSEEN_WORLDS):
-        said = [
-            one.instruction
-            for one in api_worlds.instances(split, 3, 1_000)
-            if one.recipe.intent == "recipes.favorite"
+        instructions = [
+            instance.instruction
+            for instance in api_worlds.instances(split, 3, 1_000)
+            if instance.recipe.intent == "recipes.favorite"
         ]
-        assert any(" first " in text for text in said)
-        assert any(" second " in text for text in said)
+        assert any(" first " in text for text in instructions)
+        assert any(" second " in text for text in instructions)
 
 
 def test_every_api_is_needed_by_something_and_training_needs_all_that_are_not_held_out() -> None:
@@ -347,7 +351,10 @@ def test_the_grammar_is_broad() -> None:
     assert all(any(w.held_out for w in intent.wordings) for intent in INTENTS.values())
     texts = [wording.text for intent in SINGLE for wording in intent.wordings]
     assert len(set(texts)) == len(texts)
-    assert max(Counter(each.recipe.intent for each in sample(Split.TRAIN)).values()) < COUNT / 12
+    assert (
+        max(Counter(instance.recipe.intent for instance in sample(Split.TRAIN)).values())
+        < COUNT / 12
+    )
 
 
 @given(any_instance)
@@ -358,8 +365,8 @@ def test_instructions_are_whole_sentences_and_short(instance: Instance) -> None:
     longer = [instance.oracle.rationale, *(step.rationale for step in instance.oracle.steps)]
     for limit, texts in ((160, short), (400, longer)):
         for text in texts:
-            said = re.sub(r'{"[^{}]*}', "", text) if texts is longer else text
-            assert not re.search(r"[{}\[\]|]|\.\.|\bNone\b", said), text
+            prose = re.sub(r'{"[^{}]*}', "", text) if texts is longer else text
+            assert not re.search(r"[{}\[\]|]|\.\.|\bNone\b", prose), text
             assert "  " not in text
             assert len(text) <= limit
     assert 3 <= len(instance.tools) <= 8
@@ -404,11 +411,11 @@ def test_what_is_on_no_page_begins_with_the_same_words() -> None:
 
 
 def test_what_was_thought_begins_the_next_rationale() -> None:
-    counted = next(each for each in every() if each.recipe.intent == "calendar.count")
+    counted = next(instance for instance in every() if instance.recipe.intent == "calendar.count")
     [step], oracle = counted.oracle.steps, counted.oracle
     titles = [row["title"] for row in json.loads(step.observation)["events"]]
-    told = ", ".join(f"{number} {title}" for number, title in enumerate(titles, 1))
-    assert oracle.rationale.startswith(f"{told}. I count {len(titles)} event")
+    listing = ", ".join(f"{number} {title}" for number, title in enumerate(titles, 1))
+    assert oracle.rationale.startswith(f"{listing}. I count {len(titles)} event")
 
 
 def test_difficulty_is_what_was_asked_for() -> None:
@@ -419,7 +426,7 @@ def test_difficulty_is_what_was_asked_for() -> None:
         assert instance.oracle.answer is not None
         assert len(instance.oracle.steps) <= 4
     hopeless = Difficulty(trouble=0.0, missing=1.0)
-    assert all(each.oracle.answer is None for each in instances("train", 1, 60, hopeless))
+    assert all(candidate.oracle.answer is None for candidate in instances("train", 1, 60, hopeless))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parent / "cases"
 
 def lines(name: str) -> list[Any]:
     text = (FOLDER / name).read_text(encoding="utf-8")
-    return [pytest.param(one, id=one["id"]) for one in map(json.loads, text.splitlines())]
+    return [pytest.param(case, id=case["id"]) for case in map(json.loads, text.splitlines())]
 
 
 @pytest.mark.parametrize("case", lines("extraction.jsonl"))
@@ -67,13 +67,13 @@ def test_a_program_is_found_in_every_kind_of_fence(text: str) -> None:
 
 
 def test_of_several_programs_the_one_that_defines_the_asked_function_is_taken() -> None:
-    other = "def h(x):\n    return -x\n"
-    text = f"```python\n{PROGRAM}```\nAnd another:\n```python\n{other}```"
+    alternative = "def h(x):\n    return -x\n"
+    text = f"```python\n{PROGRAM}```\nAnd another:\n```python\n{alternative}```"
     assert extract_code(text, "g") == PROGRAM
-    assert extract_code(text, "h") == other
-    assert extract_code(text, "f") == other
+    assert extract_code(text, "h") == alternative
+    assert extract_code(text, "f") == alternative
     solution = "class Solution:\n    def g(self, x):\n        return x\n"
-    assert extract_code(f"```python\n{solution}```\n```python\n{other}```", "g") == solution
+    assert extract_code(f"```python\n{solution}```\n```python\n{alternative}```", "g") == solution
 
 
 def test_a_fence_within_a_program_does_not_end_it() -> None:
@@ -101,27 +101,27 @@ def test_hostile_fences_cost_no_more_than_their_length(piece: str) -> None:
 COPIES = json.loads((FOLDER / "tester_copies.json").read_text(encoding="utf-8"))
 
 
-def asked(shown: str) -> CodeQuestion:
+def asked(assertion: str) -> CodeQuestion:
     """The question that shows a statement, or an assertion as its example."""
-    call = re.search(r"assert (?:\w+\(\)\.)?(\w+)\(", shown)
+    call = re.search(r"assert (?:\w+\(\)\.)?(\w+)\(", assertion)
     if call is None:
-        return CodeQuestion(id="x", statement=shown)
-    examples = (AssertionTest(source=shown),)
+        return CodeQuestion(id="x", statement=assertion)
+    examples = (AssertionTest(source=assertion),)
     return CodeQuestion(id="x", statement="Do it.", function=call[1], examples=examples)
 
 
-def written(given: str, wanted: str) -> str:
-    return f"**Test Input:**\n```\n{given}\n```\n**Test Output:**\n```\n{wanted}\n```"
+def written(test_input: str, wanted: str) -> str:
+    return f"**Test Input:**\n```\n{test_input}\n```\n**Test Output:**\n```\n{wanted}\n```"
 
 
-@pytest.mark.parametrize("case", [pytest.param(one, id=one["id"]) for one in COPIES])
+@pytest.mark.parametrize("case", [pytest.param(record, id=record["id"]) for record in COPIES])
 def test_a_test_that_repeats_what_is_shown_is_refused(case: dict[str, Any]) -> None:
     test = read_test(asked(case["shown"]), written(case["test_input"], case["test_output"]))
     assert ("refused" if test is None else "accepted") == case["right"]
 
 
 @pytest.mark.parametrize(
-    ("shown", "given", "wanted", "told"),
+    ("assertion", "test_input", "wanted", "is_copy"),
     [
         ("assert times(b=5, a=3) == 15", "3\n5", "15", True),
         ("assert times(*(3, 5)) == 15", "3\n5", "15", True),
@@ -137,15 +137,15 @@ def test_a_test_that_repeats_what_is_shown_is_refused(case: dict[str, Any]) -> N
     ],
 )
 def test_a_call_is_known_however_its_arguments_are_written(
-    shown: str, given: str, wanted: str, told: bool
+    assertion: str, test_input: str, wanted: str, is_copy: bool
 ) -> None:
-    assert (read_test(asked(shown), written(given, wanted)) is None) is told
+    assert (read_test(asked(assertion), written(test_input, wanted)) is None) is is_copy
 
 
 def test_a_1_that_is_no_number_of_cases_takes_no_test_away() -> None:
     """An example `1 / 5` says nothing of `3 / 5`, where the first line is a number like the
     second."""
-    shown = "Add.\n\n-----Example-----\nInput\n1\n5\n\nOutput\n6\n"
-    question = CodeQuestion(id="x", statement=shown)
+    example = "Add.\n\n-----Example-----\nInput\n1\n5\n\nOutput\n6\n"
+    question = CodeQuestion(id="x", statement=example)
     assert read_test(question, written("3\n5", "8")) is not None
     assert read_test(question, written("2\n5\n5", "6\n6")) is None

@@ -16,6 +16,7 @@ from loopline.agents.environments.code import (
     show_test,
     team,
 )
+from loopline.agents.environments.code.leakage import tells
 from loopline.agents.environments.code.team import (
     MEMBERS,
     CodeSetting,
@@ -25,7 +26,6 @@ from loopline.agents.environments.code.team import (
     observe,
     verdict,
 )
-from loopline.agents.environments.code.leakage import tells
 from loopline.agents.records import JsonValue
 
 PROGRAM = CodeProblem(
@@ -42,11 +42,9 @@ WHOLE, FUNCTION = PROGRAM.question, CALLED.question
 BOTH = CodeSetting()
 
 
-def written(given: str, wanted: str) -> str:
+def written(test_input: str, wanted: str) -> str:
     """A completion of a tester."""
-    return (
-        f"I think.\n\n**Test Input:**\n```\n{given}\n```\n\n**Test Output:**\n```\n{wanted}\n```\n"
-    )
+    return f"I think.\n\n**Test Input:**\n```\n{test_input}\n```\n\n**Test Output:**\n```\n{wanted}\n```\n"
 
 
 def turn(rate: float = 0.5, *, right: bool | None = True, agree: bool = False) -> Turn:
@@ -94,11 +92,11 @@ def test_what_is_no_whole_test_is_none(completion: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"), [("x y", "1"), ("1", "{1}"), ("1", "f(1)"), ("nan", "1"), ("1", "1j")]
+    ("test_input", "wanted"), [("x y", "1"), ("1", "{1}"), ("1", "f(1)"), ("nan", "1"), ("1", "1j")]
 )
-def test_arguments_and_value_must_be_values(given: str, wanted: str) -> None:
+def test_arguments_and_value_must_be_values(test_input: str, wanted: str) -> None:
     """Never an expression that would have to be evaluated."""
-    assert read_test(FUNCTION, written(given, wanted)) is None
+    assert read_test(FUNCTION, written(test_input, wanted)) is None
 
 
 def test_the_last_test_counts_however_it_is_decorated() -> None:
@@ -119,10 +117,14 @@ def test_a_test_of_an_examples_arguments_says_nothing(example: CodeTest) -> None
         assert read_test(question, written("[3]\n'b'", "3")) is None
 
 
-@pytest.mark.parametrize(("given", "wanted"), [("1", "2"), ("1 ", "5"), ("7", ""), ("0", " \n ")])
-def test_a_test_of_an_examples_input_or_of_no_output_says_nothing(given: str, wanted: str) -> None:
+@pytest.mark.parametrize(
+    ("test_input", "wanted"), [("1", "2"), ("1 ", "5"), ("7", ""), ("0", " \n ")]
+)
+def test_a_test_of_an_examples_input_or_of_no_output_says_nothing(
+    test_input: str, wanted: str
+) -> None:
     """A tester would be paid for copying, and for what almost any program does."""
-    assert read_test(WHOLE, written(given, wanted)) is None
+    assert read_test(WHOLE, written(test_input, wanted)) is None
 
 
 def call(arguments: list[JsonValue], expected: JsonValue) -> CallTest:
@@ -130,7 +132,7 @@ def call(arguments: list[JsonValue], expected: JsonValue) -> CallTest:
 
 
 @pytest.mark.parametrize(
-    ("statement", "test", "told"),
+    ("statement", "test", "is_stated"),
     [
         ("Input\n2\n1 6\n\nOutput\n7\n-1\n", ProgramTest(stdin="2\n1 6\n", stdout="7\n-1"), True),
         ("Input\n2\n1 6\n\nOutput\n7\n-1\n", ProgramTest(stdin="2\n1 6\n", stdout="8"), False),
@@ -147,25 +149,25 @@ def call(arguments: list[JsonValue], expected: JsonValue) -> CallTest:
     ],
 )  # fmt: skip
 def test_a_test_that_the_statement_tells_says_nothing(
-    statement: str, test: ProgramTest | CallTest, told: bool
+    statement: str, test: ProgramTest | CallTest, is_stated: bool
 ) -> None:
     """APPS has its examples there, and nowhere else."""
-    assert tells(statement, test) is told
-    asked = CodeProblem(id="t/s", statement=statement, tests=(test,)).question
-    assert read_test(asked, show_test(test)) == (None if told else test)
+    assert tells(statement, test) is is_stated
+    question = CodeProblem(id="t/s", statement=statement, tests=(test,)).question
+    assert read_test(question, show_test(test)) == (None if is_stated else test)
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "is_stated"),
     [("superSize(105)  # 510", True), ("superSize(105)  # [510]", True),
      ("superSize(105)  # 511", False)],
 )  # fmt: skip
 def test_a_statement_tells_a_test_also_by_another_value_that_is_right(
-    statement: str, told: bool
+    statement: str, is_stated: bool
 ) -> None:
     """APPS has Codewars' outputs in lists of one, which no statement shows."""
     wrapped = CallTest(function="f", arguments=(105,), expected=[510], also_right=(510,))
-    assert tells(statement, wrapped) is told
+    assert tells(statement, wrapped) is is_stated
 
 
 def test_a_test_of_an_examples_input_and_something_behind_it_says_nothing() -> None:
@@ -189,12 +191,12 @@ TOLD = CodeProblem(
 def test_an_example_is_the_same_however_its_numbers_are_spelled(
     question: CodeQuestion, spelled: str
 ) -> None:
-    given, wanted = ("3", "6") if question is TOLD else ("1", "2")
+    test_input, wanted = ("3", "6") if question is TOLD else ("1", "2")
     honest = spelled.startswith("-0 ")
     for right in (wanted, f"0{wanted}", f"{wanted}.0"):
-        copied = read_test(question, written(spelled.format(given), right)) is None
+        copied = read_test(question, written(spelled.format(test_input), right)) is None
         assert copied is not honest
-    wide = chr(ord(given) + 0xFEE0)
+    wide = chr(ord(test_input) + 0xFEE0)
     assert read_test(question, written(wide, wanted)) is None
 
 
@@ -209,7 +211,7 @@ LISTED = CodeProblem(
 
 @pytest.mark.parametrize("question", [CASES, LISTED], ids=["an example", "in the statement"])
 @pytest.mark.parametrize(
-    ("given", "wanted", "copied"),
+    ("test_input", "wanted", "copied"),
     [
         ("1\n3 4", "7", True), ("2\n5 6\n3 4", "11\n7", True), ("1\n03 4.0", "7", True),
         ("1\n9 9\nand more", "18", True), ("4\n3 4\n3 4\n9 9\n5 6", "7\n7\n18\n11", True),
@@ -218,35 +220,35 @@ LISTED = CodeProblem(
     ],
 )  # fmt: skip
 def test_a_test_of_cases_that_an_example_has_says_nothing(
-    question: CodeQuestion, given: str, wanted: str, copied: bool
+    question: CodeQuestion, test_input: str, wanted: str, copied: bool
 ) -> None:
-    assert (read_test(question, written(given, wanted)) is None) is copied
+    assert (read_test(question, written(test_input, wanted)) is None) is copied
 
 
 def test_what_looks_like_a_part_of_an_example_with_one_case_is_a_test() -> None:
-    one = ProgramTest(stdin="3\n1\n2\n4\n", stdout="7\n")
-    question = PROGRAM.model_copy(update={"examples": (one,)}).question
+    example = ProgramTest(stdin="3\n1\n2\n4\n", stdout="7\n")
+    question = PROGRAM.model_copy(update={"examples": (example,)}).question
     assert read_test(question, written("2\n4\n2", "6")) is not None
     assert read_test(question, written("3\n4\n2\n1", "7")) is not None
 
 
 @pytest.mark.parametrize(
-    ("given", "copied"), [("5.0000000001", True), ("5.0", True), ("5.1", False), ("6", False)]
+    ("test_input", "copied"), [("5.0000000001", True), ("5.0", True), ("5.1", False), ("6", False)]
 )
 def test_an_example_whose_number_is_moved_by_less_than_is_compared_says_nothing(
-    given: str, copied: bool
+    test_input: str, copied: bool
 ) -> None:
-    shown = AssertionTest(source="assert f(5, [3]) == 7.5")
-    question = CALLED.model_copy(update={"examples": (shown,)}).question
-    assert (read_test(question, written(f"{given}\n[3.0]", "7.5")) is None) is copied
+    example = AssertionTest(source="assert f(5, [3]) == 7.5")
+    question = CALLED.model_copy(update={"examples": (example,)}).question
+    assert (read_test(question, written(f"{test_input}\n[3.0]", "7.5")) is None) is copied
     whole = PROGRAM.model_copy(update={"examples": (ProgramTest(stdin="5\n", stdout="10"),)})
-    assert (read_test(whole.question, written(given, "10.0")) is None) is copied
-    told = CALLED.model_copy(update={"statement": "f(5, [3]) => 7.5"}).question
-    assert (read_test(told, written(f"{given}\n[3]", "7.5")) is None) is copied
+    assert (read_test(whole.question, written(test_input, "10.0")) is None) is copied
+    inline_question = CALLED.model_copy(update={"statement": "f(5, [3]) => 7.5"}).question
+    assert (read_test(inline_question, written(f"{test_input}\n[3]", "7.5")) is None) is copied
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted", "copied"),
+    ("test_input", "wanted", "copied"),
     [
         ("3\n99", "6", True), ("03 99", "6.0", True), ("3\n99", "6.0000001", True),
         ("4 5\n99", "8\n10", True), ("3\n99", "7", False), ("33", "6", False),
@@ -254,14 +256,14 @@ def test_an_example_whose_number_is_moved_by_less_than_is_compared_says_nothing(
     ],
 )  # fmt: skip
 def test_a_test_that_goes_on_behind_an_example_of_the_statement_says_nothing(
-    given: str, wanted: str, copied: bool
+    test_input: str, wanted: str, copied: bool
 ) -> None:
     """Most programs don't read it; with another output it is a test of its own."""
-    assert (read_test(TOLD, written(given, wanted)) is None) is copied
+    assert (read_test(TOLD, written(test_input, wanted)) is None) is copied
 
 
 @pytest.mark.parametrize(
-    ("statement", "given", "wanted", "copied"),
+    ("statement", "test_input", "wanted", "copied"),
     [
         ("f(3, 1) == 6", "3.0\n1", "6", True), ("f(3, 1) == 6", "3e0\nTrue", "6.0", True),
         ("f(3.0, [true]) == 6", "3\n[1]", "6", True), ("f('007', 3) == 6", "'007'\n3.0", "6", True),
@@ -270,11 +272,11 @@ def test_a_test_that_goes_on_behind_an_example_of_the_statement_says_nothing(
     ],
 )  # fmt: skip
 def test_a_call_of_the_statement_is_the_same_however_its_values_are_spelled(
-    statement: str, given: str, wanted: str, copied: bool
+    statement: str, test_input: str, wanted: str, copied: bool
 ) -> None:
     """3.0 and `True` are equal to 3 and 1."""
     question = FUNCTION.model_copy(update={"statement": statement})
-    assert (read_test(question, written(given, wanted)) is None) is copied
+    assert (read_test(question, written(test_input, wanted)) is None) is copied
 
 
 def test_a_data_sets_own_tests_are_taken_as_they_are_written() -> None:
@@ -318,8 +320,11 @@ def test_reading_takes_no_longer_for_a_text_that_is_made_to_be_slow(hostile: str
 )  # fmt: skip
 def test_a_statement_that_is_made_to_be_slow_takes_no_longer(hostile: str) -> None:
     for question in (WHOLE, FUNCTION):
-        asked = question.model_copy(update={"statement": hostile})
-        read_test(asked, written("1 1\n" * 2_000 if question is WHOLE else "1.5\n1", "3 " * 2_000))
+        hostile_question = question.model_copy(update={"statement": hostile})
+        read_test(
+            hostile_question,
+            written("1 1\n" * 2_000 if question is WHOLE else "1.5\n1", "3 " * 2_000),
+        )
 
 
 @pytest.mark.parametrize(
@@ -374,27 +379,29 @@ def test_a_coder_alone_has_one_turn() -> None:
 @pytest.mark.parametrize("turns", [[], [turn()]])
 def test_no_one_sees_a_golden_test_or_program(member: str, turns: list[Turn]) -> None:
     for question in (WHOLE, FUNCTION):
-        seen = observe("coder" if member == "coder" else "tester", question, turns)
-        assert "31415" not in seen
-        assert "62830" not in seen
-        assert "golden" not in seen
-        assert "Double the number." in seen
+        observation = observe("coder" if member == "coder" else "tester", question, turns)
+        assert "31415" not in observation
+        assert "62830" not in observation
+        assert "golden" not in observation
+        assert "Double the number." in observation
 
 
 def test_the_second_turn_shows_both_where_they_disagree() -> None:
     """The program, the test, what the program did; also when one of them is missing."""
     for member in MEMBERS:
-        seen = observe(member, WHOLE, [turn()])
-        assert all(part in seen for part in ("print(6)", show_test(turn().test or _none()), "6"))
+        observation = observe(member, WHOLE, [turn()])
+        assert all(
+            part in observation for part in ("print(6)", show_test(turn().test or _none()), "6")
+        )
     missing = turn().model_copy(update={"code": "", "test": None})
-    seen = observe("coder", WHOLE, [missing])
-    assert "no program" in seen
-    assert "no test" in seen
+    observation = observe("coder", WHOLE, [missing])
+    assert "no program" in observation
+    assert "no test" in observation
 
 
 def test_examples_are_shown_in_the_form_of_a_test() -> None:
-    seen = observe("tester", WHOLE, [])
-    assert show_test(ProgramTest(stdin="1\n", stdout="2\n")) in seen
+    observation = observe("tester", WHOLE, [])
+    assert show_test(ProgramTest(stdin="1\n", stdout="2\n")) in observation
     asserted: tuple[CodeTest, ...] = (AssertionTest(source="assert f(1) == 2"),)
     problem = CodeProblem(id="t/b", statement="?", tests=asserted, examples=asserted, names=("f",))
     assert "assert f(1) == 2" in observe("coder", problem.question, [])

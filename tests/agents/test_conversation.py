@@ -10,11 +10,11 @@ from loopline.agents.records import Message, ToolCall
 from loopline.agents.roles.conversation import (
     MAX_COMPLETIONS,
     MAX_TOOL_CALLS,
-    Answered,
     Conversation,
-    Failed,
-    GaveUp,
-    HandedOver,
+    FinalText,
+    Handover,
+    OutOfCompletions,
+    RequestFailure,
     tool_text,
 )
 from loopline.agents.tools import tools
@@ -30,7 +30,7 @@ def talk(host: ScriptedHost) -> Conversation:
 
 async def test_a_text_without_tool_calls_ends_the_step() -> None:
     host = ScriptedHost([says("done")])
-    assert await talk(host).run() == Answered("done")
+    assert await talk(host).run() == FinalText("done")
     assert host.requests[0].messages == START
     assert host.requests[0].previous is None
     assert host.requests[0].tools == ("delegate", "delegate_many", "calculate")
@@ -43,7 +43,7 @@ async def test_a_calculation_is_answered_and_the_model_goes_on(text: str) -> Non
     first = says(text, wants)
     host = ScriptedHost([first, says("12")])
     conversation = talk(host)
-    assert await conversation.run() == Answered("12")
+    assert await conversation.run() == FinalText("12")
     second = host.requests[1]
     assert second.messages[:2] == START
     assert second.messages[2] == Message(
@@ -90,7 +90,7 @@ async def test_a_malformed_call_is_answered_so_that_the_model_can_correct_it(
     wrong: ToolCall, complaint: str
 ) -> None:
     host = ScriptedHost([says("", wrong), says("sorry")])
-    assert await talk(host).run() == Answered("sorry")
+    assert await talk(host).run() == FinalText("sorry")
     answer = host.requests[1].last
     assert answer.role == "tool"
     assert answer.tool_call_id == wrong.id
@@ -107,7 +107,9 @@ async def test_a_malformed_call_never_reaches_a_tool() -> None:
 async def test_a_model_that_never_answers_is_stopped() -> None:
     host = ScriptedHost(lambda _: says("", asks("calculate", expression="1")))
     conversation = talk(host)
-    assert await conversation.run() == GaveUp(f"no answer after {MAX_COMPLETIONS} completions")
+    assert await conversation.run() == OutOfCompletions(
+        f"no answer after {MAX_COMPLETIONS} completions"
+    )
     assert len(host.requests) == len(conversation.calls) == MAX_COMPLETIONS
 
 
@@ -117,8 +119,8 @@ async def test_every_one_of_several_calls_is_answered_in_order() -> None:
     host = ScriptedHost([says("", *wanted), says("done")])
     await talk(host).run()
     answers = host.requests[1].messages[3:]
-    assert [one.tool_call_id for one in answers] == [one.id for one in wanted]
-    assert [one.content for one in answers][::2] == ["0", "2"]
+    assert [item.tool_call_id for item in answers] == [item.id for item in wanted]
+    assert [item.content for item in answers][::2] == ["0", "2"]
     assert answers[1].content.startswith("error: there is no tool 'nothing'")
 
 
@@ -134,7 +136,7 @@ async def test_calls_beyond_the_limit_are_answered_but_not_carried_out() -> None
 
 async def test_delegations_of_one_turn_become_one_hand_over_with_their_positions() -> None:
     calculation = asks("calculate", expression="1+1")
-    one = asks("delegate", problem="A", expected_type="integer")
+    single = asks("delegate", problem="A", expected_type="integer")
     many = asks(
         "delegate_many",
         problems=[
@@ -142,11 +144,11 @@ async def test_delegations_of_one_turn_become_one_hand_over_with_their_positions
             {"problem": "C", "expected_type": "text"},
         ],
     )
-    conversation = talk(ScriptedHost([says("", one, calculation, many)]))
+    conversation = talk(ScriptedHost([says("", single, calculation, many)]))
     ending = await conversation.run()
-    assert isinstance(ending, HandedOver)
+    assert isinstance(ending, Handover)
     assert [(p.problem, p.position, p.tool_call_id) for p in ending.problems] == [
-        ("A", 0, one.id),
+        ("A", 0, single.id),
         ("B", 2, many.id),
         ("C", 2, many.id),
     ]
@@ -157,7 +159,7 @@ async def test_problems_beyond_the_limit_of_one_turn_are_refused_with_their_call
     calls = [asks("delegate_many", problems=eight) for _ in range(2)]
     conversation = talk(ScriptedHost([says("", *calls)]))
     ending = await conversation.run()
-    assert isinstance(ending, HandedOver)
+    assert isinstance(ending, Handover)
     assert len(ending.problems) == 9 <= MAX_PARALLEL
     assert {problem.position for problem in ending.problems} == {0}
 
@@ -165,7 +167,7 @@ async def test_problems_beyond_the_limit_of_one_turn_are_refused_with_their_call
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
 async def test_a_text_that_was_cut_off_says_so(finish: str) -> None:
     ending = await talk(ScriptedHost([says("I th", finish=finish)])).run()  # pyright: ignore[reportArgumentType]
-    assert isinstance(ending, Answered)
+    assert isinstance(ending, FinalText)
     assert ending.cut_off
 
 
@@ -181,8 +183,8 @@ async def test_a_failure_for_good_keeps_the_calls_made_before_it() -> None:
     )
     conversation = talk(host)
     ending = await conversation.run()
-    assert isinstance(ending, Failed)
-    assert ending == Failed("auth", "wrong key")
+    assert isinstance(ending, RequestFailure)
+    assert ending == RequestFailure("auth", "wrong key")
     result = conversation.result(ending.decision)
     assert len(result.candidates[0].calls) == 1
     assert result.observation["failure"] == {"kind": "auth", "message": "wrong key"}

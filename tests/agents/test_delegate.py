@@ -11,10 +11,10 @@ from loopline.agents.errors import (
     RequestFailed,
     UnexpectedPayload,
 )
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.payloads import QuestionPayload, ResumePayload
 from loopline.agents.records import Outcome, Trajectory
 from loopline.agents.roles import StepContext, roles
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import workflows
 from tests.agents.conversations import ScriptedHost, a_run, asks, says
 
@@ -94,7 +94,7 @@ async def test_a_problem_that_the_expert_cannot_solve_is_an_error_for_the_planne
 
 
 async def test_parallel_problems_are_answered_by_call_and_number() -> None:
-    one = asks("delegate", problem="A?", expected_type="integer")
+    single = asks("delegate", problem="A?", expected_type="integer")
     sum_ = asks("calculate", expression="20+1")
     many = asks(
         "delegate_many",
@@ -103,16 +103,16 @@ async def test_parallel_problems_are_answered_by_call_and_number() -> None:
             {"problem": "C?", "expected_type": "text"},
         ],
     )
-    planner = ScriptedHost([says("", one, sum_, many), says(r"\boxed{0}")])
+    planner = ScriptedHost([says("", single, sum_, many), says(r"\boxed{0}")])
     answers = {"A?": r"\boxed{1}", "B?": r"\boxed{2}", "C?": r"\boxed{red}"}
     slm = ScriptedHost(lambda request: says(answers[request.last.content.split("\n")[0]]))
     trajectory = await run_locally(
         a_run(), {"planner": planner, "slm": slm}, pick=lambda waiting: len(waiting) - 1
     )
     assert [step.branch for step in trajectory.steps] == [0, 2, 1, 0, 0]
-    answered = planner.requests[1].messages[3:]
-    assert [(m.tool_call_id, m.content) for m in answered] == [
-        (one.id, "1"),
+    replies = planner.requests[1].messages[3:]
+    assert [(m.tool_call_id, m.content) for m in replies] == [
+        (single.id, "1"),
         (sum_.id, "21"),
         (many.id, "1: 2\n2: red"),
     ]

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline.agents.frontier import frontier_of
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Call, Message, Outcome, Trajectory
 from loopline.agents.replay import replay
 from loopline.agents.stepping import route_step
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import MAX_TURNS, Arrive, Fanout, Handoff
 from loopline.agents.workflows.routing import Continue, Finish
 from tests.agents.conversations import Request, ScriptedHost, a_run, asks, asks_badly, says
@@ -57,7 +57,7 @@ def _problem(rng: Random) -> dict[str, str]:
 
 
 def _planner_says(rng: Random) -> Call:
-    made = [
+    factories = [
         lambda: asks("delegate", {**_problem(rng)}),
         lambda: asks("delegate_many", problems=[_problem(rng) for _ in range(rng.randrange(6))]),
         lambda: asks("calculate", expression=rng.choice(["1+1", "1/0", "("])),
@@ -70,7 +70,7 @@ def _planner_says(rng: Random) -> Call:
         case 1:
             return says("cut", finish="length")
         case _:
-            return says("", *(rng.choice(made)() for _ in range(1 + rng.randrange(4))))
+            return says("", *(rng.choice(factories)() for _ in range(1 + rng.randrange(4))))
 
 
 def _solver_says(rng: Random) -> Call:
@@ -157,9 +157,9 @@ async def test_every_tool_call_in_a_conversation_is_answered_right_after_it(seed
 async def test_every_run_is_reproduced_from_its_journal(seed: int, order: int) -> None:
     trajectory, _ = await _run(seed, order)
     again = Trajectory.model_validate_json(trajectory.model_dump_json())
-    found = await replay(again)
-    assert found.divergences == ()
-    assert found.steps == len(trajectory.steps)
+    report = await replay(again)
+    assert report.divergences == ()
+    assert report.steps == len(trajectory.steps)
 
 
 @given(seeds, seeds, st.integers(0, 100))

@@ -66,10 +66,10 @@ def test_rewards_are_the_published_ones(
     reasoner: str, tool_user: str, earned: tuple[float, float]
 ) -> None:
     """2 · right; own (1, 0, -1) + the reasoner's."""
-    right, own = reasoner == GOLD, tool_user == GOLD
+    right, tool_right = reasoner == GOLD, tool_user == GOLD
     assert (
         reasoner_rewards(reasoner, right=right).total(),
-        tool_rewards(tool_user, right=own, reasoner_right=right).total(),
+        tool_rewards(tool_user, right=tool_right, reasoner_right=right).total(),
     ) == earned
 
 
@@ -109,10 +109,12 @@ def test_the_teams_answer_is_the_reasoners_last_one() -> None:
 
 @pytest.mark.parametrize("member", MEMBERS)
 def test_the_second_turn_shows_both_answers_and_never_the_gold(member: str) -> None:
-    seen = observe("reasoner" if member == "reasoner" else "tool_user", "How many?", [])
-    assert "How many?" in seen
-    assert "The last" not in seen
+    observation = observe("reasoner" if member == "reasoner" else "tool_user", "How many?", [])
+    assert "How many?" in observation
+    assert "The last" not in observation
     last = turn("41", "43").model_copy(update={"trouble": "timed_out"})
-    seen = observe("reasoner" if member == "reasoner" else "tool_user", "How many?", [last])
-    assert all(part in seen for part in ("41", "43", "print(1)", "timed_out", "do not agree"))
-    assert GOLD not in seen
+    observation = observe("reasoner" if member == "reasoner" else "tool_user", "How many?", [last])
+    assert all(
+        part in observation for part in ("41", "43", "print(1)", "timed_out", "do not agree")
+    )
+    assert GOLD not in observation

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from loopline.agents.errors import InvalidTask
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import JsonObject, Task, ToolSpec
 from loopline.agents.roles.umi.output import written_call, written_plan
 from loopline.agents.tools.offered import ToolRequest, offered_tools, unregistered_tools, with_specs
+from loopline.agents.workflow_runner import run_locally
 from tests.agents.conversations import ScriptedHost, a_run, says
 
 SEARCH = ToolSpec(
@@ -19,7 +19,7 @@ SEARCH = ToolSpec(
 
 
 def task(*offered: object) -> Task:
-    tools = [each.model_dump() if isinstance(each, ToolSpec) else each for each in offered]
+    tools = [tool.model_dump() if isinstance(tool, ToolSpec) else tool for tool in offered]
     return Task.model_validate({"prompt": "What is it?", "instance": {"tools": tools}})
 
 
@@ -31,8 +31,8 @@ def test_names_that_nothing_here_can_describe_are_found() -> None:
 
 
 def test_a_task_keeps_a_tool_whole_and_offers_it_from_then_on() -> None:
-    kept = with_specs(task("calculate", "web__search"), {SEARCH.name: SEARCH})
-    stored = Task.model_validate_json(kept.model_dump_json())
+    task_with_specs = with_specs(task("calculate", "web__search"), {SEARCH.name: SEARCH})
+    stored = Task.model_validate_json(task_with_specs.model_dump_json())
     offered = offered_tools(stored)
     assert [spec.name for spec in offered.specs] == ["calculate", "web__search"]
     assert offered.specs[1] == SEARCH
@@ -58,7 +58,7 @@ async def test_what_a_tool_answers_offers_nothing() -> None:
     end = written_plan("That is all.", "conclude")
     caller = Obliging([says(written_call(name, {})) for name in ("web__search", "web__pay")])
     others = [
-        ScriptedHost([says(text) for text in each]) for each in ([call, call, end], ["Done."])
+        ScriptedHost([says(text) for text in texts]) for texts in ([call, call, end], ["Done."])
     ]
     hosts = {"umi_planner": others[0], "umi_caller": caller, "umi_summarizer": others[1]}
     trajectory = await run_locally(run, hosts)

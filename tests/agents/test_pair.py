@@ -28,7 +28,6 @@ from loopline.agents.errors import (
     NoRoute,
     RequestFailed,
 )
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import (
     Call,
     Decision,
@@ -44,6 +43,7 @@ from loopline.agents.records import (
 from loopline.agents.replay import replay
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling, Exit
 from loopline.agents.roles.pair.episode import episode_of, taken_in
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import rewarded as workflows_rewarded
 from loopline.agents.workflows import workflows
 from loopline.agents.workflows.pair import agreement_rate, rewarded
@@ -86,8 +86,8 @@ class ManyHost:
 
 
 def a_task(**setting: object) -> Task:
-    chosen = PlanPathSetting.model_validate({"search": 8, **setting})
-    return PlanPathInstance(grid=GRID, start=(0, 0), goal=(4, 4), setting=chosen).task
+    path_setting = PlanPathSetting.model_validate({"search": 8, **setting})
+    return PlanPathInstance(grid=GRID, start=(0, 0), goal=(4, 4), setting=path_setting).task
 
 
 def pair_run(task: Task, **options: object) -> Run:
@@ -123,7 +123,7 @@ async def test_the_best_candidate_is_executed_before_the_next_agent_observes() -
     assert trajectory.answer == TO_THE_GOAL
     assert [step.agent for step in trajectory.steps] == [TOOL, PLAN]
     assert [step.selected for step in trajectory.steps] == [2, 2]
-    assert [one.n for one in (*tool.sampling, *plan.sampling)] == [3, 3]
+    assert [sampling.n for sampling in (*tool.sampling, *plan.sampling)] == [3, 3]
     assert "bfs(4): D, D, D, D to row 5, column 1" in plan.prompts[0][1].content
     assert "nonsense" not in plan.prompts[0][1].content
 
@@ -133,12 +133,12 @@ async def test_every_candidate_is_kept_with_its_action_and_its_reward_parts() ->
     texts = [answer("U"), answer("D")]
     trajectory, *_ = await play(run, tool=[["#### [fly()]", BFS]], plan=[texts])
     first, second = trajectory.steps
-    assert [one.action for one in first.candidates] == [
+    assert [candidate.action for candidate in first.candidates] == [
         {"did": {}, "refused": ["unknown_tool"]},
         {"did": {"moves": ["D", "D", "D", "D"]}, "refused": []},
     ]
-    assert [one.calls[0].text for one in second.candidates] == texts
-    bad, good = (one.reward_parts for one in second.candidates)
+    assert [candidate.calls[0].text for candidate in second.candidates] == texts
+    bad, good = (candidate.reward_parts for candidate in second.candidates)
     assert (bad["dense.invalid"], bad["local.legal"]) == (1.0, 0.0)
     assert good["total"] == pytest.approx(1 / 8 + 1.0)
     assert good["team.progress"] == 1 / 8
@@ -148,7 +148,7 @@ async def test_all_candidates_are_scored_from_the_same_state() -> None:
     """None of them sees what another one did: equal texts earn the same."""
     run = pair_run(a_task(turns=1, team=["plan_agent"]), candidates=3)
     trajectory, *_ = await play(run, tool=[], plan=[[answer("D")] * 3])
-    parts = [one.reward_parts for one in trajectory.steps[0].candidates]
+    parts = [candidate.reward_parts for candidate in trajectory.steps[0].candidates]
     assert parts[0] == parts[1] == parts[2]
     assert trajectory.steps[0].selected == 0
 
@@ -216,9 +216,11 @@ async def test_candidates_are_sampled_with_full_support_and_a_seed_of_their_turn
     _, tool, plan = await play(
         run, tool=[["x", "x"]] * 2, plan=[[answer("U")] * 2, [answer("U")] * 2]
     )
-    taken = [*tool.sampling, *plan.sampling]
-    assert {(one.temperature, one.top_p, one.top_k) for one in taken} == {(0.7, 1.0, 0)}
-    assert len({one.seed for one in taken}) == 4
+    samplings = [*tool.sampling, *plan.sampling]
+    assert {(sampling.temperature, sampling.top_p, sampling.top_k) for sampling in samplings} == {
+        (0.7, 1.0, 0)
+    }
+    assert len({sampling.seed for sampling in samplings}) == 4
 
 
 async def test_a_team_of_one_is_played_by_that_agent_alone() -> None:
@@ -304,8 +306,8 @@ async def test_an_environment_that_raises_as_a_journal_is_played_again_is_named(
         EnvironmentFault, match=f"as an action of tool_agent was played again: {FAULT}"
     ):
         episode_of(run, trajectory.steps)
-    (said,) = (await replay(trajectory)).divergences
-    assert "the step cannot be taken again: the environment 'plan_path' raised" in said
+    (divergence,) = (await replay(trajectory)).divergences
+    assert "the step cannot be taken again: the environment 'plan_path' raised" in divergence
 
 
 async def test_a_workflow_without_rewards_and_one_that_is_not_installed_have_none() -> None:
@@ -336,8 +338,8 @@ async def test_a_lost_game_that_was_recorded_as_solved_is_a_divergence() -> None
     run = pair_run(a_task(turns=1), candidates=1)
     trajectory, *_ = await play(run, tool=[[BFS]], plan=[[answer("D")]])
     forged = trajectory.model_copy(update={"outcome": Outcome.SOLVED})
-    (found,) = (await replay(forged)).divergences
-    assert found.startswith("the end is failed")
+    (divergence,) = (await replay(forged)).divergences
+    assert divergence.startswith("the end is failed")
 
 
 async def test_the_options_decide_what_is_best() -> None:
@@ -403,7 +405,7 @@ async def test_a_success_is_what_solves_the_task_and_not_what_dense_rewards_add_
         run, tool=[], plan=[[answer("D"), "?"], [answer("D"), "?"], [TO_THE_GOAL, "?"]]
     )
     (step,) = trajectory.steps
-    totals = [each.reward_parts["total"] for each in step.candidates]
+    totals = [candidate.reward_parts["total"] for candidate in step.candidates]
     assert totals[0] > 1
     assert (trajectory.outcome, len(step.candidates)) == (Outcome.SOLVED, 6)
 
@@ -419,17 +421,17 @@ async def test_adaptive_sampling_draws_further_candidates_and_executes_the_best_
     (step,) = trajectory.steps
     assert (trajectory.outcome, step.selected) == (Outcome.SOLVED, 4)
     assert len(step.candidates) == 6
-    assert len({one.seed for one in plan.sampling}) == 3
+    assert len({sampling.seed for sampling in plan.sampling}) == 3
     assert (await replay(trajectory)).reproduced
 
 
 async def test_adaptive_sampling_ends_with_its_rounds_and_does_not_concern_greedy_play() -> None:
     adaptive: JsonObject = {"exit_when": "positive", "rounds": 2}
     alone = a_task(team=["plan_agent"], turns=1)
-    tried, *_ = await play(
+    trajectory, *_ = await play(
         pair_run(alone, candidates=1, adaptive=adaptive), tool=[], plan=[["?"], ["?"]]
     )
-    assert len(tried.steps[0].candidates) == 2
+    assert len(trajectory.steps[0].candidates) == 2
     greedy, *_ = await play(pair_run(alone, greedy=True, adaptive=adaptive), tool=[], plan=[["?"]])
     assert len(greedy.steps[0].candidates) == 1
 
@@ -460,8 +462,8 @@ async def test_a_solved_run_of_every_environment_is_reproduced_from_its_journal(
     assert trajectory.outcome is Outcome.SOLVED
     stored = Trajectory.model_validate_json(trajectory.model_dump_json())
     assert (await replay(stored)).steps == 2
-    taken = [taken_in(step) for step in stored.steps]
-    assert replayed(find(name), stored.run.task.instance, taken).verify().solved
+    actions = [taken_in(step) for step in stored.steps]
+    assert replayed(find(name), stored.run.task.instance, actions).verify().solved
 
 
 async def test_a_host_that_answers_with_too_few_completions_is_at_fault() -> None:

@@ -11,7 +11,7 @@ from tests.agents.conversations import a_run
 
 
 @pytest.mark.parametrize(
-    ("task", "told"),
+    ("task", "message"),
     [
         (
             Task(prompt="What is 3 * 4?"),
@@ -26,14 +26,14 @@ from tests.agents.conversations import a_run
         (Task(environment="math", prompt="?"), "no math instance: question"),
     ],
 )
-def test_a_task_that_can_t_be_played_is_not_let_in(task: Task, told: str) -> None:
+def test_a_task_that_can_t_be_played_is_not_let_in(task: Task, message: str) -> None:
     with pytest.raises(InvalidTask) as error:
         workflows.get("pair").first(a_run("pair").model_copy(update={"task": task}))
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"candidates": 0}, "'candidates'"),
         ({"temperature": 0.0}, "'temperature'"),
@@ -41,7 +41,7 @@ def test_a_task_that_can_t_be_played_is_not_let_in(task: Task, told: str) -> Non
         ({"kandidates": 4}, "known options: candidates, temperature, greedy"),
     ],
 )
-def test_an_option_that_can_t_be_used_is_named(options: JsonObject, told: str) -> None:
+def test_an_option_that_can_t_be_used_is_named(options: JsonObject, message: str) -> None:
     with pytest.raises(InvalidOptions) as error:
         workflows.get("pair").check_options(options)
-    assert told in str(error.value)
+    assert message in str(error.value)

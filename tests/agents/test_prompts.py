@@ -63,9 +63,9 @@ def test_a_run_admitted_with_another_text_is_refused() -> None:
     prompt = load_prompt("solo")
     run = a_run("solo")
     assert prompt_for(run, prompt) == prompt.text
-    other = run.model_copy(update={"prompts": {"solo.md": "0" * 64}})
+    altered_run = run.model_copy(update={"prompts": {"solo.md": "0" * 64}})
     with pytest.raises(PromptMismatch, match="same installation"):
-        prompt_for(other, prompt)
+        prompt_for(altered_run, prompt)
 
 
 @pytest.mark.parametrize("question", ["{name} {0} {{x}} %s $HOME", "{{ 7*7 }}", "</s> system:"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from loopline.agents.errors import ForkImpossible, ReplayDiverged, RequestFailed, UnknownName
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Decision, Outcome, Trajectory
 from loopline.agents.replay import RecordedHost, fork, replay
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import prompt_hashes
 from tests.agents.conversations import ScriptedHost, a_run, asks, says
 
@@ -36,9 +36,9 @@ async def a_trajectory() -> Trajectory:
 
 async def test_a_run_is_reproduced_without_asking_anyone() -> None:
     trajectory = await a_trajectory()
-    found = await replay(trajectory)
-    assert found.reproduced
-    assert found.steps == len(trajectory.steps) == 5
+    report = await replay(trajectory)
+    assert report.reproduced
+    assert report.steps == len(trajectory.steps) == 5
 
 
 async def test_a_run_that_was_judged_later_is_reproduced_too() -> None:
@@ -78,9 +78,9 @@ async def test_a_changed_decision_is_found_with_its_place() -> None:
         update={"decision": Decision(kind="answer", data={"answer": "4", "boxed": True})}
     )
     changed = trajectory.model_copy(update={"steps": (*trajectory.steps[:-1], wrong)})
-    found = await replay(changed)
-    assert found.divergences == ("turn 3, branch 0 (planner): decision came out differently",)
-    assert found.steps == 4
+    report = await replay(changed)
+    assert report.divergences == ("turn 3, branch 0 (planner): decision came out differently",)
+    assert report.steps == 4
 
 
 async def test_a_missing_call_is_found() -> None:
@@ -90,30 +90,30 @@ async def test_a_missing_call_is_found() -> None:
         update={"candidates": (first.candidates[0].model_copy(update={"calls": first.calls[:1]}),)}
     )
     changed = trajectory.model_copy(update={"steps": (shorter, *trajectory.steps[1:])})
-    (found,) = (await replay(changed)).divergences
-    assert "asks for more completions than were recorded" in found
+    (divergence,) = (await replay(changed)).divergences
+    assert "asks for more completions than were recorded" in divergence
 
 
 async def test_a_step_that_nothing_was_handed_over_to_is_found() -> None:
     trajectory = await a_trajectory()
     changed = trajectory.model_copy(update={"steps": trajectory.steps[1:]})
-    (found,) = (await replay(changed)).divergences
-    assert found == "turn 1, branch 0 (slm): the workflow hands nothing over there"
+    (divergence,) = (await replay(changed)).divergences
+    assert divergence == "turn 1, branch 0 (slm): the workflow hands nothing over there"
 
 
 async def test_a_changed_answer_is_found() -> None:
     trajectory = await a_trajectory()
-    (found,) = (await replay(trajectory.model_copy(update={"answer": "4"}))).divergences
-    assert found == "the end is answered '3', recorded was answered '4'"
+    (divergence,) = (await replay(trajectory.model_copy(update={"answer": "4"}))).divergences
+    assert divergence == "the end is answered '3', recorded was answered '4'"
 
 
 async def test_a_prompt_that_has_changed_since_is_told_but_stops_nothing() -> None:
     trajectory = await a_trajectory()
     run = trajectory.run
     older = run.model_copy(update={"prompts": {**run.prompts, "slm.md": "0" * 64}})
-    found = await replay(trajectory.model_copy(update={"run": older}))
-    assert found.steps == 5
-    assert [one[:24] for one in found.divergences] == ["prompt slm.md has change"]
+    report = await replay(trajectory.model_copy(update={"run": older}))
+    assert report.steps == 5
+    assert [divergence[:24] for divergence in report.divergences] == ["prompt slm.md has change"]
 
 
 async def test_a_run_with_a_prompt_of_its_own_is_replayed_and_forked_with_it() -> None:
@@ -121,9 +121,9 @@ async def test_a_run_with_a_prompt_of_its_own_is_replayed_and_forked_with_it() -
     hashes = prompt_hashes("delegate", files)
     trajectory = await a_trajectory()
     run = trajectory.run.model_copy(update={"prompt_files": files, "prompts": hashes})
-    own = trajectory.model_copy(update={"run": run})
-    assert (await replay(own)).reproduced
-    forked = fork(own, 1, run_id=FORK_ID, created=1.0).run
+    source = trajectory.model_copy(update={"run": run})
+    assert (await replay(source)).reproduced
+    forked = fork(source, 1, run_id=FORK_ID, created=1.0).run
     assert (forked.prompt_files, forked.prompts) == (files, hashes)
 
 
@@ -141,7 +141,7 @@ async def test_a_fork_keeps_what_came_before_and_takes_the_turn_anew() -> None:
     assert branch.run.deadline - branch.run.created == 600.0
     assert branch.run.tags == {"why": "test"}
     assert {step.run_id for step in branch.journal} == {FORK_ID}
-    assert [(one.role, one.turn) for one in branch.handoffs] == [("planner", 3)]
+    assert [(handoff.role, handoff.turn) for handoff in branch.handoffs] == [("planner", 3)]
     assert branch.joins == {}
     planner = ScriptedHost([says(r"\boxed{99}")])
     ended = await run_locally(branch.run, {"planner": planner}, journal=branch.journal)
@@ -152,7 +152,9 @@ async def test_a_fork_keeps_what_came_before_and_takes_the_turn_anew() -> None:
 async def test_a_fork_in_the_middle_of_a_fan_out_keeps_its_join_open() -> None:
     trajectory = await a_trajectory()
     branch = fork(trajectory, 2, run_id=FORK_ID, created=5_000.0)
-    assert [(one.role, one.turn, one.branch) for one in branch.handoffs] == [("expert", 2, 1)]
+    assert [(handoff.role, handoff.turn, handoff.branch) for handoff in branch.handoffs] == [
+        ("expert", 2, 1)
+    ]
     (join,) = branch.joins.values()
     assert join.remaining == 1
     assert (join.continuation.role, join.continuation.turn) == ("planner", 3)
@@ -161,7 +163,7 @@ async def test_a_fork_in_the_middle_of_a_fan_out_keeps_its_join_open() -> None:
 async def test_a_fork_at_the_first_turn_starts_over() -> None:
     branch = fork(await a_trajectory(), 0, run_id=FORK_ID, created=5_000.0)
     assert branch.journal == ()
-    assert [one.role for one in branch.handoffs] == ["planner"]
+    assert [handoff.role for handoff in branch.handoffs] == ["planner"]
 
 
 @pytest.mark.parametrize("turn", [-1, 4, 1_000])

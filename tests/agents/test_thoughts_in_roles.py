@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from loopline.agents.answers import final_text
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Outcome
 from loopline.agents.replay import replay
 from loopline.agents.roles.conversation import assistant_message
+from loopline.agents.workflow_runner import run_locally
 from tests.agents.conversations import ScriptedHost, a_run, asks, says
 
 REJECTED = 'Action: calculate\nAction Input: {"expression": "9*7"}'

@@ -83,15 +83,15 @@ async def test_an_async_function_can_be_a_tool() -> None:
 
 
 async def test_a_plain_function_runs_beside_the_event_loop() -> None:
-    seen: list[int] = []
+    thread_ids: list[int] = []
 
     @tool()
     def where(arguments: EchoArguments) -> None:
         """Note the thread."""
-        seen.append(threading.get_ident())
+        thread_ids.append(threading.get_ident())
 
     assert await where.call({"text": ""}) == {"result": None}
-    assert seen != [threading.get_ident()]
+    assert thread_ids != [threading.get_ident()]
 
 
 async def test_a_tool_that_raises_answers_with_the_error() -> None:

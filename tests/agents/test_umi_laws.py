@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline.agents.frontier import frontier_of
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Call, Outcome, Trajectory
 from loopline.agents.replay import replay
 from loopline.agents.roles.umi.output import written_call, written_plan
 from loopline.agents.roles.umi.transcript import END_OF_TURN
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import MAX_TURNS, Handoff
 from tests.agents.conversations import Request, ScriptedHost, a_run, says
 
@@ -97,9 +97,9 @@ async def test_nobody_but_this_program_ends_a_turn_of_the_history(seed: int) -> 
 @settings(max_examples=40)
 async def test_every_run_is_reproduced_from_its_journal(seed: int) -> None:
     trajectory, _ = await _run(seed)
-    found = await replay(Trajectory.model_validate_json(trajectory.model_dump_json()))
-    assert found.divergences == ()
-    assert found.steps == len(trajectory.steps)
+    report = await replay(Trajectory.model_validate_json(trajectory.model_dump_json()))
+    assert report.divergences == ()
+    assert report.steps == len(trajectory.steps)
 
 
 @given(seeds, st.integers(0, 100))

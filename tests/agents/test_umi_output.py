@@ -10,7 +10,7 @@ from loopline.agents.records import JsonObject, ToolSpec
 from loopline.agents.roles.umi.output import (
     Action,
     Next,
-    Plan,
+    PlannerTurn,
     Unreadable,
     call_schema,
     read_action,
@@ -53,7 +53,7 @@ arguments: st.SearchStrategy[JsonObject] = st.dictionaries(st.text(max_size=8), 
 def test_a_plan_is_read_whatever_a_model_does_to_its_form(
     text: str, rationale: str, following: Next
 ) -> None:
-    assert read_plan(text) == Plan(rationale, following)
+    assert read_plan(text) == PlannerTurn(rationale, following)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_an_answer_is_the_text_without_its_tag_and_its_end() -> None:
 @given(st.text(alphabet=st.characters(exclude_characters=":<"), max_size=80), decisions)
 def test_a_plan_that_is_written_is_read_again(rationale: str, following: Next) -> None:
     read = read_plan(written_plan(rationale, following))
-    assert isinstance(read, Plan)
+    assert isinstance(read, PlannerTurn)
     assert read.next == following
     assert read.rationale == rationale.strip().rstrip("*_`").rstrip()
 
@@ -151,7 +151,7 @@ def test_a_call_that_is_written_is_read_again(
 
 @given(st.text(alphabet='AactionInput: {}[]"\n</s>Nextcallergiveup.`*', max_size=80) | st.text())
 def test_no_text_whatever_makes_the_readers_fail(text: str) -> None:
-    assert isinstance(read_plan(text), Plan | Unreadable)
+    assert isinstance(read_plan(text), PlannerTurn | Unreadable)
     assert isinstance(read_action(text), Action | Unreadable)
 
 
@@ -159,9 +159,12 @@ def test_the_schema_of_a_call_binds_each_name_to_its_own_arguments() -> None:
     city: JsonObject = {"type": "object", "properties": {"city": {"type": "string"}}}
     weather = ToolSpec(name="weather", description="", parameters=city)
     nothing = ToolSpec(name="nothing", description="", parameters={"type": "object"})
-    one = call_schema([weather])
-    assert one["properties"] == {
+    schema = call_schema([weather])
+    assert schema["properties"] == {
         "Action": {"type": "string", "enum": ["weather"]}, "Action Input": city,
     }  # fmt: skip
-    assert (one["required"], one["additionalProperties"]) == (["Action", "Action Input"], False)
-    assert call_schema([weather, nothing]) == {"anyOf": [one, call_schema([nothing])]}
+    assert (schema["required"], schema["additionalProperties"]) == (
+        ["Action", "Action Input"],
+        False,
+    )
+    assert call_schema([weather, nothing]) == {"anyOf": [schema, call_schema([nothing])]}

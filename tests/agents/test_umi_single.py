@@ -12,12 +12,11 @@ from loopline.agents.environments import tool_step
 from loopline.agents.environments.api_worlds import Instance, Split, instances
 from loopline.agents.environments.tool_step import GivenCall, GivenStep
 from loopline.agents.errors import InvalidTask
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Outcome, Task, Trajectory
 from loopline.agents.replay import replay
 from loopline.agents.roles.umi.backbone import (
-    Called,
-    Concluded,
+    CallTurn,
+    FinalTurn,
     call_part,
     conclusion_part,
     read_step,
@@ -27,6 +26,7 @@ from loopline.agents.roles.umi.output import Action, Unreadable
 from loopline.agents.roles.umi.settings import UmiOptions
 from loopline.agents.roles.umi.transcript import calls_of
 from loopline.agents.tools import tools
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import workflows
 from loopline.trainers.data.examples import SetName, examples_of
 from loopline.trainers.data.sources import from_worlds
@@ -92,18 +92,18 @@ async def test_it_gives_up_with_the_reason(texts: list[str], reason: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (step_text("", "Action: oracle\nAction Input: {}"), "there is no tool 'oracle'"),
         ("Action: calculate\nAction Input: {12}", "the arguments are not valid JSON"),
     ],
 )
 async def test_what_is_wrong_with_a_call_comes_back_as_its_observation(
-    text: str, told: str
+    text: str, message: str
 ) -> None:
     run, host = await played([text, answering("", "4")])
     assert run.answer == "4"
-    assert told in host.requests[1].last.content
+    assert message in host.requests[1].last.content
     assert calls_of(run.steps) == ()
 
 
@@ -124,40 +124,40 @@ _JSON = st.dictionaries(_WORDS, st.one_of(st.integers(), _WORDS, st.lists(_WORDS
 @given(thought=_PLAIN, arguments=_JSON)
 def test_a_call_is_read_as_it_was_written(thought: str, arguments: dict[str, object]) -> None:
     call = Action("weather", arguments)  # type: ignore[arg-type]
-    taken = read_step(step_text(thought, call_part(call)))
-    assert isinstance(taken, Called)
-    assert taken.call == call
-    assert taken.rationale == thought
+    step = read_step(step_text(thought, call_part(call)))
+    assert isinstance(step, CallTurn)
+    assert step.call == call
+    assert step.rationale == thought
 
 
 @given(thought=_PLAIN, answer=_PLAIN.filter(bool))
 def test_an_answer_is_read_as_it_was_written(thought: str, answer: str) -> None:
-    taken = read_step(step_text(thought, conclusion_part(answer)))
+    step = read_step(step_text(thought, conclusion_part(answer)))
     if not answer.strip("*_` "):
-        assert isinstance(taken, Concluded | Unreadable)
+        assert isinstance(step, FinalTurn | Unreadable)
         return
-    assert isinstance(taken, Concluded)
-    assert taken.answer is None or taken.answer == answer.lstrip("*_` ")
+    assert isinstance(step, FinalTurn)
+    assert step.answer is None or step.answer == answer.lstrip("*_` ")
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_said_to_be_unreadable(text: str) -> None:
-    assert isinstance(read_step(text), Called | Concluded | Unreadable)
+    assert isinstance(read_step(text), CallTurn | FinalTurn | Unreadable)
 
 
 def an_instance() -> Instance:
     """With at least two calls."""
-    found = instances(Split.TRAIN, 5, 20)
-    return next(one for one in found if len(one.oracle.steps) >= 2)
+    candidates = instances(Split.TRAIN, 5, 20)
+    return next(candidate for candidate in candidates if len(candidate.oracle.steps) >= 2)
 
 
 def rows(instance: Instance, name: SetName) -> list[tuple[str, str]]:
     """Inputs and targets of training on the oracle's way."""
     ways = from_worlds("train", 20, 5).trajectories
     way = next(way for way in ways if way.id == instance.id)
-    made = examples_of(way, UmiOptions())
-    examples = [one[1] for one in made if isinstance(one, tuple) and one[0] == name]
-    return [(one.input, one.target_text) for one in examples]
+    entries = examples_of(way, UmiOptions())
+    examples = [entry[1] for entry in entries if isinstance(entry, tuple) and entry[0] == name]
+    return [(entry.input, entry.target_text) for entry in examples]
 
 
 async def test_a_run_meets_the_very_texts_that_the_backbone_is_trained_on() -> None:
@@ -179,10 +179,10 @@ def given_step(instance: Instance, number: int) -> Task:
         )
         for step in instance.oracle.steps[:number]
     ]
-    given = GivenStep(tools=instance.tools, before=tuple(before))
+    step_instance = GivenStep(tools=instance.tools, before=tuple(before))
     return Task(
         environment=tool_step.ENVIRONMENT,
-        instance=given.model_dump(mode="json"),
+        instance=step_instance.model_dump(mode="json"),
         prompt=instance.instruction,
     )
 

@@ -70,9 +70,9 @@ def evidence(*texts: str, expected: ExpectedType = "integer") -> Evidence:
     ],
 )
 def test_a_true_equation_is_found_and_holds(text: str) -> None:
-    found = equations(text)
-    assert found, text
-    assert all(equation.holds for equation in found), [str(one) for one in found]
+    matches = equations(text)
+    assert matches, text
+    assert all(equation.holds for equation in matches), [str(match) for match in matches]
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_an_equation_holds_exactly_when_its_result_is_right(
     a: int, operator: str, b: int, error: int
 ) -> None:
     result = {"+": a + b, "-": a - b, "*": a * b}[operator]
-    (found,) = equations(f"So {a} {operator} {b} = {result + error} in all")
-    assert found.holds == (error == 0)
+    (equation,) = equations(f"So {a} {operator} {b} = {result + error} in all")
+    assert equation.holds == (error == 0)
 
 
 @pytest.mark.parametrize(

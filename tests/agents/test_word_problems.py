@@ -44,20 +44,20 @@ problems = st.builds(one_problem, st.sampled_from(Split), st.integers(0, 10**9))
 def numbers_said(prompt: str) -> set[int]:
     """Every number that a reader of the prompt can know, however it is written."""
     lower = prompt.lower()
-    said = {int(digits) for digits in re.findall(r"\d+", prompt)}
-    said |= {n for n, word in enumerate(NUMBER_WORDS) if re.search(rf"\b{word}\b", lower)}
-    said |= {n for n, word in FRACTIONS.items() if re.search(rf"\b{word}\b", lower)}
-    said |= {n for n, word in MULTIPLES.items() if re.search(rf"\b{word}\b", lower)}
-    return said | {n for word, n in MULTIPLYING.items() if word in lower}
+    numbers = {int(digits) for digits in re.findall(r"\d+", prompt)}
+    numbers |= {n for n, word in enumerate(NUMBER_WORDS) if re.search(rf"\b{word}\b", lower)}
+    numbers |= {n for n, word in FRACTIONS.items() if re.search(rf"\b{word}\b", lower)}
+    numbers |= {n for n, word in MULTIPLES.items() if re.search(rf"\b{word}\b", lower)}
+    return numbers | {n for word, n in MULTIPLYING.items() if word in lower}
 
 
 @pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize("split", Split)
 def test_who_reads_only_the_text_comes_to_the_same_answer_and_to_no_other(split: Split) -> None:
     for problem in generate(split, INSTANCES, 7):
-        found = list(readings(problem.prompt))
-        assert {str(story.quantity) for story in found} == {problem.answer}, problem.prompt
-        assert problem.structure in {"+".join(story.schemes) for story in found}
+        stories = list(readings(problem.prompt))
+        assert {str(story.quantity) for story in stories} == {problem.answer}, problem.prompt
+        assert problem.structure in {"+".join(story.schemes) for story in stories}
 
 
 def test_the_reader_of_texts_knows_what_every_scheme_means() -> None:
@@ -93,21 +93,21 @@ def test_every_equation_agrees_with_an_independent_evaluation(problem: WordProbl
 @given(problems)
 @settings(max_examples=300, deadline=None)
 def test_every_number_used_is_in_the_question_or_was_computed_before(problem: WordProblem) -> None:
-    known = numbers_said(problem.prompt) | CONSTANTS
+    numbers = numbers_said(problem.prompt) | CONSTANTS
     for part in problem.sub_tasks:
         for equation in part.equations:
-            assert {equation.left, equation.right} <= known, (problem.prompt, str(equation))
-            known.add(equation.result)
+            assert {equation.left, equation.right} <= numbers, (problem.prompt, str(equation))
+            numbers.add(equation.result)
 
 
 @given(problems)
 @settings(max_examples=300, deadline=None)
 def test_a_sub_task_states_every_number_that_its_equations_need(problem: WordProblem) -> None:
     for part in problem.sub_tasks:
-        known = numbers_said(part.problem) | CONSTANTS
+        numbers = numbers_said(part.problem) | CONSTANTS
         for equation in part.equations:
-            assert {equation.left, equation.right} <= known, (part.problem, str(equation))
-            known.add(equation.result)
+            assert {equation.left, equation.right} <= numbers, (part.problem, str(equation))
+            numbers.add(equation.result)
 
 
 @given(problems)
@@ -146,13 +146,13 @@ def test_no_problem_is_in_two_splits() -> None:
     ids = {split: {p.id for p in generate(split, 1500, 5)} for split in Split}
     for split in HELD_OUT:
         assert not ids[split] & ids[Split.TRAIN]
-    assert len(set().union(*ids.values())) == sum(len(found) for found in ids.values())
+    assert len(set().union(*ids.values())) == sum(len(problem_ids) for problem_ids in ids.values())
 
 
 def test_no_held_out_combination_occurs_in_training() -> None:
-    seen = {p.structure for p in generate(Split.TRAIN, 3000, 1)}
+    training_structures = {p.structure for p in generate(Split.TRAIN, 3000, 1)}
     held_out = {p.structure for p in generate(Split.UNSEEN_COMBINATIONS, 3000, 1)}
-    assert not seen & held_out
+    assert not training_structures & held_out
     assert len(held_out) > 300
 
 
@@ -205,6 +205,6 @@ def test_a_selection_tells_only_what_is_wanted_and_everything_is_told_as_without
     wanted = Selection(lambda chain: len(chain) == 2, first)
     for problem in islice(stream(Split.TRAIN, 3, wanted), 30):
         assert len(problem.structure.split("+")) == 2
-        assert all(first(WORDING_BY_ID[one]) for one in problem.wording.split("+"))
+        assert all(first(WORDING_BY_ID[part]) for part in problem.wording.split("+"))
     whole = islice(stream(Split.TRAIN, 3, Selection()), 10)
     assert list(whole) == list(islice(stream(Split.TRAIN, 3), 10))

@@ -65,21 +65,21 @@ def killed_at(results: int, output: Path, environment: dict[str, str], *argument
 
 def errors_of(environment: dict[str, str], *arguments: str) -> str:
     """What a command that fails says."""
-    done = subprocess.run(
+    process = subprocess.run(
         [*COMMAND, *arguments], env=environment, capture_output=True, check=False, text=True
     )
-    assert done.returncode != 0, done.stdout
-    return done.stderr
+    assert process.returncode != 0, process.stdout
+    return process.stderr
 
 
 def last_line(environment: dict[str, str], *arguments: str) -> dict[str, Any]:
     """What `--json` ends with."""
-    done = subprocess.run(
+    process = subprocess.run(
         [*COMMAND, *arguments, "--json"],
         env=environment,
         capture_output=True,
         check=False,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])

@@ -26,19 +26,19 @@ ARMS = ("llm", "router", "slm")
 
 def items(n: int, *, wrong: Sequence[int] = ()) -> list[Item]:
     """`What is a * b + c?` with its answer; for those in `wrong` a gold that nobody will give."""
-    made: list[Item] = []
+    questions: list[Item] = []
     for at in range(n):
         a, b, c = at + 3, 2 * at + 5, 7 * at
         gold = a * b + c + (1 if at in wrong else 0)
-        made.append(
+        questions.append(
             Item(f"sums/test/{at}", f"What is {a} * {b} + {c}?", str(gold), {"steps": 1 + at % 2})
         )
-    return made
+    return questions
 
 
 def manifest(questions: Sequence[Item], **changes: object) -> Manifest:
     """A manifest of those questions for the three arms."""
-    made = Manifest(
+    base = Manifest(
         benchmark="sums",
         origin=Origin(object="tests.bench.benchmarks:SUMS"),
         command=("bench", "sums"),
@@ -56,7 +56,7 @@ def manifest(questions: Sequence[Item], **changes: object) -> Manifest:
         versions={"loopline": "test"},
         items=manifest_items(questions),
     )
-    return made.model_copy(update=changes)
+    return base.model_copy(update=changes)
 
 
 @dataclass
@@ -72,8 +72,8 @@ class Watched:
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     """Set at the admission of number `awaited`."""
 
-    def started(self, jobs: int, done: Sequence[Result], spent: int) -> None:
-        self.earlier = len(done)
+    def started(self, jobs: int, results: Sequence[Result], spent: int) -> None:
+        self.earlier = len(results)
 
     def admitted(self, job: Job) -> None:
         self.admissions.append(job)

@@ -39,11 +39,11 @@ def generate(questions: tuple[Question, ...], seed: int) -> Iterator[Generated]:
 
 def written(calls: Calls) -> str:
     """The calls as Python, as BFCL's prompt asks for them."""
-    shown = (
+    texts = (
         f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
         for call in calls
     )
-    return f"[{', '.join(shown)}]"
+    return f"[{', '.join(texts)}]"
 
 
 def _answer(wanted: WantedCall, rng: random.Random) -> ToolCall:
@@ -194,7 +194,7 @@ def _with_a_known_argument(
 
 
 def _under_another_name(question: Question, call: ToolCall, rng: random.Random) -> ToolCall:
-    others = [one.name for one in question.functions if one.name != call.name]
+    others = [function.name for function in question.functions if function.name != call.name]
     return replace(call, name=rng.choice([*others, f"{call.name}s", call.name[1:]]))
 
 

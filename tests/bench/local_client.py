@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import (
     Budget,
     Call,
@@ -24,6 +23,7 @@ from loopline.agents.records import (
     UsageEntry,
 )
 from loopline.agents.tools import call_tool
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import policies_for, policy_of, prompt_hashes, workflows
 from loopline.agents.workflows.routing import Handoff
 from loopline.runtime.client.run_ids import new_run_id
@@ -157,22 +157,26 @@ class _Host:
             json_schema=json_schema,
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
         )
-        done = [event async for event in engine.submit(request) if isinstance(event, Completion)]
-        (one,) = done
+        completions = [
+            event async for event in engine.submit(request) if isinstance(event, Completion)
+        ]
+        (completion,) = completions
         call = Call(
             id=key,
             policy=PolicyRef(name=pool, base=engine.base),
-            text=one.text,
-            tool_calls=one.tool_calls,
-            prompt_ids=one.prompt_ids,
-            output_ids=one.output_ids,
-            logprobs=one.logprobs,
+            text=completion.text,
+            tool_calls=completion.tool_calls,
+            prompt_ids=completion.prompt_ids,
+            output_ids=completion.output_ids,
+            logprobs=completion.logprobs,
             sampling=request.sampling,
-            finish_reason=one.finish_reason,
-            usage=one.usage,
-            cost_micro_dollars=cost_micro_dollars(one.usage, settings.price),
+            finish_reason=completion.finish_reason,
+            usage=completion.usage,
+            cost_micro_dollars=cost_micro_dollars(completion.usage, settings.price),
             latency=Latency(
-                queue=0.001, first_token=one.first_token_seconds, decode=one.decode_seconds
+                queue=0.001,
+                first_token=completion.first_token_seconds,
+                decode=completion.decode_seconds,
             ),
             trainable=True,
         )

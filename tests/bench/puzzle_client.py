@@ -12,7 +12,6 @@ from loopline.agents.environments.plan_path import PlanPathInstance, shortest_pa
 from loopline.agents.environments.sokoban import SokobanInstance, solve
 from loopline.agents.environments.sudoku import SudokuInstance
 from loopline.agents.environments.word_problem_team import WordProblemInstance
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import (
     Call,
     FinishReason,
@@ -26,6 +25,7 @@ from loopline.agents.records import (
     Trajectory,
     UsageEntry,
 )
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows.routing import Handoff
 from loopline.bench.datasets import Request
 from loopline.bench.output import Manifest, OutputDirectory, manifest_items
@@ -97,24 +97,24 @@ class _Host:
         wanted = 1 if sampling is None else sampling.n
         policy = PolicyRef(name="pair", base="played", version=self.client.version(self.run))
         played = {"policy": policy}
-        made = [
+        calls = [
             says(text, finish=self.client.finish).model_copy(update=played) for _ in range(wanted)
         ]
         self.client.ledger[self.run.id] += [
             UsageEntry(
                 run_id=self.run.id,
-                call_id=one.id,
+                call_id=call.id,
                 agent=self.handoff.agent,
                 turn=self.handoff.turn,
                 policy=policy,
-                usage=one.usage,
+                usage=call.usage,
                 cost_micro_dollars=0,
                 latency=Latency(),
                 at=time.time(),
             )
-            for one in made
+            for call in calls
         ]
-        return tuple(made)
+        return tuple(calls)
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         raise AssertionError(f"no role of a pair calls a tool of its host: {name}")

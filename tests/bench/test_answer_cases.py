@@ -61,13 +61,17 @@ def problem(gold: str) -> MathProblem:
 
 async def paid(judge: AnswerJudge, case: dict[str, Any]) -> bool:
     """By the mathematics team's judge."""
-    said = case["prediction"]
+    prediction = case["prediction"]
     printed = case.get("printed_line")
-    answer = program_answer(said, ended_well=True) if printed else reasoning_answer(said)
+    answer = (
+        program_answer(prediction, ended_well=True) if printed else reasoning_answer(prediction)
+    )
     return await judge.right(answer, problem(case["gold"]))
 
 
-@pytest.mark.parametrize("case", named([one for one in CERTAIN if one["by"] == "bench check"]))
+@pytest.mark.parametrize(
+    "case", named([record for record in CERTAIN if record["by"] == "bench check"])
+)
 def test_the_primary_checker_says_of_a_public_case_what_is_right(
     scorer: Scorer, case: dict[str, Any]
 ) -> None:
@@ -75,7 +79,7 @@ def test_the_primary_checker_says_of_a_public_case_what_is_right(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("case", named([one for one in CERTAIN if one["by"] == "reward"]))
+@pytest.mark.parametrize("case", named([record for record in CERTAIN if record["by"] == "reward"]))
 async def test_one_answer_is_paid_and_neither_several_nor_work_that_is_left(
     judge: AnswerJudge, case: dict[str, Any]
 ) -> None:
@@ -107,11 +111,11 @@ def test_the_primary_checker_reads_further_forms(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize(("said", "gold", "right"), PAID)
+@pytest.mark.parametrize(("text", "gold", "right"), PAID)
 async def test_the_reward_reads_further_forms(
-    judge: AnswerJudge, said: str, gold: str, right: bool
+    judge: AnswerJudge, text: str, gold: str, right: bool
 ) -> None:
-    assert await judge.right(reasoning_answer(said), problem(gold)) is right
+    assert await judge.right(reasoning_answer(text), problem(gold)) is right
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -127,13 +131,13 @@ async def test_a_printed_line_is_one_answer_or_none(
 
 def golds() -> list[str]:
     """Each different gold answer of the data sets of mathematics."""
-    found = [question.answer for question in olympiadbench.load().records]
-    found += [question.answer for year in aime.YEARS for question in aime.read(year).records]
+    answers = [question.answer for question in olympiadbench.load().records]
+    answers += [question.answer for year in aime.YEARS for question in aime.read(year).records]
     for name, splits in (("gsm8k", ("train", "test")), ("wordproblems", ("train", "held_out"))):
         for split in splits:
             samples = None if name == "gsm8k" else 400
-            found += [item.gold for item in load(name, Request(split, samples, seed=1)).items]
-    return list(dict.fromkeys(found))
+            answers += [item.gold for item in load(name, Request(split, samples, seed=1)).items]
+    return list(dict.fromkeys(answers))
 
 
 @needs_data
@@ -145,11 +149,11 @@ def test_every_gold_answer_of_the_data_sets_is_right_against_itself() -> None:
             wanted = numeric.gold_number(gold)
             final = numeric.final_part(gold)
             for text in (f"So it is \\boxed{{{final}}}", f"The answer is {final}"):
-                found = numeric.extract(text)
+                answer = numeric.extract(text)
                 if wanted is not None:
-                    right = numeric.answers(found, wanted)
+                    right = numeric.answers(answer, wanted)
                 else:
-                    right = same(found.expression, final, verifier)
+                    right = same(answer.expression, final, verifier)
                 wrong += [] if right else [text]
             bare = final.strip("$")
             wrong += [] if same(bare, final, verifier) else [f"reward: {bare}"]

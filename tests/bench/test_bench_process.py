@@ -29,14 +29,16 @@ def test_help_imports_nothing_heavy() -> None:
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(sorted({'numpy', 'pydantic', 'torch', 'scipy', 'redis'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.splitlines()[-1] == "[]"
     for name in ("gsm8k", "wordproblems", "resume", "report", "rescore", "compare", "check"):
-        assert name in done.stdout
+        assert name in process.stdout
 
 
 @pytest.mark.parametrize(
-    ("command", "told", "untold"),
+    ("command", "phrase", "untold"),
     [
         ("wordproblems", "Number of questions. [default: 60]", "--data"),
         ("gsm8k", "Number of questions. [default: all]", "generated set"),
@@ -45,11 +47,11 @@ def test_help_imports_nothing_heavy() -> None:
     ],
 )
 def test_help_says_how_many_questions_a_benchmark_asks(
-    command: str, told: str, untold: str
+    command: str, phrase: str, untold: str
 ) -> None:
-    said = " ".join(CliRunner().invoke(app, [command, "--help"]).output.split())
-    assert told in said
-    assert untold not in said
+    help_text = " ".join(CliRunner().invoke(app, [command, "--help"]).output.split())
+    assert phrase in help_text
+    assert untold not in help_text
 
 
 def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
@@ -92,10 +94,10 @@ def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["fidelity", "failover"])
 def test_a_model_that_is_not_there_is_one_line(command: str) -> None:
-    done = bench(command, "--only", "torch", "--model", "micro:none")
-    assert done.returncode == 2
-    assert "no micro model 'micro:none'; shipped" in done.stderr
-    assert "Traceback" not in done.stderr
+    process = bench(command, "--only", "torch", "--model", "micro:none")
+    assert process.returncode == 2
+    assert "no micro model 'micro:none'; shipped" in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -109,8 +111,8 @@ def test_what_is_said_of_a_model_that_cannot_be_used_is_the_message(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.bench.cli.app", raising(error))
-    done = bench("engine")
-    assert (done.returncode, done.stderr) == (1, f"error: {error}\n")
+    process = bench("engine")
+    assert (process.returncode, process.stderr) == (1, f"error: {error}\n")
 
 
 def test_a_defect_of_an_engine_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

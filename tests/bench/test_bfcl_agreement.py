@@ -59,19 +59,22 @@ CONTRADICTIONS = {
 
 @pytest.fixture(scope="module")
 def answers() -> list[Generated]:
-    return [one for category in CALLED for one in generate(load(category).records, SEED)]
+    return [answer for category in CALLED for answer in generate(load(category).records, SEED)]
 
 
 @pytest.fixture(scope="module")
 def judged(answers: list[Generated]) -> list[tuple[Generated, BfclVerdict, dict[str, Any]]]:
     """Each answer with our verdict and the published one."""
     published = PublishedChecker()
-    return [(one, check(one.question, one.calls), _published(published, one)) for one in answers]
+    return [
+        (answer, check(answer.question, answer.calls), _published(published, answer))
+        for answer in answers
+    ]
 
 
-def _published(checker: PublishedChecker, one: Generated) -> dict[str, Any]:
+def _published(checker: PublishedChecker, answer: Generated) -> dict[str, Any]:
     try:
-        return checker.verdict(one.question, one.calls)
+        return checker.verdict(answer.question, answer.calls)
     except OverflowError as error:
         return {"valid": None, "error_type": type(error).__name__}
 
@@ -81,9 +84,9 @@ def test_the_two_checkers_agree_but_for_the_differences_that_are_listed(
 ) -> None:
     """On far more than a thousand calls, and each listed difference is there."""
     different = {
-        one.question.id if theirs["valid"] is not None else theirs["error_type"]
-        for one, ours, theirs in judged
-        if theirs["valid"] is not ours.right
+        answer.question.id if reference["valid"] is not None else reference["error_type"]
+        for answer, verdict, reference in judged
+        if reference["valid"] is not verdict.right
     }
     assert len(judged) >= 10_000
     assert different == set(DIFFERENCES)
@@ -93,34 +96,34 @@ def test_they_also_agree_on_what_is_wrong(
     judged: list[tuple[Generated, BfclVerdict, dict[str, Any]]],
 ) -> None:
     """The first fault that is found is of the same family."""
-    other = [
-        (one.question.id, one.mutation, ours.fault, theirs["error_type"])
-        for one, ours, theirs in judged
-        if ours.fault is not None
-        and theirs["valid"] is False
-        and FAMILIES[ours.fault] not in theirs["error_type"]
+    mismatches = [
+        (answer.question.id, answer.mutation, verdict.fault, reference["error_type"])
+        for answer, verdict, reference in judged
+        if verdict.fault is not None
+        and reference["valid"] is False
+        and FAMILIES[verdict.fault] not in reference["error_type"]
     ]
-    assert other == []
+    assert mismatches == []
 
 
 def test_the_calls_are_right_and_wrong_in_every_way_that_is_tried(
     judged: list[tuple[Generated, BfclVerdict, dict[str, Any]]],
 ) -> None:
     """Agreement on calls that are all alike would say nothing."""
-    faults = Counter(str(ours.fault) for _, ours, _ in judged)
+    faults = Counter(str(verdict.fault) for _, verdict, _ in judged)
     assert faults.keys() == {"None", *FAMILIES}
     assert all(count >= 300 for count in faults.values())
-    assert {one.mutation for one, _, _ in judged} == set(MUTATIONS)
+    assert {answer.mutation for answer, _, _ in judged} == set(MUTATIONS)
 
 
 def test_calls_written_as_python_are_read_back_and_judged_alike(answers: list[Generated]) -> None:
     """What BFCL's prompt asks a model for; two of each question's answers."""
-    for one in answers:
-        if one.mutation in ("as it should be", "another value"):
-            read = tool_calls(written(one.calls))
+    for answer in answers:
+        if answer.mutation in ("as it should be", "another value"):
+            read = tool_calls(written(answer.calls))
             assert read is not None
             assert [(call.name, call.arguments) for call in read] == [
-                (call.name, call.arguments) for call in one.calls
+                (call.name, call.arguments) for call in answer.calls
             ]
 
 
@@ -129,8 +132,9 @@ def test_the_possible_answers_are_right_but_where_the_data_contradict_themselves
 ) -> None:
     """Whichever of its possible values an argument has, and left out where it may be."""
     wrong = {
-        one.question.id
-        for one in answers
-        if one.mutation.startswith("as it should be") and not check(one.question, one.calls).right
+        answer.question.id
+        for answer in answers
+        if answer.mutation.startswith("as it should be")
+        and not check(answer.question, answer.calls).right
     }
     assert wrong == CONTRADICTIONS.keys()

@@ -84,8 +84,8 @@ def test_a_call_in_a_field_of_its_own_is_judged_as_one_in_the_text(tmp_path: Pat
     item = question("simple_python", tmp_path)
     judge = BfclJudge()
     assert judge.judge(answered("", CALL), item).verdicts["ast"]
-    other = CALL.model_copy(update={"arguments": {"n": 2}})
-    assert not judge.judge(answered("", other), item).verdicts["ast"]
+    wrong_call = CALL.model_copy(update={"arguments": {"n": 2}})
+    assert not judge.judge(answered("", wrong_call), item).verdicts["ast"]
     assert judge.judge(answered("[f(n=1)]"), item).verdicts["ast"]
 
 
@@ -131,6 +131,6 @@ def test_toolalpaca_s_real_apis_are_asked_without_their_keys(tmp_path: Path) -> 
     write(tmp_path / "eval_real.json", json.dumps([api]))
     (read,) = toolalpaca.load(tmp_path, "real").records
     assert read.golden[0].arguments == {"q": "x"}
-    (made,) = first_calls.read_first_calls(tmp_path, "toolalpaca_real").records
-    assert made.tools[0].parameters["required"] == ["q"]
-    assert "Your key" not in json.dumps(made.tools[0].model_dump(mode="json"))
+    (record,) = first_calls.read_first_calls(tmp_path, "toolalpaca_real").records
+    assert record.tools[0].parameters["required"] == ["q"]
+    assert "Your key" not in json.dumps(record.tools[0].model_dump(mode="json"))

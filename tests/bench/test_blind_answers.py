@@ -34,9 +34,9 @@ def share(split: Split, player: Player) -> float:
     return solved(split)[player] / COUNT
 
 
-def best(*, given: bool) -> Player:
+def best(*, with_calls: bool) -> Player:
     """By instructions of training."""
-    return best_of(solved(Split.TRAIN), given=given)
+    return best_of(solved(Split.TRAIN), is_given=with_calls)
 
 
 def trained(split: Split) -> float:
@@ -48,13 +48,13 @@ def trained(split: Split) -> float:
 
 def asking_nothing(split: Split) -> float:
     """The share of instructions that can be done and ask for no fact."""
-    asked = [one.oracle for one in sample(split)]
-    return sum(one.answer is not None and not one.facts for one in asked) / COUNT
+    oracles = [oracle.oracle for oracle in sample(split)]
+    return sum(oracle.answer is not None and not oracle.facts for oracle in oracles) / COUNT
 
 
 @pytest.mark.parametrize("split", CLAIMED)
 def test_the_best_player_that_never_reads_is_far_below_the_trained_team(split: Split) -> None:
-    blind = share(split, best(given=False))
+    blind = share(split, best(with_calls=False))
     assert blind < 0.15
     assert trained(split) - blind > 0.6
 
@@ -74,7 +74,7 @@ def test_who_lists_all_values_solves_hardly_more_than_what_asks_for_no_fact(spli
 
 @pytest.mark.parametrize("split", HELD_OUT)
 def test_even_after_the_oracle_s_calls_the_best_blind_answer_fails_often(split: Split) -> None:
-    assert share(split, best(given=True)) < 0.85
+    assert share(split, best(with_calls=True)) < 0.85
 
 
 @pytest.mark.parametrize("split", HELD_OUT)
@@ -84,13 +84,13 @@ def test_nothing_said_of_no_observation_solves_just_what_asks_for_no_fact(split:
 
 
 def test_their_figures_stand_beside_the_team_s_in_every_form_of_the_report(tmp_path: Path) -> None:
-    made = manifest("worlds", "umi", Request("unseen_worlds", 12, seed=7))
-    facts = measured(tmp_path / "out", made, oracle_client("unseen_worlds", 12))
-    found = facts.results["worlds"]["baselines"]
-    assert found["the oracle's calls; all observations"]["estimate"] == 0.0
-    assert len(found) == len(ANSWERS) + 1
-    assert {one["n"] for one in found.values()} == {12}
+    run_manifest = manifest("worlds", "umi", Request("unseen_worlds", 12, seed=7))
+    facts = measured(tmp_path / "out", run_manifest, oracle_client("unseen_worlds", 12))
+    baselines = facts.results["worlds"]["baselines"]
+    assert baselines["the oracle's calls; all observations"]["estimate"] == 0.0
+    assert len(baselines) == len(ANSWERS) + 1
+    assert {baseline["n"] for baseline in baselines.values()} == {12}
     for form in ("report.md", "report.html"):
-        told = (tmp_path / "out" / form).read_text()
-        assert "by hand: the oracle" in told
-        assert "none reads its instruction" in told
+        report = (tmp_path / "out" / form).read_text()
+        assert "by hand: the oracle" in report
+        assert "none reads its instruction" in report

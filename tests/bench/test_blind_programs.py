@@ -27,9 +27,11 @@ APPS = pytest.param(lambda: apps_selected.load().records, id="apps")
 
 def best(problems: Sequence[CodeProblem]) -> tuple[str, float]:
     """The constant that solves most problems, and their share."""
-    solved = Counter(value for one in problems if (value := solving_constant(one)) is not None)
-    found = solved.most_common(1)
-    return (found[0][0], found[0][1] / len(problems)) if found else ("", 0.0)
+    solved = Counter(
+        value for problem in problems if (value := solving_constant(problem)) is not None
+    )
+    top = solved.most_common(1)
+    return (top[0][0], top[0][1] / len(problems)) if top else ("", 0.0)
 
 
 @needs_data
@@ -45,9 +47,9 @@ def test_the_best_constant_solves_next_to_nothing(
     load: Load, constant: str | None, share: float
 ) -> None:
     """As README says beside what programs are measured by."""
-    said, solved = best(load())
+    answer, solved = best(load())
     assert solved == share
-    assert constant is None or said == constant
+    assert constant is None or answer == constant
 
 
 @needs_data
@@ -63,7 +65,7 @@ def test_the_best_constant_stands_in_what_a_bench_of_programs_measures() -> None
 def test_the_best_test_that_never_looks_at_its_problem_is_rarely_right(load: Load) -> None:
     """As far as the data set's own tests say what is right: `[]` for `[]`, say."""
     problems = load()
-    right = Counter(pair for one in problems for pair in {*pairs(one)})
+    right = Counter(pair for problem in problems for pair in {*pairs(problem)})
     assert right.most_common(1)[0][1] / len(problems) < 0.07
 
 

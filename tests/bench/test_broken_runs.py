@@ -25,37 +25,37 @@ class Breaking(LocalClient):
     reason: str = BURIED
 
     async def wait(self, run_id: str) -> Trajectory:
-        found = await super().wait(run_id)
-        if found.run.policies != {"solo": "llm"}:
-            return found
+        trajectory = await super().wait(run_id)
+        if trajectory.run.policies != {"solo": "llm"}:
+            return trajectory
         if self.answered:
             self.answered -= 1
-            return found
+            return trajectory
         late = len(self.ended) == 1
         outcome = Outcome.DEADLINE if late else Outcome.ERROR
-        return found.model_copy(
+        return trajectory.model_copy(
             update={"steps": (), "outcome": outcome, "answer": None, "reason": self.reason}
         )
 
 
-@pytest.mark.parametrize("answered", [0, 1])
+@pytest.mark.parametrize("answer_count", [0, 1])
 async def test_runs_that_broke_are_counted_after_the_table_and_a_whole_arm_of_them_fails(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], answered: int
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], answer_count: int
 ) -> None:
     directory = created(tmp_path, manifest(items(4), concurrency=1))
-    ended = await conduct(directory, lambda: connected(Breaking(answered=answered)))
-    assert ended.exit_code == (EXIT_OK if answered else EXIT_FAILED)
-    parts = "error 3" if answered else "error 3, deadline 1"
-    told = (
-        f"{4 - answered} of 12 runs ended in errors ({parts}): "
+    ended = await conduct(directory, lambda: connected(Breaking(answered=answer_count)))
+    assert ended.exit_code == (EXIT_OK if answer_count else EXIT_FAILED)
+    parts = "error 3" if answer_count else "error 3, deadline 1"
+    notice = (
+        f"{4 - answer_count} of 12 runs ended in errors ({parts}): "
         "`runtime dead ls` lists the dead letters"
     )
     show(ended, as_json=False)
-    table, _, after = capsys.readouterr().out.partition(told)
+    table, _, after = capsys.readouterr().out.partition(notice)
     assert "accuracy" in table
     assert "Report:" in after
     line = json.loads(json.dumps(brief(ended)))
-    assert told in line["notices"]
+    assert notice in line["notices"]
     assert line["arms"]["llm"]["outcomes"]["error"] == 3
     assert line["arms"]["slm"]["outcomes"] == {"answered": 4}
 
@@ -64,8 +64,8 @@ async def test_without_dead_letters_the_report_is_named(tmp_path: Path) -> None:
     directory = created(tmp_path, manifest(items(2), arms=("llm",)))
     ended = await conduct(directory, lambda: connected(Breaking(reason="auth: no key")))
     assert ended.facts is not None
-    [told] = [notice for notice in ended.facts.notices if "ended in errors" in notice]
-    assert told.endswith(": the report says why")
+    [message] = [notice for notice in ended.facts.notices if "ended in errors" in notice]
+    assert message.endswith(": the report says why")
 
 
 async def test_wrong_answers_are_no_errors(tmp_path: Path) -> None:

@@ -37,11 +37,11 @@ def peers(ours: Peer, faststream: Peer) -> dict[str, Peer]:
 
 
 def test_ratios_are_those_of_the_medians() -> None:
-    found = {
-        each.name: each.value
-        for each in ratios(peers(peer(20_000, 3.0), peer(5_000, 2.0)), bars=True)
+    headline = {
+        figures.name: figures.value
+        for figures in ratios(peers(peer(20_000, 3.0), peer(5_000, 2.0)), bars=True)
     }
-    assert (found["drain_vs_faststream"], found["p99_vs_faststream"]) == (4.0, 1.5)
+    assert (headline["drain_vs_faststream"], headline["p99_vs_faststream"]) == (4.0, 1.5)
     assert peer(20_000, 3.0).rate("drain_per_second") == (20_000, 10_000, 40_000)
 
 
@@ -78,16 +78,16 @@ def test_the_message_has_the_size_that_is_claimed() -> None:
 @pytest.mark.parametrize("name", PEERS)
 async def test_every_peer_moves_all_its_messages(name: str, tmp_path: Path) -> None:
     with running_redis(tmp_path, persistence="none", listen="tcp") as server:
-        found = await throughput(server, name, 300)
-    assert min(found.enqueue_per_second, found.drain_per_second, found.end_to_end_per_second) > 0
+        rates = await throughput(server, name, 300)
+    assert min(rates.enqueue_per_second, rates.drain_per_second, rates.end_to_end_per_second) > 0
 
 
 async def test_every_delivery_of_a_killed_worker_reaches_another(tmp_path: Path) -> None:
     with running_redis(tmp_path, persistence="none", listen="tcp") as server:
-        found = await recovery(server, rounds=1)
+        result = await recovery(server, rounds=1)
     # Not before its lease, counted from a renewal at most a third of it before the kill.
-    assert found.first[0] > found.lease_seconds / 2
-    assert found.last[0] >= found.first[0]
+    assert result.first[0] > result.lease_seconds / 2
+    assert result.last[0] >= result.first[0]
 
 
 async def test_a_long_list_that_is_swept_over_stays_as_it_is(
@@ -100,7 +100,7 @@ async def test_a_long_list_that_is_swept_over_stays_as_it_is(
 
 
 def test_the_command_ends_with_one_line_of_json() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [
             sys.executable, "-c", "from loopline.bench.cli import main; main()", "bus",
             "--messages", "200", "--repeats", "1", "--latency-seconds", "1",
@@ -110,17 +110,17 @@ def test_the_command_ends_with_one_line_of_json() -> None:
         capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     # 1 is a missed bar: two hundred messages on a busy machine say nothing about speed.
-    assert done.returncode in (0, 1), done.stderr
-    data = json.loads(done.stdout.splitlines()[-1])
+    assert process.returncode in (0, 1), process.stderr
+    data = json.loads(process.stdout.splitlines()[-1])
     found = data["measurements"]
     assert found.keys() >= {"drain_vs_faststream", "p99_vs_faststream", "drain_vs_raw"}
     assert found["drain_vs_faststream"]["bar"] == 3.0
     drained = {key.split(" / ")[1] for key in found if key.startswith("appendonly everysec / ")}
     assert drained == set(PEERS)
-    assert "bus against a raw loop and FastStream: takes" in done.stderr
+    assert "bus against a raw loop and FastStream: takes" in process.stderr
 
 
 def test_an_unknown_persistence_is_refused_with_the_choices() -> None:
-    done = bench("bus", "--persistence", "x")
-    assert done.returncode == 2
-    assert "--persistence: Input should be 'none', 'everysec', 'always' or 'both'" in done.stderr
+    process = bench("bus", "--persistence", "x")
+    assert process.returncode == 2
+    assert "--persistence: Input should be 'none', 'everysec', 'always' or 'both'" in process.stderr

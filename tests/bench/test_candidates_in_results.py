@@ -63,43 +63,43 @@ def seconds_of(step: Step) -> Seconds:
     judgement = Judgement(
         prediction="7", answer="7", value="7", where="last", verdicts={"numeric": True}
     )
-    found = result_of(
+    result = result_of(
         ended(step), [], arm="team", item="i", judgement=judgement, reference_values=()
     )
-    return found.seconds
+    return result.seconds
 
 
 def test_candidates_that_are_drawn_side_by_side_take_the_time_of_the_longest() -> None:
     candidates = [Candidate(calls=(spoke("7", 1.0, queue=0.25),)) for _ in range(8)]
-    found = seconds_of(a_step(*candidates, took=1.5))
-    assert found.pools == {"test": 1.0}
-    assert found.queue == 0.25
-    assert found.other == 0.25
+    seconds = seconds_of(a_step(*candidates, took=1.5))
+    assert seconds.pools == {"test": 1.0}
+    assert seconds.queue == 0.25
+    assert seconds.other == 0.25
 
 
 def test_the_calls_of_one_candidate_follow_each_other() -> None:
     long = Candidate(calls=(spoke("first", 1.0), spoke("second", 2.0)))
-    found = seconds_of(a_step(Candidate(calls=(spoke("7", 2.5),)), long, took=3.5))
-    assert (found.pools, found.other) == ({"test": 3.0}, 0.5)
+    seconds = seconds_of(a_step(Candidate(calls=(spoke("7", 2.5),)), long, took=3.5))
+    assert (seconds.pools, seconds.other) == ({"test": 3.0}, 0.5)
 
 
 @given(st.lists(st.floats(0.001, 10.0), min_size=1, max_size=16))
 def test_the_parts_of_a_step_are_as_long_as_the_step(decodes: list[float]) -> None:
     step = a_step(
-        *(Candidate(calls=(spoke("7", each),)) for each in decodes), took=max(decodes) + 1
+        *(Candidate(calls=(spoke("7", decode),)) for decode in decodes), took=max(decodes) + 1
     )
-    found = seconds_of(step)
-    assert sum(found.pools.values()) + found.queue + found.other == pytest.approx(
-        found.wall, abs=0.001
+    seconds = seconds_of(step)
+    assert sum(seconds.pools.values()) + seconds.queue + seconds.other == pytest.approx(
+        seconds.wall, abs=0.001
     )
 
 
 def test_a_transcript_says_whose_a_call_is_and_which_candidate_was_executed() -> None:
     first = Candidate(calls=(spoke("a", 1.0), spoke("b", 1.0)))
     second = Candidate(calls=(spoke("c", 1.0),))
-    (shown,) = drawn_from(a_step(first, second, took=2.0))["steps"]
-    assert shown["selected"] == 0
-    assert [(call["candidate"], call["text"]) for call in shown["calls"]] == [
+    (drawn_step,) = drawn_from(a_step(first, second, took=2.0))["steps"]
+    assert drawn_step["selected"] == 0
+    assert [(call["candidate"], call["text"]) for call in drawn_step["calls"]] == [
         (0, "a"), (0, "b"), (1, "c"),
     ]  # fmt: skip
 
@@ -111,9 +111,9 @@ def test_what_a_tool_said_stands_with_the_executed_candidate() -> None:
     step = a_step(*candidates, took=2.0, selected=1, turns=turns).model_copy(
         update={"decision": Decision(kind="call", data={"name": "calculate", "arguments": {}})}
     )
-    (shown,) = drawn_from(step)["steps"]
-    assert [len(call["tools"]) for call in shown["calls"]] == [0, 1, 0]
-    assert shown["calls"][1]["tools"][0]["output"] == {"result": "84"}
+    (drawn_step,) = drawn_from(step)["steps"]
+    assert [len(call["tools"]) for call in drawn_step["calls"]] == [0, 1, 0]
+    assert drawn_step["calls"][1]["tools"][0]["output"] == {"result": "84"}
 
 
 def model_bars(drawing: str) -> list[float]:
@@ -122,7 +122,7 @@ def model_bars(drawing: str) -> list[float]:
 
 
 def test_a_drawn_step_shows_the_candidate_that_it_waited_for() -> None:
-    candidates = [Candidate(calls=(spoke("7", each),)) for each in (0.5, 1.0, 0.25)]
+    candidates = [Candidate(calls=(spoke("7", seconds),)) for seconds in (0.5, 1.0, 0.25)]
     transcript = drawn_from(a_step(*candidates, took=1.5))
     drawing = waterfall(transcript)
     assert len(model_bars(drawing)) == 1
@@ -131,7 +131,7 @@ def test_a_drawn_step_shows_the_candidate_that_it_waited_for() -> None:
 
 def test_a_transcript_of_an_older_bench_is_drawn_call_after_call() -> None:
     """Its calls don't say whose they are."""
-    candidates = [Candidate(calls=(spoke("7", each),)) for each in (0.5, 0.25)]
+    candidates = [Candidate(calls=(spoke("7", seconds),)) for seconds in (0.5, 0.25)]
     transcript = drawn_from(a_step(*candidates, took=1.5))
     for step in transcript["steps"]:
         del step["selected"]

@@ -25,9 +25,9 @@ def test_check_gives_a_boolean_per_checker_and_line(tmp_path: Path) -> None:
         json.dumps({"prediction": 18.0, "gold": 18, "extra": True}),
         json.dumps({"prediction": "#### 18", "gold": "9 * 2 = 18\n#### 18"}),
     )
-    done = bench("check", str(path), "--json")
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    process = bench("check", str(path), "--json")
+    assert process.returncode == 0, process.stderr
+    rows = [json.loads(line) for line in process.stdout.splitlines()]
     names = ("numeric", "strict", "flexible", "math_verify", "delegate")
     assert [row["line"] for row in rows] == [1, 3, 4, 5]
     assert [[row[name] for name in names] for row in rows] == [
@@ -41,10 +41,10 @@ def test_check_gives_a_boolean_per_checker_and_line(tmp_path: Path) -> None:
 def test_check_without_json_prints_intervals_and_disagreements(tmp_path: Path) -> None:
     """For people."""
     path = write(tmp_path / "p.jsonl", json.dumps({"prediction": "70,000", "gold": "70000"}))
-    done = bench("check", str(path))
-    assert done.returncode == 0
-    assert "math_verify" in done.stdout
-    assert "1 line on which the checkers disagree" in done.stdout
+    process = bench("check", str(path))
+    assert process.returncode == 0
+    assert "math_verify" in process.stdout
+    assert "1 line on which the checkers disagree" in process.stdout
 
 
 def test_check_names_every_bad_line_and_scores_nothing(tmp_path: Path) -> None:
@@ -60,35 +60,35 @@ def test_check_names_every_bad_line_and_scores_nothing(tmp_path: Path) -> None:
         json.dumps({"prediction": ["18"], "gold": "18"}),
         json.dumps({"prediction": "18", "gold": None}),
     )
-    done = bench("check", str(path), "--json")
-    assert done.returncode == 1
-    assert done.stdout == ""
+    process = bench("check", str(path), "--json")
+    assert process.returncode == 1
+    assert process.stdout == ""
     for line in range(2, 9):
-        assert f"{path}:{line}: " in done.stderr
-    assert f"{path}:1:" not in done.stderr
+        assert f"{path}:{line}: " in process.stderr
+    assert f"{path}:1:" not in process.stderr
 
 
 def test_check_of_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
     """Exit code 2, like every wrong command line."""
-    done = bench("check", str(tmp_path / "absent.jsonl"))
-    assert done.returncode == 2
-    assert "there is no such file" in done.stderr
+    process = bench("check", str(tmp_path / "absent.jsonl"))
+    assert process.returncode == 2
+    assert "there is no such file" in process.stderr
 
 
 def test_check_survives_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     """They are named, not decoded by luck."""
     path = tmp_path / "p.jsonl"
     path.write_bytes(b'{"prediction": "\xff", "gold": 1}\n')
-    done = bench("check", str(path))
-    assert done.returncode == 1
-    assert f"{path}:1: not UTF-8" in done.stderr
+    process = bench("check", str(path))
+    assert process.returncode == 1
+    assert f"{path}:1: not UTF-8" in process.stderr
 
 
 def test_power_plans_a_comparison() -> None:
     """How many questions; and what 500 would have shown of Delegate's +1.8 points."""
-    done = bench("power", "--difference", "0.018", "--samples", "500", "--json")
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout.splitlines()[-1])
+    process = bench("power", "--difference", "0.018", "--samples", "500", "--json")
+    assert process.returncode == 0, process.stderr
+    result = json.loads(process.stdout.splitlines()[-1])
     assert 2000 < result["samples_needed"] < 3500
     assert result["power"] < 0.3
 
@@ -99,6 +99,6 @@ def test_power_plans_a_comparison() -> None:
 )
 def test_power_refuses_what_cannot_be(arguments: tuple[str, ...]) -> None:
     """One message, exit code 2."""
-    done = bench("power", *arguments)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
+    process = bench("power", *arguments)
+    assert process.returncode == 2
+    assert process.stderr.startswith("error: ")

@@ -44,10 +44,10 @@ def test_each_checker_says_what_the_table_says(
 ) -> None:
     """Five verdicts a case, reasoned from the rule of each checker."""
     verdicts = scorer.score(prediction, gold).verdicts.as_dict()
-    said = "".join(
+    outcome = "".join(
         letter if verdicts[name] else "-" for letter, name in zip(LETTERS, CHECKERS, strict=True)
     )
-    assert said == expected
+    assert outcome == expected
 
 
 def test_a_missing_prediction_is_wrong_for_every_checker(scorer: Scorer) -> None:
@@ -232,7 +232,7 @@ def test_a_right_answer_is_right_though_the_child_is_killed_while_it_is_judged()
     before = psutil.Process().children()
     with MathVerifier() as verifier:
         assert verifier.check("\\boxed{18}", "18")
-        (child,) = (each for each in psutil.Process().children() if each not in before)
+        (child,) = (process for process in psutil.Process().children() if process not in before)
         child.suspend()
         killing = threading.Timer(0.2, child.kill)
         killing.start()

@@ -59,7 +59,7 @@ def write(path: Path, *rows: Any) -> None:
 
 def reasons(reading: Reading[CodeProblem]) -> list[tuple[str, str]]:
     """Where and why."""
-    return [(one.where, one.reason) for one in reading.skipped]
+    return [(skip.where, skip.reason) for skip in reading.skipped]
 
 
 @needs_data
@@ -80,8 +80,8 @@ def test_a_set_is_read_whole(
     read = load()
     assert (len(read.records), read.skipped) == (problems, ())
     assert len({problem.id for problem in read.records}) == problems
-    found = [test for problem in read.records for test in problem.tests]
-    assert (len(found), {type(test) for test in found}) == (tests, {kind})
+    all_tests = [test for problem in read.records for test in problem.tests]
+    assert (len(all_tests), {type(test) for test in all_tests}) == (tests, {kind})
 
 
 @needs_data
@@ -89,9 +89,9 @@ def test_apps_selected_problems_are_128_and_22_repeats() -> None:
     """150 rows, as published: 98 of them call a function, 52 run a program."""
     read = apps_selected.load()
     assert len(read.records) == 128
-    assert [one.reason for one in read.skipped] == ["a problem that stands there already"] * 22
+    assert [skip.reason for skip in read.skipped] == ["a problem that stands there already"] * 22
     kinds = {problem.id: type(problem.tests[0]) for problem in read.records}
-    repeated = [kinds[f"apps/{one.detail}"] for one in read.skipped]
+    repeated = [kinds[f"apps/{skip.detail}"] for skip in read.skipped]
     assert Counter([*kinds.values(), *repeated]) == {CallTest: 98, ProgramTest: 52}
 
 
@@ -167,7 +167,9 @@ def test_what_mbpp_records_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / "sanitized-mbpp.json"
     write(path, json.dumps([clean, 3]))
     read = mbpp.load("sanitized", tmp_path)
-    assert [(one.id, one.setup) for one in read.records] == [("mbpp_sanitized/7", "import math")]
+    assert [(problem.id, problem.setup) for problem in read.records] == [
+        ("mbpp_sanitized/7", "import math")
+    ]
     assert reasons(read) == [("sanitized-mbpp.json[1]", "not the expected fields")]
     for text, reason in (("{}", "not the expected fields"), ("[", "not JSON")):
         path.write_text(text)
@@ -227,8 +229,8 @@ def test_what_apps_rows_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_what_apps_folders_cannot_be_read_is_named(tmp_path: Path) -> None:
     """A missing file, lists of another length, arguments that are no list."""
 
-    def folder(name: str, asked: Any, *, question: bool = True) -> None:
-        write(tmp_path / f"train/{name}/input_output.json", json.dumps(asked))
+    def folder(name: str, cases: Any, *, question: bool = True) -> None:
+        write(tmp_path / f"train/{name}/input_output.json", json.dumps(cases))
         if question:
             (tmp_path / f"train/{name}/question.txt").write_text("Twice?")
 
@@ -264,7 +266,7 @@ def test_a_problem_of_code_contests_has_the_limits_that_its_text_tells(tmp_path:
     rows = [{"problem": text, "tests": tests}, {"problem": "Add.", "tests": tests}, uneven, []]
     (tmp_path / "test_165.json.xz").write_bytes(lzma.compress(json.dumps(rows).encode()))
     read = code_contests.load(tmp_path)
-    assert [(one.wall_seconds, one.memory_bytes) for one in read.records] == [
+    assert [(problem.wall_seconds, problem.memory_bytes) for problem in read.records] == [
         (2.5, 256_000_000), (None, None),
     ]  # fmt: skip
     assert reasons(read) == [
@@ -302,7 +304,7 @@ def test_livecodebench_is_read_with_its_public_and_private_tests(tmp_path: Path)
     )  # fmt: skip
     read = livecodebench.load(tmp_path)
     assert read.skipped == ()
-    sizes = [(len(each.examples), len(each.tests)) for each in read.records]
+    sizes = [(len(problem.examples), len(problem.tests)) for problem in read.records]
     assert sizes == [(1, 3), (1, 2), (1, 2)]
     assert read.records[0].tests[0] == ProgramTest(stdin="1\n", stdout="2\n")
     assert read.records[2].tests[1] == CallTest(

@@ -55,9 +55,9 @@ def test_a_question_that_was_played_by_other_rules_is_not_compared(tmp_path: Pat
 def test_who_plays_is_an_arm_s_own_and_no_rule(tmp_path: Path) -> None:
     made = puzzles(2)
     alone = [with_team(item, ["plan_agent"]) for item in made.items]
-    other = played(tmp_path / "other", made.model_copy(update={"items": tuple(alone)}))
-    (found,) = compare_directories(played(tmp_path / "one", made), other)
-    assert found.questions == 2
+    directory = played(tmp_path / "other", made.model_copy(update={"items": tuple(alone)}))
+    (comparison,) = compare_directories(played(tmp_path / "one", made), directory)
+    assert comparison.questions == 2
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +73,10 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_attempts_at_one_puzzle_are_one_pair_of_means(attempts: tuple[Path, Path]) -> None:
-    (found,) = compare_directories(*attempts)
+    (comparison,) = compare_directories(*attempts)
     over_puzzles = bootstrap_difference([1.0] * 8, [1.0] * 4 + [0.0] * 4, seed=7)
-    assert (found.questions, found.attempts) == (8, 8 * ATTEMPTS)
-    assert found.accuracy == over_puzzles
+    assert (comparison.questions, comparison.attempts) == (8, 8 * ATTEMPTS)
+    assert comparison.accuracy == over_puzzles
 
 
 def test_attempts_are_not_put_through_mcnemar_s_test(attempts: tuple[Path, Path]) -> None:
@@ -86,7 +86,7 @@ def test_attempts_are_not_put_through_mcnemar_s_test(attempts: tuple[Path, Path]
 
 
 def test_the_table_of_attempts_says_why_it_has_no_test(attempts: tuple[Path, Path]) -> None:
-    said = bench("compare", *map(str, attempts)).stdout
-    rows = {line.rsplit(maxsplit=1)[0]: line.split()[-1] for line in said.splitlines() if line}
+    output = bench("compare", *map(str, attempts)).stdout
+    rows = {line.rsplit(maxsplit=1)[0]: line.split()[-1] for line in output.splitlines() if line}
     assert (rows["questions"], rows["McNemar p"], rows["only A right"]) == ("8", "–", "–")
-    assert "Questions were asked several times" in said
+    assert "Questions were asked several times" in output

@@ -94,7 +94,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     )  # fmt: skip
     read = olympiadbench.load(tmp_path)
     assert len(read.records) == 1
-    assert [(one.where, one.reason) for one in read.skipped] == [
+    assert [(skip.where, skip.reason) for skip in read.skipped] == [
         ("test.jsonl:2", "not the expected fields"),
         ("test.jsonl:3", "not the expected fields"),
         ("test.jsonl:4", "no answer"),

@@ -145,7 +145,7 @@ def test_the_gold_is_the_number_after_the_marker(answer: str, gold: str | None) 
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (b"{broken", "not JSON"),
         (b"[" * 100_000, "not JSON"),
@@ -157,11 +157,11 @@ def test_the_gold_is_the_number_after_the_marker(answer: str, gold: str | None) 
         (b'{"question": "\xff", "answer": "#### 1"}', "not UTF-8"),
     ],
 )
-def test_a_broken_line_is_named_by_file_and_line(tmp_path: Path, line: bytes, said: str) -> None:
+def test_a_broken_line_is_named_by_file_and_line(tmp_path: Path, line: bytes, message: str) -> None:
     """The reader neither skips nor guesses."""
     path = tmp_path / "bad.jsonl"
     path.write_bytes(json.dumps(ROW).encode() + b"\n" + line + b"\n")
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         load("gsm8k", Request(data=path))
     assert str(caught.value).startswith(f"{path}:2:")
 
@@ -229,8 +229,8 @@ def test_word_problems_are_the_same_for_the_same_seed() -> None:
 
 def test_the_answer_that_most_questions_have_is_told_beside_what_a_bench_measures() -> None:
     items = load("wordproblems", Request("held_out", 200, seed=7))
-    [(said, right)] = constants(items.reference)
-    assert said == f"always {Counter(item.gold for item in items.items).most_common(1)[0][0]}"
+    [(label, right)] = constants(items.reference)
+    assert label == f"always {Counter(item.gold for item in items.items).most_common(1)[0][0]}"
     assert 1 < right < 20
     assert constants(best_constant(["2", None, "1", "2"])) == [("always 2", 2)]
     assert constants(best_constant([None], "a secret")) == [("a secret", 0)]

@@ -45,11 +45,11 @@ def copy(finished: Path, tmp_path: Path) -> Path:
 
 def test_report_writes_three_files_from_what_is_stored(copy: Path) -> None:
     """And prints the table."""
-    done = bench("report", str(copy))
-    assert done.returncode == 0, done.stderr
+    process = bench("report", str(copy))
+    assert process.returncode == 0, process.stderr
     for name in ("report.html", "report.md", "report.json"):
         assert (copy / name).stat().st_size > 500
-    assert "7/8" in done.stdout
+    assert "7/8" in process.stdout
 
 
 def test_the_line_of_json_says_what_is_not_done(copy: Path) -> None:
@@ -58,30 +58,30 @@ def test_the_line_of_json_says_what_is_not_done(copy: Path) -> None:
     lines = path.read_text().splitlines(keepends=True)
     lost = next(line for line in reversed(lines) if '"type":"result"' in line)
     path.write_text("".join(line for line in lines if line != lost))
-    said = json.loads(bench("report", str(copy), "--json").stdout)
+    summary = json.loads(bench("report", str(copy), "--json").stdout)
     missing = json.loads(lost)
-    assert said["complete"] is False
-    assert said["not_done"] == {missing["arm"]: [missing["item"]]}
-    assert said["arms"][missing["arm"]]["n"] == 7
+    assert summary["complete"] is False
+    assert summary["not_done"] == {missing["arm"]: [missing["item"]]}
+    assert summary["arms"][missing["arm"]]["n"] == 7
 
 
 @pytest.mark.parametrize("command", ["report", "resume", "rescore"])
 def test_a_directory_without_a_benchmark_is_a_usage_error(tmp_path: Path, command: str) -> None:
     """One line that says what it should have been."""
     for path in (tmp_path, tmp_path / "absent"):
-        done = bench(command, str(path))
-        assert done.returncode == 2
-        assert done.stderr.startswith("error: ")
-        assert "Traceback" not in done.stderr
+        process = bench(command, str(path))
+        assert process.returncode == 2
+        assert process.stderr.startswith("error: ")
+        assert "Traceback" not in process.stderr
 
 
 def test_a_damaged_line_is_named_by_the_command(copy: Path) -> None:
     """Exit code 1; nothing is guessed."""
     lines = (copy / "items.jsonl").read_bytes().splitlines(keepends=True)
     (copy / "items.jsonl").write_bytes(b"".join([lines[0], b"{oops\n", *lines[1:]]))
-    done = bench("report", str(copy))
-    assert done.returncode == 1
-    assert f"{copy / 'items.jsonl'}:2: the line is damaged" in done.stderr
+    process = bench("report", str(copy))
+    assert process.returncode == 1
+    assert f"{copy / 'items.jsonl'}:2: the line is damaged" in process.stderr
 
 
 def test_a_damaged_manifest_names_the_field(copy: Path) -> None:
@@ -125,12 +125,12 @@ def test_compare_pairs_two_benchmarks_question_by_question(finished: Path, copy:
         for line in lines
     ]
     path.write_text("".join(spoiled))
-    by_arm = {one.arm_a: one for one in compare_directories(finished, copy)}
+    by_arm = {comparison.arm_a: comparison for comparison in compare_directories(finished, copy)}
     assert by_arm["llm"].only_a == ("sums/test/0",)
     assert by_arm["llm"].p == 1.0
     assert by_arm["router"].only_a == by_arm["router"].only_b == ()
-    done = bench("compare", str(finished), str(copy), "--json")
-    assert json.loads(done.stdout)[0]["n"] == 8
+    process = bench("compare", str(finished), str(copy), "--json")
+    assert json.loads(process.stdout)[0]["n"] == 8
     assert bench("compare", str(finished), str(copy), "--arms", "llm:slm").returncode == 0
 
 
@@ -159,9 +159,9 @@ def test_progress_speaks_of_money_only_where_something_has_a_price(
         progress.finished(results[0], spent)
         progress.stopping("Stopping.")
         progress.stop()
-        said = capsys.readouterr().err
-        assert ("$0.0200" in said) == ("/h" in said) == bool(spent)
-        assert " left" not in said
+        output = capsys.readouterr().err
+        assert ("$0.0200" in output) == ("/h" in output) == bool(spent)
+        assert " left" not in output
 
 
 def test_a_run_that_is_submitted_again_is_in_flight_once(
@@ -182,10 +182,10 @@ def test_a_run_that_is_submitted_again_is_in_flight_once(
 
 def test_compare_refuses_what_cannot_be_paired(finished: Path, tmp_path: Path) -> None:
     """Other questions, other meanings of an id, unknown arms."""
-    other = tmp_path / "other"
-    created(other, manifest(items(8, wrong=[1])))
+    other_path = tmp_path / "other"
+    created(other_path, manifest(items(8, wrong=[1])))
     with pytest.raises(UsageError, match="not the same question"):
-        compare_directories(finished, other)
+        compare_directories(finished, other_path)
     with pytest.raises(UsageError, match="has no arm 'umi'"):
         compare_directories(finished, finished, [("umi", "llm")])
     empty = tmp_path / "empty"
@@ -241,16 +241,16 @@ async def test_sigint_stops_admissions_and_says_how_to_go_on(
 
 
 @pytest.mark.parametrize(
-    ("arms", "said"),
+    ("arms", "message"),
     [
         ("", "names no arm"),
         ("llm,gpt", r"no arm 'gpt'.*llm, router, slm, or a workflow \(.*delegate"),
         ("llm,llm", "twice"),
     ],
 )
-def test_arms_that_cannot_be_are_refused(arms: str, said: str) -> None:
+def test_arms_that_cannot_be_are_refused(arms: str, message: str) -> None:
     """With the list of those that can."""
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         QUESTION_ARMS.parse(arms)
 
 
@@ -269,9 +269,9 @@ def test_arms_that_cannot_be_are_refused(arms: str, said: str) -> None:
 )
 def test_wrong_options_are_usage_errors(arguments: tuple[str, ...]) -> None:
     """Exit code 2 and one line, before any deployment is looked for."""
-    done = bench(*arguments)
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
+    process = bench(*arguments)
+    assert process.returncode == 2, process.stderr
+    assert "Traceback" not in process.stderr
 
 
 def test_without_a_deployment_the_error_says_how_to_start_one(
@@ -279,6 +279,6 @@ def test_without_a_deployment_the_error_says_how_to_start_one(
 ) -> None:
     """`runtime up`."""
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path))
-    done = bench("wordproblems", "--samples", "2")
-    assert done.returncode == 3
-    assert "runtime up" in done.stderr
+    process = bench("wordproblems", "--samples", "2")
+    assert process.returncode == 3
+    assert "runtime up" in process.stderr

@@ -33,23 +33,23 @@ def test_the_torch_engine_is_measured_beside_what_transformers_offers(tmp_path: 
         "--model", "micro:slm", "--only", "torch", "--concurrency", "2", "--repeats", "1",
         "--threads", "1", "--output", str(page), "--json",
     )  # fmt: skip
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=350)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])["measurements"]
-    assert found["torch_vs_generate_2"]["value"] > 0
-    assert found["torch_vs_continuous_2"]["value"] > 0
-    peers = {key.split(" / ")[1] for key in found if key.startswith("2 in flight / ")}
+    process = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=350)
+    assert process.returncode == 0, process.stderr
+    result = json.loads(process.stdout.splitlines()[-1])["measurements"]
+    assert result["torch_vs_generate_2"]["value"] > 0
+    assert result["torch_vs_continuous_2"]["value"] > 0
+    peers = {key.split(" / ")[1] for key in result if key.startswith("2 in flight / ")}
     assert peers == {"ours (torch)", "generate", "continuous batching"}
 
     def of(peer: str, quantity: str) -> float | None:
-        return found[f"2 in flight / {peer} / {quantity}"]["value"]
+        return result[f"2 in flight / {peer} / {quantity}"]["value"]
 
     for peer in peers:
-        rate = found[f"2 in flight / {peer} / tokens/s"]
+        rate = result[f"2 in flight / {peer} / tokens/s"]
         assert rate["low"] == rate["value"] == rate["high"] > 0
     ours = [of("ours (torch)", name) for name in LATENCIES]
     assert None not in ours
-    assert found["2 in flight / ours (torch) / first token p50"]["value"] <= 1000 * (ours[-1] or 0)
+    assert result["2 in flight / ours (torch) / first token p50"]["value"] <= 1000 * (ours[-1] or 0)
     # A batch comes whole, and is sent when the one before it has come.
     assert of("generate", "first token p99") == pytest.approx(
         1000 * (of("generate", "request p99") or 0)
@@ -66,14 +66,14 @@ async def test_a_request_of_a_static_batch_is_sent_when_the_batch_before_it_has_
     peer = StaticBatch(SLM, threads=1)
     await peer.start()
     try:
-        found = await peer.run(asks(2, seed=0), 2)
+        report = await peer.run(asks(2, seed=0), 2)
     finally:
         await peer.close()
-    batches = [found.timings[first : first + 2] for first in range(0, len(found.timings), 2)]
+    batches = [report.timings[first : first + 2] for first in range(0, len(report.timings), 2)]
     assert len(batches) == 3
     for batch, following in pairwise(batches):
-        [ended] = {time for each in batch for time in each.tokens}
-        assert all(each.sent >= ended for each in following)
+        [ended] = {time for request in batch for time in request.tokens}
+        assert all(request.sent >= ended for request in following)
 
 
 def shown(runs: Runs, width: int) -> str:
@@ -109,7 +109,7 @@ def test_a_table_of_figures_is_whole_on_80_columns() -> None:
     ],
 )
 def test_what_cannot_be_measured_is_one_error(arguments: tuple[str, ...], words: str) -> None:
-    done = bench("engine", *arguments)
-    assert done.returncode != 0
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+    process = bench("engine", *arguments)
+    assert process.returncode != 0
+    assert words in process.stderr
+    assert "Traceback" not in process.stderr

@@ -23,24 +23,24 @@ def test_a_folder_that_holds_an_earlier_attack_is_refused_before_another_one(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "evidence.json").write_text("{}")
-    done = bench("faults", "--runs", "1", "--evidence", str(tmp_path))
-    assert done.returncode == 2
-    assert f"{tmp_path} holds something else; name another folder" in done.stderr
+    process = bench("faults", "--runs", "1", "--evidence", str(tmp_path))
+    assert process.returncode == 2
+    assert f"{tmp_path} holds something else; name another folder" in process.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["evidence.json"]
 
 
 @pytest.mark.timeout(900)
 def test_a_hundred_and_fifty_runs_survive_an_attack_of_many_kinds() -> None:
-    found = attack(runs=150, seed=SEED, rate=15)
-    violations = check(found.evidence)
-    print(json.dumps(counts_of(found)))
+    report = attack(runs=150, seed=SEED, rate=15)
+    violations = check(report.evidence)
+    print(json.dumps(counts_of(report)))
     assert [str(violation) for violation in violations] == []
-    assert len(found.evidence.accepted) == 150
-    assert len(found.injected) >= 5
-    assert found.unable.keys() <= {"disk", "link"}
+    assert len(report.evidence.accepted) == 150
+    assert len(report.injected) >= 5
+    assert report.unable.keys() <= {"disk", "link"}
 
 
 def test_an_attack_that_nobody_knows_is_refused_with_those_that_there_are() -> None:
-    done = bench("faults", "--runs", "1", "--attacks", "kill,flood")
-    assert done.returncode == 2
-    assert "--attacks 'flood': there is kill, stop, redis, reset" in done.stderr
+    process = bench("faults", "--runs", "1", "--attacks", "kill,flood")
+    assert process.returncode == 2
+    assert "--attacks 'flood': there is kill, stop, redis, reset" in process.stderr

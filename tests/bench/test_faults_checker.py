@@ -66,8 +66,8 @@ def test_a_step_that_is_committed_twice_is_found(evidence: Evidence) -> None:
     commit = of_kind(evidence, "commit")[0]
     at = evidence.history.index(commit)
     evidence.history.insert(at + 1, commit.model_copy(deep=True))
-    found = [v for v in check(evidence) if v.rule == "committed once"]
-    assert any("was committed 2 times" in violation.message for violation in found)
+    violations = [v for v in check(evidence) if v.rule == "committed once"]
+    assert any("was committed 2 times" in violation.message for violation in violations)
     assert "owned" in rules(evidence)
 
 
@@ -129,9 +129,9 @@ def test_a_commit_by_an_owner_whose_delivery_was_taken_over_is_found(evidence: E
     [violation] = [v for v in check(evidence) if v.rule == "owned"]
     assert "its owner was another at delivery 2" in violation.message
     # The history that is printed with it shows the claim and the commit.
-    shown = around(evidence, violation)
-    assert claim in shown
-    assert commit in shown
+    excerpt = around(evidence, violation)
+    assert claim in excerpt
+    assert commit in excerpt
 
 
 def test_a_commit_by_a_later_delivery_that_nobody_claimed_is_found(evidence: Evidence) -> None:
@@ -181,8 +181,8 @@ def test_steps_out_of_order_are_found(evidence: Evidence) -> None:
     first, second = commits_of(evidence, run_id)[:2]
     for name in ("guard", "token", "stream"):
         first.fields[name], second.fields[name] = second.fields[name], first.fields[name]
-    found = [v for v in check(evidence) if v.rule == "in order"]
-    assert any("hands nothing over there" in violation.message for violation in found)
+    violations = [v for v in check(evidence) if v.rule == "in order"]
+    assert any("hands nothing over there" in violation.message for violation in violations)
 
 
 def test_indices_with_a_gap_are_found(evidence: Evidence) -> None:
@@ -211,9 +211,9 @@ def test_a_decision_that_the_roles_would_not_take_is_found(evidence: Evidence) -
 def test_a_call_that_is_missing_from_the_ledger_is_found(evidence: Evidence) -> None:
     run_id = longest(evidence)
     del evidence.runs[run_id].usage[0]
-    found = [v for v in check(evidence) if v.rule == "ledger"]
-    assert any("not entered" in violation.message for violation in found)
-    assert any("0 times on the bus, 1 times in the store" in v.message for v in found)
+    violations = [v for v in check(evidence) if v.rule == "ledger"]
+    assert any("not entered" in violation.message for violation in violations)
+    assert any("0 times on the bus, 1 times in the store" in v.message for v in violations)
 
 
 def test_a_call_that_was_paid_for_twice_is_found(evidence: Evidence) -> None:
@@ -271,17 +271,17 @@ def test_usage_that_the_endpoint_never_billed_is_found(evidence: Evidence) -> No
 
 def test_a_gap_and_a_repeat_in_what_a_follower_read_are_found(evidence: Evidence) -> None:
     run_id = longest(evidence)
-    said = {
+    texts = {
         call.id: call.text
         for line in evidence.runs[run_id].journal
         for call in Step.model_validate_json(line).calls
     }
-    evidence.followed = [Followed(run_id=run_id, texts=dict(said))]
+    evidence.followed = [Followed(run_id=run_id, texts=dict(texts))]
     assert check(evidence) == []
-    call_id = max(said, key=lambda call: len(said[call]))
-    evidence.followed[0].texts[call_id] = said[call_id][:3] + said[call_id][4:]
+    call_id = max(texts, key=lambda call: len(texts[call]))
+    evidence.followed[0].texts[call_id] = texts[call_id][:3] + texts[call_id][4:]
     assert rules(evidence) == {"streams whole"}
-    evidence.followed[0].texts[call_id] = said[call_id][:3] + said[call_id]
+    evidence.followed[0].texts[call_id] = texts[call_id][:3] + texts[call_id]
     assert rules(evidence) == {"streams whole"}
 
 
@@ -293,8 +293,8 @@ def test_tokens_that_do_not_add_up_are_found(evidence: Evidence) -> None:
 def test_a_trajectory_that_is_stored_twice_or_not_at_all_is_found(evidence: Evidence) -> None:
     evidence.stored.append(evidence.stored[0])
     del evidence.stored[1]
-    found = {v.message for v in check(evidence) if v.rule == "stored once"}
-    assert found == {"stands 2 times in the store", "stands 0 times in the store"}
+    violations = {v.message for v in check(evidence) if v.rule == "stored once"}
+    assert violations == {"stands 2 times in the store", "stands 0 times in the store"}
 
 
 def test_a_stored_trajectory_that_is_not_the_journal_is_found(evidence: Evidence) -> None:

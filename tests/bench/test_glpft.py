@@ -37,11 +37,11 @@ from loopline.bench.experiments.glpft.grid import (
 )
 from loopline.bench.experiments.glpft.report import document, report_of
 from loopline.bench.results import Result, Seconds
-from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.data.datasets import read
 from loopline.trainers.glpft.facts import StageFacts, read_facts
-from loopline.trainers.glpft.pipeline import CHECKPOINTS, INITIAL, Watch, claim, train
+from loopline.trainers.glpft.pipeline import CHECKPOINTS, INITIAL, StageListener, claim, train
 from loopline.trainers.glpft.report import REPORT, Report
 from loopline.trainers.glpft.settings import SIZES
 from loopline.trainers.glpft.stages import COPYING, EVEN_SHARES, METHODS, Method, stages_of
@@ -99,14 +99,14 @@ async def test_models_that_know_the_way_solve_everything_in_the_workflow_of_thei
     method: Method, tmp_path: Path
 ) -> None:
     items = items_of(COMMON)
-    told: list[int] = []
-    await evaluate(method, oracle(method), items, tmp_path, told.append)
+    progress: list[int] = []
+    await evaluate(method, oracle(method), items, tmp_path, progress.append)
     results = read_results(tmp_path)
     assert set(results) == {item.id for item in items}
     assert all(result.right for result in results.values())
-    assert told == list(range(len(items) + 1))
+    assert progress == list(range(len(items) + 1))
     before = results_path(tmp_path).read_bytes()
-    await evaluate(method, {}, items, tmp_path, told.append)
+    await evaluate(method, {}, items, tmp_path, progress.append)
     assert results_path(tmp_path).read_bytes() == before
 
 
@@ -125,9 +125,9 @@ async def test_a_stopped_evaluation_loses_the_runs_in_flight_and_goes_on(tmp_pat
         await evaluate("glpft", oracle("glpft"), items, cut, stop)
     with results_path(cut).open("ab") as file:
         file.write(b'{"type":"result","run_id":"torn')
-    told: list[int] = []
-    await evaluate("glpft", oracle("glpft"), items, cut, told.append)
-    assert told[0] == 3
+    progress: list[int] = []
+    await evaluate("glpft", oracle("glpft"), items, cut, progress.append)
+    assert progress[0] == 3
     assert comparable(read_results(cut)) == comparable(read_results(whole))
 
 
@@ -169,9 +169,9 @@ def test_another_setting_of_the_same_folder_is_refused_with_what_differs(tmp_pat
     a_grid(tmp_path / "out", seeds="3", methods="multitask").claim()
     with pytest.raises(OutputError, match=r"tokens \(20000 → 30000\); use the same ones"):
         a_grid(tmp_path / "out", tokens="30000").claim()
-    other = COMMON.model_copy(update={"samples": 9})
+    other_settings = COMMON.model_copy(update={"samples": 9})
     with pytest.raises(OutputError, match=r"samples \(7 → 9\)"):
-        a_grid(tmp_path / "out", common=other).claim()
+        a_grid(tmp_path / "out", common=other_settings).claim()
     rated = COMMON.model_copy(update={"schedules": "of other learning rates"})
     with pytest.raises(OutputError, match=r"schedules \(\w{64} → of other learning rates\)"):
         a_grid(tmp_path / "out", common=rated).claim()
@@ -223,9 +223,9 @@ def test_the_table_is_means_over_seeds_with_paired_differences(tmp_path: Path) -
     assert glpft.classes == {"wrong_answer": 7}
     (difference,) = size.differences
     assert (difference.first, difference.second) == ("glpft", "single")
-    found = difference.solved[ALL]
-    assert found.estimate == pytest.approx(4 / 14)
-    assert found.low < found.estimate < found.high
+    interval = difference.solved[ALL]
+    assert interval.estimate == pytest.approx(4 / 14)
+    assert interval.low < interval.estimate < interval.high
     # Instructions that both solve or miss in the same seeds do not widen the interval.
     assert difference.solved["unseen_apis"].estimate == 0.5
     write(document(grid, [size]), report_of(grid, [size]), grid.output)
@@ -301,15 +301,17 @@ def test_what_all_methods_begin_with_is_made_once_and_booked_to_each_of_them(
     taking, alone = tmp_path / "taking", tmp_path / "alone"
     claim(settings, DATA, taking)
     take_beginning(settings, taking, [tmp_path / "not begun", single])
-    told: list[str] = []
+    events: list[str] = []
     for folder in (taking, alone):
-        train(settings, DATA, folder, watch=Watch(lambda now: told.append(now.stage)))
-        told.append("ended")
-    stages = [name for name, _ in groupby(told)]
+        train(settings, DATA, folder, watch=StageListener(lambda now: events.append(now.stage)))
+        events.append("ended")
+    stages = [name for name, _ in groupby(events)]
     assert stages == ["multitask", "ended", COPYING, "multitask", "ended"]
     for name in (INITIAL, COPYING, "multitask"):
-        ours, theirs = (each / name / "model.safetensors" for each in (taking, alone))
-        assert ours.read_bytes() == theirs.read_bytes()
+        ours_path, theirs_path = (
+            cell_folder / name / "model.safetensors" for cell_folder in (taking, alone)
+        )
+        assert ours_path.read_bytes() == theirs_path.read_bytes()
     mine, whole = (Report.model_validate_json((at / REPORT).read_bytes()) for at in (taking, alone))
     assert mine.tokens == whole.tokens
     assert mine.stages[0].settings == settings
@@ -325,7 +327,7 @@ def test_what_began_in_another_way_or_is_in_work_is_not_taken(single: Path, tmp_
     (begun / CHECKPOINTS / COPYING).mkdir(parents=True)
     take_beginning(settings, begun, [single])
     assert not reseeded.exists()
-    assert [each.name for each in begun.iterdir()] == [CHECKPOINTS]
+    assert [entry.name for entry in begun.iterdir()] == [CHECKPOINTS]
 
 
 def test_siblings_of_a_cell_are_the_other_methods_of_its_size_and_seed(tmp_path: Path) -> None:
@@ -342,8 +344,8 @@ def test_a_cell_that_is_killed_goes_on_to_the_results_of_one_that_was_not(
     output, whole = tmp_path / "out", tmp_path / "whole"
     monkeypatch.setitem(SIZES, "tiny", TINY["tiny"])
 
-    def kill(progress: JobProgress, cell: Cell, told: Told) -> None:
-        if cell.method == "glpft" and told.said.startswith("backbone"):
+    def kill(progress: JobProgress, cell: Cell, event: JobLine) -> None:
+        if cell.method == "glpft" and event.said.startswith("backbone"):
             for child in psutil.Process().children():
                 if "loopline.bench.experiments.worker" in child.cmdline():
                     child.kill()
@@ -357,9 +359,9 @@ def test_a_cell_that_is_killed_goes_on_to_the_results_of_one_that_was_not(
     assert finished(single.folder(output), items)
     assert not finished(glpft.folder(output), items)
     for folder in (glpft.folder(output), whole):
-        work(glpft, folder, data, items, lambda done: None)
+        work(glpft, folder, data, items, lambda process: None)
     assert comparable(read_results(glpft.folder(output))) == comparable(read_results(whole))
-    done = bench("glpft", str(output), *OPTIONS)
-    assert done.returncode == 0, done.stderr
-    line = json.loads(done.stdout.splitlines()[-1])
-    assert [each["method"] for each in line["sizes"]["tiny"]["methods"]] == ["single", "glpft"]
+    process = bench("glpft", str(output), *OPTIONS)
+    assert process.returncode == 0, process.stderr
+    line = json.loads(process.stdout.splitlines()[-1])
+    assert [row["method"] for row in line["sizes"]["tiny"]["methods"]] == ["single", "glpft"]

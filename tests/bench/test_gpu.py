@@ -52,13 +52,13 @@ def found_by(options: GpuOptions, capsys: pytest.CaptureFixture[str]) -> dict[st
 def test_a_cut_of_it_is_sampled_from_trained_swapped_in_and_served(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = found_by(SMALL, capsys)
-    assert found["passed"]
+    figures = found_by(SMALL, capsys)
+    assert figures["passed"]
     parameters = 2 * PER_LAYER + (2_048 + 1) * EMBEDDING
-    assert found["facts"]["parameters"] == parameters
+    assert figures["facts"]["parameters"] == parameters
     # Two bytes for each weight of the trainer's base.
-    assert found["facts"]["trainer_base_mb"] == pytest.approx(2 * parameters / 1e6, abs=0.1)
-    measurements = found["measurements"]
+    assert figures["facts"]["trainer_base_mb"] == pytest.approx(2 * parameters / 1e6, abs=0.1)
+    measurements = figures["measurements"]
     rates = [each["value"] for key, each in measurements.items() if key.endswith("tokens/s")]
     assert len(rates) == 3
     assert min(rates) > 0
@@ -73,9 +73,9 @@ def test_a_cut_of_it_is_sampled_from_trained_swapped_in_and_served(
 def test_the_whole_model_goes_through_the_loop_on_a_gpu(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = found_by(WHOLE, capsys)
-    assert found["facts"]["parameters"] == 1_720_574_976
-    assert found["passed"]
+    figures = found_by(WHOLE, capsys)
+    assert figures["facts"]["parameters"] == 1_720_574_976
+    assert figures["passed"]
 
 
 def completion(adapter: str, version: int) -> Completion:
@@ -101,9 +101,9 @@ def found(
     adapter: float = 0.01,
     samples: float = 1.0,
     in_flight: int = LAST - 1,
-    served: int = LAST,
+    completion_tokens: int = LAST,
 ) -> Loop:
-    answers = Answers(tuple((completion(role, served),) for role in ROLES), 1.0)
+    answers = Answers(tuple((completion(role, completion_tokens),) for role in ROLES), 1.0)
     steps = ({role: step(1.0) for role in ROLES} | {ROLES[0]: step(samples)},) * 2
     return Loop(
         device="", written=Written(1, 1.0), load_seconds=1.0, rollouts=answers,
@@ -158,7 +158,7 @@ def test_a_violation_ends_the_command_with_exit_code_1_behind_its_tables(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def take(*_: object) -> Loop:
-        return found(served=LAST - 1)
+        return found(completion_tokens=LAST - 1)
 
     monkeypatch.setattr(proof, "take", take)
     with pytest.raises(typer.Exit) as ended:

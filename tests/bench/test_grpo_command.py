@@ -42,10 +42,12 @@ def test_more_held_out_puzzles_than_there_are_is_said_before_anything_is_trained
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(puzzle_splits, "_PATIENCE", 0)
-    asked = grid(tmp_path / "out", game="sokoban", arms="warm-start")
-    asked = replace(asked, settings=asked.settings.model_copy(update={"held_out": 1_000}))
+    grpo_plan = grid(tmp_path / "out", game="sokoban", arms="warm-start")
+    grpo_plan = replace(
+        grpo_plan, settings=grpo_plan.settings.model_copy(update={"held_out": 1_000})
+    )
     with pytest.raises(BenchError, match=r"--held-out 1000: only \d+ of 1000 different puzzles"):
-        measure(asked, as_json=False)
+        measure(grpo_plan, as_json=False)
     assert not (tmp_path / "out").exists(), "a smaller number would be other settings"
 
 
@@ -88,23 +90,26 @@ def test_the_table_is_of_what_trials_have_chosen(
 ) -> None:
     settings = ArmSettings.model_validate(TINY.model_dump() | {"seeds": (1, 2)})
     output = tmp_path / "out"
-    asked = GrpoGrid(output, settings, (WARM_START, AT_GRPO), 2, ways=(Way(OWN), Way(SMALL)))
-    measure(asked, as_json=True)
+    grpo_plan = GrpoGrid(output, settings, (WARM_START, AT_GRPO), 2, ways=(Way(OWN), Way(SMALL)))
+    measure(grpo_plan, as_json=True)
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
-    found = GrpoReport.model_validate_json((output / "report.json").read_bytes())
-    assert [(each.arm, each.tuning) for each in found.trials] == [(AT_GRPO, OWN), (AT_GRPO, SMALL)]
-    chosen = chosen_of(found.trials)[AT_GRPO]
-    assert line["arms"][AT_GRPO]["tuning"] == str(chosen)
+    report = GrpoReport.model_validate_json((output / "report.json").read_bytes())
+    assert [(trial.arm, trial.tuning) for trial in report.trials] == [
+        (AT_GRPO, OWN),
+        (AT_GRPO, SMALL),
+    ]
+    selected_tuning = chosen_of(report.trials)[AT_GRPO]
+    assert line["arms"][AT_GRPO]["tuning"] == str(selected_tuning)
     of = {
         (seed, tuning): read_result(Arm(kind=AT_GRPO, seed=seed, tuning=tuning).folder(output))
         for seed in (1, 2)
         for tuning in (OWN, SMALL)
     }
-    own, small = of[1, OWN], of[1, SMALL]
-    assert own is not None
+    own_row, small = of[1, OWN], of[1, SMALL]
+    assert own_row is not None
     assert small is not None
     # As many samples as by the game's own settings, up to the end of a step, and so more steps.
-    assert own.samples <= small.samples
-    assert own.steps < small.steps
+    assert own_row.samples <= small.samples
+    assert own_row.steps < small.steps
     # Trials are of the first seed.
-    assert (of[2, SMALL] is not None) == (chosen == SMALL)
+    assert (of[2, SMALL] is not None) == (selected_tuning == SMALL)

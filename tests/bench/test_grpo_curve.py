@@ -41,7 +41,7 @@ from loopline.bench.experiments.grpo_curve.settings import (
 from loopline.bench.experiments.grpo_curve.tables import verdicts
 from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
 from loopline.runtime.config.key_value_options import key_value_options
-from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.models import WEIGHTS
 from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.folder import claim
@@ -68,7 +68,7 @@ TINY = CurveSettings(
 )
 
 
-def silent(told: Told) -> None:
+def silent(event: JobLine) -> None:
     """Nobody watches."""
 
 
@@ -88,7 +88,9 @@ def history(**changes: object) -> LoopHistory:
 def curve(kind: str, seed: int, *outcomes: str, **changes: object) -> LoopResult:
     """A loop whose rounds, from 1 on, were measured as having these outcomes; before them it solved
     20."""
-    looks = tuple(Look(round=at, outcomes=each) for at, each in enumerate((solving(20), *outcomes)))
+    looks = tuple(
+        Look(round=at, outcomes=outcome) for at, outcome in enumerate((solving(20), *outcomes))
+    )
     loop = CurveLoop.model_validate({"kind": kind, "seed": seed})
     return LoopResult(loop=loop, history=history(**changes), looks=looks)
 
@@ -104,7 +106,7 @@ ALPHA = 0.05 / 2
 def reported(*attacked: str, warm: int = 20, **changes: object) -> CurveReport:
     loops = [*UNDISTURBED, curve("attacked", 1, *attacked, **changes)]
     begun = Look(round=0, outcomes=solving(warm))
-    results = [each.model_copy(update={"looks": (begun, *each.looks[1:])}) for each in loops]
+    results = [loop.model_copy(update={"looks": (begun, *loop.looks[1:])}) for loop in loops]
     return report_of(TWO_LOOKS, results, 12.5)
 
 
@@ -134,10 +136,10 @@ def test_a_look_beyond_the_spread_is_out_of_it_where_chance_does_not_explain_it(
 
 def test_puzzles_are_compared_one_by_one_with_the_nearest_loop() -> None:
     # As many fewer, but of other puzzles: much of the difference is chance.
-    (found,) = looks_of(solving(30, first=60))
-    assert found.discordant == pytest.approx(0.7)
-    assert found.p > 0.05
-    assert found.place == "within"
+    (comparison,) = looks_of(solving(30, first=60))
+    assert comparison.discordant == pytest.approx(0.7)
+    assert comparison.p > 0.05
+    assert comparison.place == "within"
 
 
 def test_an_attacked_curve_that_falls_behind_fails_and_says_where() -> None:
@@ -157,12 +159,12 @@ def test_a_loop_that_does_not_rise_over_the_warm_start_fails() -> None:
     assert not report.passed
     assert any("undisturbed, seed 1 does not rise" in line for line in verdicts(report))
     rising = reported(solving(45), solving(82))
-    (own,) = rising.attacked
-    assert own.gain.estimate == pytest.approx(0.62)
-    assert 0.5 < own.gain.low < 0.62 < own.gain.high
-    assert own.looks[0].estimate == pytest.approx(0.2)
-    assert own.over_twin is not None
-    assert own.over_twin.estimate == pytest.approx(0.02)
+    (own_loop,) = rising.attacked
+    assert own_loop.gain.estimate == pytest.approx(0.62)
+    assert 0.5 < own_loop.gain.low < 0.62 < own_loop.gain.high
+    assert own_loop.looks[0].estimate == pytest.approx(0.2)
+    assert own_loop.over_twin is not None
+    assert own_loop.over_twin.estimate == pytest.approx(0.02)
 
 
 def test_a_violation_in_a_loop_s_history_fails() -> None:
@@ -174,7 +176,7 @@ def test_a_violation_in_a_loop_s_history_fails() -> None:
 def test_the_rule_is_shown_on_loops_that_nobody_attacked() -> None:
     # 50 and 40 of the same puzzles: ten pairs, all on one side.
     report = reported(solving(45), solving(82))
-    assert [[look.place for look in each.held] for each in report.undisturbed] == [
+    assert [[look.place for look in loop.held] for loop in report.undisturbed] == [
         ["above", "within"],
         ["below", "within"],
     ]
@@ -187,26 +189,26 @@ def test_the_report_is_a_harmless_page_with_the_curves_and_a_line_of_json() -> N
     page.require_harmless()
     assert len(page.of("figure")) == 3
     assert "kill 3, trainer 1" in page.text
-    said = last_line(report)
-    assert said["within_spread"] is True
-    assert said["rises"] is True
-    assert said["groups_under_attack"] == 40
+    summary = last_line(report)
+    assert summary["within_spread"] is True
+    assert summary["rises"] is True
+    assert summary["groups_under_attack"] == 40
     assert "82.0 %" in markdown(document(report))
 
 
 def test_loops_play_the_game_that_the_warm_start_has_played() -> None:
     for settings in (CurveSettings(), TINY):
-        said = loop_arguments(settings, 3)
-        options = list(pairwise(said))
-        wanted = [[value for name, value in options if name == each]
-                  for each in ("--difficulty", "--setting")]  # fmt: skip
+        arguments = loop_arguments(settings, 3)
+        options = list(pairwise(arguments))
+        wanted = [[value for name, value in options if name == option]
+                  for option in ("--difficulty", "--setting")]  # fmt: skip
         (size,) = [int(value) for name, value in options if name == "--size"]
-        found = find(settings.game.name).levels(
+        difficulty = find(settings.game.name).levels(
             size,
             key_value_options("--difficulty", wanted[0]),
             key_value_options("--setting", wanted[1]),
         )  # fmt: skip
-        assert found == settings.game.puzzle
+        assert difficulty == settings.game.puzzle
         assert ("--seed", "3") in options
 
 
@@ -224,25 +226,25 @@ def published(output: Path, number: int, text: str) -> Path:
 
 
 def test_adapters_are_kept_though_the_loop_forgets_them(tmp_path: Path) -> None:
-    kept, output = KeptAdapters(tmp_path / "kept"), tmp_path / "loop"
-    kept.take(output)
+    adapters, output = KeptAdapters(tmp_path / "kept"), tmp_path / "loop"
+    adapters.take(output)
     published(output, 0, "none")
     (output / "published/abc/.0001.77.part").mkdir()
-    kept.take(output)
+    adapters.take(output)
     shutil.rmtree(output / "published/abc/0000")
     published(output, 1, "one")
-    kept.take(output)
-    assert [(kept.of(at) / "shared/weights").read_text() for at in (0, 1)] == ["none", "one"]
+    adapters.take(output)
+    assert [(adapters.of(at) / "shared/weights").read_text() for at in (0, 1)] == ["none", "one"]
     with pytest.raises(BenchError, match="what round 2 published was gone before it was copied"):
-        kept.of(2)
+        adapters.of(2)
 
 
 def test_a_copy_that_was_broken_off_is_made_again(tmp_path: Path) -> None:
-    kept, output = KeptAdapters(tmp_path / "kept"), tmp_path / "loop"
+    adapters, output = KeptAdapters(tmp_path / "kept"), tmp_path / "loop"
     published(output, 1, "one")
     (tmp_path / "kept/.0001.99999999.part/shared").mkdir(parents=True)
-    kept.take(output)
-    assert (kept.of(1) / "shared/weights").read_text() == "one"
+    adapters.take(output)
+    assert (adapters.of(1) / "shared/weights").read_text() == "one"
 
 
 @pytest.fixture(scope="module")
@@ -257,30 +259,32 @@ def begun_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ArmRes
 def test_the_warm_start_is_served_in_float32_and_not_trained_again(
     begun_folder: tuple[Path, ArmResult],
 ) -> None:
-    output, found = begun_folder
-    served, written = (
+    output, initial = begun_folder
+    served_tensors, written = (
         load_file(folder / WEIGHTS)
         for folder in (output / "base", warm_start_of(TINY).folder(output) / "model")
     )
-    assert {each.dtype for each in served.values()} == {torch.float32}
-    assert all(torch.equal(each, written[name].float()) for name, each in served.items())
+    assert {tensor.dtype for tensor in served_tensors.values()} == {torch.float32}
+    assert all(
+        torch.equal(tensor, written[name].float()) for name, tensor in served_tensors.items()
+    )
     assert json.loads((output / "base/config.json").read_text())["dtype"] == "float32"
-    told: list[Told] = []
-    assert do_warm_start(TINY, output, told.append) == found
-    assert told == []
+    events: list[JobLine] = []
+    assert do_warm_start(TINY, output, events.append) == initial
+    assert events == []
 
 
-def unchanging_adapters(output: Path, kept: Path) -> None:
+def unchanging_adapters(output: Path, adapters_folder: Path) -> None:
     """Of every round, as if it had learned nothing."""
     base = output / "base"
     grpo = GrpoSettings(
         base=str(base), base_sha256=weights_sha256(base), data_sha256="", weights="lora", rank=2
     )
     policies = begun(grpo, (SHARED,), load_base(str(base)))
-    kept.mkdir(parents=True)
+    adapters_folder.mkdir(parents=True)
     for number in range(TINY.rounds + 1):
         write_policies(
-            policies, kept / f"{number:04d}", base,
+            policies, adapters_folder / f"{number:04d}", base,
             lambda name: PolicyFacts.of(name, grpo, 0, ()),
         )  # fmt: skip
 
@@ -292,15 +296,15 @@ def test_a_loop_that_was_stopped_behind_its_last_round_is_measured_and_not_run_a
     loop = CurveLoop(kind="attacked", seed=1)
     unchanging_adapters(output, loop.folder(output) / "adapters")
     (loop.folder(output) / HISTORY).write_text(history().model_dump_json())
-    told: list[Told] = []
-    found = do_loop(loop, TINY, output, told.append)
+    events: list[JobLine] = []
+    loop_result = do_loop(loop, TINY, output, events.append)
     # Adapters that change nothing solve what the warm start solves.
-    assert [look.round for look in found.looks] == [0, 1, 2]
-    assert len({look.outcomes for look in found.looks}) == 1
-    assert [each.event for each in told] == ["playing"] * 3
-    assert read_result(loop, output) == found
-    assert do_loop(loop, TINY, output, told.append) == found
-    assert len(told) == 3
+    assert [look.round for look in loop_result.looks] == [0, 1, 2]
+    assert len({look.outcomes for look in loop_result.looks}) == 1
+    assert [event.event for event in events] == ["playing"] * 3
+    assert read_result(loop, output) == loop_result
+    assert do_loop(loop, TINY, output, events.append) == loop_result
+    assert len(events) == 3
 
 
 def finished_folder(output: Path, *attacked: int) -> None:
@@ -317,10 +321,10 @@ def finished_folder(output: Path, *attacked: int) -> None:
     write_result(warm_start_of(settings).folder(output), warm)
     (output / "base").mkdir()
     results = [*UNDISTURBED, curve("attacked", 1, *map(solving, attacked))]
-    assert [each.loop for each in results] == loops_of(settings)
-    for each in results:
-        each.loop.folder(output).mkdir(parents=True)
-        (each.loop.folder(output) / "result.json").write_text(each.model_dump_json())
+    assert [result.loop for result in results] == loops_of(settings)
+    for result in results:
+        result.loop.folder(output).mkdir(parents=True)
+        (result.loop.folder(output) / "result.json").write_text(result.model_dump_json())
 
 
 OPTIONS = ("--undisturbed", "2", "--rounds", "2", "--held-out", str(N), "--json")
@@ -328,11 +332,11 @@ OPTIONS = ("--undisturbed", "2", "--rounds", "2", "--held-out", str(N), "--json"
 
 def test_what_is_finished_is_reported_without_doing_it_again(tmp_path: Path) -> None:
     finished_folder(tmp_path, 45, 82)
-    done = bench("grpo-curve", str(tmp_path), *OPTIONS)
-    assert done.returncode == 0, done.stderr
-    assert "attacked, seed 1: within the undisturbed loops' spread" in done.stdout
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert said["loops"]["attacked, seed 1"]["solved"] == {"0": 0.2, "1": 0.45, "2": 0.82}
+    process = bench("grpo-curve", str(tmp_path), *OPTIONS)
+    assert process.returncode == 0, process.stderr
+    assert "attacked, seed 1: within the undisturbed loops' spread" in process.stdout
+    summary = json.loads(process.stdout.splitlines()[-1])
+    assert summary["loops"]["attacked, seed 1"]["solved"] == {"0": 0.2, "1": 0.45, "2": 0.82}
     report = CurveReport.model_validate_json((tmp_path / "report.json").read_bytes())
     assert report.passed
     assert (tmp_path / "report.md").read_text() == markdown(document(report))
@@ -341,17 +345,17 @@ def test_what_is_finished_is_reported_without_doing_it_again(tmp_path: Path) -> 
 
 def test_a_curve_that_falls_out_of_the_spread_is_an_exit_code(tmp_path: Path) -> None:
     finished_folder(tmp_path, 45, 60)
-    done = bench("grpo-curve", str(tmp_path), *OPTIONS)
-    assert done.returncode == 1
-    assert "below it at round 2" in done.stdout
+    process = bench("grpo-curve", str(tmp_path), *OPTIONS)
+    assert process.returncode == 1
+    assert "below it at round 2" in process.stdout
 
 
 def test_a_folder_of_other_settings_is_refused_and_so_are_twins_of_nobody(tmp_path: Path) -> None:
     finished_folder(tmp_path, 45, 82)
-    done = bench("grpo-curve", str(tmp_path), *OPTIONS, "--puzzles", "17")
-    assert done.returncode == 1
-    assert "other settings" in done.stderr
-    done = bench("grpo-curve", str(tmp_path / "new"), "--undisturbed", "2", "--attacked", "3")
-    assert done.returncode == 2
-    assert "--undisturbed 3 or more" in done.stderr
+    process = bench("grpo-curve", str(tmp_path), *OPTIONS, "--puzzles", "17")
+    assert process.returncode == 1
+    assert "other settings" in process.stderr
+    process = bench("grpo-curve", str(tmp_path / "new"), "--undisturbed", "2", "--attacked", "3")
+    assert process.returncode == 2
+    assert "--undisturbed 3 or more" in process.stderr
     assert not (tmp_path / "new").exists()

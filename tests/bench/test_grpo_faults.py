@@ -61,12 +61,12 @@ def whole() -> Iterator[Attacked]:
     pytest.importorskip("peft", reason="needs make install")
     where = _MEMORY if _MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="grpo-faults-", dir=where) as folder:
-        kept = KeptAdapters(Path(folder) / "adapters")
+        adapters = KeptAdapters(Path(folder) / "adapters")
         work = work_of(Path(folder) / "base", groups=84, seed=SEED, puzzles=12, staleness=0)
         driver = LoopDriver(
-            Path(folder), work, seed=SEED, faults=ONLY_KILLS, progress=print, kept=kept
+            Path(folder), work, seed=SEED, faults=ONLY_KILLS, progress=print, kept=adapters
         )
-        yield Attacked(driver.attack(), work, kept)
+        yield Attacked(driver.attack(), work, adapters)
 
 
 @pytest.fixture
@@ -85,17 +85,17 @@ def test_a_folder_that_holds_an_earlier_attack_is_refused_before_another_one(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "evidence.json").write_text("{}")
-    done = bench("grpo-faults", "--groups", "8", "--evidence", str(tmp_path))
-    assert done.returncode == 2
-    assert f"{tmp_path} holds something else; name another folder" in done.stderr
+    process = bench("grpo-faults", "--groups", "8", "--evidence", str(tmp_path))
+    assert process.returncode == 2
+    assert f"{tmp_path} holds something else; name another folder" in process.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["evidence.json"]
 
 
 def test_every_group_of_an_attacked_loop_is_sealed_once_and_of_one_version(
     attacked: LoopAttack, tmp_path: Path
 ) -> None:
-    assert [str(each) for each in check(attacked.evidence, tmp_path)] == []
-    assert sum(len(each.groups) for each in attacked.evidence.sealed) >= 80
+    assert [str(violation) for violation in check(attacked.evidence, tmp_path)] == []
+    assert sum(len(violation.groups) for violation in attacked.evidence.sealed) >= 80
     # It was an attack, and nobody died by himself.
     assert attacked.injected["kill"]
     assert attacked.died == []
@@ -109,9 +109,9 @@ def test_what_every_round_published_is_kept_and_measured_when_the_loop_has_ended
         for number in range(whole.work.rounds + 1)
     ]
     final = load_file(whole.attack.evidence.final / "shared" / ADAPTER)
-    assert all(torch.equal(final[name], each) for name, each in adapters[-1].items())
+    assert all(torch.equal(final[name], tensor) for name, tensor in adapters[-1].items())
     name = next(name for name in final if "lora_B" in name)
-    assert len({each[name].numpy().tobytes() for each in adapters}) == len(adapters)
+    assert len({tensor[name].numpy().tobytes() for tensor in adapters}) == len(adapters)
     settings = CurveSettings(game=GAME, reinforced=Reinforced(rank=2, limit=8), held_out=3)
     measurement = Measurement(whole.work.base, settings)
     assert len(measurement.outcomes(whole.kept.of(1) / "shared")) == 3
@@ -123,7 +123,9 @@ def test_a_group_that_is_sealed_twice_or_not_at_all_is_found(attacked: LoopAttac
     lost = list(sealed_once(with_groups(evidence, *others)))
     assert len(lost) == len(first.origins)
     assert "is in 1 groups too few" in lost[0].message
-    twice = [each.message for each in sealed_once(with_groups(evidence, first, first, *others))]
+    twice = [
+        violation.message for violation in sealed_once(with_groups(evidence, first, first, *others))
+    ]
     assert f"group {first.id[:12]} was sealed 2 times" in twice
     assert list(rounds_once(with_groups(evidence, *others)))
 
@@ -134,8 +136,8 @@ def test_a_group_of_another_version_than_its_record_s_or_its_round_s_is_found(
     evidence = attacked.evidence
     first, *others = evidence.sealed[0].groups
     wrong = first.model_copy(update={"version": first.version + 1})
-    (found, late) = of_one_version(with_groups(evidence, wrong, *others))
-    assert "was sampled by" in found.message
+    (violation, late) = of_one_version(with_groups(evidence, wrong, *others))
+    assert "was sampled by" in violation.message
     assert "which came of round 1" in late.message
     # Learned from two rounds later.
     (old,) = of_one_version(with_groups(evidence, *evidence.sealed[1].groups, first, number=1))
@@ -148,25 +150,26 @@ def test_a_run_that_nobody_planned_and_one_that_was_not_sealed_are_found(
     evidence = attacked.evidence
     wave, *others = evidence.waves
     unplanned = wave.model_copy(update={"runs": wave.runs[1:]})
-    said = [
-        each.message for each in played_as_planned(replace(evidence, waves=(unplanned, *others)))
+    texts = [
+        violation.message
+        for violation in played_as_planned(replace(evidence, waves=(unplanned, *others)))
     ]
-    assert said == ["sealed 1 times more than planned in round 1", "recorded, but not planned"]
+    assert texts == ["sealed 1 times more than planned in round 1", "recorded, but not planned"]
 
 
 def test_a_version_that_was_published_twice_or_not_last_is_found(attacked: LoopAttack) -> None:
     evidence = attacked.evidence
     policy = evidence.published["pair/tool"]
     again = policy.published(str(policy.path_of(policy.current)), 0.0)
-    (found,) = published_once(
+    (violation,) = published_once(
         replace(evidence, published={**evidence.published, "pair/tool": again})
     )
-    assert "pair/tool" in found.message
+    assert "pair/tool" in violation.message
     back = policy.rolled_back()
-    (found,) = published_once(
+    (violation,) = published_once(
         replace(evidence, published={**evidence.published, "pair/tool": back})
     )
-    assert f"version {back.current} is in use" in found.message
+    assert f"version {back.current} is in use" in violation.message
 
 
 def test_weights_that_do_not_follow_from_what_was_recorded_are_found(
@@ -179,9 +182,9 @@ def test_weights_that_do_not_follow_from_what_was_recorded_are_found(
     save_file({**weights, name: weights[name] + 1e-6}, final / ADAPTER)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    (found,) = trained_as_recorded(replace(evidence, final=final.parent), scratch)
-    assert "1 of " in found.message
-    assert name in found.message
+    (violation,) = trained_as_recorded(replace(evidence, final=final.parent), scratch)
+    assert "1 of " in violation.message
+    assert name in violation.message
 
 
 def test_more_rounds_than_versions_are_kept_are_refused_with_what_would_do(tmp_path: Path) -> None:

@@ -64,19 +64,19 @@ def test_a_way_of_whole_runs_is_tried_where_whole_runs_compete_and_nowhere_else(
     tmp_path: Path,
 ) -> None:
     tiny = Tuning(batch=0.0625)
-    asked = grid(tmp_path, trials="own,rate=0.3,whole-runs:batch=0.0625")
-    tried = {arm.kind for arm in asked.trials if arm.tuning == tiny}
-    assert tried == {MAS_GRPO, MAS_GRPO_TOKENS}
-    assert {arm.kind for arm in asked.trials if arm.tuning == SLOW} > tried
-    chosen = {arm.kind: arm.tuning for arm in asked.arms({MAS_GRPO: tiny})}
-    assert (chosen[MAS_GRPO], chosen[AT_GRPO]) == (tiny, OWN)
+    grpo_plan = grid(tmp_path, trials="own,rate=0.3,whole-runs:batch=0.0625")
+    kinds = {arm.kind for arm in grpo_plan.trials if arm.tuning == tiny}
+    assert kinds == {MAS_GRPO, MAS_GRPO_TOKENS}
+    assert {arm.kind for arm in grpo_plan.trials if arm.tuning == SLOW} > kinds
+    tuning_by_kind = {arm.kind: arm.tuning for arm in grpo_plan.arms({MAS_GRPO: tiny})}
+    assert (tuning_by_kind[MAS_GRPO], tuning_by_kind[AT_GRPO]) == (tiny, OWN)
 
 
 def test_a_way_of_compared_arms_is_not_tried_in_the_others(tmp_path: Path) -> None:
-    asked = grid(tmp_path, trials="own,rate=0.3,compared:rate=3,compared:entropy=0")
-    tried = {arm.kind for arm in asked.trials if arm.tuning in (FAST, NO_BONUS)}
-    assert tried == {name for name in COMPARED if KINDS[name].learns}
-    assert [arm.tuning for arm in asked.trials if arm.kind == PER_ROLE] == [OWN, SLOW]
+    grpo_plan = grid(tmp_path, trials="own,rate=0.3,compared:rate=3,compared:entropy=0")
+    kinds = {arm.kind for arm in grpo_plan.trials if arm.tuning in (FAST, NO_BONUS)}
+    assert kinds == {name for name in COMPARED if KINDS[name].learns}
+    assert [arm.tuning for arm in grpo_plan.trials if arm.kind == PER_ROLE] == [OWN, SLOW]
 
 
 def test_arms_that_are_compared_have_all_seeds_and_the_others_the_first_three(
@@ -94,57 +94,67 @@ def test_arms_that_are_compared_have_all_seeds_and_the_others_the_first_three(
 
 
 def test_what_the_table_needs_whatever_is_chosen_is_done_beside_the_trials(tmp_path: Path) -> None:
-    asked = grid(tmp_path, arms="mas-grpo,swapped-policies", seeds="1,2", trials="rate=0.3,own")
-    sure = {(arm.kind, arm.seed, arm.tuning) for arm in asked.certain}
+    grpo_plan = grid(tmp_path, arms="mas-grpo,swapped-policies", seeds="1,2", trials="rate=0.3,own")
+    sure = {(arm.kind, arm.seed, arm.tuning) for arm in grpo_plan.certain}
     kinds = (WARM_START, AT_GRPO)
     assert sure == {(kind, seed, OWN) for kind in kinds for seed in (1, 2)}
-    table = with_needed(asked.arms({MAS_GRPO: SLOW, PER_ROLE: OWN}))
-    assert set(asked.certain) <= set(table)
+    table = with_needed(grpo_plan.arms({MAS_GRPO: SLOW, PER_ROLE: OWN}))
+    assert set(grpo_plan.certain) <= set(table)
 
 
 def test_how_many_trainings_there_are_is_known_before_anything_is_chosen(tmp_path: Path) -> None:
-    asked = grid(tmp_path, seeds="1,2,3", trials="own,rate=0.3,rate=3,entropy=0,batch=0.33")
+    grpo_plan = grid(tmp_path, seeds="1,2,3", trials="own,rate=0.3,rate=3,entropy=0,batch=0.33")
     ways: list[tuple[dict[ArmName, Tuning], int]] = [
         ({AT_GRPO: OWN, PER_ROLE: SLOW, CONTINUED: FAST}, 0),
         ({AT_GRPO: NO_BONUS, PER_ROLE: OWN, MAS_GRPO: SMALL}, 2),
     ]
-    for chosen, more in ways:
-        every = with_needed([*asked.first, *asked.arms(chosen)])
-        assert len(every) == len(asked.first) + asked.behind + more
-    assert asked.behind > 0
+    for selected_tunings, more in ways:
+        every = with_needed([*grpo_plan.first, *grpo_plan.arms(selected_tunings)])
+        assert len(every) == len(grpo_plan.first) + grpo_plan.behind + more
+    assert grpo_plan.behind > 0
     alone = grid(tmp_path, trials="rate=0.5")
     assert (len(alone.first), alone.behind) == (0, len(with_needed(alone.arms({}))))
 
 
 def test_an_arm_is_tuned_as_was_chosen_and_what_plays_it_too(tmp_path: Path) -> None:
-    asked = grid(tmp_path, seeds="2")
-    chosen: dict[ArmName, Tuning] = {PER_ROLE: SLOW, MAS_GRPO: FAST, AT_GRPO: NO_BONUS}
-    found = {arm.kind: arm.tuning for arm in asked.arms(chosen)}
-    assert (found[PER_ROLE], found[SWAPPED]) == (SLOW, SLOW)
-    assert (found[MAS_GRPO], found[AT_GRPO], found[PROPOSER]) == (FAST, NO_BONUS, NO_BONUS)
-    assert (found[WARM_START], found[SINGLE], found[BEST_OF_K]) == (OWN, OWN, OWN)
+    grpo_plan = grid(tmp_path, seeds="2")
+    tunings: dict[ArmName, Tuning] = {PER_ROLE: SLOW, MAS_GRPO: FAST, AT_GRPO: NO_BONUS}
+    tuning_by_kind = {arm.kind: arm.tuning for arm in grpo_plan.arms(tunings)}
+    assert (tuning_by_kind[PER_ROLE], tuning_by_kind[SWAPPED]) == (SLOW, SLOW)
+    assert (tuning_by_kind[MAS_GRPO], tuning_by_kind[AT_GRPO], tuning_by_kind[PROPOSER]) == (
+        FAST,
+        NO_BONUS,
+        NO_BONUS,
+    )
+    assert (tuning_by_kind[WARM_START], tuning_by_kind[SINGLE], tuning_by_kind[BEST_OF_K]) == (
+        OWN,
+        OWN,
+        OWN,
+    )
 
 
 def test_one_tuning_alone_is_taken_as_far_as_it_concerns_an_arm(tmp_path: Path) -> None:
     both = Tuning(rate=0.5, entropy=0)
-    asked = grid(tmp_path, trials="rate=0.5+entropy=0")
-    alone = {arm.kind: arm.tuning for arm in asked.arms({})}
+    grpo_plan = grid(tmp_path, trials="rate=0.5+entropy=0")
+    alone = {arm.kind: arm.tuning for arm in grpo_plan.arms({})}
     assert (alone[AT_GRPO], alone[PROPOSER], alone[WARM_START]) == (both, both, OWN)
     assert alone[CONTINUED] == Tuning(rate=0.5)
 
 
 def test_what_an_arm_spends_is_measured_by_at_grpo_as_its_game_has_it(tmp_path: Path) -> None:
     fast = Arm(kind=AT_GRPO, seed=2, tuning=FAST)
-    own = Arm(kind=AT_GRPO, seed=2)
+    reference_arm = Arm(kind=AT_GRPO, seed=2)
     warm = Arm(kind=WARM_START, seed=2)
-    assert (fast.spends, fast.needs) == ("samples", (warm, own))
-    assert (own.spends, own.needs) == (None, (warm,))
+    assert (fast.spends, fast.needs) == ("samples", (warm, reference_arm))
+    assert (reference_arm.spends, reference_arm.needs) == (None, (warm,))
     assert with_needed([Arm(kind=SWAPPED, seed=2, tuning=FAST)]) == [
-        warm, own, Arm(kind=PER_ROLE, seed=2, tuning=FAST),
+        warm, reference_arm, Arm(kind=PER_ROLE, seed=2, tuning=FAST),
         Arm(kind=SWAPPED, seed=2, tuning=FAST),
     ]  # fmt: skip
     tunings = (OWN, FAST, NO_BONUS, SMALL, Tuning(rate=3, entropy=0))
-    assert len({Arm(kind=AT_GRPO, seed=2, tuning=each).folder(tmp_path) for each in tunings}) == 5
+    assert (
+        len({Arm(kind=AT_GRPO, seed=2, tuning=tuning).folder(tmp_path) for tuning in tunings}) == 5
+    )
 
 
 @pytest.mark.parametrize("game", taught())
@@ -161,21 +171,21 @@ def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_th
     tmp_path: Path,
 ) -> None:
     changed = grid(tmp_path, changes=["reinforced.entropy=0", "network.layers=1"]).settings
-    own = grid(tmp_path).settings
-    assert changed == own.model_copy(
+    default_settings = grid(tmp_path).settings
+    assert changed == default_settings.model_copy(
         update={
-            "reinforced": own.reinforced.model_copy(update={"entropy": 0}),
-            "network": own.network.model_copy(update={"layers": 1}),
+            "reinforced": default_settings.reinforced.model_copy(update={"entropy": 0}),
+            "network": default_settings.network.model_copy(update={"layers": 1}),
         }
     )
     results = [a_result(WARM_START, seed, "10000000") for seed in (1, 2)]
     as_changed, as_own = (
-        markdown(document(report_of(each, results, {}, "", 1.0, cpu_minutes=1)))
-        for each in (changed, own)
+        markdown(document(report_of(variant, results, {}, "", 1.0, cpu_minutes=1)))
+        for variant in (changed, default_settings)
     )
-    entropy = own.reinforced.entropy
-    told = f"settings: network.layers (2 → 1), reinforced.entropy ({entropy:g} → 0.0)."
-    assert told in as_changed
+    entropy = default_settings.reinforced.entropy
+    line = f"settings: network.layers (2 → 1), reinforced.entropy ({entropy:g} → 0.0)."
+    assert line in as_changed
     assert "In place of" not in as_own
 
 

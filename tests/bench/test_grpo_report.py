@@ -43,7 +43,7 @@ from tests.bench.grpo_results import FAST, NO_BONUS, SETTINGS, SLOW, SMALL, a_re
 def found() -> GrpoReport:
     """AT-GRPO solves more than the warm start, and what continued SFT solves."""
     slow = Trial(arm=AT_GRPO, tuning=SLOW, validation=0.075, held_out=0.06)
-    own = Trial(arm=AT_GRPO, tuning=OWN, validation=0.25, held_out=0.2)
+    own_trial = Trial(arm=AT_GRPO, tuning=OWN, validation=0.25, held_out=0.2)
     return report(
         a_result(WARM_START, 1, "10000000"),
         a_result(WARM_START, 2, "00000000"),
@@ -51,19 +51,22 @@ def found() -> GrpoReport:
         a_result(AT_GRPO, 1, "11111110", agreement=1.0, text="<script>alert(1)</script>"),
         a_result(CONTINUED, 1, "11111000"),
         a_result(CONTINUED, 2, "11111110"),
-        trials=(slow, own),
+        trials=(slow, own_trial),
     )
 
 
 def test_a_success_is_the_mean_over_seeds_with_each_seeds_own_interval(found: GrpoReport) -> None:
-    assert [each.arm for each in found.arms] == [WARM_START, CONTINUED, AT_GRPO]
+    assert [arm_report.arm for arm_report in found.arms] == [WARM_START, CONTINUED, AT_GRPO]
     learned = found.arms[2]
     assert learned.success.estimate == pytest.approx(12 / 16)
     cells = [[float(mark) for mark in outcomes] for outcomes in ("11111110", "11111000")]
     of_both = pigeonhole_bootstrap(cells)
     assert learned.success.low == max(0.0, of_both.low)
     assert learned.success.high == min(1.0, of_both.high)
-    assert {seed: each.estimate for seed, each in learned.by_seed.items()} == {1: 7 / 8, 2: 5 / 8}
+    assert {seed: arm_report.estimate for seed, arm_report in learned.by_seed.items()} == {
+        1: 7 / 8,
+        2: 5 / 8,
+    }
     # Wilson's interval of 7 of 8.
     assert learned.by_seed[1].low == pytest.approx(0.5291, abs=1e-4)
     assert learned.by_seed[1].high == pytest.approx(0.9776, abs=1e-4)
@@ -91,7 +94,7 @@ def test_a_game_with_few_demonstrations_says_of_how_many_ways_of_telling_they_ar
 
 
 def test_an_arm_takes_the_tuning_by_which_its_last_looks_are_best() -> None:
-    tried = [
+    results = [
         a_result(AT_GRPO, 1, "00000000", tuning=SLOW, looks=(0.0, 0.4, 0.4, 0.4)),
         a_result(AT_GRPO, 1, "10000000", tuning=NO_BONUS, looks=(0.0, 0.5, 0.3, 0.5)),
         # Ahead in between, and fallen back.
@@ -103,9 +106,9 @@ def test_an_arm_takes_the_tuning_by_which_its_last_looks_are_best() -> None:
         a_result(PER_ROLE, 1, "00000000", tuning=FAST, looks=(0.0, 0.2)),
         a_result(PER_ROLE, 1, "00000000", looks=(0.0, 0.1)),
     ]
-    trials = [trial_of(each) for each in tried]
-    assert [each.validation for each in trials[:3]] == pytest.approx([0.4, 1.3 / 3, 0.4])
-    assert [each.held_out for each in trials[:3]] == [0, 1 / 8, 1]
+    trials = [trial_of(trial) for trial in results]
+    assert [trial.validation for trial in trials[:3]] == pytest.approx([0.4, 1.3 / 3, 0.4])
+    assert [trial.held_out for trial in trials[:3]] == [0, 1 / 8, 1]
     assert chosen_of(trials) == {AT_GRPO: NO_BONUS, MAS_GRPO: OWN, PER_ROLE: SMALL}
 
 
@@ -143,7 +146,7 @@ def test_where_nothing_is_published_the_report_says_so() -> None:
 def test_a_difference_is_paired_by_seed_and_puzzle_and_a_null_is_printed_as_one(
     found: GrpoReport,
 ) -> None:
-    gaps = {(each.first, each.second): each for each in found.differences}
+    gaps = {(difference.first, difference.second): difference for difference in found.differences}
     assert set(gaps) == {(CONTINUED, WARM_START), (AT_GRPO, CONTINUED)}
     null = gaps[AT_GRPO, CONTINUED]
     assert null.gap.estimate == 0
@@ -204,10 +207,10 @@ def test_arms_of_fewer_seeds_are_compared_by_the_seeds_that_both_have() -> None:
 
 def test_one_seed_is_said_to_be_held_fixed() -> None:
     results = [a_result(AT_GRPO, 1, "11111000"), a_result(CONTINUED, 1, "10000000")]
-    made = report(*results)
-    assert made.differences[0].verdict == "more"
-    assert all("1, held fixed" in row for row in tables(made)["Solved"][1])
-    assert "Of one seed." in markdown(document(made))
+    grpo_report = report(*results)
+    assert grpo_report.differences[0].verdict == "more"
+    assert all("1, held fixed" in row for row in tables(grpo_report)["Solved"][1])
+    assert "Of one seed." in markdown(document(grpo_report))
 
 
 def test_arms_that_solve_the_same_leave_open_what_wilson_lets_other_puzzles_be() -> None:
@@ -219,8 +222,8 @@ def test_arms_that_solve_the_same_leave_open_what_wilson_lets_other_puzzles_be()
 
 
 def test_an_interval_that_few_seeds_stretch_stays_within_what_can_be() -> None:
-    made = report(a_result(AT_GRPO, 1, "11111111"), a_result(AT_GRPO, 2, "11000000"))
-    (arm,) = made.arms
+    grpo_report = report(a_result(AT_GRPO, 1, "11111111"), a_result(AT_GRPO, 2, "11000000"))
+    (arm,) = grpo_report.arms
     assert (arm.success.low, arm.success.high) == (0.0, 1.0)
 
 
@@ -235,8 +238,8 @@ def test_a_curve_is_the_mean_of_the_seeds_with_their_range(found: GrpoReport) ->
 
 def test_a_seed_that_ended_early_stays_in_the_curve_where_it_was() -> None:
     ended = a_result(AT_GRPO, 1, "00000000", looks=(0.0, 0.2))
-    other = a_result(AT_GRPO, 2, "11111111", looks=(0.0, 0.4, 0.8))
-    curve = report(ended, other).arms[0].curve
+    second_result = a_result(AT_GRPO, 2, "11111111", looks=(0.0, 0.4, 0.8))
+    curve = report(ended, second_result).arms[0].curve
     assert [point.success for point in curve] == pytest.approx([0.0, 0.3, 0.5])
 
 
@@ -282,12 +285,14 @@ def test_seeds_stand_everywhere_in_the_order_in_which_they_were_asked_for() -> N
         a_result(AT_GRPO, 1, "11111110", text="said by seed 1"),
         a_result(AT_GRPO, 2, "11000000", text="said by seed 2"),
     ]
-    made = report_of(settings, results, {}, "", 1.0, cpu_minutes=1)
-    line = json.loads(json.dumps(last_line(made)))
+    grpo_report = report_of(settings, results, {}, "", 1.0, cpu_minutes=1)
+    line = json.loads(json.dumps(last_line(grpo_report)))
     assert (line["seeds"], line["arms"][AT_GRPO]["seeds"]) == ([2, 1], [0.25, 0.875])
-    [difference] = tables(made)["One arm less another, in points, paired by seed and puzzle"][1]
+    [difference] = tables(grpo_report)[
+        "One arm less another, in points, paired by seed and puzzle"
+    ][1]
     assert difference[2:4] == ["2", "+25.0, +75.0"]
-    assert "said by seed 2" in markdown(document(made))
+    assert "said by seed 2" in markdown(document(grpo_report))
 
 
 def test_every_arm_has_a_row_and_every_claim_two_of_them() -> None:

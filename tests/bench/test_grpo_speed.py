@@ -104,7 +104,7 @@ def test_trl_pads_to_the_longest_of_the_step() -> None:
 
 
 def test_ratios_are_of_each_repeat() -> None:
-    found = {
+    ratios = {
         each.name: (each.value, each.low, each.high)
         for each in measurements(
             {
@@ -114,8 +114,8 @@ def test_ratios_are_of_each_repeat() -> None:
             }
         )
     }  # fmt: skip
-    assert found["bus_vs_in_process"] == (0.9, 0.5, 2.0)
-    assert (found["grpo_vs_trl"][0], found["grpo_plain_vs_trl"][0]) == (3.0, 1.0)
+    assert ratios["bus_vs_in_process"] == (0.9, 0.5, 2.0)
+    assert (ratios["grpo_vs_trl"][0], ratios["grpo_plain_vs_trl"][0]) == (3.0, 1.0)
     assert [each.name for each in measurements({SHARED: [1.0], PLAIN: [1.0]})] == ["tokens/s"] * 2
 
 
@@ -138,17 +138,17 @@ def test_each_measurement_is_named_with_what_it_found(
     monkeypatch.setattr(proof, "_in_process", finds(1_200.0))
     options = OPTIONS.model_copy(update={"only": "rollouts"})
     conduct(PROOF, options.model_dump(), as_json=True)
-    shown = capsys.readouterr()
-    assert shown.err.splitlines()[1:] == [
+    output = capsys.readouterr()
+    assert output.err.splitlines()[1:] == [
         "1 of 4: rollouts through the bus, repeat 1 of 2… 90 tokens/s",
         "2 of 4: rollouts in-process, repeat 1 of 2… 1,200 tokens/s",
         "3 of 4: rollouts through the bus, repeat 2 of 2… 91 tokens/s",
         "4 of 4: rollouts in-process, repeat 2 of 2… 1,201 tokens/s",
     ]
-    found = json.loads(shown.out.splitlines()[-1])
-    rate = found["measurements"][f"rollouts / {BUS} / tokens/s"]
+    figures = json.loads(output.out.splitlines()[-1])
+    rate = figures["measurements"][f"rollouts / {BUS} / tokens/s"]
     assert (rate["value"], rate["low"], rate["high"]) == (90.5, 90.0, 91.0)
-    assert found["options"]["runs"] == OPTIONS.runs
+    assert figures["options"]["runs"] == OPTIONS.runs
 
 
 def test_an_interruption_waits_for_no_measurement() -> None:

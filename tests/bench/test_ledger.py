@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loopline.agents.records import Latency, PolicyRef, Unknown, Usage, UsageEntry
+from loopline.agents.records import Latency, PolicyRef, UnknownUsage, Usage, UsageEntry
 from loopline.bench.append_log import AppendLog, read_log, torn_notice
 from loopline.bench.errors import OutputError
 from loopline.bench.ledger import Ledger, Sum, read_ledger, sum_of, total
@@ -65,7 +65,7 @@ def test_a_call_that_was_paid_for_twice_keeps_both_entries(tmp_path: Path) -> No
 
 
 def unknown(number: int) -> UsageEntry:
-    most = Unknown(why="its worker died", prompt=100, completion=50, micro_dollars=700)
+    most = UnknownUsage(why="its worker died", prompt=100, completion=50, micro_dollars=700)
     return entry(number).model_copy(
         update={
             "usage": None, "cost_micro_dollars": None, "unknown": most, "discarded": True,

@@ -16,14 +16,14 @@ def results(**measures: float) -> list[Result]:
 
 @pytest.mark.parametrize("share", [0, 1])
 def test_a_share_that_is_the_same_for_all_questions_has_wilson_s_interval(share: int) -> None:
-    found = measured_results(results(hallucination=float(share)), seed=7)["hallucination"]
+    interval = measured_results(results(hallucination=float(share)), seed=7)["hallucination"]
     expected = wilson(12 * share, 12)
-    assert (found["low"], found["high"]) == (expected.low, expected.high)
+    assert (interval["low"], interval["high"]) == (expected.low, expected.high)
 
 
 def test_a_number_of_something_that_is_the_same_for_all_questions_is_taken_for_no_share() -> None:
-    found = measured_results(results(turns=1.0), seed=7)["turns"]
-    assert (found["low"], found["high"]) == (1.0, 1.0)
+    interval = measured_results(results(turns=1.0), seed=7)["turns"]
+    assert (interval["low"], interval["high"]) == (1.0, 1.0)
 
 
 def test_a_win_rate_of_ties_alone_leaves_open_what_others_would_be() -> None:

@@ -23,7 +23,7 @@ from loopline.bench.report.computation import facts_of
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.writer import write_reports
 from loopline.bench.rescoring import rescore_all
-from loopline.bench.session import Asked, conduct, manifest_of, resume
+from loopline.bench.session import BenchRequest, conduct, manifest_of, resume
 from loopline.bench.text_answers import same_text
 from tests.bench.benchmarks import connected, items
 from tests.bench.command_line import bench
@@ -53,8 +53,8 @@ def begun(path: Path, data: Path, scorer: Path | None = None, arms: str = "llm")
     """The directory that `bench run` begins with."""
     benchmark = find(str(data), scorer)
     request = Request(split=benchmark.default_split)
-    asked = Asked(benchmark, benchmark.arms.parse(arms), request)
-    manifest = manifest_of(asked, benchmark.load(request))
+    bench_request = BenchRequest(benchmark, benchmark.arms.parse(arms), request)
+    manifest = manifest_of(bench_request, benchmark.load(request))
     benchmark.require(manifest)
     directory = OutputDirectory(path)
     directory.create(manifest)
@@ -172,8 +172,8 @@ def test_another_scorer_is_taken_by_name_and_stays(tmp_path: Path) -> None:
     data = questions(tmp_path)
     directory = begun(tmp_path / "out", data)
     gone_on(directory, LocalClient())
-    other = scorer(tmp_path, "return item.id == 'q1'", "other.py")
-    changes, facts = rescore_all(directory.path, other)
+    other_scorer = scorer(tmp_path, "return item.id == 'q1'", "other.py")
+    changes, facts = rescore_all(directory.path, other_scorer)
     assert (len(changes), right(facts)) == (4, {"llm": 1})
     assert rescore_all(directory.path)[0] == []
     with pytest.raises(DataError, match=r"absent\.py: cannot be read"):
@@ -209,9 +209,9 @@ def test_a_scorer_that_cannot_be_used_is_refused_before_any_deployment_is_looked
 ) -> None:
     path = tmp_path / "my_scorer.py"
     path.write_text(source)
-    done = bench("run", str(questions(tmp_path)), "--scorer", str(path))
-    assert done.returncode == 2, done.stderr
-    assert says in " ".join(done.stderr.split())
+    process = bench("run", str(questions(tmp_path)), "--scorer", str(path))
+    assert process.returncode == 2, process.stderr
+    assert says in " ".join(process.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -248,9 +248,9 @@ def test_a_line_that_cannot_be_asked_is_named(tmp_path: Path, line: str, says: s
 def test_what_is_not_a_benchmark_is_refused_with_what_there_is(
     arguments: tuple[str, ...], says: str
 ) -> None:
-    done = bench("run", *arguments)
-    assert done.returncode in (1, 2), done.stderr
-    assert says in " ".join(done.stderr.split())
+    process = bench("run", *arguments)
+    assert process.returncode in (1, 2), process.stderr
+    assert says in " ".join(process.stderr.split())
 
 
 def test_a_workflow_that_a_question_alone_suffices_is_an_arm() -> None:
@@ -337,11 +337,11 @@ def test_a_package_brings_a_whole_benchmark_by_entry_point_or_by_object(tmp_path
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    seen = json.loads(ran.stdout)
-    assert {"adding", "gsm8k", "puzzles"} <= set(seen["names"])
-    assert "gives a benchmark called 'adding'" in seen["refused"]
+    result = json.loads(ran.stdout)
+    assert {"adding", "gsm8k", "puzzles"} <= set(result["names"])
+    assert "gives a benchmark called 'adding'" in result["refused"]
     for target in ("adding", "adding_up:ADDING"):
-        assert seen[target] == {"title": "Adding up", "right": {"llm": 2}, "changes": []}
+        assert result[target] == {"title": "Adding up", "right": {"llm": 2}, "changes": []}
 
 
 def test_a_directory_whose_package_has_gone_says_so(tmp_path: Path) -> None:

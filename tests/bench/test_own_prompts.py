@@ -30,10 +30,10 @@ def test_a_benchmark_knows_the_prompts_of_its_arms_and_is_not_resumed_with_other
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = config.load(str(profile(tmp_path)), environ={})
-    made = manifest(items(2)).model_copy(update={"arms": ("llm",), "benchmark": "gsm8k"})
-    known = with_deployment(made, QUESTION_ARMS.parse("llm"), settings)
-    assert known.prompts.keys() == {"solo.md"}
-    OutputDirectory(tmp_path / "out").create(known)
+    base = manifest(items(2)).model_copy(update={"arms": ("llm",), "benchmark": "gsm8k"})
+    known_manifest = with_deployment(base, QUESTION_ARMS.parse("llm"), settings)
+    assert known_manifest.prompts.keys() == {"solo.md"}
+    OutputDirectory(tmp_path / "out").create(known_manifest)
     running(monkeypatch, tmp_path, "scripted")
     with pytest.raises(UsageError, match=r"began with the prompts solo\.md .*the shipped prompts"):
         resume(tmp_path / "out")
@@ -50,7 +50,7 @@ def begun_without_adapter() -> Manifest:
     """Of a team whose tool agent was the bare model; in `petting` an adapter plays it."""
     settings = config.load("petting", environ={})
     bare = settings.model_copy(update={"policies": {**settings.policies, "tool_agent": "pair"}})
-    made = manifest(items(1)).model_copy(
+    base_manifest = manifest(items(1)).model_copy(
         update={
             "arms": ("pair",),
             "benchmark": "puzzles",
@@ -58,7 +58,9 @@ def begun_without_adapter() -> Manifest:
             "reference": {"game": "sudoku"},
         }
     )
-    return with_deployment(made, find("puzzles").parse_arms("pair", made.reference), bare)
+    return with_deployment(
+        base_manifest, find("puzzles").parse_arms("pair", base_manifest.reference), bare
+    )
 
 
 def test_a_benchmark_is_not_resumed_where_another_policy_plays_one_of_its_roles(
@@ -67,8 +69,8 @@ def test_a_benchmark_is_not_resumed_where_another_policy_plays_one_of_its_roles(
     """Also where it is an adapter of the same model: one arm would be two systems."""
     OutputDirectory(tmp_path / "out").create(begun_without_adapter())
     running(monkeypatch, tmp_path, "petting")
-    said = r"policy 'pair' as role 'tool_agent' of arm pair; .* has 'pair/tool'\. .*\[policies\]"
-    with pytest.raises(UsageError, match=said):
+    pattern = r"policy 'pair' as role 'tool_agent' of arm pair; .* has 'pair/tool'\. .*\[policies\]"
+    with pytest.raises(UsageError, match=pattern):
         resume(tmp_path / "out")
 
 

@@ -24,22 +24,22 @@ def call(run: str, turn: int, branch: int, at: float, decode: float) -> UsageEnt
 
 
 def test_calls_that_follow_each_other_add_up_and_the_queue_counts_as_waiting() -> None:
-    found = pace([call("a", 0, 0, 11.5, 1.0), call("a", 1, 0, 13.0, 1.0)], concurrency=1)
-    assert found is not None
-    assert (found.ideal, found.wall, found.ratio) == (2.0, 3.0, 1.5)
+    measured_pace = pace([call("a", 0, 0, 11.5, 1.0), call("a", 1, 0, 13.0, 1.0)], concurrency=1)
+    assert measured_pace is not None
+    assert (measured_pace.ideal, measured_pace.wall, measured_pace.ratio) == (2.0, 3.0, 1.5)
 
 
 def test_of_branches_side_by_side_the_longest_counts() -> None:
     side_by_side = [call("a", 0, 0, 11.5, 1.0), call("a", 0, 1, 12.5, 2.0)]
-    found = pace(side_by_side, concurrency=1)
-    assert found is not None
-    assert found.ideal == 2.0
+    measured_pace = pace(side_by_side, concurrency=1)
+    assert measured_pace is not None
+    assert measured_pace.ideal == 2.0
 
 
 def test_runs_share_the_places() -> None:
-    found = pace([call("a", 0, 0, 11.5, 1.0), call("b", 0, 0, 11.5, 1.0)], concurrency=2)
-    assert found is not None
-    assert found.ideal == pytest.approx(1.0)
+    measured_pace = pace([call("a", 0, 0, 11.5, 1.0), call("b", 0, 0, 11.5, 1.0)], concurrency=2)
+    assert measured_pace is not None
+    assert measured_pace.ideal == pytest.approx(1.0)
 
 
 def test_without_a_call_there_is_no_pace() -> None:
@@ -53,6 +53,6 @@ def test_of_candidates_that_one_request_asks_for_the_longest_counts() -> None:
         for part in ("", *(f"#{at}" for at in range(1, 8)))
     ]
     again = call("a", 0, 0, 13.5, 2.0).model_copy(update={"call_id": "a/0.0/1"})
-    found = pace([*drawn, again], concurrency=1)
-    assert found is not None
-    assert found.ideal == 3.0
+    measured_pace = pace([*drawn, again], concurrency=1)
+    assert measured_pace is not None
+    assert measured_pace.ideal == 3.0

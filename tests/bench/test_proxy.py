@@ -49,15 +49,15 @@ async def proxy(any_server: RedisProcess) -> AsyncIterator[Proxy]:
 @pytest.fixture
 async def client(proxy: Proxy) -> AsyncIterator[Connect]:
     """Connects anew at each call."""
-    made: list[Plain] = []
+    connections: list[Plain] = []
 
     async def connect() -> Plain:
         parts = urlsplit(proxy.url)
-        made.append(Plain(*await asyncio.open_connection(parts.hostname, parts.port)))
-        return made[-1]
+        connections.append(Plain(*await asyncio.open_connection(parts.hostname, parts.port)))
+        return connections[-1]
 
     yield connect
-    for plain in made:
+    for plain in connections:
         plain.writer.transport.abort()
 
 
@@ -147,8 +147,8 @@ async def test_new_connections_lead_to_the_new_server(
     old.writer.write(b"CONFIG GET dir\r\n")
     here = await old.reader.read(4096)
     binary = next(iter(installed_servers().values()))
-    with running_redis(tmp_path_factory.mktemp("r"), binary=binary) as other:
-        proxy.lead_to(other.url)
+    with running_redis(tmp_path_factory.mktemp("r"), binary=binary) as server:
+        proxy.lead_to(server.url)
         new = await client()
         new.writer.write(b"CONFIG GET dir\r\n")
         there = await new.reader.read(4096)

@@ -125,11 +125,14 @@ def test_what_problems_of_code_contests_cannot_be_read_is_named(tmp_path: Path) 
 def test_a_parquet_file_that_is_none_or_another_set_s_is_named(tmp_path: Path) -> None:
     """And the bench asks nothing of it."""
     path = tmp_path / "test-00000-of-00001.parquet"
-    other = pa.schema([("premise", pa.string())])
+    other_schema = pa.schema([("premise", pa.string())])
     for reason, write_it in (
         ("the file cannot be read", lambda: path.write_text("PAR1 and then nothing")),
         ("the file cannot be read", lambda: path.write_bytes(b"")),
-        ("not the expected fields", lambda: write_contests(path, {"premise": "?"}, schema=other)),
+        (
+            "not the expected fields",
+            lambda: write_contests(path, {"premise": "?"}, schema=other_schema),
+        ),
     ):
         write_it()
         assert reasons(code_contests.load(tmp_path)) == [(path.name, reason)]
@@ -254,17 +257,17 @@ def test_the_source_says_whether_the_whole_test_split_was_asked(tmp_path: Path) 
         "apps, test, from test.jsonl (1 record left out: a problem that stands there already: 1 "
         "(apps_test/0000))"
     )
-    chosen = Request("selected", data=tmp_path, choices={"dataset": "apps"})
-    assert [item.id for item in load("code", chosen).items] == ["code/apps/12"]
+    apps_request = Request("selected", data=tmp_path, choices={"dataset": "apps"})
+    assert [item.id for item in load("code", apps_request).items] == ["code/apps/12"]
 
 
 def names_behind(preamble: str) -> set[str]:
     """What a program may use; in a process of its own, as a preamble may set limits."""
-    said = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", f"{preamble}\nprint(*globals())"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return set(said.stdout.split())
+    return set(process.stdout.split())
 
 
 def test_a_program_of_apps_may_use_what_its_judge_imports(tmp_path: Path) -> None:
@@ -273,7 +276,9 @@ def test_a_program_of_apps_may_use_what_its_judge_imports(tmp_path: Path) -> Non
         tmp_path / "train.jsonl",
         LINE, {**LINE, "id": 1, "input_output": json.dumps(CALLED)},
     )  # fmt: skip
-    whole, called = (names_behind(each.preamble) for each in apps.load("train", tmp_path).records)
+    whole, called = (
+        names_behind(record.preamble) for record in apps.load("train", tmp_path).records
+    )
     assert whole - called == {"stdin", "stdout"}
     assert called >= {"deque", "heappush", "lru_cache", "gcd", "List", "permutations", "fractions"}
     # Its judge doesn't bring these: they may be a program's own mistake.

@@ -28,14 +28,14 @@ def write_parquet(path: Path, *rows: dict[str, Any]) -> None:
 
 def read(year: int, folder: Path) -> list[tuple[str, str, str]]:
     """Id, question and answer."""
-    found = aime.read(year, folder)
-    assert found.skipped == ()
-    return [(one.id, one.question, one.answer) for one in found.records]
+    reading = aime.read(year, folder)
+    assert reading.skipped == ()
+    return [(record.id, record.question, record.answer) for record in reading.records]
 
 
-def skipped(found: Any) -> list[tuple[str, str]]:
+def skipped(reading: Any) -> list[tuple[str, str]]:
     """Where and why."""
-    return [(one.where, one.reason) for one in found.skipped]
+    return [(record.where, record.reason) for record in reading.skipped]
 
 
 # ---- AIME, each published form
@@ -115,9 +115,9 @@ def test_what_problems_of_aime_cannot_be_read_is_named(tmp_path: Path) -> None:
         {**good, "id": "4", "answer": "1000"}, {**good, "id": "5", "answer": "-1"},
         {**good, "id": "6", "answer": None}, {"answer": "2"}, "{",
     )  # fmt: skip
-    found = aime.read(2025, tmp_path)
-    assert len(found.records) == 1
-    assert skipped(found) == [
+    reading = aime.read(2025, tmp_path)
+    assert len(reading.records) == 1
+    assert skipped(reading) == [
         ("test.jsonl:2", "a problem that stands there already"),
         ("test.jsonl:3", "a problem of another year"),
         ("test.jsonl:4", "a problem of another year"),
@@ -151,9 +151,9 @@ def test_olympiadbench_is_read_from_its_authors_parquet(tmp_path: Path) -> None:
         path = tmp_path / f"{folder}/{config}.parquet"
         write_parquet(path, OLYMPIAD, {**OLYMPIAD, "id": 2, "unit": None, "error": None})
         for named in (tmp_path, path):
-            found = olympiadbench.load(named)
-            assert (len(found.records), found.skipped) == (2, ())
-        first = found.records[0]
+            reading = olympiadbench.load(named)
+            assert (len(reading.records), reading.skipped) == (2, ())
+        first = reading.records[0]
         assert (first.id, first.answer, first.unit) == ("olympiadbench/1606", "$2$", "cm")
         assert (first.tolerance, first.kind, first.subject) == (0.1, "Numerical", "Algebra")
         path.unlink()
@@ -177,7 +177,7 @@ def test_what_rows_of_olympiadbench_cannot_be_read_is_named(tmp_path: Path) -> N
 
 def answers(dataset: Dataset) -> list[str]:
     """Those that the judge is given."""
-    return [one.answer for one in dataset.problems if isinstance(one, MathProblem)]
+    return [problem.answer for problem in dataset.problems if isinstance(problem, MathProblem)]
 
 
 def write_gsm8k(folder: Path) -> None:
@@ -195,9 +195,9 @@ def test_gsm8k_is_asked_of_the_team_and_its_answers_are_the_judge_s(tmp_path: Pa
     assert [item.id for item in dataset.items[:2]] == ["math/gsm8k/test/0#1", "math/gsm8k/test/0#2"]
     assert (dataset.available, dataset.source) == (4, "gsm8k, from gsm8k/test.jsonl")
     assert answers(dataset) == ["1234", "6"]
-    shown = [(item.question, item.about) for item in dataset.items]
-    assert "2 + 2?" in repr(shown)
-    assert "1234" not in repr(shown)
+    shown_items = [(item.question, item.about) for item in dataset.items]
+    assert "2 + 2?" in repr(shown_items)
+    assert "1234" not in repr(shown_items)
     assert "4711" not in repr(dataset.items)
 
 
@@ -223,15 +223,17 @@ def test_generated_word_problems_are_asked_of_the_team() -> None:
     assert load("math", request) == dataset
     splits = [str(item.about["split"]) for item in dataset.items]
     assert sorted(splits) == sorted([*word_problems.HELD_OUT] * 2)
-    one = Request("unseen_wordings", 3, seed=7, choices={"dataset": "wordproblems"})
-    made = word_problems.generate("unseen_wordings", 3, 7)
-    found = load("math", one)
-    assert [item.question for item in found.items] == [problem.prompt for problem in made]
-    assert answers(found) == [problem.answer for problem in made]
+    team_request = Request("unseen_wordings", 3, seed=7, choices={"dataset": "wordproblems"})
+    problems = word_problems.generate("unseen_wordings", 3, 7)
+    math_dataset = load("math", team_request)
+    assert [item.question for item in math_dataset.items] == [
+        problem.prompt for problem in problems
+    ]
+    assert answers(math_dataset) == [problem.answer for problem in problems]
 
 
 @pytest.mark.parametrize(
-    ("dataset", "split", "said"),
+    ("dataset", "split", "message"),
     [
         ("gsm8k", "valid", "gsm8k has no 'valid'; it has: train, test"),
         ("wordproblems", "unseen", "no split 'unseen'; there are: held_out, train"),
@@ -239,8 +241,8 @@ def test_generated_word_problems_are_asked_of_the_team() -> None:
         ("olympiadbench", "train", "olympiadbench has no 'train'; it has: test"),
     ],
 )
-def test_a_split_that_is_not_there_is_refused(dataset: str, split: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_a_split_that_is_not_there_is_refused(dataset: str, split: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         load("math", Request(split, choices={"dataset": dataset}))
 
 

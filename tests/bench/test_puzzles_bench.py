@@ -17,8 +17,8 @@ from loopline.agents.environments.plan_path.environment import PLAN_PATH
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import TeamEpisode
 from loopline.agents.errors import RequestFailed
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import JsonObject, Outcome, Run, Task, Trajectory
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import workflows
 from loopline.agents.workflows.routing import Handoff
 from loopline.bench.arms import with_setting
@@ -30,7 +30,7 @@ from loopline.bench.puzzles.judge import PuzzlesJudge, class_of
 from loopline.bench.registry import load
 from loopline.bench.rescoring import rescore_all
 from loopline.bench.runner import Ending
-from loopline.bench.session import Ended, brief
+from loopline.bench.session import BenchOutcome, brief
 from loopline.bench.taxonomy import Class
 from loopline.bench.teams.findings import ladder, pass_at, success
 from loopline.bench.teams.sampling import sampling
@@ -59,8 +59,8 @@ BOXOBAN = """; 7
 def wanted(
     game: str, samples: int, *, split: str = "test", data: Path | None = None, **choices: JsonValue
 ) -> Request:
-    chosen: JsonObject = {"game": game, **choices}
-    return Request(split, samples, seed=7, data=data, choices=chosen)
+    all_choices: JsonObject = {"game": game, **choices}
+    return Request(split, samples, seed=7, data=data, choices=all_choices)
 
 
 # ---- the whole bench ----
@@ -68,8 +68,8 @@ def wanted(
 
 @pytest.mark.parametrize("game", GAMES)
 def test_the_oracle_solves_every_instance_of_every_game(tmp_path: Path, game: str) -> None:
-    made = manifest(wanted(game, 4), "pair,plan_agent_alone")
-    facts = measured(tmp_path / "out", made, PuzzleClient())
+    bench_manifest = manifest(wanted(game, 4), "pair,plan_agent_alone")
+    facts = measured(tmp_path / "out", bench_manifest, PuzzleClient())
     for name, arm in facts.results["arms"].items():
         assert arm["accuracy"]["solved"]["right"] == arm["n"] == 4, name
         assert arm["classes"] == {"right": 4}
@@ -77,19 +77,19 @@ def test_the_oracle_solves_every_instance_of_every_game(tmp_path: Path, game: st
     [version] = facts.results["puzzles"]["versions"]["plan_agent_alone"]
     assert version["policies"] == "plan_agent: pair v0 (played)"
     assert (version["right"], version["n"]) == (4, 4)
-    line = brief(Ended(Ending.COMPLETE, OutputDirectory(tmp_path / "out"), facts))
+    line = brief(BenchOutcome(Ending.COMPLETE, OutputDirectory(tmp_path / "out"), facts))
     assert line["puzzles"]["game"] == game
     assert "Who solves how many" in (tmp_path / "out" / "report.html").read_text()
-    told = (tmp_path / "out" / "report.md").read_text()
-    assert "## Who solves how many" in told
-    assert "| by hand: random |" in told
-    assert " By hand: " in told, "what these players do"
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "## Who solves how many" in report
+    assert "| by hand: random |" in report
+    assert " By hand: " in report, "what these players do"
 
 
 def test_an_arm_alone_is_played_by_that_agent_alone(tmp_path: Path) -> None:
     client = PuzzleClient(player=lambda run, handoff: f"I am {handoff.agent}")
-    made = manifest(wanted("sudoku", 3), "pair,plan_agent_alone,tool_agent_alone")
-    measured(tmp_path / "out", made, client)
+    bench_manifest = manifest(wanted("sudoku", 3), "pair,plan_agent_alone,tool_agent_alone")
+    measured(tmp_path / "out", bench_manifest, client)
     took_part = {
         trajectory.run.tags["arm"]: {step.agent for step in trajectory.steps}
         for trajectory in client.ended.values()
@@ -142,8 +142,8 @@ def test_a_run_that_broke_off_before_all_had_answered_counts_for_its_team(tmp_pa
         async def wait(self, run_id: str) -> Trajectory:
             ended = await super().wait(run_id)
             if self.runs[run_id].seed % 2:
-                left = [one for one in self.ledger[run_id] if one.agent == "tool_agent"]
-                self.ledger[run_id] = left
+                calls = [call for call in self.ledger[run_id] if call.agent == "tool_agent"]
+                self.ledger[run_id] = calls
             return ended
 
     facts = measured(tmp_path / "out", manifest(wanted("sudoku", 8), "pair"), Leaving())
@@ -155,15 +155,17 @@ def test_a_run_that_broke_off_before_all_had_answered_counts_for_its_team(tmp_pa
 def test_attempts_give_pass_at_k_with_intervals_over_instances(tmp_path: Path) -> None:
     """Each attempt has dice of its own: here about half of them solve."""
     client = PuzzleClient(player=lambda run, handoff: oracle(run, handoff) if run.seed % 2 else "?")
-    made = manifest(wanted("sudoku", 8, attempts=4), "plan_agent_alone", greedy=False, candidates=1)
-    facts = measured(tmp_path / "out", made, client)
+    bench_manifest = manifest(
+        wanted("sudoku", 8, attempts=4), "plan_agent_alone", greedy=False, candidates=1
+    )
+    facts = measured(tmp_path / "out", bench_manifest, client)
     curve = facts.results["puzzles"]["pass_at_k"]["plan_agent_alone"]
     assert list(curve) == ["1", "2", "4"]
     arm = facts.results["arms"]["plan_agent_alone"]
     assert arm["n"] == 32
     assert curve["1"]["estimate"] == pytest.approx(arm["accuracy"]["solved"]["estimate"])
     assert curve["1"]["estimate"] < curve["2"]["estimate"] < curve["4"]["estimate"]
-    assert {one["instances"] for one in curve.values()} == {8}
+    assert {point["instances"] for point in curve.values()} == {8}
     assert any("played 4 times" in notice for notice in facts.notices)
 
 
@@ -184,13 +186,15 @@ async def played(
     assert isinstance(task, dict)
     instance = task["instance"]
     assert isinstance(instance, dict)
-    made = with_setting(instance, {"team": [team]})
+    team_instance = with_setting(instance, {"team": [team]})
     run = a_run("pair", item.question, candidates=1)
     options = workflows.get("pair").check_options(run.options)
-    asked = Task(environment=str(task["environment"]), instance=made, prompt=item.question)
-    run = run.model_copy(update={"task": asked, "options": options})
-    said = [text if isinstance(text, Exception) else [text] for text in texts]
-    return await run_locally(run, {team: ManyHost(said)})
+    team_task = Task(
+        environment=str(task["environment"]), instance=team_instance, prompt=item.question
+    )
+    run = run.model_copy(update={"task": team_task, "options": options})
+    script = [text if isinstance(text, Exception) else [text] for text in texts]
+    return await run_locally(run, {team: ManyHost(script)})
 
 
 def a_puzzle(game: str = "plan_path", **choices: JsonValue) -> Item:
@@ -215,8 +219,8 @@ async def test_what_the_run_says_of_itself_counts_for_nothing() -> None:
 
 
 async def test_a_run_of_another_instance_or_with_more_turns_has_solved_nothing() -> None:
-    item, other = load("puzzles", wanted("plan_path", 2)).items
-    easier = await played(other, [solution(other)])
+    item, other_item = load("puzzles", wanted("plan_path", 2)).items
+    easier = await played(other_item, [solution(other_item)])
     longer = await played(a_puzzle(setting={"turns": 9}), [solution(item)])
     for trajectory in (easier, longer):
         assert trajectory.outcome is Outcome.SOLVED
@@ -311,8 +315,8 @@ def test_the_same_seed_gives_the_same_held_out_instances(game: str) -> None:
     assert len({item.id for item in more}) == 6
     assert {str(item.about["split"]) for item in more} == {"test"}
     train = load("puzzles", wanted(game, 6, split="train")).items
-    seen = {str(item.about["task"]) for item in train}
-    assert not seen & {str(item.about["task"]) for item in more}
+    tasks = {str(item.about["task"]) for item in train}
+    assert not tasks & {str(item.about["task"]) for item in more}
 
 
 def test_size_difficulty_and_setting_make_the_instances() -> None:
@@ -320,9 +324,9 @@ def test_size_difficulty_and_setting_make_the_instances() -> None:
     dataset = load("puzzles", request)
     assert dataset.source == "sokoban 7 x 7, generated from seed 7"
     for item in dataset.items:
-        told = str(item.about["task"])
-        assert "'turns': 9" in told
-        assert told.count("$") + told.count("*") == 2
+        text = str(item.about["task"])
+        assert "'turns': 9" in text
+        assert text.count("$") + text.count("*") == 2
 
 
 def test_every_attempt_is_an_item_of_its_own_next_to_its_instance() -> None:
@@ -333,21 +337,21 @@ def test_every_attempt_is_an_item_of_its_own_next_to_its_instance() -> None:
 
 def test_the_players_by_hand_come_out_in_their_order_on_the_same_instances() -> None:
     dataset = load("puzzles", wanted("plan_path", 40))
-    found = dataset.reference["baselines"]
-    assert isinstance(found, dict)
-    assert list(found) == [*plan_path.POLICIES, "blind plan agent", "blind tool agent"]
-    figures = [int(str(found[name])) for name in plan_path.POLICIES]
+    baselines = dataset.reference["baselines"]
+    assert isinstance(baselines, dict)
+    assert list(baselines) == [*plan_path.POLICIES, "blind plan agent", "blind tool agent"]
+    figures = [int(str(baselines[name])) for name in plan_path.POLICIES]
     assert figures == sorted(figures)
     assert figures[-1] == 40
     levels = plan_path.Difficulty()
-    assert baselines_of(PLAN_PATH, levels, plan_path.instances(Split.TEST, 7, 40), 7) == found
+    assert baselines_of(PLAN_PATH, levels, plan_path.instances(Split.TEST, 7, 40), 7) == baselines
 
 
 @pytest.mark.parametrize("game", GAMES)
 def test_every_game_has_players_by_hand_and_of_chance_the_weakest(game: str) -> None:
-    found = load("puzzles", wanted(game, 20)).reference["baselines"]
-    assert isinstance(found, dict)
-    solved = {name: int(str(value)) for name, value in found.items()}
+    baselines = load("puzzles", wanted(game, 20)).reference["baselines"]
+    assert isinstance(baselines, dict)
+    solved = {name: int(str(value)) for name, value in baselines.items()}
     assert len(solved) >= 2
     assert 0 <= solved["random"] < max(solved.values()) <= 20
 
@@ -448,7 +452,7 @@ def test_greedy_is_the_default_and_anything_about_drawing_means_drawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--game", "chess"], "--game"),
         (["--size", "3"], "--size 3"),
@@ -476,8 +480,8 @@ def test_greedy_is_the_default_and_anything_about_drawing_means_drawn() -> None:
     ],
 )
 def test_what_can_not_be_played_is_said_before_any_deployment_is_looked_for(
-    arguments: list[str], said: str
+    arguments: list[str], message: str
 ) -> None:
-    done = bench("puzzles", *arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
+    process = bench("puzzles", *arguments)
+    assert process.returncode == 2
+    assert message in process.stderr

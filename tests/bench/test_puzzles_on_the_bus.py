@@ -37,10 +37,10 @@ async def test_every_instance_is_played_once_by_each_arm_though_the_bench_is_kil
 ) -> None:
     with deployable(tmp_path, "petting") as (bus, environment):
         output = tmp_path / "out"
-        asked = ("puzzles", "--game", "sudoku", "--size", "4", "--samples", str(INSTANCES))
+        arguments = ("puzzles", "--game", "sudoku", "--size", "4", "--samples", str(INSTANCES))
         how = ("--arms", "pair,plan_agent_alone", "--concurrency", "2", "--output", str(output))
         async with workers_running(team(bus), tmp_path / "workers"):
-            killed_at(3, output, environment, *asked, *how)
+            killed_at(3, output, environment, *arguments, *how)
             line = last_line(environment, "resume", str(output))
         assert line["complete"]
         for name, calls in (("pair", 8), ("plan_agent_alone", 4)):
@@ -78,11 +78,11 @@ async def test_a_tool_agent_that_writes_python_solves_every_instance_by_one_prog
     # The profile leaves the shipped model 64.
     longer = {"LOOPLINE_OPTIONS__PAIR__MAX_TOKENS": "1024"}
     with deployable(tmp_path, "petting", **longer) as (bus, environment):
-        asked = ("puzzles", "--game", "plan_path", "--size", "7", "--samples", "4")
+        arguments = ("puzzles", "--game", "plan_path", "--size", "7", "--samples", "4")
         how = ("--setting", "python=true", "--arms", "tool_agent_alone", "--output")
         workers = programmer(bus, tmp_path / "problems")
         async with workers_running(workers, tmp_path / "workers"):
-            line = last_line(environment, *asked, *how, str(tmp_path / "out"))
+            line = last_line(environment, *arguments, *how, str(tmp_path / "out"))
         assert line["complete"]
         arm = line["arms"]["tool_agent_alone"]
         assert (arm["n"], arm["right"]) == (4, 4)

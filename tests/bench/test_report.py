@@ -178,8 +178,8 @@ def test_a_link_says_its_question_whatever_its_id_is(item: str) -> None:
 
 def test_words_of_a_link_can_neither_act_nor_turn_the_text_around_them() -> None:
     where = links.place("items", arm="a&b", class_="right")
-    shown = render(pages.__name__, "macro.html.j2", name="link", values=(where, "<b>\u202e"))
-    assert shown == '<a href="#items?arm=a%26b&amp;class=right">&lt;b&gt;\\u202e</a>'
+    anchor = render(pages.__name__, "macro.html.j2", name="link", values=(where, "<b>\u202e"))
+    assert anchor == '<a href="#items?arm=a%26b&amp;class=right">&lt;b&gt;\\u202e</a>'
 
 
 def test_the_page_has_the_plots_and_both_themes(finished: OutputDirectory) -> None:
@@ -270,10 +270,10 @@ def test_accuracy_in_delegates_books_is_by_the_rule_of_its_scripts(
     facts = facts_of(finished)
     (arm,) = [arm for arm in facts.arms if arm.name == "llm"]
     gold = facts.items[arm.results[0].item].gold
-    said = f"The answer is {gold}.00, found in 2 steps."
+    prediction = f"The answer is {gold}.00, found in 2 steps."
     with Scorer() as scorer:
-        score = scorer.score(said, gold)
-    changed = arm.results[0].model_copy(update={"prediction": said}).scored(score)
+        score = scorer.score(prediction, gold)
+    changed = arm.results[0].model_copy(update={"prediction": prediction}).scored(score)
     results = [changed, *arm.results[1:]]
     before = compare_books("llm", arm.results, facts.items, arm.paid)[0]
     row = compare_books("llm", results, facts.items, arm.paid)[0]
@@ -330,7 +330,7 @@ def test_an_arm_that_other_weights_have_answered_too_is_said_aloud(
 
 
 @pytest.mark.parametrize(
-    ("made", "shown"),
+    ("text", "display"),
     [
         (share(0.8645), "86.5 %"),
         (share(None), "–"),
@@ -346,9 +346,9 @@ def test_an_arm_that_other_weights_have_answered_too_is_said_aloud(
         (p_value(0.00001), "p < 0.0001"),
     ],
 )
-def test_numbers_are_written_for_people(made: str, shown: str) -> None:
+def test_numbers_are_written_for_people(text: str, display: str) -> None:
     """Signs, units, digits that mean something."""
-    assert made == shown
+    assert text == display
 
 
 def test_axes_have_a_few_round_ticks() -> None:
@@ -366,12 +366,12 @@ def test_an_unfinished_benchmark_says_on_the_terminal_how_to_go_on(
     """The sentence of the other reports, with the directory's name."""
     facts = write_reports(created(tmp_path, manifest(items(3))))
     print_report(facts, tmp_path)
-    said = "Not answered yet: llm: 3, router: 3, slm: 3. Figures are over the questions that were"
-    assert f"Not complete. {said} asked; `bench resume {tmp_path}` goes on." in (
+    hint = "Not answered yet: llm: 3, router: 3, slm: 3. Figures are over the questions that were"
+    assert f"Not complete. {hint} asked; `bench resume {tmp_path}` goes on." in (
         capsys.readouterr().out
     )
     for name in ("report.html", "report.md"):
-        assert said in (tmp_path / name).read_text(encoding="utf-8")
+        assert hint in (tmp_path / name).read_text(encoding="utf-8")
 
 
 def test_a_complete_benchmark_says_nothing_of_going_on(
@@ -383,8 +383,8 @@ def test_a_complete_benchmark_says_nothing_of_going_on(
 
 def test_an_unfinished_benchmark_with_a_budget_says_that_it_may_need_more(tmp_path: Path) -> None:
     facts = write_reports(created(tmp_path, manifest(items(3), budget_micro_dollars=5)))
-    said = "`bench resume DIR` goes on, with `--budget-usd MORE` where the budget is used up."
-    assert left_to_do(facts).endswith(said)
+    hint = "`bench resume DIR` goes on, with `--budget-usd MORE` where the budget is used up."
+    assert left_to_do(facts).endswith(hint)
 
 
 def test_a_report_of_one_arm_has_no_figure_of_pairs(tmp_path: Path) -> None:
@@ -403,11 +403,11 @@ def test_a_report_of_one_arm_has_no_figure_of_pairs(tmp_path: Path) -> None:
 
 def test_groups_of_numbers_stand_by_their_size(tmp_path: Path) -> None:
     """Ten steps come after two, not before; words come after numbers."""
-    made = items(4)
+    all_items = items(4)
     steps = (10, 2, "many", 1)
     questions = [
         type(item)(item.id, item.question, item.gold, {"steps": step})
-        for item, step in zip(made, steps, strict=True)
+        for item, step in zip(all_items, steps, strict=True)
     ]
     facts = write_reports(created(tmp_path, manifest(questions)))
     assert [row["group"] for row in facts.results["groups"]] == ["1", "2", "10", "many"]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.bench.checkers import Scorer
-from loopline.bench.output import Stored
+from loopline.bench.output import StoredRuns
 from loopline.bench.registry import find
 from loopline.bench.report.computation import compute
 from loopline.bench.report.facts import Facts
@@ -39,7 +39,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     asyncio.run(whole())
     stored = directory.stored()
     called = {"llm": LONGEST, "slm": "slm"}
-    renamed = Stored(
+    renamed = StoredRuns(
         results={
             (called[arm], item): result.model_copy(update={"arm": called[arm]})
             for (arm, item), result in stored.results.items()
@@ -93,6 +93,6 @@ def test_a_name_that_would_take_half_of_the_drawing_is_cut_and_a_pointer_shows_i
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=80))
 def test_no_name_begins_before_its_drawing(words: str) -> None:
-    left = margin_for([words], 60.0, 230.0)
-    (shown,) = re.findall(r'text-anchor="end">([^<]*)<', name(left, 0.0, words, "name"))
-    assert width_of(unescape(shown)) <= left - 8
+    margin = margin_for([words], 60.0, 230.0)
+    (text,) = re.findall(r'text-anchor="end">([^<]*)<', name(margin, 0.0, words, "name"))
+    assert width_of(unescape(text)) <= margin - 8

@@ -9,7 +9,7 @@ import pytest
 from loopline.bench.datasets import Request
 from loopline.bench.output import OutputDirectory
 from loopline.bench.runner import Ending
-from loopline.bench.session import Ended, brief, show
+from loopline.bench.session import BenchOutcome, brief, show
 from tests.bench.puzzle_client import PuzzleClient, manifest, measured
 
 
@@ -21,24 +21,24 @@ def test_a_report_says_in_every_form_how_completions_were_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The best of several, chosen by the rules, is another thing than one answer."""
-    made = manifest(sudokus(2), candidates=8, temperature=0.7)
-    facts = measured(tmp_path / "out", made, PuzzleClient())
-    ended = Ended(Ending.COMPLETE, OutputDirectory(tmp_path / "out"), facts)
+    bench_manifest = manifest(sudokus(2), candidates=8, temperature=0.7)
+    facts = measured(tmp_path / "out", bench_manifest, PuzzleClient())
+    ended = BenchOutcome(Ending.COMPLETE, OutputDirectory(tmp_path / "out"), facts)
     show(ended, as_json=False)
-    said = "Options: candidates 8, temperature 0.7."
-    for told in (
+    line = "Options: candidates 8, temperature 0.7."
+    for text in (
         capsys.readouterr().out,
         (tmp_path / "out" / "report.md").read_text(),
         (tmp_path / "out" / "report.html").read_text(),
     ):
-        assert said in told
+        assert line in text
     assert brief(ended)["options"] == {"candidates": 8, "temperature": 0.7}
 
 
 def test_completions_that_were_cut_off_are_counted_and_the_limit_is_named(tmp_path: Path) -> None:
-    made = manifest(sudokus(3), greedy=True, max_tokens=64)
-    whole = measured(tmp_path / "whole", made, PuzzleClient())
-    cut = measured(tmp_path / "cut", made, PuzzleClient(finish="length"))
+    bench_manifest = manifest(sudokus(3), greedy=True, max_tokens=64)
+    whole = measured(tmp_path / "whole", bench_manifest, PuzzleClient())
+    cut = measured(tmp_path / "cut", bench_manifest, PuzzleClient(finish="length"))
     assert whole.notices == []
     [notice] = cut.notices
     assert "in 3 of 3 runs a completion was cut off after 64 tokens" in notice

@@ -38,8 +38,8 @@ class Team(LocalClient):
             return trajectory
         last = trajectory.steps[-1]
         call = last.candidates[0].calls[-1]
-        said = [call.model_copy(update={"text": text}) for text in ("one", TURNED, "three")]
-        candidates = tuple(Candidate(calls=(each,)) for each in said)
+        calls = [call.model_copy(update={"text": text}) for text in ("one", TURNED, "three")]
+        candidates = tuple(Candidate(calls=(step_call,)) for step_call in calls)
         step = last.model_copy(update={"candidates": candidates, "selected": 1})
         return trajectory.model_copy(update={"steps": (*trajectory.steps[:-1], step)})
 
@@ -64,14 +64,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> OutputDirectory:
 def shown(directory: OutputDirectory, place: str) -> dict[str, Any]:
     """What a reader sees at that link."""
     reader = Path(__file__).with_name("page_reader.js")
-    done = subprocess.run(
+    process = subprocess.run(
         [str(NODE), str(reader), str(directory.path / "report.html"), place],
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    return json.loads(done.stdout)
+    return json.loads(process.stdout)
 
 
 def texts(tree: Any, *, folded: bool = True) -> Iterator[str]:

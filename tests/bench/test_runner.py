@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline.agents.records import Outcome, Run, Trajectory, Unknown
+from loopline.agents.records import Outcome, Run, Trajectory, UnknownUsage
 from loopline.bench.checkers import Scorer
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.journal import GroupFlush, Journal
@@ -44,9 +44,9 @@ async def test_every_question_gets_one_result_per_arm(tmp_path: Path, scorer: Sc
     assert facts.results["arms"]["router"]["delegations"] >= 10
     entries = read_ledger(directory.ledger_path)
     for pool, engine in client.engines.items():
-        own = [e for e in entries if e.policy.name == pool]
-        assert total(own).completion == engine.totals().completion_tokens
-        assert total(own).prompt == engine.totals().prompt_tokens
+        entries_of_pool = [e for e in entries if e.policy.name == pool]
+        assert total(entries_of_pool).completion == engine.totals().completion_tokens
+        assert total(entries_of_pool).prompt == engine.totals().prompt_tokens
     assert sum(watched.spent) == total(entries).micro_dollars
 
 
@@ -55,18 +55,18 @@ async def test_the_run_id_is_on_the_disk_before_the_bus_hears_of_it(
 ) -> None:
     """Else a crash in between would leave a run that is paid for and forgotten."""
     directory = created(tmp_path, manifest(items(6)))
-    seen: list[bool] = []
+    checks: list[bool] = []
 
     class Suspicious(LocalClient):
         async def submit(self, run: Run) -> bool:
             lines = directory.items_path.read_text().splitlines()
             written = {json.loads(line)["run_id"] for line in lines if '"admitted"' in line}
-            seen.append(run.id in written)
+            checks.append(run.id in written)
             return await super().submit(run)
 
     await run(directory, Suspicious(), scorer)
-    assert len(seen) == 18
-    assert all(seen)
+    assert len(checks) == 18
+    assert all(checks)
 
 
 async def test_what_was_cut_off_at_any_line_is_completed_to_the_same_report(
@@ -82,13 +82,15 @@ async def test_what_was_cut_off_at_any_line_is_completed_to_the_same_report(
         directory = created(tmp_path / f"cut-{part}", manifest(questions))
         client = LocalClient()
         await run(directory, client, scorer)
-        answered = dict(client.ended)
+        first_results = dict(client.ended)
         for path in (directory.items_path, directory.ledger_path, directory.transcripts_path):
             text = path.read_bytes()
             path.write_bytes(text[: len(text) * part // 14])
         watched = Watched()
         assert await run(directory, client, scorer, watched) is Ending.COMPLETE
-        assert all(client.ended[run_id] is trajectory for run_id, trajectory in answered.items())
+        assert all(
+            client.ended[run_id] is trajectory for run_id, trajectory in first_results.items()
+        )
         assert facts_of(directory).results == expected
         assert watched.earlier < 15
 
@@ -127,8 +129,8 @@ async def test_the_budget_stops_admissions_and_says_what_is_left(
 
 async def test_a_budget_holds_from_the_first_run_on(tmp_path: Path, scorer: Scorer) -> None:
     """What a run costs is not known before one has ended: so one goes alone."""
-    made = manifest(items(20), arms=("llm",), concurrency=8, budget_micro_dollars=1)
-    directory = created(tmp_path, made)
+    bench_manifest = manifest(items(20), arms=("llm",), concurrency=8, budget_micro_dollars=1)
+    directory = created(tmp_path, bench_manifest)
     watched = Watched()
     assert await run(directory, LocalClient(), scorer, watched) is Ending.BUDGET
     assert len(watched.admissions) == 1
@@ -146,8 +148,10 @@ async def test_an_interruption_after_the_budget_is_used_up_waits_no_longer_than_
     whole = created(tmp_path / "whole", manifest(items(2), arms=("llm",), concurrency=1))
     await run(whole, LocalClient(), scorer)
     cost = total(read_ledger(whole.ledger_path)).micro_dollars
-    made = manifest(items(9), arms=("llm",), concurrency=2, budget_micro_dollars=int(1.6 * cost))
-    directory, client = created(tmp_path / "part", made), FirstOnly()
+    bench_manifest = manifest(
+        items(9), arms=("llm",), concurrency=2, budget_micro_dollars=int(1.6 * cost)
+    )
+    directory, client = created(tmp_path / "part", bench_manifest), FirstOnly()
     with Journal(directory) as journal:
         stored = directory.stored()
         watched = Watched(awaited=3)
@@ -242,11 +246,11 @@ async def test_a_report_says_of_which_calls_nobody_knows_what_they_cost(
 ) -> None:
     directory, client = created(tmp_path, manifest(items(2), arms=("llm",))), LocalClient()
     await run(directory, client, scorer)
-    most = Unknown(why="its worker died", prompt=100, completion=50, micro_dollars=1_250_000)
-    one = client.ledger[next(iter(directory.stored().runs))][0]
+    most = UnknownUsage(why="its worker died", prompt=100, completion=50, micro_dollars=1_250_000)
+    usage = client.ledger[next(iter(directory.stored().runs))][0]
     update = {"usage": None, "cost_micro_dollars": None, "unknown": most, "discarded": True}
     with Journal(directory) as journal:
-        journal.charge([one.model_copy(update=update)])
+        journal.charge([usage.model_copy(update=update)])
     facts = write_reports(directory)
     assert facts.timings["paid"]["unknown"] == 1
     text = (directory.path / name).read_text(encoding="utf-8")
@@ -343,7 +347,7 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted(
     assert await run(directory, client, scorer) is Ending.COMPLETE
     [(refused, admitted)] = deadlines.values()
     assert admitted > refused
-    assert [each.deadline for each in client.runs.values()] == [admitted]
+    assert [tracked_run.deadline for tracked_run in client.runs.values()] == [admitted]
 
 
 async def test_a_bus_that_stays_away_ends_the_bench_with_what_it_has(

@@ -66,15 +66,15 @@ def test_prefixes_that_cross_adapters_are_found(monkeypatch: pytest.MonkeyPatch)
     by_key = Sequences.longest_prefix
 
     def naive(self: Sequences, _: Any, ids: Sequence[int]) -> Any:
-        held = (*self._in_work, *self._kept)  # pyright: ignore[reportPrivateUsage]
-        found = [by_key(self, key, ids) for key in {each.key for each in held}]
-        return max(found, key=lambda each: each[1], default=(None, 0))
+        sequences = (*self._in_work, *self._kept)  # pyright: ignore[reportPrivateUsage]
+        matches = [by_key(self, key, ids) for key in {entry.key for entry in sequences}]
+        return max(matches, key=lambda entry: entry[1], default=(None, 0))
 
     monkeypatch.setattr(Sequences, "longest_prefix", naive)
-    done = bench("soak", "--engine", "llama_cpp", "--requests", "60", "--seed", "7", "--json")
-    assert done.returncode == 1
-    assert json.loads(done.stdout.splitlines()[-1])["violations"].keys() == {"as in quiet"}
-    assert "[as in quiet] soak-" in done.stdout
+    process = bench("soak", "--engine", "llama_cpp", "--requests", "60", "--seed", "7", "--json")
+    assert process.returncode == 1
+    assert json.loads(process.stdout.splitlines()[-1])["violations"].keys() == {"as in quiet"}
+    assert "[as in quiet] soak-" in process.stdout
 
 
 @pytest.mark.parametrize(
@@ -86,18 +86,18 @@ def test_prefixes_that_cross_adapters_are_found(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_what_cannot_be_attacked_is_one_error(arguments: tuple[str, ...], words: str) -> None:
-    done = bench("soak", *arguments)
-    assert done.returncode == 2
-    assert words in done.stderr
+    process = bench("soak", *arguments)
+    assert process.returncode == 2
+    assert words in process.stderr
 
 
 def test_a_model_with_a_small_context_is_refused(tmp_path: Path) -> None:
     model = Path(shutil.copytree(local_folder("micro:slm"), tmp_path / "small"))
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 128}))
-    done = bench("soak", "--engine", "torch", "--model", str(model))
-    assert done.returncode == 2
-    assert "its context of 128 tokens is too small" in done.stderr
+    process = bench("soak", "--engine", "torch", "--model", str(model))
+    assert process.returncode == 2
+    assert "its context of 128 tokens is too small" in process.stderr
 
 
 async def test_every_set_of_weights_changes_the_answer(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ async def test_every_set_of_weights_changes_the_answer(tmp_path: Path) -> None:
     for number, folder in enumerate(prepared.adapters):
         await engine.load_adapter(f"set {number}", str(folder), 1)
     names = [None, *(f"set {number}" for number in range(SETS))]
-    found = [await ask(engine, adapter=name, sampling={"max_tokens": 8}) for name in names]
-    assert len({each.output_ids for each in found}) == SETS + 1
+    completions = [await ask(engine, adapter=name, sampling={"max_tokens": 8}) for name in names]
+    assert len({completion.output_ids for completion in completions}) == SETS + 1
     await engine.close()
 
 
@@ -128,14 +128,16 @@ def test_a_seed_is_one_plan_and_another_seed_another_one() -> None:
 
 def test_a_plan_has_requests_and_operations_of_every_kind() -> None:
     plan = [planned(index, 7, ROOM, 0.5) for index in range(1000)]
-    assert {each.size for each in plan} == {"usual", "near the end", "too long"}
-    assert {each.sampling.n for each in plan} == {1, 2, 3}
-    assert {each.adapter for each in plan} == {None, "red", "green", "blue"}
+    assert {item.size for item in plan} == {"usual", "near the end", "too long"}
+    assert {item.sampling.n for item in plan} == {1, 2, 3}
+    assert {item.adapter for item in plan} == {None, "red", "green", "blue"}
     for field in ("deadline", "cancel_after", "drop_after", "close_after", "schema"):
-        given = sum(getattr(each, field) is not None for each in plan)
-        assert 30 < given < 300, field
-    done = Counter(each.kind for index in range(1000) for each in operations(index, 7, SETS))
-    assert min(done[kind] for kind in ("load", "unload", "load damaged")) > 2
+        setting_count = sum(getattr(item, field) is not None for item in plan)
+        assert 30 < setting_count < 300, field
+    operation_counts = Counter(
+        item.kind for index in range(1000) for item in operations(index, 7, SETS)
+    )
+    assert min(operation_counts[kind] for kind in ("load", "unload", "load damaged")) > 2
 
 
 # The invariants of one request.
@@ -163,15 +165,15 @@ def seen(plan: Planned, *events: Delta | Completion, ending: str = "done", **fie
     return Seen(plan, max_context=100, events=list(events), ending=ending, **fields)
 
 
-def rules(found: Seen) -> set[str]:
-    return {violation.rule for violation in invariants.check(found)}
+def rules(evidence: Seen) -> set[str]:
+    return {violation.rule for violation in invariants.check(evidence)}
 
 
 PIECES = (Delta(text="a", ids=(7,)), Delta(text="b", ids=(8,)), Delta(text="", ids=(2,)))
 
 
 @pytest.mark.parametrize(
-    "found",
+    "evidence",
     [
         seen(asked(), answer()),
         seen(asked(n=2), answer(1), answer()),
@@ -190,12 +192,12 @@ PIECES = (Delta(text="a", ids=(7,)), Delta(text="b", ids=(8,)), Delta(text="", i
         seen(asked(max_tokens=2), answer(ids=(7, 8), finish_reason="length")),
     ],
 )
-def test_what_goes_as_planned_is_no_violation(found: Seen) -> None:
-    assert invariants.check(found) == []
+def test_what_goes_as_planned_is_no_violation(evidence: Seen) -> None:
+    assert invariants.check(evidence) == []
 
 
 @pytest.mark.parametrize(
-    "found",
+    "evidence",
     [
         seen(asked(), ending="cancelled"),
         seen(asked(), ending="deadline"),
@@ -212,8 +214,8 @@ def test_what_goes_as_planned_is_no_violation(found: Seen) -> None:
         seen(asked(adapter="red"), ending="unknown_adapter", version=3),
     ],
 )
-def test_an_ending_that_was_not_planned_is_found(found: Seen) -> None:
-    assert "ended as planned" in rules(found)
+def test_an_ending_that_was_not_planned_is_found(evidence: Seen) -> None:
+    assert "ended as planned" in rules(evidence)
 
 
 def test_a_request_that_goes_on_after_its_cancellation_is_found() -> None:
@@ -221,7 +223,7 @@ def test_a_request_that_goes_on_after_its_cancellation_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "evidence",
     [
         seen(asked(), answer(), answer()),
         seen(asked(), answer(), answer(1)),
@@ -230,16 +232,16 @@ def test_a_request_that_goes_on_after_its_cancellation_is_found() -> None:
         seen(asked(stream=True), *PIECES, answer(), Delta(text="")),
     ],
 )
-def test_an_answer_too_many_or_too_few_is_found(found: Seen) -> None:
-    assert "answered once" in rules(found)
+def test_an_answer_too_many_or_too_few_is_found(evidence: Seen) -> None:
+    assert "answered once" in rules(evidence)
 
 
 @pytest.mark.parametrize(("adapter", "version"), [("red", 3), ("red", 5), ("green", 4), (None, 0)])
 def test_another_version_than_that_at_the_moment_of_sending_is_found(
     adapter: str | None, version: int
 ) -> None:
-    done = answer(adapter=adapter, adapter_version=version)
-    assert rules(seen(asked(adapter="red"), done, version=4)) == {"right version"}
+    completion = answer(adapter=adapter, adapter_version=version)
+    assert rules(seen(asked(adapter="red"), completion, version=4)) == {"right version"}
 
 
 @pytest.mark.parametrize(
@@ -254,7 +256,7 @@ def test_a_stream_that_nobody_asked_for_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "done",
+    "completion",
     [
         answer(usage=Usage(prompt=5, completion=3, source="engine")),
         answer(usage=Usage(prompt=4, completion=2, source="engine")),
@@ -264,8 +266,8 @@ def test_a_stream_that_nobody_asked_for_is_found() -> None:
         answer(prompt_ids=(1,) * 99, usage=Usage(prompt=99, completion=3, source="engine")),
     ],
 )
-def test_a_wrong_count_is_found(done: Completion) -> None:
-    assert rules(seen(asked(), done)) == {"counted right"}
+def test_a_wrong_count_is_found(completion: Completion) -> None:
+    assert rules(seen(asked(), completion)) == {"counted right"}
 
 
 @pytest.mark.parametrize("text", ["{", "12", '{"answer": 1000}', '{"answer": 1, "b": 2}'])
@@ -290,7 +292,7 @@ def test_totals_are_held_against_the_sums() -> None:
     ):
         assert len(list(invariants.totals_add_up(sums, wrong))) == 1
     assert list(invariants.every_request_ended(sums, 3)) == []
-    assert [each.message for each in invariants.every_request_ended(sums, 4)] == [
+    assert [violation.message for violation in invariants.every_request_ended(sums, 4)] == [
         "4 were sent, 3 ended"
     ]
 
@@ -298,10 +300,10 @@ def test_totals_are_held_against_the_sums() -> None:
 def test_whatever_is_left_at_rest_is_named() -> None:
     clean = invariants.nothing_left({"rows": 0}, [], {"Job": AT_REST})
     assert list(clean) == []
-    left = invariants.nothing_left(
+    violations = invariants.nothing_left(
         {"rows": 0, "lost places": 1}, ["Soak._read()"], {"Job": AT_REST + 1, "Row": 0}
     )
-    assert [violation.message for violation in left] == [
+    assert [violation.message for violation in violations] == [
         "1 lost places at rest", "task Soak._read() at rest", "9 objects of the kind Job at rest",
     ]  # fmt: skip
 
@@ -312,14 +314,14 @@ def test_memory_that_grows_in_the_second_half_is_found() -> None:
     spiky = [1500 if place % 7 == 0 else 1000 for place in range(100)]
     assert list(invariants.memory_is_flat(settled, FEWEST_REQUESTS)) == []
     assert list(invariants.memory_is_flat(spiky, FEWEST_REQUESTS)) == []
-    (found,) = invariants.memory_is_flat(leaking, FEWEST_REQUESTS)
-    assert found.rule == "memory is flat"
+    (violation,) = invariants.memory_is_flat(leaking, FEWEST_REQUESTS)
+    assert violation.rule == "memory is flat"
     assert list(invariants.memory_is_flat(leaking, FEWEST_REQUESTS - 1)) == []
     assert growth([1, 2, 3]) is None
 
 
 @pytest.mark.parametrize(
-    ("ours", "quiet", "words"),
+    ("completion", "quiet", "words"),
     [
         (answer(), answer(), ""),
         (answer(), answer(logprobs=(-0.5, -0.5 - SAME / 2, -0.5)), ""),
@@ -330,16 +332,16 @@ def test_memory_that_grows_in_the_second_half_is_found() -> None:
     ],
 )
 async def test_an_answer_is_held_against_that_in_quiet(
-    ours: Completion, quiet: Completion, words: str
+    completion: Completion, quiet: Completion, words: str
 ) -> None:
     async def logprob(ids: Sequence[int]) -> float:
-        assert tuple(ids[:-1]) == (*ours.prompt_ids, 7)
+        assert tuple(ids[:-1]) == (*completion.prompt_ids, 7)
         return {8: -1.0, 5: -0.75}[ids[-1]]
 
-    found = await invariants.compare(ours, quiet, logprob)
-    assert words in found.said
-    assert bool(found.said) == bool(words)
-    assert not found.tied
+    comparison = await invariants.compare(completion, quiet, logprob)
+    assert words in comparison.said
+    assert bool(comparison.said) == bool(words)
+    assert not comparison.tied
 
 
 async def test_ids_may_part_where_two_are_as_good_as_tied() -> None:
@@ -347,7 +349,7 @@ async def test_ids_may_part_where_two_are_as_good_as_tied() -> None:
         return {8: -1.0, 5: -1.0 + SAME / 2}[ids[-1]]
 
     # What comes behind is another text, and says nothing.
-    other = answer(ids=(7, 5, 9, 9), logprobs=(-0.5, -0.6, -3.0, -4.0))
-    found = await invariants.compare(answer(), other, logprob)
-    assert found.tied
-    assert found.said == ""
+    other_answer = answer(ids=(7, 5, 9, 9), logprobs=(-0.5, -0.6, -3.0, -4.0))
+    comparison = await invariants.compare(answer(), other_answer, logprob)
+    assert comparison.tied
+    assert comparison.said == ""

@@ -30,7 +30,7 @@ from loopline.bench.experiments.staleness.command import (
 from loopline.bench.experiments.staleness.figures import StalenessReport, report_of
 from loopline.bench.experiments.staleness.report import document
 from loopline.bench.statistics import Interval, bootstrap_difference, wilson
-from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.grpo.arms.kinds import WARM_START
 from loopline.trainers.grpo.arms.results import ArmResult
 from tests.trainers.grpo.tiny_puzzles import LEARNING, TINY
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 TINY_CELLS = StalenessSettings(updates=4, demo=TINY)
 
 
-def silent(told: Told) -> None:
+def silent(event: JobLine) -> None:
     """Nobody watches."""
 
 
@@ -106,13 +106,13 @@ def test_a_training_that_is_done_again_ends_the_same(output: Path, tmp_path: Pat
 
 def test_the_table_has_a_row_for_each_age_and_correction_with_intervals(output: Path) -> None:
     cells = [Cell(seed=1), Cell(seed=1, age=0), Cell(seed=1, age=2)]
-    found = report_of(TINY_CELLS, cells, output)
-    assert [(one.age, one.correction) for one in found.cells] == [(0, "token"), (2, "token")]
-    for one in found.cells:
-        assert one.success[1] <= one.success[0] <= one.success[2]
-        assert one.effective_samples is None
-        assert one.questions == TINY.held_out
-    rows = [line for line in markdown(document(found)).splitlines() if line.startswith("| ")]
+    findings = report_of(TINY_CELLS, cells, output)
+    assert [(cell.age, cell.correction) for cell in findings.cells] == [(0, "token"), (2, "token")]
+    for cell in findings.cells:
+        assert cell.success[1] <= cell.success[0] <= cell.success[2]
+        assert cell.effective_samples is None
+        assert cell.questions == TINY.held_out
+    rows = [line for line in markdown(document(findings)).splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[1] for row in rows[-2:]] == ["decoupled", "decoupled"]
     with pytest.raises(OutputError, match="has no result"):
         report_of(TINY_CELLS, cells_of(TINY_CELLS, (1,), ("none",)), output)
@@ -138,14 +138,16 @@ def stored(output: Path, cell: Cell, outcomes: str) -> Cell:
 def of_seeds(output: Path, *outcomes: tuple[str, str]) -> StalenessReport:
     """Of each seed, what its warm start and its one training solved."""
     warm = [stored(output, Cell(seed=at), begun) for at, (begun, _) in enumerate(outcomes)]
-    own = [stored(output, Cell(seed=at, age=1), done) for at, (_, done) in enumerate(outcomes)]
-    return report_of(TINY_CELLS, [*warm, *own], output)
+    own_cells = [
+        stored(output, Cell(seed=at, age=1), outcome) for at, (_, outcome) in enumerate(outcomes)
+    ]
+    return report_of(TINY_CELLS, [*warm, *own_cells], output)
 
 
 def test_seeds_that_play_the_same_puzzles_are_no_more_puzzles(tmp_path: Path) -> None:
     """Three seeds that solve the same puzzles leave as much open as the puzzles do."""
-    found = of_seeds(tmp_path, *[("10000000", "11110000")] * 3)
-    (cell,) = found.cells
+    findings = of_seeds(tmp_path, *[("10000000", "11110000")] * 3)
+    (cell,) = findings.cells
     by_puzzle = bootstrap_difference([1.0] * 4 + [0.0] * 4, [0.0] * 8)
     assert Interval(*cell.success) == by_puzzle
     assert (cell.solved, cell.questions) == (12, 24)
@@ -158,8 +160,8 @@ def test_a_gain_of_several_seeds_is_paired_over_their_means_of_each_puzzle(tmp_p
 
 
 def test_the_warm_starts_of_all_seeds_have_their_interval_over_puzzles(tmp_path: Path) -> None:
-    found = of_seeds(tmp_path, *[("00000000", "11110000")] * 3)
-    assert Interval(*found.warm_start) == wilson(0, 8)
+    findings = of_seeds(tmp_path, *[("00000000", "11110000")] * 3)
+    assert Interval(*findings.warm_start) == wilson(0, 8)
 
 
 def test_a_success_of_one_seed_has_wilson_s_interval(tmp_path: Path) -> None:

@@ -44,10 +44,10 @@ def test_wilson_of_432_in_500_is_the_published_interval() -> None:
 def test_wilson_agrees_with_scipy(counts: tuple[int, int]) -> None:
     """An independent implementation."""
     successes, n = counts
-    ours = wilson(successes, n)
-    theirs = stats.binomtest(successes, n).proportion_ci(method="wilson")
-    assert ours.low == pytest.approx(theirs.low, abs=1e-12)
-    assert ours.high == pytest.approx(theirs.high, abs=1e-12)
+    interval = wilson(successes, n)
+    reference = stats.binomtest(successes, n).proportion_ci(method="wilson")
+    assert interval.low == pytest.approx(reference.low, abs=1e-12)
+    assert interval.high == pytest.approx(reference.high, abs=1e-12)
 
 
 @given(COUNTS)
@@ -69,12 +69,12 @@ def test_wilson_of_nothing_says_nothing() -> None:
 @given(st.integers(0, 300), st.integers(0, 300))
 def test_mcnemar_agrees_with_the_binomial_test(only_a: int, only_b: int) -> None:
     """At one half the exact test is the binomial test."""
-    ours = mcnemar_exact(only_a, only_b)
+    p_value = mcnemar_exact(only_a, only_b)
     if only_a + only_b == 0:
-        assert ours == 1.0
+        assert p_value == 1.0
         return
-    theirs = stats.binomtest(only_a, only_a + only_b, 0.5).pvalue
-    assert ours == pytest.approx(theirs, rel=1e-9)
+    reference = stats.binomtest(only_a, only_a + only_b, 0.5).pvalue
+    assert p_value == pytest.approx(reference, rel=1e-9)
 
 
 @given(st.integers(0, 5000), st.integers(0, 5000))
@@ -125,17 +125,17 @@ def test_the_bootstrap_agrees_with_scipys() -> None:
     a = [1.0] * 70 + [0.0] * 30 + [1.0] * 50 + [0.0] * 50
     b = [1.0] * 60 + [0.0] * 60 + [1.0] * 40 + [0.0] * 40
     costs = [float(at % 37) * 1.5 + x for at, x in enumerate(a)]
-    for left, right in ((a, b), (costs, b)):
-        ours = bootstrap_difference(left, right, resamples=20_000, seed=1)
-        differences = [x - y for x, y in zip(left, right, strict=True)]
+    for left_costs, right in ((a, b), (costs, b)):
+        interval = bootstrap_difference(left_costs, right, resamples=20_000, seed=1)
+        differences = [x - y for x, y in zip(left_costs, right, strict=True)]
         import numpy as np
 
-        theirs = stats.bootstrap(
+        reference = stats.bootstrap(
             (np.array(differences),), np.mean, method="percentile", n_resamples=20_000, rng=2
         ).confidence_interval
-        width = theirs.high - theirs.low
-        assert abs(ours.low - theirs.low) < 0.06 * width
-        assert abs(ours.high - theirs.high) < 0.06 * width
+        width = reference.high - reference.low
+        assert abs(interval.low - reference.low) < 0.06 * width
+        assert abs(interval.high - reference.high) < 0.06 * width
 
 
 @given(st.integers(1, 2000), st.sampled_from((0, 1)))
@@ -173,19 +173,19 @@ def test_the_interval_over_seeds_and_items_holds_the_true_mean_as_often_as_it_sa
     items alone holds it far less often."""
     import numpy as np
 
-    rng, tables, items, held, held_by_items = np.random.default_rng(11), 200, 60, 0, 0
+    rng, tables, items, hits, held_by_items = np.random.default_rng(11), 200, 60, 0, 0
     for _ in range(tables):
         table = (
             rng.normal(0, of_seed, (seeds, 1))
             + rng.normal(0, 0.2, (1, items))
             + rng.normal(0, 0.3, (seeds, items))
         )
-        found = pigeonhole_bootstrap(table.tolist(), resamples=800)
-        held += found.low <= 0 <= found.high
+        interval = pigeonhole_bootstrap(table.tolist(), resamples=800)
+        hits += interval.low <= 0 <= interval.high
         by_items = bootstrap_difference(table.mean(0).tolist(), [0.0] * items, resamples=800)
         held_by_items += by_items.low <= 0 <= by_items.high
     # Three standard errors of 200 draws below 95 %.
-    assert held >= 0.904 * tables
+    assert hits >= 0.904 * tables
     assert held_by_items < 0.87 * tables
 
 
@@ -195,24 +195,26 @@ def test_the_interval_of_paired_arms_is_free_of_what_seeds_and_items_do_to_both(
     rng = np.random.default_rng(3)
     shared = rng.normal(0, 5, (8, 1)) + rng.normal(0, 5, (1, 50))
     first, second = shared + 1 + rng.normal(0, 0.1, (8, 50)), shared
-    found = pigeonhole_bootstrap((first - second).tolist())
-    assert 0.9 < found.low < found.estimate < found.high < 1.1
-    assert found == pigeonhole_bootstrap((first - second).tolist())
+    interval = pigeonhole_bootstrap((first - second).tolist())
+    assert 0.9 < interval.low < interval.estimate < interval.high < 1.1
+    assert interval == pigeonhole_bootstrap((first - second).tolist())
 
 
 def test_one_seed_is_held_fixed_and_items_are_drawn() -> None:
     row = [1.0] * 30 + [0.0] * 10
-    ours, over_items = pigeonhole_bootstrap([row]), bootstrap_difference(row, [0.0] * 40)
-    assert ours.estimate == over_items.estimate == 0.75
-    assert (ours.low, ours.high) == pytest.approx((over_items.low, over_items.high), abs=0.03)
+    interval, over_items = pigeonhole_bootstrap([row]), bootstrap_difference(row, [0.0] * 40)
+    assert interval.estimate == over_items.estimate == 0.75
+    assert (interval.low, interval.high) == pytest.approx(
+        (over_items.low, over_items.high), abs=0.03
+    )
 
 
 def test_seeds_of_one_item_each_have_students_interval() -> None:
     """Without a spread of items it is the one of a mean of few."""
     values = [0.1, 0.4, 0.35, 0.8, 0.6, 0.55, 0.2, 0.7]
-    ours = pigeonhole_bootstrap([[each] * 20 for each in values], resamples=50_000)
+    interval = pigeonhole_bootstrap([[value] * 20 for value in values], resamples=50_000)
     low, high = stats.t.interval(0.95, 7, loc=sum(values) / 8, scale=stats.sem(values))
-    assert (ours.low, ours.high) == pytest.approx((low, high), rel=0.05)
+    assert (interval.low, interval.high) == pytest.approx((low, high), rel=0.05)
 
 
 def test_a_table_without_spread_values_or_rectangle() -> None:

@@ -34,7 +34,7 @@ def write_mbpp(folder: Path, *ids: int) -> Path:
         {
             "task_id": number, "text": f"Write a function to add {number}.",
             "code": f"def f(n):\n    return n + {number}\n",
-            "test_list": [f"assert f({given}) == {number + given}" for given in (1, 2, 3)],
+            "test_list": [f"assert f({argument}) == {number + argument}" for argument in (1, 2, 3)],
             "test_setup_code": "", "challenge_test_list": [f"assert f(-1) == {number - 1}"],
         }
         for number in ids
@@ -48,18 +48,18 @@ def test_a_file_holds_the_problems_of_the_bench_and_the_judge_knows_them(
     tmp_path: Path, problems: ProblemFolder
 ) -> None:
     data, path = write_mbpp(tmp_path / "data", 500, 601, 602, 700), tmp_path / "mbpp.jsonl"
-    done = bench("tasks", "mbpp", str(path), "--data", str(data), "--setting", "turns=3")
-    assert done.returncode == 0, done.stderr
+    process = bench("tasks", "mbpp", str(path), "--data", str(data), "--setting", "turns=3")
+    assert process.returncode == 0, process.stderr
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert done.stdout == (
+    assert process.stdout == (
         f"3 tasks of mbpp, train in {path}, sha256 {sha256}; what decides them is in "
         f"{problems.path}\n"
     )
-    found = read_tasks(path)
-    assert (found.about.sha256, found.about.team) == (sha256, ("coder", "tester"))
+    task_file = read_tasks(path)
+    assert (task_file.about.sha256, task_file.about.team) == (sha256, ("coder", "tester"))
     choices: JsonObject = {"dataset": "mbpp", "setting": {"turns": 3}}
     items = load("code", Request("train", data=data, choices=choices)).items
-    for task, item in zip(found.tasks, items, strict=True):
+    for task, item in zip(task_file.tasks, items, strict=True):
         problem = problems.code(str(task.instance["judged_as"]))
         assert (task.prompt, problem.statement) == (item.question,) * 2
         assert item.about["problem"] == problem.id
@@ -77,8 +77,8 @@ def test_who_trains_on_mbpp_is_paid_for_assertions_that_are_not_shown(
     assert sources(problem.tests) == [
         "assert f(2) == 603", "assert f(3) == 604", "assert f(-1) == 600",
     ]  # fmt: skip
-    shown = CodeInstance.model_validate(task.instance).question
-    assert (shown.examples, shown.function) == (problem.examples, "f")
+    question = CodeInstance.model_validate(task.instance).question
+    assert (question.examples, question.function) == (problem.examples, "f")
     choices: JsonObject = {"dataset": "mbpp"}
     (measured,) = load("code", Request("train", data=data, choices=choices)).problems
     assert isinstance(measured, CodeProblem)
@@ -109,15 +109,17 @@ def test_who_trains_on_code_contests_is_paid_for_tests_that_are_not_shown(
     folder.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
     path = tmp_path / "tasks.jsonl"
-    done = bench("tasks", "codecontests", str(path), "--data", str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    found = [problems.code(str(one.instance["judged_as"])) for one in read_tasks(path).tasks]
-    told = {
-        one.statement: [test.stdin for test in one.tests if isinstance(test, ProgramTest)]
-        for one in found
+    process = bench("tasks", "codecontests", str(path), "--data", str(tmp_path))
+    assert process.returncode == 0, process.stderr
+    code_problems = [
+        problems.code(str(problem.instance["judged_as"])) for problem in read_tasks(path).tasks
+    ]
+    texts = {
+        problem.statement: [test.stdin for test in problem.tests if isinstance(test, ProgramTest)]
+        for problem in code_problems
     }
-    assert told == {"Double: a.": ["2\n"]}
-    assert "(2 records left out: a problem that tells all of its tests" in done.stdout
+    assert texts == {"Double: a.": ["2\n"]}
+    assert "(2 records left out: a problem that tells all of its tests" in process.stdout
 
 
 def test_generated_word_problems_are_those_of_the_train_split_and_of_the_seed(
@@ -125,19 +127,19 @@ def test_generated_word_problems_are_those_of_the_train_split_and_of_the_seed(
 ) -> None:
     def prompts(seed: int) -> list[str]:
         path = tmp_path / "sums.jsonl"
-        done = bench("tasks", "wordproblems", str(path), "--samples", "4", "--seed", str(seed))
-        assert done.returncode == 0, done.stderr
+        process = bench("tasks", "wordproblems", str(path), "--samples", "4", "--seed", str(seed))
+        assert process.returncode == 0, process.stderr
         tasks = read_tasks(path).tasks
-        assert all("wordproblems/train/" in str(each.instance["question"]) for each in tasks)
-        assert all(problems.math(str(each.instance["judged_as"])).answer for each in tasks)
-        return [each.prompt for each in tasks]
+        assert all("wordproblems/train/" in str(task.instance["question"]) for task in tasks)
+        assert all(problems.math(str(task.instance["judged_as"])).answer for task in tasks)
+        return [task.prompt for task in tasks]
 
     assert prompts(1) == prompts(1)
     assert prompts(1) != prompts(2)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("humaneval",), "humaneval is a test set, kept for measuring; to train on there are: gsm"),
         (("livecodebench", "--split", "test2"), "livecodebench is a test set, kept for measuring"),
@@ -152,29 +154,29 @@ def test_generated_word_problems_are_those_of_the_train_split_and_of_the_seed(
     ],
 )
 def test_what_is_kept_for_measuring_or_can_not_be_meant_is_refused_and_nothing_written(
-    tmp_path: Path, problems: ProblemFolder, arguments: tuple[str, ...], said: str
+    tmp_path: Path, problems: ProblemFolder, arguments: tuple[str, ...], message: str
 ) -> None:
     name, *options = arguments
-    done = bench("tasks", name, str(tmp_path / "tasks.jsonl"), *options)
-    assert done.returncode == 2
-    assert said in done.stderr
+    process = bench("tasks", name, str(tmp_path / "tasks.jsonl"), *options)
+    assert process.returncode == 2
+    assert message in process.stderr
     assert not (tmp_path / "tasks.jsonl").exists()
     assert not problems.path.exists()
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("none/tasks.jsonl", "none/tasks.jsonl is in a folder that does not exist"),
         (".", " is a folder: name the file to write"),
     ],
 )
 def test_a_file_that_can_not_be_written_is_named(
-    tmp_path: Path, problems: ProblemFolder, name: str, said: str
+    tmp_path: Path, problems: ProblemFolder, name: str, message: str
 ) -> None:
-    done = bench("tasks", "wordproblems", str(tmp_path / name), "--samples", "1")
-    assert done.returncode == 1
-    assert said in done.stderr
+    process = bench("tasks", "wordproblems", str(tmp_path / name), "--samples", "1")
+    assert process.returncode == 1
+    assert message in process.stderr
     assert not problems.path.exists()
 
 
@@ -186,6 +188,6 @@ def test_published_training_splits_are_tasks_that_a_loop_can_play(
     tmp_path: Path, dataset: str, count: int
 ) -> None:
     path = tmp_path / "tasks.jsonl"
-    done = bench("tasks", dataset, str(path))
-    assert done.returncode == 0, done.stderr
+    process = bench("tasks", dataset, str(path))
+    assert process.returncode == 0, process.stderr
     assert read_tasks(path).about.count == count

@@ -92,14 +92,14 @@ def test_every_class_has_a_meaning() -> None:
 async def test_facts_are_read_from_real_trajectories() -> None:
     """Delegated, escalated where the small model erred, off the path of another solution."""
     client = LocalClient()
-    found: list[set[str]] = []
+    signals: list[set[str]] = []
     for item in items(12):
         run = client.new_run(item.question, workflow="delegate", seed=3)
         await client.submit(run)
         trajectory = await client.wait(run.id)
-        found.append(set(signals_of(trajectory)))
-        assert "subtask_off_path" not in found[-1]
+        signals.append(set(signals_of(trajectory)))
+        assert "subtask_off_path" not in signals[-1]
         assert "subtask_off_path" in signals_of(trajectory, ("123456789",))
-    assert all("delegated" in facts for facts in found)
-    assert any("escalated" in facts for facts in found)
-    assert any("escalated" not in facts for facts in found)
+    assert all("delegated" in facts for facts in signals)
+    assert any("escalated" in facts for facts in signals)
+    assert any("escalated" not in facts for facts in signals)

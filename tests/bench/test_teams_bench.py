@@ -20,9 +20,9 @@ from loopline.agents.environments.math_team import (
     MathSetting,
 )
 from loopline.agents.judging import JUDGE_TOOLS
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import JsonObject, Outcome, Run, Task, Trajectory
 from loopline.agents.roles.pair.settings import PairOptions
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import workflows
 from loopline.agents.workflows.routing import Handoff
 from loopline.bench.arms import with_setting
@@ -58,9 +58,13 @@ needs_data = pytest.mark.skipif(
 def swapped(made: Manifest, **policies: str) -> Manifest:
     """The manifest as a deployment of the profile `petting` completes it."""
     settings = config.load("petting", environ={})
-    chosen = settings.model_copy(update={"policies": {**settings.policies, **policies}})
+    settings_with_policies = settings.model_copy(
+        update={"policies": {**settings.policies, **policies}}
+    )
     arms = find(made.benchmark).parse_arms(",".join(made.arms), made.reference)
-    return with_deployment(made, arms, chosen).model_copy(update={"options": made.options})
+    return with_deployment(made, arms, settings_with_policies).model_copy(
+        update={"options": made.options}
+    )
 
 
 def test_swapped_policies_play_the_other_role_and_are_compared_in_pairs(tmp_path: Path) -> None:
@@ -71,13 +75,13 @@ def test_swapped_policies_play_the_other_role_and_are_compared_in_pairs(tmp_path
         return oracle(run, handoff) if knows else "I do not know."
 
     request = Request("test", 6, seed=7, choices={"game": "sudoku", "setting": {"turns": 1}})
-    made = swapped(manifest(request, "pair,swapped"))
-    assert made.policies == {
+    swapped_manifest = swapped(manifest(request, "pair,swapped"))
+    assert swapped_manifest.policies == {
         "pair": {"tool_agent": "pair/tool", "plan_agent": "pair/plan"},
         "swapped": {"tool_agent": "pair/plan", "plan_agent": "pair/tool"},
     }
     client = PuzzleClient(player=player)
-    facts = measured(tmp_path / "out", made, client)
+    facts = measured(tmp_path / "out", swapped_manifest, client)
     [pair] = facts.results["pairs"]
     assert (pair["a"], pair["b"], pair["n"]) == ("pair", "swapped", 6)
     assert (pair["only_a"], pair["only_b"]) == (6, 0)
@@ -95,10 +99,10 @@ def test_one_policy_in_both_roles_has_nothing_to_swap() -> None:
 @pytest.mark.parametrize("benchmark", ["puzzles", "code", "math"])
 def test_the_profile_petting_serves_every_arm_of_every_team(benchmark: str) -> None:
     settings = config.load("petting", environ={})
-    taken = {role for worker in settings.workers.values() for role in worker.roles}
+    roles = {role for worker in settings.workers.values() for role in worker.roles}
     for arm in find(benchmark).arms.listed.values():
         assert needed_pools(arm, settings.policies) == {"pair"}
-        assert set(arm.roles) <= taken
+        assert set(arm.roles) <= roles
         assert set(arm.roles) == set(arm.setting["team"])  # type: ignore[arg-type]
 
 
@@ -142,10 +146,14 @@ def test_an_item_holds_the_question_and_a_hash_of_the_rest(tmp_path: Path) -> No
 def test_published_problems_are_asked_with_what_their_judge_needs(
     tmp_path: Path, benchmark: str, dataset: str, split: str, count: int
 ) -> None:
-    found = load(benchmark, Request(split, 3, seed=7, choices={"dataset": dataset}))
-    assert (found.available, len(found.items), len(found.problems)) == (count, 3, 3)
+    problem_set = load(benchmark, Request(split, 3, seed=7, choices={"dataset": dataset}))
+    assert (problem_set.available, len(problem_set.items), len(problem_set.problems)) == (
+        count,
+        3,
+        3,
+    )
     folder = ProblemFolder(tmp_path)
-    for item, problem in zip(found.items, found.problems, strict=True):
+    for item, problem in zip(problem_set.items, problem_set.problems, strict=True):
         task = item.about["task"]
         assert isinstance(task, dict)
         instance = task["instance"]
@@ -155,8 +163,8 @@ def test_published_problems_are_asked_with_what_their_judge_needs(
 
 def test_attempts_are_single_draws_whatever_a_profile_draws_to_learn() -> None:
     profile: JsonObject = {"adaptive": {"exit_when": "positive"}, "candidates": 8}
-    chosen = PairOptions.model_validate({**profile, **sampling(None, None, None, 8)})
-    assert (chosen.candidates, chosen.adaptive, chosen.greedy) == (1, None, False)
+    options = PairOptions.model_validate({**profile, **sampling(None, None, None, 8)})
+    assert (options.candidates, options.adaptive, options.greedy) == (1, None, False)
 
 
 # ---- the judge ----
@@ -181,9 +189,9 @@ def judged(
     about: JsonObject = {
         "problem": "t", "task": {"environment": task.environment, "instance": task.instance},
     }  # fmt: skip
-    made = Manifest.model_construct(benchmark=request.param, reference={})
+    bench_manifest = Manifest.model_construct(benchmark=request.param, reference={})
     open_judge = code_judge if request.param == "code" else math_judge
-    with open_judge(made, folder.path) as judge:
+    with open_judge(bench_manifest, folder.path) as judge:
         yield judge, Item("x", task.prompt, "", about), solution
 
 
@@ -205,22 +213,22 @@ class Praising(ManyHost):
                 return {"verdicts": [{"answer": "2", "agrees": True} for _ in many]}
 
 
-async def praised(item: Item, said: dict[str, list[str]], **changes: Any) -> Trajectory:
+async def praised(item: Item, texts_by_role: dict[str, list[str]], **changes: Any) -> Trajectory:
     """A run of the item whose deployment's judge praises everything."""
     task = item.about["task"]
     assert isinstance(task, dict)
     instance = task["instance"]
     assert isinstance(instance, dict)
-    team: JsonObject = {"team": list(said), **changes}
+    team: JsonObject = {"team": list(texts_by_role), **changes}
     run = a_run("pair", item.question, greedy=True)
     options = workflows.get("pair").check_options(run.options)
-    asked = Task(
+    team_task = Task(
         environment=str(task["environment"]),
         instance=with_setting(instance, team),
         prompt=item.question,
     )
-    run = run.model_copy(update={"task": asked, "options": options})
-    hosts = {role: Praising([[text] for text in texts]) for role, texts in said.items()}
+    run = run.model_copy(update={"task": team_task, "options": options})
+    hosts = {role: Praising([[text] for text in texts]) for role, texts in texts_by_role.items()}
     return await run_locally(run, hosts)
 
 
@@ -233,12 +241,12 @@ async def test_what_the_run_and_its_judge_say_counts_for_nothing(
     wrong = {first: [BAD if first == "coder" else "\\boxed{5}"], second: solution[second]}
     lost = await praised(item, wrong)
     assert (lost.outcome, lost.team_reward) == (Outcome.SOLVED, 1.0)
-    found = judge.judge(lost, item)
-    assert (found.verdicts, found.signals) == ({"solved": False}, ("wrong_answer",))
+    verdict = judge.judge(lost, item)
+    assert (verdict.verdicts, verdict.signals) == ({"solved": False}, ("wrong_answer",))
     won = (await praised(item, solution)).model_copy(update={"outcome": Outcome.FAILED})
-    found = judge.judge(won, item)
-    assert (found.verdicts, found.signals) == ({"solved": True}, ())
-    assert found.measures["agreed"] == 1.0
+    verdict = judge.judge(won, item)
+    assert (verdict.verdicts, verdict.signals) == ({"solved": True}, ())
+    assert verdict.measures["agreed"] == 1.0
 
 
 @needs_bubblewrap
@@ -251,8 +259,8 @@ async def test_a_program_of_an_earlier_turn_is_no_answer_to_what_the_reasoner_sa
     won = await praised(item, {**solution, "reasoner": ["I do not know."]})
     assert judge.judge(won, item).verdicts == {"solved": True}
     broken_off = won.model_copy(update={"steps": (*won.steps, won.steps[0])})
-    found = judge.judge(broken_off, item)
-    assert (found.verdicts, found.detail) == ({"solved": False}, "there is no answer")
+    verdict = judge.judge(broken_off, item)
+    assert (verdict.verdicts, verdict.detail) == ({"solved": False}, "there is no answer")
 
 
 @needs_bubblewrap
@@ -307,7 +315,7 @@ def test_a_failure_has_one_class(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["code", "--dataset", "gsm8k"], "there is no 'gsm8k' here"),
         (["math", "--dataset", "humaneval"], "there are: gsm8k"),
@@ -323,17 +331,17 @@ def test_a_failure_has_one_class(
     ],
 )
 def test_what_can_not_be_played_is_said_before_any_deployment_is_looked_for(
-    arguments: list[str], said: str
+    arguments: list[str], message: str
 ) -> None:
-    done = bench(*arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
+    process = bench(*arguments)
+    assert process.returncode == 2
+    assert message in process.stderr
 
 
 def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:
-    done = bench("code", "--data", str(tmp_path))
-    assert done.returncode != 0
-    assert "HumanEval.jsonl" in done.stderr
+    process = bench("code", "--data", str(tmp_path))
+    assert process.returncode != 0
+    assert "HumanEval.jsonl" in process.stderr
     (tmp_path / "HumanEval.jsonl").write_text("{}\n")
     with pytest.raises(DataError, match="there is no problem in it"):
         load("code", Request(data=tmp_path, choices={"dataset": "humaneval"}))
@@ -348,21 +356,21 @@ def stopped_between() -> Iterator[CodeProblem]:
 def test_a_start_that_is_stopped_leaves_a_folder_in_which_the_same_can_be_started(
     tmp_path: Path,
 ) -> None:
-    made = manifest(Request("test", 1, seed=7, choices={"game": "sudoku"}))
+    bench_manifest = manifest(Request("test", 1, seed=7, choices={"game": "sudoku"}))
     directory = OutputDirectory(tmp_path / "out")
     with pytest.raises(KeyboardInterrupt):
-        directory.create(made, stopped_between())
-    directory.create(made, [DOUBLE])
-    assert directory.manifest() == made
+        directory.create(bench_manifest, stopped_between())
+    directory.create(bench_manifest, [DOUBLE])
+    assert directory.manifest() == bench_manifest
     assert ProblemFolder(directory.problems).code(key_of(DOUBLE)) == DOUBLE
 
 
 def test_problems_are_not_added_to_a_benchmark_that_is_there(tmp_path: Path) -> None:
-    made = manifest(Request("test", 1, seed=7, choices={"game": "sudoku"}))
+    bench_manifest = manifest(Request("test", 1, seed=7, choices={"game": "sudoku"}))
     directory = OutputDirectory(tmp_path / "out")
-    directory.create(made)
+    directory.create(bench_manifest)
     with pytest.raises(UsageError, match="already holds a benchmark"):
-        directory.create(made, [DOUBLE])
+        directory.create(bench_manifest, [DOUBLE])
     assert not directory.problems.exists()
 
 
@@ -372,18 +380,22 @@ def test_without_bubblewrap_a_bench_of_programs_says_what_to_install(
     write_humaneval(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
-    done = bench("code", "--data", str(tmp_path))
-    assert done.returncode == 2
-    assert "apt-get install bubblewrap" in done.stderr
-    assert "--unsafe-exec" in done.stderr
-    done = bench("code", "--data", str(tmp_path), "--unsafe-exec")
-    assert "runtime up" in done.stderr, "the next thing that is missing is a deployment"
+    process = bench("code", "--data", str(tmp_path))
+    assert process.returncode == 2
+    assert "apt-get install bubblewrap" in process.stderr
+    assert "--unsafe-exec" in process.stderr
+    process = bench("code", "--data", str(tmp_path), "--unsafe-exec")
+    assert "runtime up" in process.stderr, "the next thing that is missing is a deployment"
 
 
 def test_a_deployment_without_a_judge_is_refused(tmp_path: Path) -> None:
     write_humaneval(tmp_path)
     dataset = load("code", Request(data=tmp_path, choices={"dataset": "humaneval"}))
     assert dataset.problems
-    made = Manifest.model_construct(benchmark="code", arms=("team",), options=None, policies={})
+    code_manifest = Manifest.model_construct(
+        benchmark="code", arms=("team",), options=None, policies={}
+    )
     with pytest.raises(UsageError, match="needs a worker of the kind 'judge'"):
-        with_deployment(made, find("code").arms.parse("team"), config.load("micro", environ={}))
+        with_deployment(
+            code_manifest, find("code").arms.parse("team"), config.load("micro", environ={})
+        )

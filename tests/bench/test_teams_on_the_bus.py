@@ -87,8 +87,8 @@ def problems(folder: Path) -> None:
         for at, name in enumerate(PROGRAMS)
     ]
     sums = [
-        {"id": str(at), "question": f"What is {asked}?", "answer": str(sum(range(at + 6)))}
-        for at, asked in enumerate(SUMS)
+        {"id": str(at), "question": f"What is {sum_text}?", "answer": str(sum(range(at + 6)))}
+        for at, sum_text in enumerate(SUMS)
     ]
     for file, lines in (("HumanEval.jsonl", rows), ("aime2025_insight_replay.jsonl", sums)):
         (folder / file).write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -104,9 +104,9 @@ def scripted() -> ModelSettings:
     for name, (body, _) in PROGRAMS.items():
         program = f"```python\ndef {name}(n):\n    {body}\n```" if body else "I give up."
         answers.append({"where": [f"defines `{name}`"], "says": [program]})
-    for asked, (solution, program, _) in SUMS.items():
-        answers.append({"where": [asked, "Reason step by step, and put"], "says": [solution]})
-        answers.append({"where": [asked], "says": [f"```python\n{program}\n```"]})
+    for sum_text, (solution, program, _) in SUMS.items():
+        answers.append({"where": [sum_text, "Reason step by step, and put"], "says": [solution]})
+        answers.append({"where": [sum_text], "says": [f"```python\n{program}\n```"]})
     return ModelSettings.model_validate(
         {
             "engine": "scripted",
@@ -208,10 +208,18 @@ async def test_golden_programs_all_count_wrong_ones_never_and_hostile_ones_are_c
 ) -> None:
     """Though the bench is killed halfway; and nobody on the bus learns what is hidden."""
     output = tmp_path / "out"
-    asked = ("code", "--dataset", "humaneval", "--arms", "team,coder_alone", "--setting", "turns=2")
+    arguments = (
+        "code",
+        "--dataset",
+        "humaneval",
+        "--arms",
+        "team,coder_alone",
+        "--setting",
+        "turns=2",
+    )
     how = ("--data", str(here.data), "--concurrency", "4", "--output", str(output))
     with overheard(here.bus.redis_url) as heard:
-        killed_at(3, output, here.environment, *asked, *how)
+        killed_at(3, output, here.environment, *arguments, *how)
         line = last_line(here.environment, "resume", str(output))
     assert line["complete"]
     for arm in ("team", "coder_alone"):
@@ -238,24 +246,24 @@ async def test_problems_that_cannot_be_written_leave_no_benchmark_that_nobody_ca
     output.mkdir()
     (output / "problems").write_text("in the way")
     how = ("--arms", "reasoner_alone", "--samples", "1", "--output", str(output))
-    asked = ("math", "--dataset", "aime25", "--data", str(here.data), *how)
-    errors = errors_of(here.environment, *asked)
+    arguments = ("math", "--dataset", "aime25", "--data", str(here.data), *how)
+    errors = errors_of(here.environment, *arguments)
     assert f"error: {output / 'problems'}: cannot be written (File exists)" in errors
     assert "Traceback" not in errors
     (output / "problems").unlink()
-    assert last_line(here.environment, *asked)["complete"]
+    assert last_line(here.environment, *arguments)["complete"]
 
 
 async def test_answers_of_mathematics_come_from_the_box_or_else_from_the_program(
     here: Deployment, tmp_path: Path
 ) -> None:
-    asked = ("math", "--dataset", "aime25", "--data", str(here.data), "--setting", "turns=2")
+    arguments = ("math", "--dataset", "aime25", "--data", str(here.data), "--setting", "turns=2")
     how = ("--attempts", "2", "--output", str(tmp_path / "out"))
-    line = last_line(here.environment, *asked, *how)
+    line = last_line(here.environment, *arguments, *how)
     wanted = [wanted for _, _, wanted in SUMS.values() for _ in (1, 2)]
     assert list(classes(line, "team").values()) == wanted
     curve = line["math"]["pass_at_k"]["team"]
-    assert [(k, one["estimate"], one["instances"]) for k, one in curve.items()] == [
+    assert [(k, point["estimate"], point["instances"]) for k, point in curve.items()] == [
         ("1", 0.5, 4), ("2", 0.5, 4),
     ]  # fmt: skip
 
@@ -282,7 +290,8 @@ async def test_a_run_goes_on_though_its_judge_is_killed_and_nothing_is_left_of_i
             """It is asked, and has its interpreters."""
             stream = client.bus.keys.shard(0).work("judge")
             return bool(await client.bus.redis.xlen(stream)) and any(
-                "launcher.py" in " ".join(one.cmdline()) for one in judge.children(recursive=True)
+                "launcher.py" in " ".join(process.cmdline())
+                for process in judge.children(recursive=True)
             )
 
         await until(busy)
@@ -291,7 +300,7 @@ async def test_a_run_goes_on_though_its_judge_is_killed_and_nothing_is_left_of_i
         here.processes["judge"].wait()
 
         async def gone() -> bool:
-            return not any(one.is_running() for one in left_behind)
+            return not any(process.is_running() for process in left_behind)
 
         await until(gone)
         here.processes["judge"] = spawn(a_judge(here.bus, here.problems), here.folder / "workers")

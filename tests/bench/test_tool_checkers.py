@@ -84,8 +84,8 @@ def test_each_step_is_scored_as_the_table_says(
 def means(*scores: StepScore) -> dict[str, tuple[float, int]]:
     """As a report has them: each with the number of steps that it is over."""
     results = [Result.model_construct(measures=score.measures) for score in scores]
-    found = measured_results(results, seed=1)
-    return {name: (mean["estimate"], mean["n"]) for name, mean in found.items()}
+    measures = measured_results(results, seed=1)
+    return {name: (mean["estimate"], mean["n"]) for name, mean in measures.items()}
 
 
 def test_the_means_are_over_the_steps_that_each_metric_applies_to() -> None:
@@ -126,8 +126,8 @@ def test_rouge_l_is_that_of_the_rouge_score_package() -> None:
         for _ in range(600)
     ]
     for prediction, reference in pairs:
-        theirs = scorer.score(reference, prediction)["rougeL"].fmeasure
-        assert rouge_l(prediction, reference) == pytest.approx(theirs, abs=1e-12)
+        score = scorer.score(reference, prediction)["rougeL"].fmeasure
+        assert rouge_l(prediction, reference) == pytest.approx(score, abs=1e-12)
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abc"), max_size=12))
@@ -136,10 +136,12 @@ def test_the_common_subsequence_is_that_of_the_textbook_table(
 ) -> None:
     """Bits against the quadratic table."""
     table = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
-    for i, one in enumerate(first):
-        for j, other in enumerate(second):
+    for i, left_token in enumerate(first):
+        for j, right_token in enumerate(second):
             same = table[i][j] + 1
-            table[i + 1][j + 1] = same if one == other else max(table[i][j + 1], table[i + 1][j])
+            table[i + 1][j + 1] = (
+                same if left_token == right_token else max(table[i][j + 1], table[i + 1][j])
+            )
     assert common_subsequence(first, second) == table[-1][-1]
 
 
@@ -149,8 +151,8 @@ def test_calls_are_read_from_an_output_as_the_table_says(
 ) -> None:
     """Python and JSON; nothing is evaluated but small arithmetic."""
     read = tool_calls(text)
-    shown = read and [(call.name, call.arguments, call.positional) for call in read]
-    assert (None if read is None else list(shown or ())) == expected
+    call_parts = read and [(call.name, call.arguments, call.positional) for call in read]
+    assert (None if read is None else list(call_parts or ())) == expected
 
 
 def database(hub: Any = "huggingface", apis: list[tuple[str, str]] = APIS) -> ApiDatabase:
@@ -198,7 +200,7 @@ def test_an_api_without_arguments_is_known_by_its_name() -> None:
 def test_entries_that_nothing_can_match_are_named() -> None:
     """A line for a shell is no Python call."""
     unusable = database(apis=[("./run.sh --train", "A"), *APIS]).unusable
-    assert [(one.where, one.reason) for one in unusable] == [
+    assert [(record.where, record.reason) for record in unusable] == [
         ("huggingface[0]", "an API that is no call"),
     ]
 
@@ -217,64 +219,66 @@ def question(
     return Question("q", category, (Message(role="user", content="?"),), functions, calls)
 
 
-@pytest.mark.parametrize(("possible", "given", "fault"), BFCL)
+@pytest.mark.parametrize(("possible", "arguments", "fault"), BFCL)
 def test_each_call_is_judged_as_the_table_says(
-    possible: dict[str, list[Any]], given: dict[str, Any], fault: bfcl.Fault | None
+    possible: dict[str, list[Any]], arguments: dict[str, Any], fault: bfcl.Fault | None
 ) -> None:
     """BFCL's rules for types, values and what may be left out."""
-    asked = question("simple_python", ("f", possible))
-    assert bfcl.check(asked, [ToolCall("f", given)]).fault == fault
+    bfcl_question = question("simple_python", ("f", possible))
+    assert bfcl.check(bfcl_question, [ToolCall("f", arguments)]).fault == fault
 
 
 def test_a_required_argument_may_not_be_left_out_whatever_the_possible_values_say() -> None:
-    asked = question("simple_python", ("f", {"n": [1, ""]}), required=("n",))
-    assert bfcl.check(asked, [ToolCall("f", {})]).fault == "missing argument"
+    bfcl_question = question("simple_python", ("f", {"n": [1, ""]}), required=("n",))
+    assert bfcl.check(bfcl_question, [ToolCall("f", {})]).fault == "missing argument"
 
 
 def test_functions_are_told_apart_by_name_and_dots_may_be_underscores() -> None:
     """Some endpoints allow no dot in a name."""
-    asked = question("multiple", ("a.f", {"n": [1]}))
+    bfcl_question = question("multiple", ("a.f", {"n": [1]}))
     call = ToolCall("a_f", {"n": 1})
-    assert bfcl.check(asked, [ToolCall("a.f", {"n": 1})]).right
-    assert bfcl.check(asked, [ToolCall("other.f", {"n": 1})]).fault == "wrong function"
-    assert bfcl.check(asked, [call]).fault == "wrong function"
-    assert bfcl.check(asked, [call], dots_as_underscores=True).right
+    assert bfcl.check(bfcl_question, [ToolCall("a.f", {"n": 1})]).right
+    assert bfcl.check(bfcl_question, [ToolCall("other.f", {"n": 1})]).fault == "wrong function"
+    assert bfcl.check(bfcl_question, [call]).fault == "wrong function"
+    assert bfcl.check(bfcl_question, [call], dots_as_underscores=True).right
 
 
 def test_an_argument_without_a_name_is_a_fault() -> None:
     """The published decoder drops it, and judges the call without it."""
-    asked = question("simple_python", ("f", {"n": [1, ""]}))
-    assert bfcl.check(asked, tool_calls("f(1)")).fault == "positional argument"
+    bfcl_question = question("simple_python", ("f", {"n": [1, ""]}))
+    assert bfcl.check(bfcl_question, tool_calls("f(1)")).fault == "positional argument"
 
 
 def test_parallel_calls_may_come_in_any_order_but_each_only_once() -> None:
-    asked = question("parallel", ("f", {"n": [1]}), ("f", {"n": [2]}), ("f", {"n": [2]}))
-    one, two = ToolCall("f", {"n": 1}), ToolCall("f", {"n": 2})
-    assert bfcl.check(asked, [two, one, two]).right
-    assert bfcl.check(asked, [one, one, two]).fault == "no matching call"
-    assert bfcl.check(asked, [one, two]).fault == "wrong number of calls"
-    assert bfcl.check(asked, None).fault == "no calls"
+    bfcl_question = question("parallel", ("f", {"n": [1]}), ("f", {"n": [2]}), ("f", {"n": [2]}))
+    first_call, two = ToolCall("f", {"n": 1}), ToolCall("f", {"n": 2})
+    assert bfcl.check(bfcl_question, [two, first_call, two]).right
+    assert bfcl.check(bfcl_question, [first_call, first_call, two]).fault == "no matching call"
+    assert bfcl.check(bfcl_question, [first_call, two]).fault == "wrong number of calls"
+    assert bfcl.check(bfcl_question, None).fault == "no calls"
 
 
 def test_a_matching_is_found_where_the_first_that_fits_would_block_it() -> None:
     """The call without `n` fits both; only one of them takes the other call."""
-    asked = question("parallel_multiple", ("f", {"n": [1, ""]}), ("f", {"n": [2, ""]}))
-    assert bfcl.check(asked, [ToolCall("f", {}), ToolCall("f", {"n": 1})]).right
-    assert not bfcl.check(asked, [ToolCall("f", {"n": 3}), ToolCall("f", {"n": 1})]).right
+    bfcl_question = question("parallel_multiple", ("f", {"n": [1, ""]}), ("f", {"n": [2, ""]}))
+    assert bfcl.check(bfcl_question, [ToolCall("f", {}), ToolCall("f", {"n": 1})]).right
+    assert not bfcl.check(bfcl_question, [ToolCall("f", {"n": 3}), ToolCall("f", {"n": 1})]).right
 
 
 def test_where_nothing_fits_calling_nothing_is_right() -> None:
     """Prose, nothing, an empty list; any call is wrong."""
-    asked = question("irrelevance")
-    assert all(bfcl.check(asked, tool_calls(text)).right for text in ("I can't.", "", "[]"))
-    assert bfcl.check(asked, tool_calls("other.f(n=1)")).fault == "a call where none is wanted"
+    bfcl_question = question("irrelevance")
+    assert all(bfcl.check(bfcl_question, tool_calls(text)).right for text in ("I can't.", "", "[]"))
+    assert (
+        bfcl.check(bfcl_question, tool_calls("other.f(n=1)")).fault == "a call where none is wanted"
+    )
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_gets_a_verdict(text: str) -> None:
     """Deep, long, endless, odd: nothing raises."""
-    asked = question("simple_python", ("f", {"n": [1]}))
-    assert not bfcl.check(asked, tool_calls(text)).right
+    bfcl_question = question("simple_python", ("f", {"n": [1]}))
+    assert not bfcl.check(bfcl_question, tool_calls(text)).right
     assert database().check(text, "Features") is not ApiVerdict.RIGHT
     assert isinstance(rouge_l(text, text), float)
     assert argument_f1(text, '{"a": 1}') == 0.0

@@ -21,16 +21,16 @@ needs_data = pytest.mark.skipif(
 
 def told(folder: Path) -> tuple[str, dict[str, Any]]:
     """What a reader sees, and the line of JSON."""
-    done = bench("tool-data", "--data", str(folder), "--json")
-    assert done.returncode == 0, done.stderr
-    *shown, line = done.stdout.splitlines()
-    return "\n".join(shown), json.loads(line)
+    process = bench("tool-data", "--data", str(folder), "--json")
+    assert process.returncode == 0, process.stderr
+    *lines, line = process.stdout.splitlines()
+    return "\n".join(lines), json.loads(line)
 
 
 @needs_data
 def test_the_published_files_have_as_many_records_as_were_published() -> None:
-    shown, found = told(Path(os.environ[VARIABLE]))
-    assert {one["reader"]: one["records"] for one in found["read"]} == {
+    lines, report = told(Path(os.environ[VARIABLE]))
+    assert {entry["reader"]: entry["records"] for entry in report["read"]} == {
         "BFCL, simple_python": 400, "BFCL, multiple": 200, "BFCL, parallel": 200,
         "BFCL, parallel_multiple": 200, "BFCL, irrelevance": 240,
         "APIBench, huggingface, eval": 911, "APIBench, tensorflow, eval": 688,
@@ -39,14 +39,14 @@ def test_the_published_files_have_as_many_records_as_were_published() -> None:
         "APIBench, torchhub, APIs": 94, "ToolAlpaca": 100,
         "ToolBench, answers": 13, "ToolBench, queries": 12, "ToolBench, responses": 14,
     }  # fmt: skip
-    files = {one["reader"]: one["files"] for one in found["read"]}
+    files = {entry["reader"]: entry["files"] for entry in report["read"]}
     assert (files["ToolBench, answers"], sum(files.values())) == (15, 51)
-    assert not any(name.startswith("tool/") for name in found["unknown"])
-    assert found["skipped"] == 4
-    [answers] = [one for one in found["read"] if one["skipped"]]
-    assert [one["reason"] for one in answers["skipped"]].count("no chain") == 2
-    assert "no chain: 2 (G1_answer/69_ChatGPT" in " ".join(shown.split())
-    [apis] = [one for one in found["read"] if one["unusable"]]
+    assert not any(name.startswith("tool/") for name in report["unknown"])
+    assert report["skipped"] == 4
+    [answers] = [entry for entry in report["read"] if entry["skipped"]]
+    assert [entry["reason"] for entry in answers["skipped"]].count("no chain") == 2
+    assert "no chain: 2 (G1_answer/69_ChatGPT" in " ".join(lines.split())
+    [apis] = [entry for entry in report["read"] if entry["unusable"]]
     assert (apis["reader"], len(apis["unusable"])) == ("APIBench, huggingface, APIs", 8)
 
 
@@ -60,10 +60,12 @@ def test_whatever_cannot_be_read_is_named_and_nothing_is_an_error(tmp_path: Path
     write(tmp_path / "c/eval_simulated.json", json.dumps([{**hostile, "Golden_Answers": [[]]}]))
     for part in ("answer", "instruction", "toolenv/tools", "test_query_ids"):
         write(tmp_path / "d" / part / "x.json", "{")
-    shown, found = told(tmp_path)
+    lines, report = told(tmp_path)
     trouble = {
-        one["where"]: [(each["where"], each["reason"]) for each in one["skipped"] + one["unusable"]]
-        for one in found["read"]
+        entry["where"]: [
+            (record["where"], record["reason"]) for record in entry["skipped"] + entry["unusable"]
+        ]
+        for entry in report["read"]
     }
     assert trouble == {
         "a/BFCL_v4_multiple.json": [
@@ -86,9 +88,9 @@ def test_whatever_cannot_be_read_is_named_and_nothing_is_an_error(tmp_path: Path
         "d/test_query_ids": [("test_query_ids", "not a list of query ids")],
         "d/toolenv/tools": [("x.json", "not JSON")],
     }
-    assert (found["records"], found["skipped"], found["unknown"]) == (4, 10, [])
-    assert "[red]" in shown
-    assert "\x1b" not in shown
+    assert (report["records"], report["skipped"], report["unknown"]) == (4, 10, [])
+    assert "[red]" in lines
+    assert "\x1b" not in lines
 
 
 def test_files_that_no_reader_knows_are_named_too(tmp_path: Path) -> None:
@@ -97,20 +99,20 @@ def test_files_that_no_reader_knows_are_named_too(tmp_path: Path) -> None:
     (tmp_path / "torchhub_eval.json.xz").write_bytes(lzma.compress(b""))
     write(tmp_path / "possible_answer/BFCL_v4_parallel.json", ANSWER)
     write(tmp_path / "answer/notes.txt", "mine")
-    shown, found = told(tmp_path)
-    assert found["unknown"] == [
+    lines, report = told(tmp_path)
+    assert report["unknown"] == [
         "answer/notes.txt", "possible_answer/BFCL_v4_parallel.json", "torchhub_eval.json.xz",
     ]  # fmt: skip
-    assert "1 file: 1 record, 0 skipped; 3 files that no reader knows: answer/notes.txt, " in shown
+    assert "1 file: 1 record, 0 skipped; 3 files that no reader knows: answer/notes.txt, " in lines
 
 
 def test_of_each_reason_the_first_places_are_shown_and_all_are_in_the_line_of_json(
     tmp_path: Path,
 ) -> None:
     write(tmp_path / "torchhub_eval.json", *["{"] * 9)
-    done = bench("tool-data", "--data", str(tmp_path), "--first", "1", "--json")
-    assert "not JSON: 9 (torchhub_eval.json:1, …)" in " ".join(done.stdout.split())
-    [read] = json.loads(done.stdout.splitlines()[-1])["read"]
+    process = bench("tool-data", "--data", str(tmp_path), "--first", "1", "--json")
+    assert "not JSON: 9 (torchhub_eval.json:1, …)" in " ".join(process.stdout.split())
+    [read] = json.loads(process.stdout.splitlines()[-1])["read"]
     assert len(read["skipped"]) == 9
 
 
@@ -118,8 +120,8 @@ def test_no_folder_is_an_error_that_says_where_the_data_come_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    done = bench("tool-data")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "tangqiaoyu/ToolAlpaca" in done.stderr
-    done = bench("tool-data", "--data", str(tmp_path / "absent"))
-    assert "there is no such folder" in done.stderr
+    process = bench("tool-data")
+    assert (process.returncode, process.stdout) == (1, "")
+    assert "tangqiaoyu/ToolAlpaca" in process.stderr
+    process = bench("tool-data", "--data", str(tmp_path / "absent"))
+    assert "there is no such folder" in process.stderr

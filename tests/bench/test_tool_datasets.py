@@ -122,7 +122,9 @@ def test_what_bfcl_lines_cannot_be_read_is_named(tmp_path: Path) -> None:
     )  # fmt: skip
     read = bfcl.load("multiple", tmp_path)
     assert [question.id for question in read.records] == ["q_0"]
-    assert [(one.where.removeprefix("possible_answer/"), one.reason) for one in read.skipped] == [
+    assert [
+        (record.where.removeprefix("possible_answer/"), record.reason) for record in read.skipped
+    ] == [
         ("BFCL_v4_multiple.json:2", "not the expected fields"),
         ("BFCL_v4_multiple.json:5", "not JSON"),
         ("BFCL_v4_multiple.json:6", "an id twice"),
@@ -135,7 +137,7 @@ def test_what_bfcl_lines_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("BFCL_v4_multiple.json:7", "a question without an answer"),
         ("BFCL_v4_multiple.json", "an answer without a question"),
     ]
-    assert [one.reason for one in read.skipped].count("not the expected fields") == 4
+    assert [record.reason for record in read.skipped].count("not the expected fields") == 4
 
 
 def test_what_apibench_lines_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ def test_what_apibench_lines_cannot_be_read_is_named(tmp_path: Path) -> None:
     )  # fmt: skip
     read = apibench.load("torchhub", tmp_path)
     assert [question.instruction for question in read.records] == ["Do it."]
-    assert [(one.where, one.reason) for one in read.skipped] == [
+    assert [(record.where, record.reason) for record in read.skipped] == [
         ("torchhub_eval.json:2", "no instruction"),
         ("torchhub_eval.json:3", "not the expected fields"),
         ("torchhub_eval.json:4", "not JSON"),
@@ -161,14 +163,14 @@ def test_what_toolalpaca_records_cannot_be_read_is_named(tmp_path: Path) -> None
     write(path, json.dumps([api, uneven, 3]))
     read = toolalpaca.load(tmp_path)
     assert [question.id for question in read.records] == ["A/0"]
-    assert [(one.where, one.reason) for one in read.skipped] == [
+    assert [(record.where, record.reason) for record in read.skipped] == [
         ("eval_simulated.json[0]: A/1", "no golden answer"),
         ("eval_simulated.json[0]: A/2", "not the expected fields"),
         ("eval_simulated.json[1]", "instructions and golden answers differ in number"),
         ("eval_simulated.json[2]", "not the expected fields"),
     ]
     path.write_text(json.dumps([api])[:-7])
-    assert [one.reason for one in toolalpaca.load(tmp_path).skipped] == ["not JSON"]
+    assert [record.reason for record in toolalpaca.load(tmp_path).skipped] == ["not JSON"]
 
 
 def test_a_file_that_breaks_off_gives_what_stands_before(tmp_path: Path) -> None:
@@ -178,7 +180,7 @@ def test_a_file_that_breaks_off_gives_what_stands_before(tmp_path: Path) -> None
     path.write_bytes(lzma.compress(rows.encode(), preset=0)[:-400])
     read = bfcl.load("irrelevance", tmp_path)
     assert 0 < len(read.records) < 5_000
-    assert [one.reason for one in read.skipped] == ["the file cannot be decompressed"]
+    assert [record.reason for record in read.skipped] == ["the file cannot be decompressed"]
 
 
 def test_missing_data_say_where_to_get_them(

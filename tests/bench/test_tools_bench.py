@@ -14,9 +14,9 @@ import pytest
 
 from loopline.agents.environments.api_worlds import APIS, HELD_OUT, Instance, instances
 from loopline.agents.environments.tool_step import GivenStep
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import JsonObject, Outcome, Run, Trajectory
 from loopline.agents.roles.umi.output import written_call, written_plan
+from loopline.agents.workflow_runner import run_locally
 from loopline.bench.datasets import Request
 from loopline.bench.errors import UsageError
 from loopline.bench.output import ManifestItem, manifest_items
@@ -46,8 +46,8 @@ SPLIT = "unseen_worlds"
 
 
 def test_the_oracle_solves_every_instance_as_a_team_and_alone(tmp_path: Path) -> None:
-    made = manifest("worlds", "umi,single", Request(SPLIT, 12, seed=7))
-    facts = measured(tmp_path / "out", made, oracle_client(SPLIT, 12))
+    bench_manifest = manifest("worlds", "umi,single", Request(SPLIT, 12, seed=7))
+    facts = measured(tmp_path / "out", bench_manifest, oracle_client(SPLIT, 12))
     for arm in facts.results["arms"].values():
         assert arm["accuracy"]["solved"]["right"] == 12
         assert arm["measures"]["hallucination"]["estimate"] == 0.0
@@ -64,8 +64,8 @@ def test_the_oracle_solves_every_instance_as_a_team_and_alone(tmp_path: Path) ->
 
 def test_who_gives_up_on_more_instances_loses_and_the_report_says_why(tmp_path: Path) -> None:
     client = oracle_client(SPLIT, 12, mistake_rate=0.4)
-    made = manifest("worlds", "umi,single", Request(SPLIT, 12, seed=7))
-    facts = measured(tmp_path / "out", made, client)
+    bench_manifest = manifest("worlds", "umi,single", Request(SPLIT, 12, seed=7))
+    facts = measured(tmp_path / "out", bench_manifest, client)
     for name, arm in facts.results["arms"].items():
         failed = 12 - arm["accuracy"]["solved"]["right"]
         assert failed > 0, name
@@ -79,24 +79,25 @@ def test_the_mixed_split_has_every_held_out_one_in_equal_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "said"),
+    ("request_", "message"),
     [
         (Request("tomorrow", 3), "no split 'tomorrow'"),
         (Request(SPLIT, 0), "--samples must lie between"),
         (Request(SPLIT, 3, data=Path(".")), "--data is of no use"),
     ],
 )
-def test_what_the_simulator_can_not_give_is_said(request_: Request, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_what_the_simulator_can_not_give_is_said(request_: Request, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         load("worlds", request_)
 
 
 def an_item(at: int = 0) -> tuple[Instance, ManifestItem]:
     """An instance that changes its world, and has a way."""
     changing = [
-        one
-        for one in instances(SPLIT, 7, 40)
-        if one.oracle.answer and any(APIS[call.name].changes for call in one.oracle.calls)
+        candidate
+        for candidate in instances(SPLIT, 7, 40)
+        if candidate.oracle.answer
+        and any(APIS[call.name].changes for call in candidate.oracle.calls)
     ]
     wanted = changing[at]
     items = manifest_items(load("worlds", Request(SPLIT, 40, seed=7)).items)
@@ -144,27 +145,30 @@ async def test_the_verdict_is_that_of_the_world_and_the_class_says_why() -> None
     }
     if len(calls) == 1:
         del cases[Class.NOT_DONE]
-    for expected, (planned, called, said) in cases.items():
-        trajectory = await a_team_run(instance, planned, called, said)
-        right, found = await classed(instance, item, trajectory)
-        assert (right, found) == (expected is Class.RIGHT, expected)
+    for expected, (planned, called, reply) in cases.items():
+        trajectory = await a_team_run(instance, planned, called, reply)
+        right, kind = await classed(instance, item, trajectory)
+        assert (right, kind) == (expected is Class.RIGHT, expected)
 
 
 async def test_another_change_than_the_one_that_was_asked_for_is_damage() -> None:
-    found: set[Class] = set()
+    kinds: set[Class] = set()
     for at in range(3):
         instance, item = an_item(at)
         *before, last = instance.oracle.calls
         for key, value in (last.arguments or {}).items():
-            other = {**(last.arguments or {}), key: 1 if isinstance(value, int) else "Other"}
+            other_arguments = {
+                **(last.arguments or {}),
+                key: 1 if isinstance(value, int) else "Other",
+            }
             calls = [written_call(call.name, call.arguments or {}) for call in before]
-            calls.append(written_call(last.name, other))
+            calls.append(written_call(last.name, other_arguments))
             plans = [*[CALL] * len(calls), END]
             trajectory = await a_team_run(instance, plans, calls, [instance.oracle.answer or ""])
             right, kind = await classed(instance, item, trajectory)
-            assert not right, other
-            found.add(kind)
-    assert found == {Class.DAMAGE, Class.NOT_DONE}, "changed otherwise, or refused by the API"
+            assert not right, other_arguments
+            kinds.add(kind)
+    assert kinds == {Class.DAMAGE, Class.NOT_DONE}, "changed otherwise, or refused by the API"
 
 
 async def test_a_run_that_broke_has_solved_nothing_whatever_its_world_looks_like() -> None:
@@ -197,12 +201,12 @@ def test_who_alone_solves_wins_and_of_two_that_solve_the_one_with_fewer_calls() 
 
 
 def test_the_oracle_predicts_each_of_its_own_steps(tmp_path: Path) -> None:
-    made = manifest("tool_steps", "umi,single", Request(SPLIT, 24, seed=7))
-    facts = measured(tmp_path / "out", made, oracle_client(SPLIT, 24))
+    bench_manifest = manifest("tool_steps", "umi,single", Request(SPLIT, 24, seed=7))
+    facts = measured(tmp_path / "out", bench_manifest, oracle_client(SPLIT, 24))
     for arm in facts.results["arms"].values():
         assert arm["accuracy"]["step"]["right"] == arm["accuracy"]["plan"]["right"] == 24
-        found = {name: one["estimate"] for name, one in arm["measures"].items()}
-        assert found == {
+        measures = {name: measure["estimate"] for name, measure in arm["measures"].items()}
+        assert measures == {
             "plan_accuracy": 1.0,
             "action_match": 1.0,
             "hallucination": 0.0,
@@ -220,8 +224,14 @@ async def test_a_steps_metrics_are_those_of_what_its_models_wrote() -> None:
     task = run.task.model_copy(
         update={"environment": environment, "instance": instance, "prompt": calling.question}
     )
-    said = {"umi_planner": [CALL], "umi_caller": [written_call("pay", {})], "umi_summarizer": []}
-    hosts = {role: ScriptedHost([says(one) for one in texts]) for role, texts in said.items()}
+    texts_by_role = {
+        "umi_planner": [CALL],
+        "umi_caller": [written_call("pay", {})],
+        "umi_summarizer": [],
+    }
+    hosts = {
+        role: ScriptedHost([says(text) for text in texts]) for role, texts in texts_by_role.items()
+    }
     trajectory = await run_locally(run.model_copy(update={"task": task}), hosts)
     judged = StepsJudge().judge(trajectory, calling)
     assert judged.verdicts == {"step": False, "plan": True}
@@ -253,16 +263,16 @@ def test_toolalpaca_s_first_calls_are_asked_where_there_is_one_right_call(tmp_pa
     assert "the first call has a placeholder: 7 (" in dataset.source
     for item in manifest_items(dataset.items):
         reference = reference_of(item)
-        given = GivenStep.model_validate((item.task or ("", {}))[1])
-        assert (reference.decision, given.before) == ("call", ())
-        assert reference.action in {tool.name for tool in given.tools}
-    made = manifest("tool_steps", "umi,single", Request("toolalpaca", 6, seed=7))
-    facts = measured(tmp_path / "out", made, oracle_client(SPLIT, 1))
+        step = GivenStep.model_validate((item.task or ("", {}))[1])
+        assert (reference.decision, step.before) == ("call", ())
+        assert reference.action in {tool.name for tool in step.tools}
+    bench_manifest = manifest("tool_steps", "umi,single", Request("toolalpaca", 6, seed=7))
+    facts = measured(tmp_path / "out", bench_manifest, oracle_client(SPLIT, 1))
     assert [arm["n"] for arm in facts.results["arms"].values()] == [6, 6]
 
 
 def test_what_a_toolalpaca_function_takes_is_read_from_its_description(tmp_path: Path) -> None:
-    told = (
+    description = (
         "Find pets.\nParameters: "
         '{"kind": "Required. string. One of: [cat, dog].", "ages": "Array[string]. Of them.", '
         '"form": "Array[Object{a: string}]. More."}'
@@ -274,7 +284,7 @@ def test_what_a_toolalpaca_function_takes_is_read_from_its_description(tmp_path:
     placeholder = {**golden, "Action_Input": '{"kind": ${kind}}'}
     api = {
         "Name": "Pets",
-        "Function_Description": {"find": told, "count": "How many.", "components": ""},
+        "Function_Description": {"find": description, "count": "How many.", "components": ""},
         "Instructions": ["A cat?", "b", "c", "d"],
         "Golden_Answers": [[golden, asks], [optional], [asks], [placeholder]],
     }
@@ -346,12 +356,12 @@ def right_answer(item: ManifestItem) -> str:
     for call in wanted:
         match call:
             case {"name": str(name), "arguments": dict(arguments)}:
-                given = [
+                pairs = [
                     f"{key}={values[0]!r}"
                     for key, values in arguments.items()
                     if isinstance(values, list) and values[0] != ""
                 ]
-                calls.append(f"{name}({', '.join(given)})")
+                calls.append(f"{name}({', '.join(pairs)})")
             case other:
                 raise AssertionError(other)
     return f"[{', '.join(calls)}]" if calls else "No function can do that."
@@ -441,8 +451,8 @@ def test_each_question_is_one_completion_of_a_policy(
     tmp_path: Path, suite: str, split: str, prompt: str
 ) -> None:
     options: JsonObject = {"prompt": prompt}
-    made = manifest(suite, "llm,umi/single", Request(split, 10, seed=7), options)
-    facts = measured(tmp_path / "out", made, oracle_client(SPLIT, 1))
+    bench_manifest = manifest(suite, "llm,umi/single", Request(split, 10, seed=7), options)
+    facts = measured(tmp_path / "out", bench_manifest, oracle_client(SPLIT, 1))
     assert set(facts.results["arms"]) == {"llm", "umi/single"}
     for arm in facts.results["arms"].values():
         assert arm["n"] == 10
@@ -453,30 +463,30 @@ def test_each_question_is_one_completion_of_a_policy(
 
 
 def test_a_deployment_that_nobody_serves_a_role_in_is_refused() -> None:
-    made = manifest("worlds", "single", Request(SPLIT, 2, seed=7))
+    bench_manifest = manifest("worlds", "single", Request(SPLIT, 2, seed=7))
     settings = config.load("micro", environ={})
     with pytest.raises(UsageError, match="needs the role 'umi_single', which no worker"):
-        with_deployment(made, find("worlds").arms.parse("single"), settings)
+        with_deployment(bench_manifest, find("worlds").arms.parse("single"), settings)
 
 
 def test_a_form_of_prompts_that_nobody_chose_is_the_profile_s() -> None:
     settings = config.load("umi_micro", environ={})
     arms = find("worlds").arms.parse("umi,single")
-    for asked, used in (({}, "signatures"), ({"tool_style": "documents"}, "documents")):
-        made = manifest(
-            "worlds", "umi,single", Request(SPLIT, 2, seed=7), {"constrained": True, **asked}
+    for choices, used in (({}, "signatures"), ({"tool_style": "documents"}, "documents")):
+        bench_manifest = manifest(
+            "worlds", "umi,single", Request(SPLIT, 2, seed=7), {"constrained": True, **choices}
         )
-        options = with_deployment(made, arms, settings).workflow_options
+        options = with_deployment(bench_manifest, arms, settings).workflow_options
         assert options == {"constrained": True, "tool_style": used}
 
 
 def test_the_win_rate_s_opponent_may_be_a_model_of_its_own() -> None:
     """By the options that the profile `umi` names."""
-    chosen = ["models.single.model=runs/single/single", "models.single.engine=torch",
+    overrides = ["models.single.model=runs/single/single", "models.single.engine=torch",
               "policies.umi_single=single", 'workers.gpu.models=["umi", "single"]']  # fmt: skip
-    settings = config.load("umi_micro", overrides=chosen, environ={})
-    made = manifest("worlds", "umi,single", Request(SPLIT, 2, seed=7))
-    pools = with_deployment(made, find("worlds").arms.parse("umi,single"), settings).pools
+    settings = config.load("umi_micro", overrides=overrides, environ={})
+    bench_manifest = manifest("worlds", "umi,single", Request(SPLIT, 2, seed=7))
+    pools = with_deployment(bench_manifest, find("worlds").arms.parse("umi,single"), settings).pools
     assert {name: pool.model for name, pool in pools.items()} == {
         "umi": "micro:umi", "single": "runs/single/single",
     }  # fmt: skip
@@ -490,7 +500,7 @@ def test_an_arm_that_a_suite_does_not_have_is_named() -> None:
 
 
 def test_runs_are_not_scored_again_from_their_last_text(tmp_path: Path) -> None:
-    made = manifest("worlds", "umi", Request(SPLIT, 2, seed=7))
-    measured(tmp_path / "out", made, oracle_client(SPLIT, 2))
+    bench_manifest = manifest("worlds", "umi", Request(SPLIT, 2, seed=7))
+    measured(tmp_path / "out", bench_manifest, oracle_client(SPLIT, 2))
     with pytest.raises(UsageError, match="judged by what a run did"):
         rescore_all(tmp_path / "out")

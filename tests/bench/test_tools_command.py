@@ -12,6 +12,6 @@ from tests.bench.command_line import bench
 def test_an_option_that_means_nothing_to_a_suite_is_refused_and_named(
     suite: str, option: list[str]
 ) -> None:
-    done = bench("tools", "--suite", suite, *option)
-    assert done.returncode == 2
-    assert f"{option[0]}: of no use for --suite {suite}" in done.stderr
+    process = bench("tools", "--suite", suite, *option)
+    assert process.returncode == 2
+    assert f"{option[0]}: of no use for --suite {suite}" in process.stderr

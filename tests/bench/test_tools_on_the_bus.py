@@ -37,10 +37,10 @@ async def test_the_oracle_solves_all_instances_on_the_bus_though_the_bench_is_ki
 ) -> None:
     with deployable(tmp_path, "umi_scripted") as (bus, environment):
         output = tmp_path / "out"
-        asked = ("tools", "--suite", "worlds", "--split", "unseen_worlds")
+        arguments = ("tools", "--suite", "worlds", "--split", "unseen_worlds")
         how = ("--samples", str(INSTANCES), "--arms", "umi,single", "--output", str(output))
         async with workers_running(team(bus), tmp_path / "workers"):
-            killed_at(10, output, environment, *asked, *how)
+            killed_at(10, output, environment, *arguments, *how)
             line = last_line(environment, "resume", str(output))
         assert line["complete"]
         for arm in ("umi", "single"):

@@ -41,9 +41,9 @@ def bench_training(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def measured(*arguments: str) -> dict[str, Any]:
-    done = bench_training(*SMALL, "--json", *arguments)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    process = bench_training(*SMALL, "--json", *arguments)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def run(tokens: int, seconds: float) -> Measured:
@@ -62,8 +62,8 @@ def test_a_ratio_is_of_real_tokens_repeat_by_repeat_against_the_fastest_form() -
             "wrapped": [run(400, 2.0), run(300, 2.0), run(400, 2.0)],
         },
     )
-    found = {each.name: each for each in runs.measurements() if not each.subject}
-    padded, packed = found["sft_vs_trl"], found["sft_vs_trl_packed"]
+    summary = {each.name: each for each in runs.measurements() if not each.subject}
+    padded, packed = summary["sft_vs_trl"], summary["sft_vs_trl_packed"]
     assert (padded.value, padded.low, padded.high) == (3.0, 2.0, 4.0)
     assert (packed.value, packed.low, packed.high) == (2.0, 1.0, 2.0)
     assert runs.fastest() == {"sft_vs_trl_packed": "wrapped", "sft_vs_trl": "padded"}
@@ -75,25 +75,25 @@ def of(found: dict[str, Any], trainer: str, quantity: str) -> float:
 
 
 def test_our_training_is_measured_without_its_padding() -> None:
-    found = measured("--only", OURS, "--steps", "8")
+    report = measured("--only", OURS, "--steps", "8")
     # Most of the rows, eight a step and alike in length, each with all its tokens and no more.
-    mean = found["facts"]["mean_tokens"]
-    assert of(found, OURS, "tokens per step") == pytest.approx(8 * mean, rel=0.3)
-    assert 0 <= of(found, OURS, "padding") < 50
-    assert of(found, OURS, "tokens/s") > 0
-    assert of(found, OURS, "peak memory") > 100
-    assert "sft_vs_trl" not in found["measurements"]
+    mean = report["facts"]["mean_tokens"]
+    assert of(report, OURS, "tokens per step") == pytest.approx(8 * mean, rel=0.3)
+    assert 0 <= of(report, OURS, "padding") < 50
+    assert of(report, OURS, "tokens/s") > 0
+    assert of(report, OURS, "peak memory") > 100
+    assert "sft_vs_trl" not in report["measurements"]
 
 
 def test_trl_is_given_the_same_rows_in_steps_of_as_many_tokens() -> None:
     pytest.importorskip("trl", reason="needs make test, which installs it")
-    found = measured()
-    assert found["measurements"]["sft_vs_trl"]["value"] > 0
-    assert found["measurements"]["sft_vs_trl_packed"]["value"] > 0
-    keys = [key.split(" / ") for key in found["measurements"] if " / " in key]
+    report = measured()
+    assert report["measurements"]["sft_vs_trl"]["value"] > 0
+    assert report["measurements"]["sft_vs_trl_packed"]["value"] > 0
+    keys = [key.split(" / ") for key in report["measurements"] if " / " in key]
     for name in {trainer for _, trainer, _ in keys}:
-        mean = found["facts"]["mean_tokens"]
-        assert of(found, name, "tokens per step") == pytest.approx(8 * mean, rel=0.5), name
+        mean = report["facts"]["mean_tokens"]
+        assert of(report, name, "tokens per step") == pytest.approx(8 * mean, rel=0.5), name
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,11 @@ def test_answers_are_counted_as_cut_parsed_and_valid() -> None:
 
 def test_a_constraint_holds_for_every_call_and_answer_that_was_not_cut() -> None:
     arguments = ("--samples", "6", "--temperatures", "1.5", "--json")
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=110)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["options"]["model"] == "micro:llm"
-    measurements = found["measurements"]
+    process = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=110)
+    assert process.returncode == 0, process.stderr
+    report = json.loads(process.stdout.splitlines()[-1])
+    assert report["options"]["model"] == "micro:llm"
+    measurements = report["measurements"]
     assert measurements["constrained_and_invalid"] == {"value": 0.0, "bar": 0.0, "better": "lower"}
     for kind in (ToolCalls.kind, JsonAnswer.kind):
         for way in ("free", "constrained"):
@@ -79,7 +79,7 @@ def test_a_constraint_holds_for_every_call_and_answer_that_was_not_cut() -> None
     ],
 )
 def test_what_cannot_be_measured_is_one_error(arguments: tuple[str, ...], words: str) -> None:
-    done = bench("validity", *arguments)
-    assert done.returncode != 0
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+    process = bench("validity", *arguments)
+    assert process.returncode != 0
+    assert words in process.stderr
+    assert "Traceback" not in process.stderr

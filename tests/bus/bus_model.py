@@ -135,31 +135,39 @@ async def assert_same(
         assert fields.get(b"outcome", b"").decode() == run.outcome
         assert fields.get(b"failure", b"").decode() == run.failure
         assert int(fields[b"generation"]) == run.generation
-        kept = [each for each in messages if each.run is run and each.place == "kept"]
-        assert sum(name.startswith(b"kept:") for name in fields) == len(kept)
+        kept_messages = [
+            message for message in messages if message.run is run and message.place == "kept"
+        ]
+        assert sum(name.startswith(b"kept:") for name in fields) == len(kept_messages)
     for stream in STREAMS:
-        mine = [each for each in messages if each.stream == stream]
-        on_stream = [each for each in mine if each.place in ("queued", "held")]
+        mine = [message for message in messages if message.stream == stream]
+        on_stream = [message for message in mine if message.place in ("queued", "held")]
         assert next(answers) == len(on_stream)
         assert {
-            (each["consumer"].decode(), each["times_delivered"], each["message_id"].decode())
-            for each in next(answers)
-        } == {each.holder for each in mine if each.place == "held"}
-        assert next(answers) == sum(each.place == "delayed" for each in mine)
+            (
+                message["consumer"].decode(),
+                message["times_delivered"],
+                message["message_id"].decode(),
+            )
+            for message in next(answers)
+        } == {message.holder for message in mine if message.place == "held"}
+        assert next(answers) == sum(message.place == "delayed" for message in mine)
         noted: dict[bytes, bytes] = next(answers)
         on_server = {
             entry.decode(): frozenset(map(int, counts.split())) for entry, counts in noted.items()
         }
-        held = {each.holder[2]: each.begun for each in mine if each.holder is not None}
+        begun_by_entry = {
+            message.holder[2]: message.begun for message in mine if message.holder is not None
+        }
         # Nothing is written of what was delivered once, and nothing is left of what is settled.
-        assert {entry: begun for entry, begun in held.items() if begun != {1}} == {
+        assert {entry: begun for entry, begun in begun_by_entry.items() if begun != {1}} == {
             entry: begun for entry, begun in on_server.items() if begun != {1}
         }
-        assert on_server.keys() <= held.keys()
+        assert on_server.keys() <= begun_by_entry.keys()
     active = {run_id.decode() for run_id in next(answers)}
     assert active == {run.id for run in runs if run.state == "active"}
     letters = {f"0/{entry.decode()}" for entry, _ in next(answers)}
-    assert letters == {each.letter for each in messages if each.place == "dead"}
+    assert letters == {message.letter for message in messages if message.place == "dead"}
     trajectories = [
         (
             fields[b"run_id"].decode(),

@@ -28,9 +28,9 @@ def _no_key_without_an_end(request: pytest.FixtureRequest) -> Iterator[None]:
         for name in ("shared_server", "own_server", "any_server")
         if name in request.fixturenames
     ]
-    found = [request.getfixturevalue(name) for name in used]
+    servers = [request.getfixturevalue(name) for name in used]
     yield
-    for server in found:
+    for server in servers:
         assert isinstance(server, RedisProcess)
         if server.running:
             assert keys_without_an_end(server.url) == []

@@ -70,9 +70,9 @@ class DrivenBus(RuleBasedStateMachine):
 
     def token(self, message: Message, worker: str, entry: str, count: int, body: bytes) -> Token:
         envelope = Envelope.from_json(body)
-        found = json.loads(body)
-        assert (found["run_id"], found["payload"]["text"]) == (message.run.id, message.text)
-        assert found["attempt"] == message.attempt
+        fields = json.loads(body)
+        assert (fields["run_id"], fields["payload"]["text"]) == (message.run.id, message.text)
+        assert fields["attempt"] == message.attempt
         message.place, message.holder = "held", (worker, count, entry)
         message.deliveries = count
         milliseconds, _, sequence = entry.partition("-")
@@ -99,6 +99,6 @@ class DrivenBus(RuleBasedStateMachine):
         message.holder = None
 
     def adopt_kept(self, run: Run) -> None:
-        kept = [each for each in self.messages if each.run is run and each.place == "kept"]
-        for message in sorted(kept, key=lambda each: each.entry):
+        kept_messages = [item for item in self.messages if item.run is run and item.place == "kept"]
+        for message in sorted(kept_messages, key=lambda item: item.entry):
             self.publish(message)

@@ -49,10 +49,10 @@ async def test_a_process_that_names_another_value_is_refused_with_both(
         async with Bus(named, standing=standing):
             pass
     beating.cancel()
-    said = str(caught.value)
-    assert f"bus.{name} is {getattr(bus.settings, name)}" in said
-    assert f"this process names {value}" in said
-    assert ("`runtime shards 4`" if name == "shards" else "`runtime down`") in said
+    message = str(caught.value)
+    assert f"bus.{name} is {getattr(bus.settings, name)}" in message
+    assert f"this process names {value}" in message
+    assert ("`runtime shards 4`" if name == "shards" else "`runtime down`") in message
 
 
 async def _beating(bus: Bus) -> None:
@@ -63,10 +63,10 @@ async def _beating(bus: Bus) -> None:
 
 async def test_of_many_that_join_first_one_is_followed(settings: BusSettings) -> None:
     joining = [Bus(other(settings, max_attempts=n)) for n in range(1, 9)]
-    found = await asyncio.gather(*(bus.start() for bus in joining), return_exceptions=True)
-    joined = [bus for bus, result in zip(joining, found, strict=True) if result is None]
+    results = await asyncio.gather(*(bus.start() for bus in joining), return_exceptions=True)
+    joined = [bus for bus, result in zip(joining, results, strict=True) if result is None]
     assert len(joined) == 1
-    assert sum(isinstance(result, DeploymentMismatch) for result in found) == 7
+    assert sum(isinstance(result, DeploymentMismatch) for result in results) == 7
     await asyncio.gather(*(bus.close() for bus in joining))
 
 
@@ -148,7 +148,7 @@ async def test_a_message_of_another_shard_is_left_to_who_knows_it(settings: BusS
 
             async def left() -> bool:
                 groups = await bus.redis.xinfo_groups(stream)
-                return [each["pending"] for each in groups] == [1] and consumer.busy == 0
+                return [group["pending"] for group in groups] == [1] and consumer.busy == 0
 
             await until(left, "it was looked at and left")
             assert await bus.redis.xlen(stream) == 1

@@ -56,11 +56,11 @@ async def test_a_task_that_is_stopped_or_may_end_takes_nothing_down() -> None:
     background = Background()
     background.start(asyncio.sleep(0), name="announcement", may_end=True)
     stopped = background.start(for_ever(), name="claim")
-    other = background.start(for_ever(), name="other")
+    second_task = background.start(for_ever(), name="other")
     await background.stop([stopped])
     assert await background.run(asyncio.sleep(0.01, "the work's own")) == "the work's own"
     assert stopped.cancelled()
-    assert not other.done()
+    assert not second_task.done()
     await background.end()
     background.check()
 
@@ -129,13 +129,13 @@ async def test_whoever_waits_for_mail_is_told_when_nobody_reads_it_any_more(
 
 
 def test_the_keeper_tells_of_its_end(settings: BusSettings) -> None:
-    told: list[BaseException] = []
+    errors: list[BaseException] = []
 
     class Broken(LeaseKeeper):
         def _run(self) -> None:
             raise ValueError("a defect")
 
     keeper = Broken(settings)
-    keeper.start(told.append)
+    keeper.start(errors.append)
     keeper.stop()
-    assert [str(error) for error in told] == ["a defect"]
+    assert [str(error) for error in errors] == ["a defect"]

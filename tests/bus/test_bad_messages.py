@@ -114,10 +114,10 @@ def third_version() -> Registry:
 
 
 async def test_an_older_payload_is_lifted_version_by_version(bus: Bus) -> None:
-    seen: list[BaseModel] = []
+    payloads: list[BaseModel] = []
 
     async def handler(delivery: Delivery) -> None:
-        seen.append(delivery.payload)
+        payloads.append(delivery.payload)
         await finishing(delivery)
 
     async with (
@@ -126,7 +126,7 @@ async def test_an_older_payload_is_lifted_version_by_version(bus: Bus) -> None:
     ):
         run_id = await admit(bus, text="to be lifted")
         await ended(bus, run_id)
-    assert seen == [Line(words=["to", "be", "lifted"])]
+    assert payloads == [Line(words=["to", "be", "lifted"])]
 
 
 async def test_a_message_of_a_later_version_goes_on_once_the_worker_is_upgraded(bus: Bus) -> None:

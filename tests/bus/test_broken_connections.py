@@ -94,7 +94,7 @@ def test_whatever_happens_to_a_transport_only_errors_of_redis_py_come_out(
                     await asyncio.sleep(source.uniform(0, 0.01))
                     blow = source.choice(["reset", "idle", "tear", "half"])
                     if blow == "tear":
-                        proxy.tear(kept=source.random())
+                        proxy.tear(share=source.random())
                     elif blow == "half":
                         proxy.half_close()
                     else:
@@ -137,10 +137,10 @@ async def test_runs_go_on_to_their_end_through_resets_torn_replies_and_half_clos
     """Real workers of every kind: no run is stuck, none paid in no entry, no worker dies."""
     source = random.Random(11)
     async with Proxy(any_server.url) as proxy:
-        told = quick_settings(proxy.url, lease_seconds=1.0, max_attempts=50)
+        fleet_settings = quick_settings(proxy.url, lease_seconds=1.0, max_attempts=50)
         models = scripted_models(scripted={"latency_seconds": 0.1})
-        fleet = delegates(5, lambda _: told, models, tmp_path)
-        direct = told.model_copy(update={"redis_url": any_server.url})
+        fleet = delegates(5, lambda _: fleet_settings, models, tmp_path)
+        direct = fleet_settings.model_copy(update={"redis_url": any_server.url})
         for slot in fleet.slots:
             fleet.start(slot)
         try:
@@ -158,7 +158,7 @@ async def test_runs_go_on_to_their_end_through_resets_torn_replies_and_half_clos
                             case "idle":
                                 proxy.reset(idle_only=True)
                             case "tear":
-                                proxy.tear(3, kept=source.choice([0.0, 0.5]))
+                                proxy.tear(3, share=source.choice([0.0, 0.5]))
                             case "half":
                                 proxy.half_close()
                             case _:
@@ -203,17 +203,17 @@ async def two_servers(folder: Path) -> AsyncGenerator[tuple[RedisProcess, RedisP
             await replica.execute_command("REPLICAOF", "127.0.0.1", first[1])
 
             async def synced() -> bool:
-                found = await replica.info("replication")
-                return found["master_link_status"] == "up"
+                replication = await replica.info("replication")
+                return replication["master_link_status"] == "up"
 
             await until(synced, "the replica has its data")
         yield old, new
 
 
 def _port_options() -> tuple[str, ...]:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     return ("--port", str(port), "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0")
 
 
@@ -259,10 +259,10 @@ async def test_after_a_failover_leases_are_renewed_at_the_new_primary(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     done = asyncio.Event()
-    held: list[Delivery] = []
+    deliveries: list[Delivery] = []
 
     async def handler(delivery: Delivery) -> None:
-        held.append(delivery)
+        deliveries.append(delivery)
         await done.wait()
         await finishing(delivery)
 
@@ -275,9 +275,9 @@ async def test_after_a_failover_leases_are_renewed_at_the_new_primary(
             bus.registry.register("note", Note)
             async with serving(bus, ["planner"], handler):
                 run_id = await admit(bus)
-                await until(lambda: bool(held), "the delivery is held")
+                await until(lambda: bool(deliveries), "the delivery is held")
                 await fail_over(proxy, old, new)
-                lease = held[0].lease
+                lease = deliveries[0].lease
                 began = asyncio.get_running_loop().time()
                 async with Redis.from_url(new.url) as primary:
 
@@ -291,7 +291,7 @@ async def test_after_a_failover_leases_are_renewed_at_the_new_primary(
                     await until(young, "it is renewed after its lease would have run out")
                 done.set()
                 await ended(bus, run_id)
-            assert [delivery.lease.count for delivery in held] == [1]
+            assert [delivery.lease.count for delivery in deliveries] == [1]
 
 
 def test_only_connections_of_the_present_generation_count() -> None:

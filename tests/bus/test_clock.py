@@ -33,9 +33,9 @@ def wrong(tmp_path: Path) -> ShiftedClock:
 @pytest.fixture
 def jumping_server(wrong: ShiftedClock) -> Iterator[RedisProcess]:
     """A server whose clock is `wrong`."""
-    found = installed_servers()
+    servers = installed_servers()
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
-        process = RedisProcess(Path(folder), binary=next(iter(found.values())))
+        process = RedisProcess(Path(folder), binary=next(iter(servers.values())))
         with wrong.lying():
             process.start()
         yield process
@@ -105,31 +105,31 @@ async def test_a_wall_clock_that_jumps_does_not_move_the_time_of_the_bus(
 async def test_a_jump_of_the_servers_clock_ends_no_run_and_takes_no_lease(
     jumping_server: RedisProcess, wrong: ShiftedClock, off: float
 ) -> None:
-    taken: list[int] = []
+    counts: list[int] = []
     go_on = asyncio.Event()
 
     async def slow(delivery: Delivery) -> None:
-        taken.append(delivery.lease.count)
+        counts.append(delivery.lease.count)
         await go_on.wait()
         await finishing(delivery)
 
     settings = quick_settings(jumping_server.url)
-    async with Bus(settings) as bus, Bus(settings) as other:
-        for each in (bus, other):
-            each.registry.register("note", Note)
+    async with Bus(settings) as bus, Bus(settings) as second_bus:
+        for peer in (bus, second_bus):
+            peer.registry.register("note", Note)
         runs = [await admit(bus, seconds=60) for _ in range(4)]
-        async with serving(bus, ["planner"], slow), serving(other, ["planner"], slow):
-            await until(lambda: len(taken) == 4, "all are in work")
+        async with serving(bus, ["planner"], slow), serving(second_bus, ["planner"], slow):
+            await until(lambda: len(counts) == 4, "all are in work")
             before = bus.clock.now()
             wrong.jump(off)
-            await until(lambda: bus.clock.jumps == other.clock.jumps == 1, "both have noticed")
+            await until(lambda: bus.clock.jumps == second_bus.clock.jumps == 1, "both have noticed")
             await asyncio.sleep(3 * settings.lease_seconds)  # sweeps that would take or end them
             assert 0 < bus.clock.now() - before < 20
-            assert abs(bus.clock.now() - other.clock.now()) < 1
+            assert abs(bus.clock.now() - second_bus.clock.now()) < 1
             go_on.set()
             for run in runs:
                 await ended(bus, run)
-        assert taken == [1] * 4
+        assert counts == [1] * 4
         assert [await outcome(bus, run) for run in runs] == ["answered"] * 4
 
 

@@ -41,16 +41,16 @@ async def test_more_callers_than_connections_are_all_served(shared_server: Redis
             shared_server.url, max_connections=2, wait_seconds=30, socket_timeout=10
         )
     )
-    served = [0] * 8
+    counts = [0] * 8
 
     async def call(index: int) -> None:
         for _ in range(50):
             await client.ping()  # pyright: ignore[reportGeneralTypeIssues]
-            served[index] += 1
+            counts[index] += 1
             # Whoever comes back at once stands behind those who wait.
-            assert max(served) - min(served) <= 3
+            assert max(counts) - min(counts) <= 3
 
-    await asyncio.gather(*(call(index) for index in range(len(served))))
+    await asyncio.gather(*(call(index) for index in range(len(counts))))
     await client.aclose(close_connection_pool=True)
 
 
@@ -79,8 +79,8 @@ async def test_a_connection_that_the_server_closed_is_opened_anew(
         )
     )
     number = await client.client_id()
-    async with Redis.from_url(shared_server.url) as other:
-        await other.client_kill_filter(_id=str(number))
+    async with Redis.from_url(shared_server.url) as admin:
+        await admin.client_kill_filter(_id=str(number))
     # Known to this end once the loop has read the end of the stream; until then the one command
     # on its way would fail, and be repeated.
     with contextlib.suppress(RedisConnectionError):

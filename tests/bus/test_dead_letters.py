@@ -86,8 +86,8 @@ async def test_a_replayed_run_goes_on_and_ends_a_second_time(bus: Bus) -> None:
         await ended(bus, run_id)
     state = await bus.run_state(run_id)
     assert (state.outcome, state.steps) == ("answered", (b'"done"',))
-    found = await bus.redis.xrange(bus.keys.shard_of(run_id).trajectories)
-    assert [(fields[b"outcome"], fields[b"generation"]) for _, fields in found] == [
+    entries = await bus.redis.xrange(bus.keys.shard_of(run_id).trajectories)
+    assert [(fields[b"outcome"], fields[b"generation"]) for _, fields in entries] == [
         (b"error", b"0"), (b"answered", b"1"),
     ]  # fmt: skip
     assert await letters(bus) == []

@@ -28,14 +28,19 @@ async def test_a_drained_process_keeps_its_leases_and_finishes_what_it_has(bus: 
         # A read that was waiting at the signal may still bring something, and that is served.
         last_read = drained + 3 * bus.settings.block_seconds
         await until(lambda: time.monotonic() > last_read, "its last read is over")
-        async with Bus(settings, bus.registry) as other, serving(other, ["planner"], finishing):
+        async with (
+            Bus(settings, bus.registry) as second_bus,
+            serving(second_bus, ["planner"], finishing),
+        ):
             later = await admit(bus)
             await ended(bus, later)
             stream = bus.keys.shard_of(run_id).work("planner")
 
             async def outlived_its_lease() -> bool:
-                [held] = await bus.redis.xpending_range(stream, GROUP, "-", "+", 10)
-                assert held["times_delivered"] == 1, "the lease stays with the draining process"
+                [pending_entry] = await bus.redis.xpending_range(stream, GROUP, "-", "+", 10)
+                assert pending_entry["times_delivered"] == 1, (
+                    "the lease stays with the draining process"
+                )
                 return time.monotonic() - drained > 1.2 * settings.lease_seconds
 
             await until(outlived_its_lease, "a lease has passed")

@@ -47,9 +47,9 @@ async def test_deliveries_that_nobody_saw_are_no_failures(bus: Bus) -> None:
         stream = bus.keys.shard_of(run_id).work("planner")
     await bus.redis.xgroup_create(stream, GROUP, "0")
     await bus.redis.xreadgroup(GROUP, "cut-off", {stream: ">"})
-    [held] = await bus.redis.xpending_range(stream, GROUP, "-", "+", 1)
+    [pending_entry] = await bus.redis.xpending_range(stream, GROUP, "-", "+", 1)
     for _ in range(9):
-        await bus.redis.xclaim(stream, GROUP, "cut-off", 0, [held["message_id"]])
+        await bus.redis.xclaim(stream, GROUP, "cut-off", 0, [pending_entry["message_id"]])
     async with serving(bus, ["planner"], handler):
         await ended(bus, run_id)
     assert counts == [11]
@@ -63,10 +63,10 @@ async def test_work_that_is_abandoned_goes_to_another_at_once_and_never_counts(
     async with deployment(shared_server, max_attempts=1, lease_seconds=30.0) as bus:
         run_id = await admit(bus)
         for count in range(1, 6):
-            taken = asyncio.Event()
+            arrival = asyncio.Event()
 
             async def hold(
-                delivery: Delivery, n: int = count, is_in: asyncio.Event = taken
+                delivery: Delivery, n: int = count, is_in: asyncio.Event = arrival
             ) -> None:
                 assert delivery.lease.count == n
                 is_in.set()
@@ -74,7 +74,7 @@ async def test_work_that_is_abandoned_goes_to_another_at_once_and_never_counts(
 
             task = asyncio.create_task(Consumer(bus, ["planner"], hold).run())
             async with asyncio.timeout(10):  # much less than its lease
-                await taken.wait()
+                await arrival.wait()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         async with serving(bus, ["planner"], finishing):
@@ -91,13 +91,13 @@ async def test_a_worker_that_is_killed_while_it_drains_is_no_failure_of_its_work
         shard = bus.keys.shard_of(run_id)
         for count in range(1, 3):
             with worker_process(bus.settings, behaviour="hold") as worker:
-                entry, taken, _ = await worker.heard("took")
-                assert int(taken) == count
+                entry, number, _ = await worker.heard("took")
+                assert int(number) == count
                 worker.send(signal.SIGTERM)
 
                 async def excused(entry: str = entry) -> bool:
-                    found = await bus.redis.hget(shard.begun("planner"), entry)  # pyright: ignore
-                    return found == b""
+                    value = await bus.redis.hget(shard.begun("planner"), entry)  # pyright: ignore
+                    return value == b""
 
                 await until(excused, "it is excused")
                 worker.send(signal.SIGKILL)

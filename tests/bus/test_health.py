@@ -58,21 +58,21 @@ async def test_a_user_who_lacks_a_command_is_told_which_and_how_it_is_granted(
     any_server: RedisProcess, rights: str, missing: str, grant: str
 ) -> None:
     with user(any_server, "~*", "+@all", rights) as url:
-        said = await refusal(url)
-    assert "the user 'one' may not use " in said
-    assert missing in said
-    assert "ACL SETUSER one " in said
-    assert grant in said
-    assert "pw@" not in said
+        message = await refusal(url)
+    assert "the user 'one' may not use " in message
+    assert missing in message
+    assert "ACL SETUSER one " in message
+    assert grant in message
+    assert "pw@" not in message
 
 
 async def test_a_user_who_may_not_touch_the_keys_of_the_bus_is_told_their_patterns(
     any_server: RedisProcess,
 ) -> None:
     with user(any_server, "~other:*", "+@all") as url:
-        said = await refusal(url)
-        assert "its keys" in said
-        granted = re.findall(r"~\S+", said)
+        message = await refusal(url)
+        assert "its keys" in message
+        granted = re.findall(r"~\S+", message)
     with user(any_server, *granted, "+@all") as url:
         await joins(url)
 
@@ -104,9 +104,9 @@ async def test_a_server_with_a_renamed_command_is_refused_by_its_name(
 ) -> None:
     binary = next(iter(installed_servers().values()))
     with running_redis(tmp_path, "--rename-command", command, "", binary=binary) as server:
-        said = await refusal(server.url)
-    assert f"has no {command}" in said
-    assert "renamed" in said
+        message = await refusal(server.url)
+    assert f"has no {command}" in message
+    assert "renamed" in message
 
 
 async def test_a_full_server_can_still_be_read(own_server: RedisProcess) -> None:
@@ -125,18 +125,18 @@ async def test_the_probe_leaves_nothing_behind(own_server: RedisProcess) -> None
 async def test_a_server_with_no_place_for_another_client_says_so(own_server: RedisProcess) -> None:
     with redis.Redis.from_url(own_server.url) as admin:
         admin.config_set("maxclients", "1")
-        said = await refusal(own_server.url)
+        message = await refusal(own_server.url)
         admin.config_set("maxclients", "100")
-    assert "max number of clients" in said
-    assert "maxclients" in said.partition("reached")[2]
-    assert "redis_url" not in said
+    assert "max number of clients" in message
+    assert "maxclients" in message.partition("reached")[2]
+    assert "redis_url" not in message
 
 
 async def test_a_socket_whose_file_was_deleted_is_named(own_server: RedisProcess) -> None:
     own_server.socket.rename(own_server.folder / "moved")
-    said = await refusal(own_server.url)
+    message = await refusal(own_server.url)
     (own_server.folder / "moved").rename(own_server.socket)
-    assert "there is no such socket" in said
+    assert "there is no such socket" in message
 
 
 @pytest.fixture
@@ -160,25 +160,25 @@ async def test_a_server_whose_disk_is_full_says_so(small_disk: Path) -> None:
                 filling.set(f"{{fill}}{number}", b"x" * 100_000, px=60_000)
             with pytest.raises(redis.ResponseError, match="No space left"):
                 filling.execute()
-        said = await refusal(server.url)
-    assert "the disk that holds its data is full" in said
-    assert "redis_url" not in said
+        message = await refusal(server.url)
+    assert "the disk that holds its data is full" in message
+    assert "redis_url" not in message
 
 
 def test_the_probe_tries_every_command_that_a_script_or_a_client_sends() -> None:
     folder = Path(scripts.__file__).parent
-    tried = {str(command[0]) for command in health.commands("key")}
+    names = {str(command[0]) for command in health.commands("key")}
     by_scripts = {
         " ".join(filter(None, called))
         for file in (folder / "lua").glob("*.lua")
         for called in re.findall(r"call\('(\w+)'(?:, '([A-Z]+)')?", file.read_text())
     }
     assert len(by_scripts) > 25
-    assert by_scripts <= tried
+    assert by_scripts <= names
     source = "".join(file.read_text() for file in folder.glob("*.py"))
     sent = set(re.findall(r"\b(?:redis|blocking|pipe|client)\.(\w+)\(", source))
     by_clients = {name.upper().replace("DELETE", "DEL") for name in sent} - {
         "PING", "INFO", "CONFIG_GET", "PIPELINE", "EXECUTE", "EXECUTE_COMMAND", "ACLOSE",
     }  # fmt: skip
     assert len(by_clients) > 15
-    assert by_clients <= tried
+    assert by_clients <= names

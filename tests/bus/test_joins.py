@@ -47,8 +47,8 @@ def test_the_continuation_comes_once_in_any_order_and_with_any_crashes(
                     "return redis.pcall('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0') and 1",
                     1, key, GROUP,
                 )  # fmt: skip # pyright: ignore
-                found = await bus.redis.xreadgroup(GROUP, "worker", {key: ">"}, count=many + 5)
-                entries = found[0][1] if found else []
+                response = await bus.redis.xreadgroup(GROUP, "worker", {key: ">"}, count=many + 5)
+                entries = response[0][1] if response else []
                 return [_delivery(bus, stream, entry, fields, 1) for entry, fields in entries]
 
             [start] = await read("planner", 1)
@@ -57,7 +57,7 @@ def test_the_continuation_comes_once_in_any_order_and_with_any_crashes(
             )
             join = Join("1", count, Outgoing("planner", note(run_id, turn=3)))
             await start.commit(StepCommit(b'"fan out"', publish=branches, join=join))
-            at_work = {each.envelope.branch: each for each in await read("slm", count)}
+            at_work = {item.envelope.branch: item for item in await read("slm", count)}
             assert sorted(at_work) == list(range(count))
 
             for arrived, branch in enumerate(order, start=1):

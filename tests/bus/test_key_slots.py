@@ -38,35 +38,35 @@ SHARDS = 5
 
 
 def tag(key: str) -> str:
-    found = re.match(r"\{([^}]+)\}", key)
-    assert found is not None, f"{key} has no hash tag"
-    return found.group(1)
+    match = re.match(r"\{([^}]+)\}", key)
+    assert match is not None, f"{key} has no hash tag"
+    return match.group(1)
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     """Every script call of the process with its keys, from either client."""
-    seen: list[tuple[str, list[str]]] = []
+    script_calls: list[tuple[str, list[str]]] = []
     call, call_sync = scripts.call, scripts.call_sync
 
     async def watched(redis: Any, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        seen.append((name, list(keys)))
+        script_calls.append((name, list(keys)))
         return await call(redis, name, keys, args)
 
     def watched_sync(redis: Any, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        seen.append((name, list(keys)))
+        script_calls.append((name, list(keys)))
         return call_sync(redis, name, keys, args)
 
     monkeypatch.setattr(scripts, "call", watched)
     monkeypatch.setattr(scripts, "call_sync", watched_sync)
-    return seen
+    return script_calls
 
 
 async def test_all_keys_of_a_script_call_carry_one_hash_tag(
     settings: BusSettings, calls: list[tuple[str, list[str]]]
 ) -> None:
     """Runs over five shards go through every script there is."""
-    held = asyncio.Event()
+    release = asyncio.Event()
 
     async def handler(delivery: Delivery) -> None:
         envelope = delivery.envelope
@@ -76,7 +76,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
             await delivery.mark(1, b"{}")
             await delivery.reply(b'"42"', store=True, usage=[(b"{}", b"{}")])
         elif turn == 0 and envelope.attempt == 0:
-            await held.wait()  # until every lease was renewed
+            await release.wait()  # until every lease was renewed
             raise Retry("once", 0.01)
         elif turn == 0:
             await inbox.request("infer", note(run_id, key=f"{run_id}/0"))
@@ -108,7 +108,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
                 runs.append(await admit(bus))
             # Renewal puts leases of several shards together only if it ignores their tags.
             await until(lambda: any(name == "renew" for name, _ in calls), "a renewal")
-            held.set()
+            release.set()
             for run_id in runs:
                 await ended(bus, run_id)
             for letter in await letters(bus):
@@ -116,7 +116,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
                 await dead_letters.replay(bus, letter.id)
             for run_id in runs:
                 await ended(bus, run_id)
-            left = await left_and_taken_over(bus)
+            extra_runs = await left_and_taken_over(bus)
             doomed = await admit(bus, "nobody")
             await bus.cancel(doomed)
             assert (await bus.run_state(doomed)).outcome == "cancelled"
@@ -126,7 +126,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
         for reader in readers:
             reader.drain()
         await asyncio.gather(*reading)
-    assert len(recorded) == 2 * len(runs) + len(left) + 1
+    assert len(recorded) == 2 * len(runs) + len(extra_runs) + 1
     for name, keys in calls:
         assert len({tag(key) for key in keys}) == 1, f"{name} touches several slots: {keys}"
     scripts = (files("loopline.bus") / "lua").iterdir()
@@ -137,15 +137,15 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
 
 async def left_and_taken_over(bus: Bus) -> list[str]:
     """Runs of several shards that one worker leaves in its hands, and another takes over."""
-    taken: list[str] = []
+    run_ids: list[str] = []
 
     async def hold(delivery: Delivery) -> None:
-        taken.append(delivery.envelope.run_id)
+        run_ids.append(delivery.envelope.run_id)
         await asyncio.Event().wait()
 
     runs = [await admit(bus, "left") for _ in range(SHARDS)]
     leaving = asyncio.create_task(Consumer(bus, ["left"], hold).run())
-    await until(lambda: len(taken) == len(runs), "all are in hand")
+    await until(lambda: len(run_ids) == len(runs), "all are in hand")
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)
     async with serving(bus, ["left"], finishing):

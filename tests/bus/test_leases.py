@@ -55,13 +55,13 @@ async def test_a_renewed_lease_keeps_its_delivery_count_and_its_owner(bus: Bus) 
 
 async def _renewed(bus: Bus, stream: str) -> bool:
     """Held for the first time, for longer than a renewal's interval, and not idle that long."""
-    [held] = await bus.redis.xpending_range(stream, GROUP, "-", "+", 10)
-    age = time.time() * 1000 - int(held["message_id"].split(b"-")[0])
+    [pending_entry] = await bus.redis.xpending_range(stream, GROUP, "-", "+", 10)
+    age = time.time() * 1000 - int(pending_entry["message_id"].split(b"-")[0])
     interval = bus.settings.lease_ms / 2
     return (
-        held["times_delivered"] == 1
+        pending_entry["times_delivered"] == 1
         and age > 2 * interval
-        and held["time_since_delivered"] < interval
+        and pending_entry["time_since_delivered"] < interval
     )
 
 
@@ -107,8 +107,8 @@ async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(
             run_id = await admit(bus)
             await holding.wait()
             # The other process would take the message over the moment that its lease runs out.
-            with worker_process(settings) as other:
-                await other.heard("ready")
+            with worker_process(settings) as second_worker:
+                await second_worker.heard("ready")
                 rival.set()
                 await ended(bus, run_id)
         assert (await bus.run_state(run_id)).answer == "busy"
@@ -150,13 +150,13 @@ async def test_a_renewal_after_a_takeover_is_refused_and_takes_nothing_back(bus:
     await bus.redis.xclaim(stream, GROUP, "first", 0, [entry])
     assert await scripts.call(bus.redis, "renew", [stream, run], args) == [0]
     assert await scripts.call(bus.redis, "renew", [stream, run], [GROUP, "first", entry, 3]) == [1]
-    [held] = await bus.redis.xpending_range(stream, GROUP, "-", "+", 10)
-    assert (held["consumer"], held["times_delivered"]) == (b"first", 3)
+    [pending_entry] = await bus.redis.xpending_range(stream, GROUP, "-", "+", 10)
+    assert (pending_entry["consumer"], pending_entry["times_delivered"]) == (b"first", 3)
 
 
 async def test_a_handler_whose_lease_was_taken_over_is_cancelled(bus: Bus) -> None:
     cancelled = asyncio.Event()
-    taken = asyncio.Event()
+    takeover = asyncio.Event()
 
     async def handler(delivery: Delivery) -> None:
         if delivery.lease.count > 1:
@@ -164,7 +164,7 @@ async def test_a_handler_whose_lease_was_taken_over_is_cancelled(bus: Bus) -> No
             return
         stream, entry = delivery.lease.stream, delivery.lease.entry
         await bus.redis.xclaim(stream, GROUP, "thief", 0, [entry])
-        taken.set()
+        takeover.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -173,7 +173,7 @@ async def test_a_handler_whose_lease_was_taken_over_is_cancelled(bus: Bus) -> No
 
     async with serving(bus, ["planner"], handler):
         run_id = await admit(bus)
-        await asyncio.wait_for(taken.wait(), 10)
+        await asyncio.wait_for(takeover.wait(), 10)
         await asyncio.wait_for(cancelled.wait(), 10)
         await ended(bus, run_id)  # the thief is silent, so its lease ends too
 
@@ -205,11 +205,11 @@ async def test_leases_survive_a_redis_that_is_away_for_less_than_their_length(
 
 async def _touched(bus: Bus, run_id: str) -> bool:
     shard = bus.keys.shard_of(run_id)
-    [held] = await outlast(
+    [pending_entry] = await outlast(
         "test", lambda: bus.redis.xpending_range(shard.work("planner"), GROUP, "-", "+", 10)
     )
-    age = time.time() * 1000 - int(held["message_id"].split(b"-")[0])
-    return held["time_since_delivered"] < age - 500
+    age = time.time() * 1000 - int(pending_entry["message_id"].split(b"-")[0])
+    return pending_entry["time_since_delivered"] < age - 500
 
 
 async def test_the_keeper_survives_a_holder_whose_event_loop_is_gone(bus: Bus) -> None:

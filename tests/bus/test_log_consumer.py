@@ -68,8 +68,8 @@ async def test_a_batch_is_acknowledged_only_when_its_handler_has_returned(bus: B
     await finished_runs(bus, 3)
     async with reading(bus, "recorder", handler):
         await working.wait()
-        found = await bus.redis.xpending(bus.keys.shard(0).trajectories, "recorder")
-        assert found["pending"] == 3
+        summary = await bus.redis.xpending(bus.keys.shard(0).trajectories, "recorder")
+        assert summary["pending"] == 3
         assert await length(bus) == 3
         go_on.set()
     assert await length(bus) == 0
@@ -99,10 +99,10 @@ async def test_a_batch_too_large_for_the_time_out_of_a_connection_is_read_in_sma
     for client in (bus.redis, bus.blocking):
 
         async def slow(*args: Any, read: Any = client.xreadgroup, **options: Any) -> Any:
-            found = await read(*args, **options)
-            if found and len(found[0][1]) > 2:  # the server has given them away all the same
+            response = await read(*args, **options)
+            if response and len(response[0][1]) > 2:  # the server has given them away all the same
                 raise RedisTimeoutError("Timeout reading from the server")
-            return found
+            return response
 
         monkeypatch.setattr(client, "xreadgroup", slow)
     shelf = Shelf()
@@ -167,8 +167,8 @@ async def test_the_batch_of_a_dead_reader_is_read_by_another(bus: Bus) -> None:
         await until(lambda: sorted(shelf.runs) == sorted(runs), "all three are recorded")
 
         async def name_gone() -> bool:
-            found = await bus.redis.xinfo_consumers(key, "recorder")
-            return b"dead" not in {each["name"] for each in found}
+            consumers = await bus.redis.xinfo_consumers(key, "recorder")
+            return b"dead" not in {consumer["name"] for consumer in consumers}
 
         await until(name_gone, "the dead reader's name is removed")
     assert await length(bus) == 0
@@ -192,8 +192,8 @@ async def test_entries_deleted_under_a_reader_do_not_stop_it(bus: Bus) -> None:
         await asyncio.wait_for(first.wait(), 10)
         runs = await finished_runs(bus, 2)
         await until(lambda: shelf.runs == runs, "the new ones are read")
-    found = await bus.redis.xpending(key, "recorder")
-    assert found["pending"] == 0
+    summary = await bus.redis.xpending(key, "recorder")
+    assert summary["pending"] == 0
 
 
 async def test_a_drain_records_what_is_already_on_the_stream(bus: Bus) -> None:

@@ -60,8 +60,8 @@ async def check_all_ended_once(bus: Bus, runs: list[str]) -> None:
         await ended(bus, run_id, within=40)
         steps = (await bus.run_state(run_id)).steps
         assert [json.loads(step) for step in steps] == list(range(STEPS))
-    found = await bus.redis.xrange(bus.keys.shard(0).trajectories)
-    assert sorted(fields[b"run_id"].decode() for _, fields in found) == sorted(runs)
+    entries = await bus.redis.xrange(bus.keys.shard(0).trajectories)
+    assert sorted(fields[b"run_id"].decode() for _, fields in entries) == sorted(runs)
     assert await bus.queue_lengths(["planner"]) == {"planner": 0}
 
 
@@ -80,8 +80,10 @@ async def test_redis_killed_and_restarted_in_the_middle_loses_and_doubles_nothin
             runs: list[str] = []
             for storm in range(3):
                 runs += [await admit(bus) for _ in range(20)]
-                seen = steps_done
-                await until(lambda seen=seen: steps_done > seen + 10, "work goes on")
+                steps_before = steps_done
+                await until(
+                    lambda steps_before=steps_before: steps_done > steps_before + 10, "work goes on"
+                )
                 own_server.kill()
                 own_server.start()
                 assert storm < 3
@@ -140,22 +142,22 @@ async def test_after_a_flush_the_workers_go_on_with_what_is_admitted_next(
 
 async def test_a_log_reader_outlasts_a_flush(own_server: RedisProcess, stormy: BusSettings) -> None:
     """Also one that comes between its handler and its acknowledgement."""
-    seen: list[str] = []
+    run_ids: list[str] = []
 
     async def handler(entries: Sequence[Entry]) -> None:
-        if not seen:
+        if not run_ids:
             own_server.flush()
-        seen.extend(fields[b"run_id"].decode() for _, fields in entries)
+        run_ids.extend(fields[b"run_id"].decode() for _, fields in entries)
 
     async with joined(stormy) as bus:
         consumer = LogConsumer(bus, bus.keys.shard(0).trajectories, "recorder", handler)
         task = asyncio.create_task(consumer.run())
         first = await admit(bus)
         await bus.cancel(first)
-        await until(lambda: seen == [first], "the first")
+        await until(lambda: run_ids == [first], "the first")
         second = await admit(bus)
         await bus.cancel(second)
-        await until(lambda: seen == [first, second], "the second")
+        await until(lambda: run_ids == [first, second], "the second")
         consumer.drain()
         await asyncio.wait_for(task, 20)
 
@@ -280,8 +282,8 @@ async def test_what_gives_up_on_a_full_server_says_where_it_was_and_what_to_do(
 ) -> None:
     async with joined(stormy) as bus:
         end = _oom(own_server)
-        said = "admission: Redis at here refused.*it is full: raise its maxmemory"
-        with pytest.raises(BusUnavailable, match=said):
+        pattern = "admission: Redis at here refused.*it is full: raise its maxmemory"
+        with pytest.raises(BusUnavailable, match=pattern):
             await outlast(
                 "admission",
                 lambda: bus.redis.set("{probe}", "1", px=1000),  # pyright: ignore

@@ -34,12 +34,12 @@ async def admit_to(bus: Bus, shards: Sequence[int]) -> list[str]:
 
 
 async def test_what_a_consumer_has_no_place_for_is_left_to_another(bus: Bus) -> None:
-    held = asyncio.Event()
+    release = asyncio.Event()
     in_hand: list[tuple[int, int]] = []
 
     async def handler(delivery: Delivery) -> None:
         in_hand.append((full.busy, idle.busy))
-        await held.wait()
+        await release.wait()
         await finishing(delivery)
 
     runs = await admit_to(bus, [*range(SHARDS)] * 3)
@@ -48,7 +48,7 @@ async def test_what_a_consumer_has_no_place_for_is_left_to_another(bus: Bus) -> 
         await until(lambda: full.busy >= 2, "a consumer whose places are taken")
         serves = asyncio.create_task(idle.run())
         await until(lambda: (full.busy, idle.busy) == (2, 4), "two full consumers")
-        held.set()
+        release.set()
         for run_id in runs:
             await ended(bus, run_id)
         idle.drain()
@@ -58,10 +58,10 @@ async def test_what_a_consumer_has_no_place_for_is_left_to_another(bus: Bus) -> 
 
 
 async def test_a_shard_with_little_work_has_its_turn_beside_one_with_much(bus: Bus) -> None:
-    served: list[str] = []
+    order: list[str] = []
 
     async def handler(delivery: Delivery) -> None:
-        served.append(delivery.envelope.run_id)
+        order.append(delivery.envelope.run_id)
         await finishing(delivery)
 
     many = await admit_to(bus, [0] * 20)
@@ -69,20 +69,20 @@ async def test_a_shard_with_little_work_has_its_turn_beside_one_with_much(bus: B
     async with serving(bus, ["planner"], handler, 1):
         for run_id in many + few:
             await ended(bus, run_id)
-    assert max(served.index(run_id) for run_id in few) < 2 * SHARDS
+    assert max(order.index(run_id) for run_id in few) < 2 * SHARDS
 
 
 async def test_all_places_go_to_one_shard_when_only_that_one_has_work(bus: Bus) -> None:
-    held = asyncio.Event()
+    release = asyncio.Event()
 
     async def handler(delivery: Delivery) -> None:
-        await held.wait()
+        await release.wait()
         await finishing(delivery)
 
     async with serving(bus, ["planner"], handler, 8) as consumer:
         runs = await admit_to(bus, [3] * 12)
         await until(lambda: consumer.busy == 8, "places that are all taken")
-        held.set()
+        release.set()
         for run_id in runs:
             await ended(bus, run_id)
 

@@ -16,26 +16,27 @@ from tests.conftest import quick_settings
 
 async def test_each_publication_is_a_version_of_its_own_and_in_use(bus: Bus) -> None:
     for number in (1, 2):
-        found = await policies.publish(bus, "slm/caller", f"/adapters/{number}")
-        assert (found.current, found.path_of(number)) == (number, f"/adapters/{number}")
+        policy = await policies.publish(bus, "slm/caller", f"/adapters/{number}")
+        assert (policy.current, policy.path_of(number)) == (number, f"/adapters/{number}")
     (stored,) = await policies.policies(bus)
-    assert stored == found
+    assert stored == policy
     assert stored.pool == "slm"
 
 
 async def test_publications_at_the_same_time_are_all_kept(bus: Bus) -> None:
     await asyncio.gather(*(policies.publish(bus, "slm", f"/{n}") for n in range(10)))
     (stored,) = await policies.policies(bus)
-    assert [each.version for each in stored.versions] == list(range(1, 11))
-    assert {each.path for each in stored.versions} == {f"/{n}" for n in range(10)}
+    assert [version.version for version in stored.versions] == list(range(1, 11))
+    assert {version.path for version in stored.versions} == {f"/{n}" for n in range(10)}
     assert stored.current == 10
 
 
 async def test_what_a_policy_begins_with_is_published_once_and_replaces_no_choice(bus: Bus) -> None:
     started = [policies.publish_first(bus, "umi/caller", "/shipped") for _ in range(5)]
-    assert [(each.current, len(each.versions)) for each in await asyncio.gather(*started)] == [
-        (1, 1)
-    ] * 5
+    assert [
+        (publication.current, len(publication.versions))
+        for publication in await asyncio.gather(*started)
+    ] == [(1, 1)] * 5
     await policies.publish(bus, "umi/caller", "/trained")
     assert (await policies.publish_first(bus, "umi/caller", "/shipped")).current == 2
     await policies.change(bus, "umi/planner", lambda policy: policy.pinned(0))
@@ -46,8 +47,8 @@ async def test_a_rollback_goes_back_one_use_at_a_time_to_the_model_itself(bus: B
     for number in (1, 2, 3):
         await policies.publish(bus, "slm", f"/{number}")
     await policies.change(bus, "slm", lambda policy: policy.pinned(1))
-    seen = [(await policies.change(bus, "slm", Policy.rolled_back)).current for _ in range(4)]
-    assert seen == [3, 2, 1, 0]
+    versions = [(await policies.change(bus, "slm", Policy.rolled_back)).current for _ in range(4)]
+    assert versions == [3, 2, 1, 0]
     with pytest.raises(PolicyError, match="no other version in use before"):
         await policies.change(bus, "slm", Policy.rolled_back)
 
@@ -57,12 +58,12 @@ def test_a_version_that_is_forgotten_can_not_be_chosen_and_its_number_is_not_giv
     for number in (1, 2, 3, 4):
         policy = policy.published(f"/{number}", 0.0)
     # In use, what a rollback goes back to, and the newest number stay.
-    kept = policy.pinned(2).forgetting([1, 2, 3, 4])
-    assert [each.version for each in kept.versions] == [2, 4]
+    smaller_policy = policy.pinned(2).forgetting([1, 2, 3, 4])
+    assert [version.version for version in smaller_policy.versions] == [2, 4]
     with pytest.raises(PolicyError, match="no version 3; there are: 0, 2, 4"):
-        kept.pinned(3)
-    assert kept.rolled_back().current == 4
-    assert kept.published("/5", 0.0).current == 5
+        smaller_policy.pinned(3)
+    assert smaller_policy.rolled_back().current == 4
+    assert smaller_policy.published("/5", 0.0).current == 5
 
 
 def test_a_rollback_passes_over_what_was_forgotten() -> None:
@@ -70,11 +71,11 @@ def test_a_rollback_passes_over_what_was_forgotten() -> None:
     for number in (1, 2, 3, 4):
         policy = policy.published(f"/{number}", 0.0)
     policy = policy.forgetting([2])
-    seen: list[int] = []
+    versions: list[int] = []
     while policy.earlier:
         policy = policy.rolled_back()
-        seen.append(policy.current)
-    assert seen == [3, 1, 0]
+        versions.append(policy.current)
+    assert versions == [3, 1, 0]
 
 
 async def test_a_version_that_there_is_not_cannot_be_pinned(bus: Bus) -> None:
@@ -108,9 +109,9 @@ async def test_who_follows_outlasts_a_redis_that_restarts(
         own_server.kill()
         own_server.start()
         published = await outlast("publish", lambda: policies.publish(bus, "slm", "/1"))
-        found = await waiting
-        while found != [published]:
-            found = await anext(changes)
+        state = await waiting
+        while state != [published]:
+            state = await anext(changes)
 
 
 MALFORMED: dict[str, bytes] = {
@@ -145,11 +146,11 @@ async def test_a_policy_that_can_not_be_read_is_named_and_hides_no_other(
 ) -> None:
     good = await policies.publish(bus, "slm/good", "/good")
     await bus.redis.hset(bus.keys.policies, "slm/bad", body)  # pyright: ignore
-    found = await policies.stored(bus)
-    assert found.policies == (good,)
-    assert list(found.unreadable) == ["slm/bad"]
-    assert "slm/bad" in found.unreadable["slm/bad"]
-    assert len(found.unreadable["slm/bad"]) < 700
+    listing = await policies.stored(bus)
+    assert listing.policies == (good,)
+    assert list(listing.unreadable) == ["slm/bad"]
+    assert "slm/bad" in listing.unreadable["slm/bad"]
+    assert len(listing.unreadable["slm/bad"]) < 700
     with pytest.raises(PolicyError, match="slm/bad"):
         await policies.publish(bus, "slm/bad", "/new")
 
@@ -158,15 +159,15 @@ async def test_a_name_that_is_none_hides_no_policy(bus: Bus) -> None:
     good = await policies.publish(bus, "slm", "/good")
     for name in (b"\xff", b"a b", b"x" * 100_000, b""):
         await bus.redis.hset(bus.keys.policies, name, b'{"name": "slm"}')  # pyright: ignore
-    found = await policies.stored(bus)
-    assert found.policies == (good,)
-    assert max(map(len, found.unreadable)) <= policies.MAX_SHOWN
+    listing = await policies.stored(bus)
+    assert listing.policies == (good,)
+    assert max(map(len, listing.unreadable)) <= policies.MAX_SHOWN
 
 
 async def test_who_follows_goes_on_past_a_policy_that_can_not_be_read(bus: Bus) -> None:
     await policies.publish(bus, "slm", "/1")
     async with aclosing(policies.follow(bus)) as states:
-        assert [each.current for each in await anext(states)] == [1]
+        assert [policy.current for policy in await anext(states)] == [1]
         await bus.redis.hset(bus.keys.policies, "slm/bad", b"{")  # pyright: ignore
         await policies.publish(bus, "slm", "/2")
-        assert [each.current for each in await anext(states)] == [2]
+        assert [policy.current for policy in await anext(states)] == [2]

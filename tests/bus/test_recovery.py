@@ -52,8 +52,8 @@ async def test_a_worker_that_could_not_renew_in_time_goes_on_with_what_nobody_ha
 
         async def renewed() -> bool:
             """Its lease had lapsed, and is young again."""
-            (held,) = await bus.redis.xpending_range(stream, GROUP, "-", "+", 1)
-            idle.append(held["time_since_delivered"])
+            (pending_entry,) = await bus.redis.xpending_range(stream, GROUP, "-", "+", 1)
+            idle.append(pending_entry["time_since_delivered"])
             return max(idle) > 1000 * bus.settings.lease_seconds * 0.9 and idle[-1] < max(idle)
 
         idle: list[int] = []
@@ -78,8 +78,8 @@ async def test_a_worker_that_could_not_renew_loses_its_work_to_another(
     async with serving(bus, ["planner"], slow, places=1):  # full: it does not sweep
         run_id = await admit(bus)
         await until(lambda: len(begun) == 1, "the work")
-        async with Bus(bus.settings, bus.registry) as other:
-            async with serving(other, ["planner"], finishing):
+        async with Bus(bus.settings, bus.registry) as second_bus:
+            async with serving(second_bus, ["planner"], finishing):
                 await ended(bus, run_id)
             late.set()
     assert begun == [1]
@@ -136,14 +136,14 @@ async def _has_group(bus: Bus, stream: str) -> bool:
 async def test_a_worker_without_a_free_place_leaves_the_sweep_to_one_that_has(bus: Bus) -> None:
     """It also goes on ending runs whose deadline has passed."""
     release = asyncio.Event()
-    taken: list[str] = []
+    entries: list[str] = []
 
     async def slow(delivery: Delivery) -> None:
         await release.wait()
         await finishing(delivery)
 
     async def quick(delivery: Delivery) -> None:
-        taken.append(delivery.lease.entry)
+        entries.append(delivery.lease.entry)
         await finishing(delivery)
 
     async with serving(bus, ["busy", "planner"], slow, places=1):
@@ -160,7 +160,7 @@ async def test_a_worker_without_a_free_place_leaves_the_sweep_to_one_that_has(bu
             await ended(bus, lost)
         release.set()
         await ended(bus, busy)
-    assert len(taken) == 1
+    assert len(entries) == 1
     assert (await bus.run_state(overdue)).outcome == "deadline"
 
 
@@ -201,11 +201,11 @@ async def test_under_a_backlog_a_full_worker_keeps_its_next_place_for_what_a_dea
 
 
 async def test_a_full_worker_lets_due_retries_go_back_to_their_stream(bus: Bus) -> None:
-    release, held = asyncio.Event(), list[str]()
+    release, run_ids = asyncio.Event(), list[str]()
 
     async def handler(delivery: Delivery) -> None:
-        if not held:
-            held.append(delivery.envelope.run_id)
+        if not run_ids:
+            run_ids.append(delivery.envelope.run_id)
             raise Retry("not yet", delay=0.3)
         await release.wait()
         await finishing(delivery)
@@ -256,8 +256,8 @@ async def test_names_of_dead_workers_go_but_never_one_that_holds_something(bus: 
     async def names() -> set[bytes]:
         # The holder stays alive: nobody may take its entry.
         await bus.redis.xclaim(stream, GROUP, "holder", 0, [entry], justid=True)
-        found = await bus.redis.xinfo_consumers(stream, GROUP)
-        return {each["name"] for each in found}
+        consumers = await bus.redis.xinfo_consumers(stream, GROUP)
+        return {consumer["name"] for consumer in consumers}
 
     async with serving(bus, ["planner"], finishing):
 
@@ -273,5 +273,5 @@ async def test_a_worker_that_leaves_takes_its_name_along(bus: Bus) -> None:
         run_id = await admit(bus)
         await ended(bus, run_id)
     stream = bus.keys.shard_of(run_id).work("planner")
-    found = await bus.redis.xinfo_consumers(stream, GROUP)
-    assert consumer.name.encode() not in {each["name"] for each in found}
+    consumers = await bus.redis.xinfo_consumers(stream, GROUP)
+    assert consumer.name.encode() not in {entry["name"] for entry in consumers}

@@ -53,9 +53,9 @@ async def test_no_reply_outlives_the_end_of_its_run_by_more_than_a_minute(bus: B
         async with serving(bus, ["planner"], step):
             run_id = await admit(bus)
             await ended(bus, run_id)
-    found = await lives(bus)
-    assert len(found) == 6
-    assert max(found) <= A_MINUTE_MS
+    lifetimes = await lives(bus)
+    assert len(lifetimes) == 6
+    assert max(lifetimes) <= A_MINUTE_MS
 
 
 async def test_a_worker_that_was_paused_pays_nothing_for_a_step_that_is_committed(bus: Bus) -> None:

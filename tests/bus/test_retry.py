@@ -17,19 +17,19 @@ from tests.conftest import quick_settings
 
 
 async def test_a_retry_comes_back_after_its_delay_with_its_attempt_counted(bus: Bus) -> None:
-    seen: list[tuple[int, float]] = []
+    attempts: list[tuple[int, float]] = []
 
     async def handler(delivery: Delivery) -> None:
-        seen.append((delivery.envelope.attempt, time.monotonic()))
-        if len(seen) < 3:
+        attempts.append((delivery.envelope.attempt, time.monotonic()))
+        if len(attempts) < 3:
             raise Retry("not yet", 0.2)
         await finishing(delivery)
 
     async with serving(bus, ["planner"], handler):
         run_id = await admit(bus)
         await ended(bus, run_id)
-    assert [attempt for attempt, _ in seen] == [0, 1, 2]
-    pauses = [after - before for (_, before), (_, after) in pairwise(seen)]
+    assert [attempt for attempt, _ in attempts] == [0, 1, 2]
+    pauses = [after - before for (_, before), (_, after) in pairwise(attempts)]
     assert min(pauses) >= 0.19
 
 

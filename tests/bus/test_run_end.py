@@ -58,7 +58,7 @@ async def _nothing_in_hand(bus: Bus) -> bool:
 
 async def test_a_handler_that_needs_time_to_stop_is_told_once(bus: Bus) -> None:
     """A second cancellation would interrupt its cleaning up, and the settling after it."""
-    told: list[str] = []
+    events: list[str] = []
     working = asyncio.Event()
 
     async def handler(delivery: Delivery) -> None:
@@ -66,17 +66,17 @@ async def test_a_handler_that_needs_time_to_stop_is_told_once(bus: Bus) -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            told.append("cancelled")
+            events.append("cancelled")
             over = time.monotonic() + 2 * bus.settings.lease_seconds
             await until(lambda: time.monotonic() > over, "cleaning up")
-            told.append("clean")
+            events.append("clean")
             raise
 
     async with serving(bus, ["planner"], handler):
         run_id = await admit(bus)
         await working.wait()
         await bus.cancel(run_id)
-        await until(lambda: told == ["cancelled", "clean"], "one cancellation, then clean")
+        await until(lambda: events == ["cancelled", "clean"], "one cancellation, then clean")
         await until(lambda: _nothing_in_hand(bus), "the message is settled")
     assert await bus.queue_lengths(["planner"]) == {"planner": 0}
 
@@ -124,9 +124,9 @@ async def test_a_cancel_and_the_last_commit_at_once_make_one_end(bus: Bus) -> No
         runs = [await admit(bus) for _ in range(30)]
         for run_id in runs:
             await ended(bus, run_id)
-    found = await bus.redis.xrange(bus.keys.shard(0).trajectories)
-    assert sorted(fields[b"run_id"].decode() for _, fields in found) == sorted(runs)
-    for _, fields in found:
+    entries = await bus.redis.xrange(bus.keys.shard(0).trajectories)
+    assert sorted(fields[b"run_id"].decode() for _, fields in entries) == sorted(runs)
+    for _, fields in entries:
         steps = b'["done"]' if fields[b"outcome"] == b"answered" else b"[]"
         assert fields[b"steps"] == steps
 
@@ -166,12 +166,12 @@ async def test_a_run_that_failed_until_its_deadline_says_at_what(bus: Bus) -> No
 
 
 async def test_a_failure_that_was_overcome_is_forgotten(bus: Bus) -> None:
-    seen: list[str] = []
+    failures: list[str] = []
 
     async def handler(delivery: Delivery) -> None:
         run_id = delivery.envelope.run_id
-        seen.append((await bus.run_state(run_id)).failure)
-        if len(seen) == 1:
+        failures.append((await bus.run_state(run_id)).failure)
+        if len(failures) == 1:
             raise Retry("not yet", 0.01)
         onward = Outgoing("slm", note(run_id, turn=1))
         await delivery.commit(StepCommit(b"{}", publish=(onward,)))
@@ -179,7 +179,7 @@ async def test_a_failure_that_was_overcome_is_forgotten(bus: Bus) -> None:
     async with serving(bus, ["planner"], handler):
         run_id = await admit(bus, seconds=1)
         await ended(bus, run_id)
-    assert seen == ["", "not yet"]
+    assert failures == ["", "not yet"]
     assert (await bus.run_state(run_id)).reason == "its deadline passed"
 
 

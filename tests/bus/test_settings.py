@@ -69,15 +69,15 @@ def test_a_url_of_a_server_is_taken_as_it_is(url: str) -> None:
     assert parse_url(url)
 
 
-@pytest.mark.parametrize(("url", "shown"), RIGHT.items())
-def test_a_url_is_shown_whole_but_for_its_password(url: str, shown: str) -> None:
-    assert BusSettings(redis_url=url).safe_url == shown
+@pytest.mark.parametrize(("url", "display"), RIGHT.items())
+def test_a_url_is_shown_whole_but_for_its_password(url: str, display: str) -> None:
+    assert BusSettings(redis_url=url).safe_url == display
 
 
 @pytest.mark.parametrize("url", [url for url in WRONG if "@" in url])
 def test_not_even_a_url_that_nobody_checked_is_shown_with_its_password(url: str) -> None:
-    shown = BusSettings.model_construct(redis_url=url).safe_url
-    assert "s3cr3t" not in shown
+    text = BusSettings.model_construct(redis_url=url).safe_url
+    assert "s3cr3t" not in text
 
 
 @pytest.mark.parametrize(

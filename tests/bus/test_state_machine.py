@@ -107,8 +107,8 @@ class BusMachine(DrivenBus):
     @rule(worker=st.sampled_from("ab"), many=st.integers(1, 3))
     def a_worker_reads(self, worker: str, many: int) -> None:
         keys: dict[Any, Any] = dict.fromkeys(map(self.shard.work, STREAMS), ">")
-        found = self.do(self.bus.redis.xreadgroup(GROUP, worker, keys, count=many))
-        entries = {key.decode(): entries for key, entries in found}
+        response = self.do(self.bus.redis.xreadgroup(GROUP, worker, keys, count=many))
+        entries = {key.decode(): entries for key, entries in response}
         for stream in STREAMS:
             mine = entries.get(self.shard.work(stream), [])
             assert len(mine) == min(many, len(self.queues[stream]))
@@ -149,7 +149,7 @@ class BusMachine(DrivenBus):
             finish = Finish("answered" if what == "finish" else "error")
         commit = StepCommit(
             json.dumps(step).encode(),
-            publish=tuple(outgoing(each) for each in published),
+            publish=tuple(outgoing(next_message) for next_message in published),
             join=Join(join[0], join[1], outgoing(join[2])) if join else None,
             arrive=arrives,
             finish=finish,
@@ -177,13 +177,13 @@ class BusMachine(DrivenBus):
             run.turns += 2
             if join is not None:
                 run.joins[join[0]] = (join[1], join[2])
-            for each in published:
-                self.messages.append(each)
-                self.publish(each)
+            for next_message in published:
+                self.messages.append(next_message)
+                self.publish(next_message)
             if arrives:
-                left, after = run.joins[arrives]
-                run.joins[arrives] = (left - 1, after)
-                if left == 1:
+                remaining, after = run.joins[arrives]
+                run.joins[arrives] = (remaining - 1, after)
+                if remaining == 1:
                     del run.joins[arrives]
                     self.messages.append(after)
                     self.publish(after)
@@ -332,14 +332,14 @@ class BusMachine(DrivenBus):
         has no place for is counted."""
         key = self.shard.work(stream)
         old: list[Any] = [
-            each["message_id"].decode()
-            for each in self.do(
+            candidate["message_id"].decode()
+            for candidate in self.do(
                 self.bus.redis.xpending_range(key, GROUP, "-", "+", 1000, idle=LEASE_MS)
             )
         ]
 
         async def look() -> list[Any]:
-            found = await scripts.call(
+            response = await scripts.call(
                 self.bus.redis, "sweep",
                 [key, self.shard.delayed(stream), self.shard.lock(stream), self.shard.active,
                  self.shard.history],
@@ -347,17 +347,17 @@ class BusMachine(DrivenBus):
                  self.bus.clock.now_ms()],
             )  # fmt: skip
             await self.bus.redis.delete(self.shard.lock(stream))
-            return found
+            return response
 
-        _, promoted, taken, overdue, late = self.do(look())
+        _, promoted, takeovers, overdue, late = self.do(look())
         assert (promoted, overdue, late) == (0, [], max(0, len(old) - free))
-        assert [entry.decode() for entry, _, _ in taken] == old[:free]
-        for entry, body, count in taken:
+        assert [entry.decode() for entry, _, _ in takeovers] == old[:free]
+        for entry, body, count in takeovers:
             [message] = [
-                each
-                for each in self.messages
-                if each.holder is not None
-                and (each.stream, each.holder[2]) == (stream, entry.decode())
+                candidate
+                for candidate in self.messages
+                if candidate.holder is not None
+                and (candidate.stream, candidate.holder[2]) == (stream, entry.decode())
             ]
             assert count == message.deliveries + 1
             self.token(message, worker, entry.decode(), count, body)
@@ -365,7 +365,9 @@ class BusMachine(DrivenBus):
     @rule(stream=st.sampled_from(STREAMS))
     def retries_fall_due(self, stream: str) -> None:
         waiting = [
-            each for each in self.messages if (each.stream, each.place) == (stream, "delayed")
+            candidate
+            for candidate in self.messages
+            if (candidate.stream, candidate.place) == (stream, "delayed")
         ]
         key = self.shard.delayed(stream)
 
@@ -373,7 +375,7 @@ class BusMachine(DrivenBus):
             members = await self.bus.redis.zrange(key, 0, -1)
             if members:
                 await self.bus.redis.zadd(key, dict.fromkeys(members, 1))
-            found = await scripts.call(
+            result = await scripts.call(
                 self.bus.redis, "sweep",
                 [self.shard.work(stream), key, self.shard.lock(stream), self.shard.active,
                  self.shard.history],
@@ -381,15 +383,16 @@ class BusMachine(DrivenBus):
                  self.bus.clock.now_ms()],
             )  # fmt: skip
             await self.bus.redis.delete(self.shard.lock(stream))
-            assert found[1] == len(members)
+            assert result[1] == len(members)
             return sorted(members)  # due at one moment, they come in the order of their bytes
 
         for member in self.do(promote()):
-            found = json.loads(member)
+            result = json.loads(member)
             [message] = [
-                each
-                for each in waiting
-                if (each.run.id, each.text) == (found["run_id"], found["payload"]["text"])
+                candidate
+                for candidate in waiting
+                if (candidate.run.id, candidate.text)
+                == (result["run_id"], result["payload"]["text"])
             ]
             waiting.remove(message)
             self.publish(message)

@@ -298,28 +298,28 @@ async def test_a_text_that_no_message_can_carry_fails_its_own_commit_only(
 
 
 async def test_a_reason_that_no_message_can_carry_is_told_with_a_question_mark(bus: Bus) -> None:
-    async with two_in_hand(bus) as (one, other):
-        await one.commit(StepCommit(b"{}", finish=Finish("error", "", HALF)))
-        await finishing(other)
-    state = await bus.run_state(one.envelope.run_id)
+    async with two_in_hand(bus) as (first, second):
+        await first.commit(StepCommit(b"{}", finish=Finish("error", "", HALF)))
+        await finishing(second)
+    state = await bus.run_state(first.envelope.run_id)
     assert (state.outcome, state.reason) == ("error", "half a pair: ?")
 
 
 @asynccontextmanager
 async def two_in_hand(bus: Bus) -> AsyncGenerator[tuple[Delivery, Delivery]]:
     """Two leased messages, to be settled by the caller."""
-    held: list[Delivery] = []
+    deliveries: list[Delivery] = []
     settled = asyncio.Event()
 
     async def handler(delivery: Delivery) -> None:
-        held.append(delivery)
+        deliveries.append(delivery)
         await settled.wait()
 
     async with serving(bus, ["planner"], handler):
         await admit(bus)
         await admit(bus)
-        await until(lambda: len(held) == 2, "both in hand")
+        await until(lambda: len(deliveries) == 2, "both in hand")
         try:
-            yield held[0], held[1]
+            yield deliveries[0], deliveries[1]
         finally:
             settled.set()

@@ -29,14 +29,14 @@ async def followed(
     bus: Bus, run_id: str, after: str = "0-0", only: int | None = None
 ) -> list[tuple[str, dict[str, str]]]:
     """Log entries from `after` on: all until the end, or the first few and then dead."""
-    seen: list[tuple[str, dict[str, str]]] = []
+    entries: list[tuple[str, dict[str, str]]] = []
     if only == 0:
-        return seen
+        return entries
     async for entry in bus.follow(run_id, after):
-        seen.append(entry)
-        if len(seen) == only:
+        entries.append(entry)
+        if len(entries) == only:
             break
-    return seen
+    return entries
 
 
 def read(entries: list[tuple[str, dict[str, str]]]) -> tuple[list[int], str]:
@@ -101,11 +101,11 @@ def test_whoever_dies_wherever_the_follower_sees_every_token_once(
                     await sleeper.append("!", [33])
             await bus.cancel(run_id)
             everything = await followed(bus, run_id)
-            seen = await followed(bus, run_id, only=min(follower_dies_after, len(everything)))
-            if not seen or seen[-1][1]["type"] != "ended":
-                seen += await followed(bus, run_id, seen[-1][0] if seen else "0-0")
-            assert seen == everything
-            assert read(seen) == (TOKENS, piece(TOKENS))
+            entries = await followed(bus, run_id, only=min(follower_dies_after, len(everything)))
+            if not entries or entries[-1][1]["type"] != "ended":
+                entries += await followed(bus, run_id, entries[-1][0] if entries else "0-0")
+            assert entries == everything
+            assert read(entries) == (TOKENS, piece(TOKENS))
 
     asyncio.run(scenario())
 
@@ -172,19 +172,19 @@ async def test_a_follower_sees_tokens_while_they_are_written(bus: Bus) -> None:
     run_id = await admit(bus)
     await ask(bus, run_id)
     writer = TokenWriter(await take(bus, run_id, "writer"), "slm")
-    seen: list[str] = []
+    texts: list[str] = []
 
     async def follow() -> None:
         async for _, event in bus.follow(run_id):
-            seen.append(event.get("text", event["type"]))
+            texts.append(event.get("text", event["type"]))
 
     follower = asyncio.create_task(follow())
     for number, letter in enumerate("abc"):
         await writer.append(letter, [ord(letter)])
-        await until(lambda n=number: len(seen) == n + 1, "the follower has it")
+        await until(lambda n=number: len(texts) == n + 1, "the follower has it")
     await bus.cancel(run_id)
     await asyncio.wait_for(follower, 20)
-    assert seen == ["a", "b", "c", "ended"]
+    assert texts == ["a", "b", "c", "ended"]
 
 
 async def test_a_follower_of_an_unknown_run_is_not_kept_waiting(bus: Bus) -> None:

@@ -86,9 +86,9 @@ class Deployment:
         self, *arguments: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None
     ) -> str:
         """The output of a command that must succeed."""
-        done = self.run(*arguments, stdin=stdin, env=env)
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-        return done.stdout
+        process = self.run(*arguments, stdin=stdin, env=env)
+        assert process.returncode == 0, f"{process.stdout}\n{process.stderr}"
+        return process.stdout
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """`runtime …`, left running."""
@@ -181,6 +181,6 @@ def without_planners(deployment: Deployment) -> None:
     a log of its own."""
     deployment.ok("scale", "planner=0")
     until(
-        lambda: all(each["kind"] != "planner" for each in deployment.status()["workers"]),
+        lambda: all(worker["kind"] != "planner" for worker in deployment.status()["workers"]),
         "end of the planners",
     )

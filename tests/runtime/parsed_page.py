@@ -46,12 +46,12 @@ class ParsedPage(HTMLParser):
 
     def require_harmless(self) -> None:
         """Nothing of it is fetched, and nothing runs but what its policy names by hash."""
-        (policy,) = [each["content"] for each in self.of("meta") if "http-equiv" in each]
+        (policy,) = [element["content"] for element in self.of("meta") if "http-equiv" in element]
         assert policy.startswith("default-src 'none'; ")
-        for kind, found in (("script-src", self.scripts), ("style-src", self.styles)):
-            assert len(found) <= 1
-            for each in found:
-                digest = base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()
+        for kind, texts in (("script-src", self.scripts), ("style-src", self.styles)):
+            assert len(texts) <= 1
+            for element in texts:
+                digest = base64.b64encode(hashlib.sha256(element.encode()).digest()).decode()
                 assert f"{kind} 'sha256-{digest}'" in policy
         for name, attributes in self.tags:
             assert name not in {"img", "iframe", "link", "object", "embed", "base", "form"}

@@ -39,9 +39,9 @@ def nowhere(tmp_path: Path) -> Iterator[Deployment]:
     deployment.end()
 
 
-def one_error(done: object) -> str:
+def one_error(process: object) -> str:
     """The message of a command that failed with one clear error."""
-    stderr: str = getattr(done, "stderr", "")
+    stderr: str = getattr(process, "stderr", "")
     assert "Traceback" not in stderr
     assert stderr.count("error: ") == 1, stderr
     return stderr
@@ -51,20 +51,20 @@ def one_error(done: object) -> str:
 
 
 def test_ask_shows_the_dialogue_with_tokens_and_milliseconds(shared: Deployment) -> None:
-    said = shared.ok("ask", QUESTION)
-    assert "delegates 1 problem" in said
-    assert "answers 36" in said
-    assert "answers 29" in said
-    assert " tokens" in said
-    assert " ms" in said
-    assert "answer  29" in said
-    assert "\x1b" not in said, "plain where the output is no terminal"
+    output = shared.ok("ask", QUESTION)
+    assert "delegates 1 problem" in output
+    assert "answers 36" in output
+    assert "answers 29" in output
+    assert " tokens" in output
+    assert " ms" in output
+    assert "answer  29" in output
+    assert "\x1b" not in output, "plain where the output is no terminal"
 
 
 def test_a_streamed_dialogue_shows_each_text_once(shared: Deployment) -> None:
-    said = shared.ok("ask", "--stream", QUESTION)
-    assert said.count("36 - 7 = 29.") == 1
-    assert '"name": "delegate"' in said, "as the model wrote it"
+    output = shared.ok("ask", "--stream", QUESTION)
+    assert output.count("36 - 7 = 29.") == 1
+    assert '"name": "delegate"' in output, "as the model wrote it"
 
 
 def test_ask_reads_a_question_from_stdin_and_can_answer_tersely(shared: Deployment) -> None:
@@ -90,18 +90,18 @@ def test_ask_takes_another_workflow_and_another_model(shared: Deployment) -> Non
 def test_a_question_that_cannot_be_used_is_one_clear_error(
     shared: Deployment, stdin: bytes, says: str
 ) -> None:
-    done = shared.run("ask", "-", stdin=stdin)
-    assert done.returncode == EXIT_USAGE
-    assert says in one_error(done)
+    process = shared.run("ask", "-", stdin=stdin)
+    assert process.returncode == EXIT_USAGE
+    assert says in one_error(process)
 
 
 def test_a_question_on_the_command_line_that_is_not_utf8_is_one_clear_error(
     shared: Deployment,
 ) -> None:
-    done = shared.run("ask", os.fsdecode(b"caf\xe9?"))
-    assert done.returncode == EXIT_USAGE
-    assert "not UTF-8 (at character 3)" in one_error(done)
-    assert "iconv" in done.stderr
+    process = shared.run("ask", os.fsdecode(b"caf\xe9?"))
+    assert process.returncode == EXIT_USAGE
+    assert "not UTF-8 (at character 3)" in one_error(process)
+    assert "iconv" in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -116,20 +116,20 @@ def test_a_question_on_the_command_line_that_is_not_utf8_is_one_clear_error(
 def test_a_name_that_does_not_exist_is_answered_with_those_that_do(
     shared: Deployment, options: list[str], says: str
 ) -> None:
-    done = shared.run("ask", QUESTION, *options)
-    assert done.returncode == EXIT_USAGE
-    assert says in one_error(done)
+    process = shared.run("ask", QUESTION, *options)
+    assert process.returncode == EXIT_USAGE
+    assert says in one_error(process)
 
 
-@pytest.mark.parametrize("chosen", [[], ["--workflow", "solo"]])
+@pytest.mark.parametrize("options", [[], ["--workflow", "solo"]])
 def test_a_tool_for_a_workflow_that_offers_none_is_an_error(
-    shared: Deployment, chosen: list[str]
+    shared: Deployment, options: list[str]
 ) -> None:
-    done = shared.run("ask", QUESTION, "--tool", "calculate", *chosen)
-    assert done.returncode == EXIT_USAGE
-    workflow = chosen[-1] if chosen else "delegate"
-    assert f"the workflow {workflow!r} offers its models no tools" in one_error(done)
-    assert "--workflow umi" in done.stderr
+    process = shared.run("ask", QUESTION, "--tool", "calculate", *options)
+    assert process.returncode == EXIT_USAGE
+    workflow = options[-1] if options else "delegate"
+    assert f"the workflow {workflow!r} offers its models no tools" in one_error(process)
+    assert "--workflow umi" in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -144,19 +144,19 @@ def test_a_tool_for_a_workflow_that_offers_none_is_an_error(
     ],
 )
 def test_what_cannot_be_asked_is_one_error(shared: Deployment, words: list[str], says: str) -> None:
-    done = shared.run("ask", *words)
-    assert done.returncode == EXIT_USAGE
-    assert says in one_error(done)
+    process = shared.run("ask", *words)
+    assert process.returncode == EXIT_USAGE
+    assert says in one_error(process)
 
 
 def test_a_run_past_its_deadline_is_a_failure_with_its_reason(shared: Deployment) -> None:
     without_planners(shared)
-    done = shared.run("ask", QUESTION, "--seconds", "0.3")
+    process = shared.run("ask", QUESTION, "--seconds", "0.3")
     shared.ok("scale", "planner=1")
     until(lambda: shared.workers("planner"), "planner")
-    assert done.returncode == EXIT_FAILED
-    assert "no worker serves planner, expert" in done.stderr
-    assert "deadline" in done.stdout
+    assert process.returncode == EXIT_FAILED
+    assert "no worker serves planner, expert" in process.stderr
+    assert "deadline" in process.stdout
 
 
 # -- runs ----------------------------------------------------------------------------------------
@@ -179,14 +179,14 @@ def test_runs_are_listed_shown_and_replayed_from_the_journal(
 def test_a_run_on_the_bus_is_written_as_a_page(
     shared: Deployment, run_id: str, tmp_path: Path
 ) -> None:
-    said = shared.ok("runs", "show", run_id[9:], "--html", str(tmp_path / "run.html"))
-    assert f"the page of run {run_id}" in said
+    output = shared.ok("runs", "show", run_id[9:], "--html", str(tmp_path / "run.html"))
+    assert f"the page of run {run_id}" in output
     page = (tmp_path / "run.html").read_text()
     assert run_id in page
     assert page.count('<section class="step') == 3
-    done = shared.run("runs", "show", run_id, "--html", str(tmp_path / "nowhere" / "run.html"))
-    assert done.returncode == EXIT_USAGE
-    assert "can't be written: No such file" in one_error(done)
+    process = shared.run("runs", "show", run_id, "--html", str(tmp_path / "nowhere" / "run.html"))
+    assert process.returncode == EXIT_USAGE
+    assert "can't be written: No such file" in one_error(process)
 
 
 @pytest.mark.parametrize("turn", [0, 1, 3])
@@ -195,33 +195,33 @@ def test_a_fork_keeps_the_journal_before_its_turn_and_goes_on_alone(
 ) -> None:
     forked = json.loads(shared.ok("runs", "fork", run_id, "--at", str(turn), "--json"))
     parent = json.loads(shared.ok("runs", "show", run_id, "--json"))
-    kept = [step for step in parent["steps"] if step["turn"] < turn]
+    early_steps = [step for step in parent["steps"] if step["turn"] < turn]
     assert forked["run"]["parent"] == run_id
     assert forked["answer"] == "29"
-    assert [step["candidates"] for step in forked["steps"][: len(kept)]] == [
-        step["candidates"] for step in kept
+    assert [step["candidates"] for step in forked["steps"][: len(early_steps)]] == [
+        step["candidates"] for step in early_steps
     ]
     assert "as recorded" in shared.ok("runs", "replay", forked["run"]["id"])
 
 
 def test_a_fork_beyond_the_end_is_refused(shared: Deployment, run_id: str) -> None:
-    done = shared.run("runs", "fork", run_id, "--at", "9")
-    assert done.returncode == EXIT_USAGE
-    assert "turns 0 to 3" in one_error(done)
+    process = shared.run("runs", "fork", run_id, "--at", "9")
+    assert process.returncode == EXIT_USAGE
+    assert "turns 0 to 3" in one_error(process)
 
 
 @pytest.mark.parametrize("unknown", ["ffffffff-ffff-7fff-bfff-ffffffffffff", "zzzz", "a"])
 def test_a_run_that_nobody_knows_is_one_clear_error(shared: Deployment, unknown: str) -> None:
-    done = shared.run("runs", "show", unknown)
-    assert done.returncode != 0
-    assert unknown in one_error(done)
+    process = shared.run("runs", "show", unknown)
+    assert process.returncode != 0
+    assert unknown in one_error(process)
 
 
 def test_an_old_run_is_found_in_the_store(shared: Deployment, run_id: str) -> None:
     from loopline.runtime.observe.run_history import from_store
 
-    found = until(lambda: from_store(shared.state.store, run_id), "recorded trajectory")
-    assert found.answer == "29"
+    trajectory = until(lambda: from_store(shared.state.store, run_id), "recorded trajectory")
+    assert trajectory.answer == "29"
 
 
 def test_a_run_can_be_cancelled_while_it_waits(shared: Deployment) -> None:
@@ -238,8 +238,8 @@ def test_a_run_can_be_cancelled_while_it_waits(shared: Deployment) -> None:
     assert asking.returncode == EXIT_FAILED
     assert '"outcome":"cancelled"' in output
     assert shared.ok("runs", "show", active[0]["id"]).count("cancelled") == 1
-    done = shared.run("runs", "cancel", active[0]["id"])
-    assert "is over" in one_error(done)
+    process = shared.run("runs", "cancel", active[0]["id"])
+    assert "is over" in one_error(process)
 
 
 def test_ctrl_c_cancels_the_run_and_says_so(shared: Deployment) -> None:
@@ -268,11 +268,11 @@ def test_status_shows_every_worker_with_its_version_and_the_lag(shared: Deployme
     assert {"role:planner", "role:slm", "infer:llm", "tools"} <= {
         stream["name"] for stream in status["streams"]
     }
-    said = shared.ok("status")
-    assert "gpu-1." in said
-    assert "llm: scripted-llm" in said
+    output = shared.ok("status")
+    assert "gpu-1." in output
+    assert "llm: scripted-llm" in output
     assert status["redis"]["memory_bytes"] > 0
-    assert " MiB\n" in said
+    assert " MiB\n" in output
 
 
 def test_top_repeats_the_status_until_it_is_interrupted(shared: Deployment) -> None:
@@ -305,26 +305,26 @@ def test_logs_of_one_kind_and_of_all(shared: Deployment, run_id: str) -> None:
     steps = [json.loads(line) for line in shared.ok("logs", "planner", "-n", "1000").splitlines()]
     assert any(line.get("run_id") == run_id and line["event"] == "step" for line in steps)
     assert "slm-1 " in shared.ok("logs")
-    done = shared.run("logs", "plannr")
-    assert "planner" in one_error(done)
+    process = shared.run("logs", "plannr")
+    assert "planner" in one_error(process)
 
 
 def test_no_dead_letters_is_said_and_an_unknown_one_is_an_error(shared: Deployment) -> None:
     assert "no dead letters" in shared.ok("dead", "ls")
     assert shared.ok("dead", "ls", "--json") == "[]\n"
     for command in ("show", "replay"):
-        done = shared.run("dead", command, "0/1-1")
-        assert done.returncode == EXIT_USAGE
-        assert "no dead letter" in one_error(done)
+        process = shared.run("dead", command, "0/1-1")
+        assert process.returncode == EXIT_USAGE
+        assert "no dead letter" in one_error(process)
     assert "name one letter, or say --all" in one_error(shared.run("dead", "purge"))
 
 
-@pytest.mark.parametrize(("body", "shown"), [
+@pytest.mark.parametrize(("body", "expected_envelope"), [
     (b"caf\xe9", "caf\ufffd"), (b'{"caf\xc3\xa9": 1}', {"café": 1}),
     (b"\xc2\x9b2J\x1b[2J", "\x9b2J\x1b[2J"),
 ])  # fmt: skip
 def test_a_message_that_is_no_envelope_is_listed_with_its_reason_and_shown_whole(
-    shared: Deployment, body: bytes, shown: object
+    shared: Deployment, body: bytes, expected_envelope: object
 ) -> None:
     run = shared.state.running()
     assert run is not None
@@ -335,9 +335,9 @@ def test_a_message_that_is_no_envelope_is_listed_with_its_reason_and_shown_whole
     heading, listed = shared.ok("dead", "ls").splitlines()
     assert heading.split() == ["letter", "stream", "run", "reason"]
     assert listed.index("MalformedEnvelope: not an envelope: ") == heading.index("reason")
-    told = shared.ok("dead", "show", letter["id"])
-    assert json.loads(told)["envelope"] == shown
-    assert not set(told + listed) & {"\x9b", "\x1b"}, "a terminal would obey these"
+    output = shared.ok("dead", "show", letter["id"])
+    assert json.loads(output)["envelope"] == expected_envelope
+    assert not set(output + listed) & {"\x9b", "\x1b"}, "a terminal would obey these"
     refused = one_error(shared.run("dead", "replay", letter["id"]))
     assert f"dead letter {letter['id']} can't be replayed: not an envelope" in refused
     assert f"`runtime dead purge {letter['id']}` deletes it" in refused
@@ -353,9 +353,9 @@ def test_a_message_that_is_no_envelope_is_listed_with_its_reason_and_shown_whole
 def test_without_a_deployment_every_command_says_how_to_start_one(
     nowhere: Deployment, command: list[str]
 ) -> None:
-    done = nowhere.run(*command)
-    assert done.returncode == EXIT_UNREACHABLE
-    assert "runtime up" in one_error(done)
+    process = nowhere.run(*command)
+    assert process.returncode == EXIT_UNREACHABLE
+    assert "runtime up" in one_error(process)
 
 
 @pytest.mark.parametrize("command", [["ask", "hi"], ["status"], ["worker", "slm"], ["up"]])
@@ -365,12 +365,12 @@ def test_a_redis_that_does_not_answer_is_one_clear_error_without_its_password(
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     url = f"redis://:the-password@127.0.0.1:{port}/0"
-    done = nowhere.run(
+    process = nowhere.run(
         *command, env={"LOOPLINE_BUS__REDIS_URL": url, "LOOPLINE_PROFILE": "scripted"}
     )
-    assert done.returncode == EXIT_UNREACHABLE
-    assert f"127.0.0.1:{port}" in one_error(done)
-    assert "the-password" not in done.stdout + done.stderr
+    assert process.returncode == EXIT_UNREACHABLE
+    assert f"127.0.0.1:{port}" in one_error(process)
+    assert "the-password" not in process.stdout + process.stderr
 
 
 def test_a_wrong_password_is_told_apart_from_a_server_that_is_away(
@@ -379,10 +379,10 @@ def test_a_wrong_password_is_told_apart_from_a_server_that_is_away(
     with redis.Redis.from_url(any_server.url) as admin:
         admin.execute_command("ACL", "SETUSER", "guarded", "on", ">right", "~*", "+@all")
     wrong = any_server.url.replace("unix://", "unix://guarded:wrong@")
-    done = nowhere.run("status", "--redis-url", wrong, "--profile", "scripted")
-    assert done.returncode == EXIT_UNREACHABLE
-    assert "refused the password" in one_error(done)
-    assert "wrong@" not in done.stderr
+    process = nowhere.run("status", "--redis-url", wrong, "--profile", "scripted")
+    assert process.returncode == EXIT_UNREACHABLE
+    assert "refused the password" in one_error(process)
+    assert "wrong@" not in process.stderr
 
 
 @pytest.mark.parametrize("command", ["up", "doctor"])
@@ -391,11 +391,11 @@ def test_a_redis_that_is_full_is_one_clear_error(
 ) -> None:
     with redis.Redis.from_url(own_server.url) as admin:
         admin.config_set("maxmemory", "1")
-    done = nowhere.run(command, "--redis-url", own_server.url, "--profile", "scripted")
-    assert done.returncode == (EXIT_UNREACHABLE if command == "up" else EXIT_FAILED)
-    said = one_error(done) if command == "up" else done.stdout
-    assert own_server.url in said
-    assert "it is full: raise its maxmemory" in said
+    process = nowhere.run(command, "--redis-url", own_server.url, "--profile", "scripted")
+    assert process.returncode == (EXIT_UNREACHABLE if command == "up" else EXIT_FAILED)
+    message = one_error(process) if command == "up" else process.stdout
+    assert own_server.url in message
+    assert "it is full: raise its maxmemory" in message
 
 
 def test_a_redis_that_is_a_replica_is_one_clear_error(
@@ -403,9 +403,9 @@ def test_a_redis_that_is_a_replica_is_one_clear_error(
 ) -> None:
     with redis.Redis.from_url(own_server.url) as admin:
         admin.replicaof("127.0.0.1", "1")
-    done = nowhere.run("up", "--redis-url", own_server.url, "--profile", "scripted")
-    assert done.returncode == EXIT_UNREACHABLE
-    assert "put the address of its primary into redis_url" in one_error(done)
+    process = nowhere.run("up", "--redis-url", own_server.url, "--profile", "scripted")
+    assert process.returncode == EXIT_UNREACHABLE
+    assert "put the address of its primary into redis_url" in one_error(process)
 
 
 def test_a_question_to_a_full_redis_is_asked_once_there_is_room_and_stdout_stays_json(
@@ -432,22 +432,22 @@ def test_a_typo_in_the_configuration_ends_every_command_with_its_own_code(
     nowhere: Deployment,
 ) -> None:
     for command in ("up", "config", "doctor"):
-        done = nowhere.run(command, "--set", "bus.lease_secnds=3")
-        assert done.returncode == EXIT_CONFIG
-        assert "did you mean bus.lease_seconds?" in one_error(done)
+        process = nowhere.run(command, "--set", "bus.lease_secnds=3")
+        assert process.returncode == EXIT_CONFIG
+        assert "did you mean bus.lease_seconds?" in one_error(process)
 
 
 # -- config and doctor ---------------------------------------------------------------------------
 
 
 def test_config_prints_toml_that_is_a_profile_again(nowhere: Deployment, tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
+    profile = tmp_path / "own.toml"
     base = tmp_path / "base.toml"
     base.write_text('extends = "micro"\n[models."qwen2.5"]\nengine = "scripted"\nmodel = "q"\n')
-    asked = ("config", "--profile", str(base), "--set", "workers.slm.count=9")
-    own.write_text(nowhere.ok(*asked))
-    again = json.loads(nowhere.ok("config", "--profile", str(own), "--json"))
-    assert again == json.loads(nowhere.ok(*asked, "--json"))
+    arguments = ("config", "--profile", str(base), "--set", "workers.slm.count=9")
+    profile.write_text(nowhere.ok(*arguments))
+    again = json.loads(nowhere.ok("config", "--profile", str(profile), "--json"))
+    assert again == json.loads(nowhere.ok(*arguments, "--json"))
     assert again["workers"]["slm"]["count"] == 9
     assert "qwen2.5" in again["models"]
 
@@ -463,24 +463,24 @@ def test_config_and_doctor_hide_passwords_and_keys(nowhere: Deployment) -> None:
         "LOOPLINE_BUS__REDIS_URL": "redis://:the-password@127.0.0.1:1/0",
         "OPENAI_API_KEY": "sk-aaaaaaaaaaaaaaaaaaaaaaaa",
     }
-    said = nowhere.ok("config", "-p", "delegate", env=environ)
-    said += nowhere.run("doctor", "-p", "delegate", env=environ).stdout
-    assert "the-password" not in said
-    assert "sk-aaaa" not in said
-    assert "***@127.0.0.1:1" in said
+    output = nowhere.ok("config", "-p", "delegate", env=environ)
+    output += nowhere.run("doctor", "-p", "delegate", env=environ).stdout
+    assert "the-password" not in output
+    assert "sk-aaaa" not in output
+    assert "***@127.0.0.1:1" in output
 
 
 def test_doctor_names_the_missing_key_what_to_do_and_what_it_will_cost(
     nowhere: Deployment,
 ) -> None:
-    done = nowhere.run("doctor", "--profile", "delegate", env={"OPENAI_API_KEY": ""})
-    assert done.returncode == EXIT_FAILED
-    assert "needs a key in OPENAI_API_KEY" in done.stdout
-    assert "export OPENAI_API_KEY" in done.stdout
-    assert "USD for bench gsm8k on 1319 questions" in done.stdout
-    found = json.loads(nowhere.run("doctor", "-p", "delegate", "--json").stdout)
+    process = nowhere.run("doctor", "--profile", "delegate", env={"OPENAI_API_KEY": ""})
+    assert process.returncode == EXIT_FAILED
+    assert "needs a key in OPENAI_API_KEY" in process.stdout
+    assert "export OPENAI_API_KEY" in process.stdout
+    assert "USD for bench gsm8k on 1319 questions" in process.stdout
+    report = json.loads(nowhere.run("doctor", "-p", "delegate", "--json").stdout)
     assert {"python", "redis", "disk", "model llm", "model slm"} <= {
-        finding["subject"] for finding in found["findings"]
+        finding["subject"] for finding in report["findings"]
     }
 
 

@@ -64,8 +64,8 @@ def test_a_switch_of_a_chat_template_is_read_as_what_it_says_or_refused_by_name(
 
 @pytest.mark.parametrize("command", ["up", "worker", "status", "config", "doctor"])
 def test_help_names_every_shipped_profile(command: str) -> None:
-    said = CliRunner().invoke(app, [command, "--help"]).output
-    assert ", ".join(profile_names()) in " ".join(said.split())
+    output = CliRunner().invoke(app, [command, "--help"]).output
+    assert ", ".join(profile_names()) in " ".join(output.split())
 
 
 def test_the_delegate_profile_differs_from_micro_in_its_two_models_alone() -> None:
@@ -99,9 +99,9 @@ def test_options_that_a_workflow_does_not_know_are_refused(override: str, says: 
 
 
 def test_a_profile_of_ones_own_extends_a_shipped_one(tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text('extends = "micro"\n[workers.slm]\ncount = 7\n')
-    settings = load(str(own))
+    profile = tmp_path / "own.toml"
+    profile.write_text('extends = "micro"\n[workers.slm]\ncount = 7\n')
+    settings = load(str(profile))
     assert settings.workers["slm"].count == 7
     assert settings.workers["slm"].roles == ("slm",)
     assert settings.models["llm"].model == "micro:llm"
@@ -114,10 +114,10 @@ def test_profiles_that_extend_each_other_are_an_error_and_no_endless_loop(tmp_pa
 
 
 def test_a_typo_in_a_file_names_the_key_the_file_and_the_nearest_key(tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text('extends = "micro"\n[bus]\nlease_secnds = 3\n')
-    message = error_of(str(own))
-    assert str(own) in message
+    profile = tmp_path / "own.toml"
+    profile.write_text('extends = "micro"\n[bus]\nlease_secnds = 3\n')
+    message = error_of(str(profile))
+    assert str(profile) in message
     assert "'bus.lease_secnds'" in message
     assert "did you mean bus.lease_seconds?" in message
 
@@ -149,17 +149,17 @@ def test_a_key_in_the_wrong_table_is_pointed_to_the_right_one() -> None:
 
 
 def test_every_typo_is_reported_at_once(tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text('extends = "micro"\nworkfow = "solo"\n[bus]\nshrads = 2\n')
-    message = error_of(str(own))
+    profile = tmp_path / "own.toml"
+    profile.write_text('extends = "micro"\nworkfow = "solo"\n[bus]\nshrads = 2\n')
+    message = error_of(str(profile))
     assert "workflow?" in message
     assert "bus.shards?" in message
 
 
 def test_a_wrong_value_names_where_it_was_written(tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text('extends = "micro"\n[bus]\nlease_seconds = "soon"\n')
-    assert f"{own}: bus.lease_seconds" in error_of(str(own))
+    profile = tmp_path / "own.toml"
+    profile.write_text('extends = "micro"\n[bus]\nlease_seconds = "soon"\n')
+    assert f"{profile}: bus.lease_seconds" in error_of(str(profile))
     assert "LOOPLINE_BUS__SHARDS" in error_of(LOOPLINE_BUS__SHARDS="many")
 
 
@@ -187,9 +187,9 @@ def test_a_wrong_value_of_a_model_names_its_key_and_what_it_may_be(setting: str,
 def test_what_is_no_address_of_an_endpoint_is_refused_without_a_word_of_its_password(
     url: str,
 ) -> None:
-    said = error_of("delegate", f"models.llm.base_url={url}")
-    assert "models.llm: base_url is no address of an endpoint" in said
-    assert "secret" not in said
+    message = error_of("delegate", f"models.llm.base_url={url}")
+    assert "models.llm: base_url is no address of an endpoint" in message
+    assert "secret" not in message
 
 
 def test_a_misspelled_worker_kind_names_the_nearest_kind() -> None:
@@ -211,11 +211,11 @@ def test_a_misspelled_profile_names_the_nearest_one() -> None:
     [(b"bus = [", "not valid TOML"), (b"# \xff\xfe", "not UTF-8"), (b"extends = 3", "extends")],
 )
 def test_a_broken_file_is_one_clear_error(tmp_path: Path, content: bytes, says: str) -> None:
-    own = tmp_path / "own.toml"
-    own.write_bytes(content)
-    message = error_of(str(own))
+    profile = tmp_path / "own.toml"
+    profile.write_bytes(content)
+    message = error_of(str(profile))
     assert says in message
-    assert str(own) in message
+    assert str(profile) in message
 
 
 @pytest.mark.parametrize("word", ["workers.slm.count", "=3", ".=3", "bus.shards.x=[", "a..b=1"])
@@ -261,8 +261,8 @@ def test_any_key_with_one_letter_left_out_is_refused_with_a_suggestion(
     cut = data.draw(st.integers(0, len(name) - 1))
     typo = name[:cut] + name[cut + 1 :]
     dotted = f"{table}.{typo}" if table else typo
-    known = {k.rpartition(".")[2] for k in key_paths(config.Settings)}
-    if not typo or typo in known or typo in config.Settings.model_fields:
+    key_names = {k.rpartition(".")[2] for k in key_paths(config.Settings)}
+    if not typo or typo in key_names or typo in config.Settings.model_fields:
         return
     message = error_of("micro", f"{dotted}=1")
     assert repr(dotted) in message

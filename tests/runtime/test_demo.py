@@ -50,9 +50,9 @@ def test_every_step_is_a_command_of_ours_with_options_that_it_has(
         context = group.make_context(program, [name, *arguments])
         _, command, words = group.resolve_command(context, [name, *arguments])
         assert command is not None
-        given = command.make_context(name, words, parent=context).params
+        params = command.make_context(name, words, parent=context).params
         if name == "up":
-            config.load(given["profile"], environ={})
+            config.load(params["profile"], environ={})
     assert [step[1] for step in steps] == [
         "up", *["ask"] * demo.QUESTIONS, "wordproblems", "down", "up", "ask",
     ]  # fmt: skip
@@ -63,11 +63,11 @@ def test_a_step_that_fails_ends_the_demo_with_its_exit_code_and_nothing_is_left(
 ) -> None:
     monkeypatch.setenv("LOOPLINE_BUS__LEASE_SECONDS", "soon")
     assert demo.main() == EXIT_CONFIG
-    said = capfd.readouterr()
-    assert "$ runtime up --profile micro --detach" in said.out
-    assert "runtime ask" not in said.out
-    assert "LOOPLINE_BUS__LEASE_SECONDS" in said.err
-    assert "stopped in " in said.out
+    output = capfd.readouterr()
+    assert "$ runtime up --profile micro --detach" in output.out
+    assert "runtime ask" not in output.out
+    assert "LOOPLINE_BUS__LEASE_SECONDS" in output.err
+    assert "stopped in " in output.out
     assert list(folder.iterdir()) == []
 
 
@@ -84,13 +84,13 @@ def test_ctrl_c_while_a_deployment_starts_leaves_no_process_and_no_folder(folder
     try:
         [state] = until(lambda: [*folder.glob("loopline-demo-*")], "state directory")
         deployment = Deployment(state)
-        until(lambda: any(os.getsid(each.pid) != process.pid for each in deployment.processes()),
+        until(lambda: any(os.getsid(child.pid) != process.pid for child in deployment.processes()),
               "supervisor in a session of its own")  # fmt: skip
         os.killpg(process.pid, signal.SIGINT)
-        said, _ = process.communicate(timeout=LIMIT)
+        output, _ = process.communicate(timeout=LIMIT)
     finally:
         process.kill()
-    assert process.returncode == 130, said
-    assert "stopped in " in said
+    assert process.returncode == 130, output
+    assert "stopped in " in output
     assert deployment.processes() == []
     assert list(folder.iterdir()) == []

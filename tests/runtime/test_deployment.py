@@ -23,9 +23,9 @@ SLOW = "models.llm.scripted.latency_seconds"
 
 
 def test_up_ask_down_and_nothing_is_left(deployment: Deployment) -> None:
-    said = deployment.up()
-    assert "6 of 6 workers ready" in said
-    assert "appendfsync everysec" in said
+    output = deployment.up()
+    assert "6 of 6 workers ready" in output
+    assert "appendfsync everysec" in output
     answer = deployment.ask(QUESTION)
     assert answer["answer"] == "29"
     assert [step["agent"] for step in answer["steps"]] == ["planner", "slm", "planner"]
@@ -94,14 +94,16 @@ def test_a_worker_that_keeps_dying_is_given_up_shown_and_tried_again_on_request(
 
 def test_a_worker_whose_configuration_is_wrong_is_given_up_at_once(deployment: Deployment) -> None:
     words = changes(("planner", "gpu"))
-    done = deployment.run(
+    process = deployment.run(
         *("up", "--detach", "--profile", "scripted", *words),
         *("--set", "models.llm.engine=scriptd"),
     )
-    assert done.returncode == 1
-    assert re.search(r"gpu-1\.\S+: broken: exit code 78: its configuration is wrong", done.stdout)
-    assert "scriptd" in done.stdout
-    assert "runtime logs" in done.stderr
+    assert process.returncode == 1
+    assert re.search(
+        r"gpu-1\.\S+: broken: exit code 78: its configuration is wrong", process.stdout
+    )
+    assert "scriptd" in process.stdout
+    assert "runtime logs" in process.stderr
     assert deployment.workers("planner")
 
 
@@ -150,9 +152,9 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_one_goes_on_with_the_
     deployment.up(f"{SLOW}=0.6")
     asking = deployment.start("ask", "--json", QUESTION)
     until(lambda: deployment.status()["runs_in_flight"] == 1, "run in flight")
-    ours = {asking.pid}
+    own_pids = {asking.pid}
     os.kill(deployment.supervisor_pid(), signal.SIGKILL)
-    until(lambda: {p.pid for p in deployment.processes()} <= ours, "end of all its children")
+    until(lambda: {p.pid for p in deployment.processes()} <= own_pids, "end of all its children")
     # A process that is ending has lost its environment some time before its files.
     until(lambda: deployment.state.holder() is None, "release of its lock")
     deployment.up(kinds=ASKED)
@@ -235,10 +237,10 @@ def test_a_run_that_ctrl_c_twice_cut_off_goes_on_after_the_next_up(
     # Of two equal signals that are pending at once, the kernel delivers one.
     until(lambda: deployment.status()["phase"] == "draining", "first Ctrl-C")
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=LIMIT)
-    assert process.returncode == 0, said
-    assert said.count("leave their work to others") == 1
-    assert "Traceback" not in said
+    text, _ = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, text
+    assert text.count("leave their work to others") == 1
+    assert "Traceback" not in text
     assert {p.pid for p in deployment.processes()} <= {asking.pid}
     deployment.up(kinds=ASKED)
     output, _ = asking.communicate(timeout=LIMIT)
@@ -259,8 +261,8 @@ def test_a_recorder_without_room_says_where_and_what_to_do_and_records_all_later
     until(lambda: full in log.read_text(), "word of the full disk")
     assert list(deployment.state.store.glob("*/*.parquet")) == []
     recorder.rlimit(psutil.RLIMIT_FSIZE, (soft, hard))
-    found = until(lambda: from_store(deployment.state.store, run_id), "recorded run")
-    assert found.answer == "29"
+    trajectory = until(lambda: from_store(deployment.state.store, run_id), "recorded run")
+    assert trajectory.answer == "29"
     assert "free some space" in log.read_text()
     assert recorder.is_running()
 
@@ -277,15 +279,15 @@ def test_a_stopped_worker_is_shown_as_silent_and_is_well_again_when_it_wakes(
 
 
 def test_a_port_that_is_taken_stops_up_with_one_clear_error(deployment: Deployment) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = deployment.run(
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        process = deployment.run(
             *("up", "--detach", "--profile", "scripted"),
             *("--set", "redis.listen=tcp", "--set", f"redis.port={port}"),
         )
-    assert done.returncode == 1
-    assert f"port {port} on 127.0.0.1 can't be used" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert process.returncode == 1
+    assert f"port {port} on 127.0.0.1 can't be used" in process.stderr
+    assert "Traceback" not in process.stderr
     assert deployment.processes() == []
 
 
@@ -300,10 +302,10 @@ def test_a_port_that_was_taken_meanwhile_costs_no_run_that_was_accepted(
     deployment.ok("down")
     with socket.create_server(("127.0.0.1", port)):
         words = [word for item in listen for word in ("--set", item)]
-        done = deployment.run("up", "--detach", "--profile", "scripted", *words)
-        assert done.returncode == 1
-        assert done.stderr.count("error: ") == 1
-        assert "set redis.port to another one" in done.stderr
+        process = deployment.run("up", "--detach", "--profile", "scripted", *words)
+        assert process.returncode == 1
+        assert process.stderr.count("error: ") == 1
+        assert "set redis.port to another one" in process.stderr
     deployment.up(*listen, kinds=())
     assert run_id in deployment.ok("runs", "ls")
 
@@ -312,17 +314,17 @@ def test_a_key_that_is_missing_stops_the_gpu_worker_with_one_clear_error(
     deployment: Deployment,
 ) -> None:
     words = changes(("planner", "gpu"))
-    done = deployment.run(
+    process = deployment.run(
         *("up", "--detach", "--profile", "scripted", *words),
         *("--set", "models.llm.engine=openai", "--set", "models.llm.model=gpt-4o"),
         env={"OPENAI_API_KEY": ""},
     )
-    assert done.returncode == 1
-    assert done.stdout.count("the environment variable OPENAI_API_KEY is not set; put") == 1
+    assert process.returncode == 1
+    assert process.stdout.count("the environment variable OPENAI_API_KEY is not set; put") == 1
     assert "`runtime doctor` checks models and keys of this deployment (profile scripted)" in (
-        done.stdout
+        process.stdout
     )
-    assert done.stderr.count("error: ") == 1
+    assert process.stderr.count("error: ") == 1
     assert deployment.workers("planner"), "what needs no key goes on"
 
 
@@ -341,9 +343,9 @@ def test_a_deployment_joins_a_server_that_runs_elsewhere_and_leaves_it_alone(
 ) -> None:
     words = [*changes(ASKED), "--set", "bus.prefix=joined"]
     url = any_server.url
-    said = deployment.ok("up", "-d", "--profile", "scripted", "--redis-url", url, *words)
-    assert "bus: joined" in said
-    assert "appendonly yes, appendfsync no: a power failure can take what the kernel" in said
+    output = deployment.ok("up", "-d", "--profile", "scripted", "--redis-url", url, *words)
+    assert "bus: joined" in output
+    assert "appendonly yes, appendfsync no: a power failure can take what the kernel" in output
     assert deployment.ask(QUESTION)["answer"] == "29"
     elsewhere = deployment.ok(
         *("ask", "-q", "What is 6 * 7?", "--redis-url", url),
@@ -363,8 +365,8 @@ def test_without_an_installed_server_the_packaged_one_serves(deployment: Deploym
             os.path.exists(os.path.join(folder, name)) for name in ("redis-server", "valkey-server")
         )
     )
-    said = deployment.ok("up", "--detach", "--profile", "scripted", *words, env={"PATH": path})
-    assert "bus: Valkey" in said
+    output = deployment.ok("up", "--detach", "--profile", "scripted", *words, env={"PATH": path})
+    assert "bus: Valkey" in output
     assert deployment.ask(QUESTION)["answer"] == "29"
 
 

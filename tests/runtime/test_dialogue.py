@@ -45,11 +45,11 @@ def test_branches_that_speak_at_once_are_shown_one_after_the_other() -> None:
     talk.step(step(1, 0, answer="1"))
     talk.tokens(tokens("1.1", " more"))
     talk.step(step(1, 1, answer="2"))
-    said = out.getvalue()
-    assert "first one\n" in said
-    assert "second one more\n" in said
-    assert said.index("first one") < said.index("answers 1") < said.index("second one more")
-    assert said.index("second one more") < said.index("answers 2")
+    output = out.getvalue()
+    assert "first one\n" in output
+    assert "second one more\n" in output
+    assert output.index("first one") < output.index("answers 1") < output.index("second one more")
+    assert output.index("second one more") < output.index("answers 2")
 
 
 def test_what_a_tool_answered_to_a_call_that_was_written_as_text_is_shown() -> None:
@@ -99,9 +99,9 @@ def test_a_branch_that_ends_first_is_shown_although_another_is_on_stage() -> Non
     talk.step(step(1, 1, answer="2"))
     talk.tokens(tokens("1.0", "coach"))
     talk.step(step(1, 0, answer="1"))
-    said = out.getvalue()
-    assert said.index("quick") < said.index("answers 2") < said.index("coach")
-    assert said.index("coach") < said.index("answers 1")
+    output = out.getvalue()
+    assert output.index("quick") < output.index("answers 2") < output.index("coach")
+    assert output.index("coach") < output.index("answers 1")
 
 
 def test_a_text_that_begins_anew_replaces_what_was_kept_of_it() -> None:
@@ -120,18 +120,20 @@ def test_a_model_cannot_repaint_the_terminal_or_speak_in_markup() -> None:
     evil = "\x1b[2J\x1b]0;title\x07[bold red]not markup[/]\u202egnp.exe\r\n"
     talk.tokens(tokens("1.0", evil))
     talk.step(step(1, 0, answer=evil))
-    said = out.getvalue()
-    assert "\x1b" not in said
-    assert "\x07" not in said
-    assert "\r" not in said
-    assert "\u202e" not in said
-    assert "[bold red]not markup[/]" in said
+    output = out.getvalue()
+    assert "\x1b" not in output
+    assert "\x07" not in output
+    assert "\r" not in output
+    assert "\u202e" not in output
+    assert "[bold red]not markup[/]" in output
 
 
 @given(st.text())
 def test_harmless_text_has_no_control_character_but_line_feed_and_tab(text: str) -> None:
-    shown = harmless(text)
-    assert all(letter in "\n\t" or letter.isprintable() or ord(letter) > 0x9F for letter in shown)
+    safe_text = harmless(text)
+    assert all(
+        letter in "\n\t" or letter.isprintable() or ord(letter) > 0x9F for letter in safe_text
+    )
 
 
 def test_what_turns_or_hides_text_or_breaks_its_lines_is_shown() -> None:

@@ -69,14 +69,16 @@ def nowhere(tmp_path: Path) -> Iterator[Deployment]:
 def test_only_the_revision_that_a_pool_asks_for_counts_as_being_here(
     nowhere: Deployment, cache: Path, revision: str, says: str
 ) -> None:
-    chosen = ["--set", f"models.llm.revision={revision}"] if revision else []
-    done = nowhere.run(
+    options = ["--set", f"models.llm.revision={revision}"] if revision else []
+    process = nowhere.run(
         *("doctor", "--json", "--profile", "scripted", "--set", "models.llm.engine=torch"),
-        *("--set", f"models.llm.model={MODEL}", *chosen),
+        *("--set", f"models.llm.model={MODEL}", *options),
         env={"HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": "1"},
     )
-    found = {each["subject"]: each["says"] for each in json.loads(done.stdout)["findings"]}
-    assert says in found["model llm"]
+    findings = {
+        finding["subject"]: finding["says"] for finding in json.loads(process.stdout)["findings"]
+    }
+    assert says in findings["model llm"]
 
 
 @pytest.mark.timeout(300)
@@ -111,12 +113,12 @@ def test_a_clock_that_differs_from_that_of_redis_is_named(
     real = time.time
     monkeypatch.setattr("loopline.bus.clock.time.time", lambda: real() + ahead)
     settings = load("scripted", redis_url=shared_server.url, environ={})
-    found = {each.subject: each for each in examine(settings, StateDirectory(tmp_path))}
-    assert found["redis"].level in ("ok", "warn")
-    assert ("clock" in found) == (says is not None)
+    findings = {finding.subject: finding for finding in examine(settings, StateDirectory(tmp_path))}
+    assert findings["redis"].level in ("ok", "warn")
+    assert ("clock" in findings) == (says is not None)
     if says is not None:
-        assert found["clock"].level == "warn"
-        assert says in found["clock"].says
+        assert findings["clock"].level == "warn"
+        assert says in findings["clock"].says
 
 
 KEY_VARIABLE = "TEST_ENDPOINT_KEY"
@@ -136,20 +138,22 @@ async def test_an_endpoint_counts_as_well_only_once_it_was_asked(
     nowhere: Deployment, key: str, online: bool, level: str, says: str
 ) -> None:
     async with ScriptedServer(ServerOptions(models=("llm", "slm"))) as api:
-        chosen = [f"models.llm.base_url={api.url}"]
+        overrides = [f"models.llm.base_url={api.url}"]
         if key:
-            chosen.append(f"models.llm.api_key_env={KEY_VARIABLE}")
-        words = [word for assignment in chosen for word in ("--set", assignment)]
-        done = await asyncio.to_thread(
+            overrides.append(f"models.llm.api_key_env={KEY_VARIABLE}")
+        words = [word for assignment in overrides for word in ("--set", assignment)]
+        process = await asyncio.to_thread(
             nowhere.run,
             *("doctor", "--json", "--profile", "endpoint", *words),
             *(["--online"] if online else []),
             env={KEY_VARIABLE: key},
         )
-    found = {each["subject"]: each for each in json.loads(done.stdout)["findings"]}["model llm"]
-    assert found["level"] == level
-    assert says in found["says"]
-    assert ("--online asks it" in found["do"]) == (not online)
+    finding = {
+        candidate["subject"]: candidate for candidate in json.loads(process.stdout)["findings"]
+    }["model llm"]
+    assert finding["level"] == level
+    assert says in finding["says"]
+    assert ("--online asks it" in finding["do"]) == (not online)
 
 
 @pytest.mark.parametrize(
@@ -164,14 +168,14 @@ def test_an_endpoint_that_cannot_be_asked_is_told_with_what_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, key: str, says: str, do: str
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, key)
-    chosen = [f"models.llm.base_url={url}", f"models.llm.api_key_env={KEY_VARIABLE}"]
-    chosen.append("models.slm.base_url=http://127.0.0.1:1/v1")
-    settings = load("endpoint", overrides=chosen, environ={})
+    overrides = [f"models.llm.base_url={url}", f"models.llm.api_key_env={KEY_VARIABLE}"]
+    overrides.append("models.slm.base_url=http://127.0.0.1:1/v1")
+    settings = load("endpoint", overrides=overrides, environ={})
     findings = examine(settings, StateDirectory(tmp_path / "state"), online=True)
-    (found,) = (each for each in findings if each.subject == "model llm")
-    assert found.level == "missing"
-    assert says in found.says
-    assert do in found.do
+    (finding,) = (candidate for candidate in findings if candidate.subject == "model llm")
+    assert finding.level == "missing"
+    assert says in finding.says
+    assert do in finding.do
 
 
 async def test_a_model_that_an_endpoint_does_not_list_is_told_with_those_that_it_lists(
@@ -179,13 +183,15 @@ async def test_a_model_that_an_endpoint_does_not_list_is_told_with_those_that_it
 ) -> None:
     async with ScriptedServer(ServerOptions(models=("gp\x1bt", "qwen"))) as api:
         words = ("--set", f"models.llm.base_url={api.url}", "--set", "models.llm.model=gpt")
-        done = await asyncio.to_thread(
+        process = await asyncio.to_thread(
             nowhere.run, "doctor", "--json", "--online", "--profile", "endpoint", *words
         )
-    found = {each["subject"]: each for each in json.loads(done.stdout)["findings"]}["model llm"]
-    assert found["level"] == "warn"
-    assert found["says"] == f"{api.url} does not list 'gpt'; it lists: gp\\u001bt, qwen"
-    assert found["do"].startswith("set models.llm.model to one of them")
+    finding = {
+        candidate["subject"]: candidate for candidate in json.loads(process.stdout)["findings"]
+    }["model llm"]
+    assert finding["level"] == "warn"
+    assert finding["says"] == f"{api.url} does not list 'gpt'; it lists: gp\\u001bt, qwen"
+    assert finding["do"].startswith("set models.llm.model to one of them")
 
 
 async def test_an_endpoint_is_asked_where_its_engine_asks_it_and_no_password_is_shown(
@@ -194,16 +200,18 @@ async def test_an_endpoint_is_asked_where_its_engine_asks_it_and_no_password_is_
     async with ScriptedServer(ServerOptions(models=("llm", "slm"))) as api:
         url = api.url.replace("://", "://me:hunter22@") + "/chat/completions?key=sesame-opens"
         words = ("--set", f"models.llm.base_url={url}")
-        done = await asyncio.to_thread(
+        process = await asyncio.to_thread(
             nowhere.run, "doctor", "--json", "--online", "--profile", "endpoint", *words
         )
-    found = {each["subject"]: each for each in json.loads(done.stdout)["findings"]}["model llm"]
-    assert (found["level"], found["says"]) == (
+    finding = {
+        candidate["subject"]: candidate for candidate in json.loads(process.stdout)["findings"]
+    }["model llm"]
+    assert (finding["level"], finding["says"]) == (
         "ok",
         f"llm at {api.url}: answers, asked without a key",
     )
-    assert "hunter22" not in done.stdout
-    assert "sesame" not in done.stdout
+    assert "hunter22" not in process.stdout
+    assert "sesame" not in process.stdout
 
 
 @pytest.mark.parametrize(
@@ -225,18 +233,18 @@ def test_a_model_that_no_worker_could_load_is_found(
     (tmp_path / "whole.gguf").write_bytes(whole + b"qwen2")
     (tmp_path / "cut.gguf").write_bytes(whole)
     name = str(tmp_path / model) if engine == "llama_cpp" else model
-    chosen = [f"models.llm.engine={engine}", f"models.llm.model={name}"]
-    settings = load("scripted", overrides=chosen, environ={})
+    overrides = [f"models.llm.engine={engine}", f"models.llm.model={name}"]
+    settings = load("scripted", overrides=overrides, environ={})
     findings = examine(settings, StateDirectory(tmp_path / "state"))
-    (found,) = (each for each in findings if each.subject == "model llm")
-    assert (found.level, says in found.says) == (level, True), found
+    (finding,) = (candidate for candidate in findings if candidate.subject == "model llm")
+    assert (finding.level, says in finding.says) == (level, True), finding
 
 
 def test_the_parts_of_the_cost_add_up_to_the_whole(nowhere: Deployment) -> None:
-    said = nowhere.run("doctor", "--profile", "delegate", env={"OPENAI_API_KEY": ""}).stdout
-    found = re.findall(r"about (\S+) USD .* questions \((.*?)\)", said)
-    assert len(found) == 2
-    for whole, parts in found:
+    output = nowhere.run("doctor", "--profile", "delegate", env={"OPENAI_API_KEY": ""}).stdout
+    matches = re.findall(r"about (\S+) USD .* questions \((.*?)\)", output)
+    assert len(matches) == 2
+    for whole, parts in matches:
         cents = [int(part.rpartition(" ")[2].replace(".", "")) for part in parts.split(", ")]
         assert sum(cents) == int(whole.replace(".", ""))
 
@@ -257,12 +265,14 @@ async def test_a_proxy_that_can_not_be_used_is_named_by_its_variable(
     async with ScriptedServer(ServerOptions(models=("llm", "slm"))) as api:
         words = ("--set", f"models.llm.base_url={api.url}")
         cleared = {name: "" for name in os.environ if name.lower().endswith("_proxy")}
-        done = await asyncio.to_thread(
+        process = await asyncio.to_thread(
             nowhere.run,
             *("doctor", "--json", "--online", "--profile", "endpoint", *words),
             env={**cleared, variable: value},
         )
-    assert "Traceback" not in done.stderr
-    found = {each["subject"]: each for each in json.loads(done.stdout)["findings"]}["model llm"]
-    assert found["level"] == level
-    assert says in found["says"]
+    assert "Traceback" not in process.stderr
+    finding = {
+        candidate["subject"]: candidate for candidate in json.loads(process.stdout)["findings"]
+    }["model llm"]
+    assert finding["level"] == level
+    assert says in finding["says"]

@@ -16,8 +16,8 @@ from tests.workers.sandbox.conftest import needs_bubblewrap
 def sandbox_finding(folder: Path) -> Finding:
     """What it says in a state directory of the test's own."""
     findings = examine(load("scripted", environ={}), StateDirectory(folder / "state"))
-    (found,) = (each for each in findings if each.subject == "sandbox")
-    return found
+    (finding,) = (candidate for candidate in findings if candidate.subject == "sandbox")
+    return finding
 
 
 @needs_bubblewrap
@@ -31,6 +31,6 @@ def test_a_missing_bubblewrap_is_a_warning_that_says_what_to_install(
 ) -> None:
     """Only a warning: most of what runs here generates no programs."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = sandbox_finding(tmp_path)
-    assert (found.level, "no `bwrap` on PATH" in found.says) == ("warn", True)
-    assert "apt-get install bubblewrap" in found.do
+    finding = sandbox_finding(tmp_path)
+    assert (finding.level, "no `bwrap` on PATH" in finding.says) == ("warn", True)
+    assert "apt-get install bubblewrap" in finding.do

@@ -161,9 +161,9 @@ def test_the_command_reports_them_and_says_by_its_exit_code_that_something_is_mi
         'extends = "scripted"\n[tools.town]\nmcp = { command = ["no-such-program-here"] }\n'
     )
     nowhere = Deployment(tmp_path / "state")
-    done = nowhere.run("doctor", "--json", "--profile", str(profile))
-    said = json.loads(done.stdout)
-    assert (done.returncode, said["ok"]) == (EXIT_FAILED, False)
-    assert [each["subject"] for each in said["findings"] if each["level"] == "missing"] == [
-        "tools town"
-    ]
+    process = nowhere.run("doctor", "--json", "--profile", str(profile))
+    report = json.loads(process.stdout)
+    assert (process.returncode, report["ok"]) == (EXIT_FAILED, False)
+    assert [
+        finding["subject"] for finding in report["findings"] if finding["level"] == "missing"
+    ] == ["tools town"]

@@ -25,10 +25,10 @@ async def test_a_download_may_take_longer_than_workers_have_to_get_ready(tmp_pat
     assert slot.state == "downloading"
     forever = asyncio.get_running_loop().create_future()
     supervisor._running = {slot: forever}
-    said: list[str] = []
-    announcing = asyncio.create_task(supervisor._announce(lambda: said.append("up")))
+    announcements: list[str] = []
+    announcing = asyncio.create_task(supervisor._announce(lambda: announcements.append("up")))
     done, _ = await asyncio.wait({announcing}, timeout=0.5)
     assert not done, "ten times as long as workers have"
     supervisor._note(slot, "ready")
     await asyncio.wait_for(announcing, 20)
-    assert (slot.state, said) == ("ready", ["up"])
+    assert (slot.state, announcements) == ("ready", ["up"])

@@ -40,11 +40,11 @@ def test_an_endpoint_that_is_away_is_named_while_ask_waits_and_in_the_reason_of_
         )
     ]
     deployment.up("bus.max_attempts=100", *pools, profile="endpoint", kinds=ASKED)
-    done = deployment.run("ask", QUESTION, "--seconds", "6")
-    assert done.returncode == EXIT_FAILED
+    process = deployment.run("ask", QUESTION, "--seconds", "6")
+    assert process.returncode == EXIT_FAILED
     refused = f"unavailable: llm: llm at 127.0.0.1:{port}: no connection"
-    assert done.stderr.count(f"a step failed and is tried again: {refused}") == 1
-    assert f"its deadline passed; last error: {refused}" in done.stdout
+    assert process.stderr.count(f"a step failed and is tried again: {refused}") == 1
+    assert f"its deadline passed; last error: {refused}" in process.stdout
 
 
 def test_a_gpu_worker_that_was_given_up_is_named_while_ask_waits(deployment: Deployment) -> None:
@@ -53,13 +53,13 @@ def test_a_gpu_worker_that_was_given_up_is_named_while_ask_waits(deployment: Dep
     assert deployment.run("up", "-d", "-p", "endpoint", *words, "--set", missing).returncode == 1
     asking = deployment.start("ask", QUESTION)
     assert asking.stdout is not None
-    said = [asking.stdout.readline(), asking.stdout.readline()]
+    lines = [asking.stdout.readline(), asking.stdout.readline()]
     asking.send_signal(signal.SIGINT)
     asking.communicate(timeout=LIMIT)
-    assert "no worker serves the pool llm, the pool slm right now" in said[0]
-    assert said[1].startswith("gpu-1.")
-    assert "is broken: exit code 78" in said[1]
-    assert "NOBODY_SETS_THIS is not set; put the endpoint's API key into it" in said[1]
+    assert "no worker serves the pool llm, the pool slm right now" in lines[0]
+    assert lines[1].startswith("gpu-1.")
+    assert "is broken: exit code 78" in lines[1]
+    assert "NOBODY_SETS_THIS is not set; put the endpoint's API key into it" in lines[1]
 
 
 def a_team_run(environment: str, **setting: JsonValue) -> Run:
@@ -69,8 +69,8 @@ def a_team_run(environment: str, **setting: JsonValue) -> Run:
 
 async def held_up(bus: Bus, run: Run, state: Path, *streams: str) -> list[str]:
     """What holds a run up where its roles and its pool are served, and what else is given."""
-    served = [*map(role_stream, run.policies), inference_stream("pair"), *streams]
-    await beat(bus, WorkerPresence(name="all-1", kind="slm", state="ready", streams=served))
+    stream_names = [*map(role_stream, run.policies), inference_stream("pair"), *streams]
+    await beat(bus, WorkerPresence(name="all-1", kind="slm", state="ready", streams=stream_names))
     settings = config.load("petting", environ={})
     return await hold_ups(bus, run, Found(settings, StateDirectory(state), None, "petting"))
 
@@ -81,8 +81,8 @@ async def held_up(bus: Bus, run: Run, state: Path, *streams: str) -> list[str]:
     ids=lambda run: run.task.environment,
 )
 async def test_a_judge_that_is_away_is_named(bus: Bus, run: Run, tmp_path: Path) -> None:
-    (said,) = await held_up(bus, run, tmp_path)
-    assert said.startswith("no worker serves the judge right now")
+    (notice,) = await held_up(bus, run, tmp_path)
+    assert notice.startswith("no worker serves the judge right now")
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ async def test_tools_that_are_asked_for_and_away_are_named(bus: Bus, tmp_path: P
     await bus.redis.xadd(shard.work(TOOL_STREAM), {"call": "calculate"})
     # The server is shared, and of what a test leaves on it every key has an end.
     await bus.redis.expire(shard.work(TOOL_STREAM), 60)
-    (said,) = await held_up(bus, a_team_run("sudoku"), tmp_path)
-    assert said.startswith("no worker serves the tools right now")
+    (notice,) = await held_up(bus, a_team_run("sudoku"), tmp_path)
+    assert notice.startswith("no worker serves the tools right now")
     assert await held_up(bus, a_team_run("sudoku"), tmp_path, TOOL_STREAM) == []
 
 

@@ -31,11 +31,11 @@ SLOW = "models.llm.scripted.latency_seconds=0.5"
 
 def queue(deployment: Deployment, output: Path, samples: int) -> str:
     """`runtime jobs add bench wordproblems …`; the job's id."""
-    said = deployment.ok(
+    reply = deployment.ok(
         *("jobs", "add", "bench", "wordproblems", "--arms", "llm", "--samples", str(samples)),
         *("--concurrency", "2", "--output", str(output)),
     )
-    return said.split()[1]
+    return reply.split()[1]
 
 
 def all_listed(deployment: Deployment) -> list[jobs.JobView]:
@@ -48,13 +48,13 @@ def listed(deployment: Deployment, job_id: str) -> jobs.JobView:
 
 
 def benches(deployment: Deployment) -> list[psutil.Process]:
-    found: list[psutil.Process] = []
+    processes: list[psutil.Process] = []
     for process in deployment.processes():
         # One that has ended since it was listed is none.
         with suppress(psutil.NoSuchProcess):
             if any("loopline.bench.cli" in word for word in process.cmdline()):
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def test_a_queued_benchmark_runs_and_is_listed_with_its_results(
@@ -66,11 +66,11 @@ def test_a_queued_benchmark_runs_and_is_listed_with_its_results(
     assert job.state == "done", shared.ok("jobs", "log", job_id)
     assert job.output == str(output)
     assert (output / "report.html").exists()
-    (told,) = [j for j in json.loads(shared.ok("jobs", "ls", "--json")) if j["id"] == job_id]
-    assert (told["state"], told["output"]) == ("done", str(output))
-    said = shared.ok("jobs")
-    assert f"{job_id}  done" in said
-    assert f"results: {output}" in said
+    (entry,) = [j for j in json.loads(shared.ok("jobs", "ls", "--json")) if j["id"] == job_id]
+    assert (entry["state"], entry["output"]) == ("done", str(output))
+    listing = shared.ok("jobs")
+    assert f"{job_id}  done" in listing
+    assert f"results: {output}" in listing
 
 
 def test_the_jobs_worker_outlasts_a_redis_that_dies(deployment: Deployment, tmp_path: Path) -> None:
@@ -89,8 +89,8 @@ def test_any_command_line_of_ours_can_be_queued(deployment: Deployment, tmp_path
     wrong = deployment.run("jobs", "add", "rm", "-rf", "nothing")
     assert "'rm' is no program of a job; there are: bench, train" in wrong.stderr
     folder = tmp_path / "worlds"
-    said = deployment.ok("jobs", "add", "train", "worlds", str(folder), "--samples", "2")
-    job_id = said.split()[1]
+    output = deployment.ok("jobs", "add", "train", "worlds", str(folder), "--samples", "2")
+    job_id = output.split()[1]
     job = until(lambda: (j := listed(deployment, job_id)).state in ("done", "failed") and j, "end")
     assert job.state == "done", deployment.ok("jobs", "log", job_id)
     assert job.command == f"train worlds {folder} --samples 2"
@@ -123,7 +123,7 @@ def test_a_job_whose_worker_is_killed_is_resumed_by_the_next_one(
 
 
 def test_a_job_whose_claim_ran_out_in_an_outage_is_left_to_its_worker_which_renews_it() -> None:
-    unclaimed = jobs.Unclaimed(claim_seconds=30)
+    unclaimed = jobs.UnclaimedJobs(claim_seconds=30)
     looks = [unclaimed.gone({"job"}, now) for now in (0.0, 2.0, 4.0, 6.0, 8.0, 10.0)]
     assert looks == [[]] * 6, "a worker renews its claim every ten seconds"
     assert unclaimed.gone((), 11.0) == []
@@ -132,14 +132,14 @@ def test_a_job_whose_claim_ran_out_in_an_outage_is_left_to_its_worker_which_rene
 
 
 def test_a_job_that_nobody_claims_for_half_the_life_of_a_claim_is_set_free_once() -> None:
-    unclaimed = jobs.Unclaimed(claim_seconds=30)
+    unclaimed = jobs.UnclaimedJobs(claim_seconds=30)
     assert unclaimed.gone({"left", "late"}, 0.0) == []
     assert unclaimed.gone({"left"}, 15.0) == ["left"]
     assert unclaimed.gone({"left"}, 15.1) == [], "another worker has it, and claims it in a moment"
 
 
 def test_what_was_seen_before_an_outage_sets_no_job_free_after_it() -> None:
-    unclaimed = jobs.Unclaimed(claim_seconds=30)
+    unclaimed = jobs.UnclaimedJobs(claim_seconds=30)
     assert unclaimed.gone({"job"}, 0.0) == []
     unclaimed.forget()
     assert unclaimed.gone({"job"}, 60.0) == []
@@ -161,15 +161,15 @@ def test_a_running_job_can_be_cancelled_and_is_stopped(
 
     until(over, "cancelled job")
     assert set(states) <= {"cancelling", "cancelled"}
-    done = deployment.run("jobs", "cancel", job_id)
-    assert "is over" in done.stderr
+    process = deployment.run("jobs", "cancel", job_id)
+    assert "is over" in process.stderr
 
 
 def test_a_job_that_saw_an_outage_of_redis_goes_on_and_can_be_cancelled(
     deployment: Deployment, own_server: RedisProcess, tmp_path: Path
 ) -> None:
-    own = ("--set", f"bus.redis_url={own_server.url}")
-    deployment.ok("up", "--detach", "--profile", "scripted", *changes(("jobs",)), *own)
+    redis_options = ("--set", f"bus.redis_url={own_server.url}")
+    deployment.ok("up", "--detach", "--profile", "scripted", *changes(("jobs",)), *redis_options)
     job_id = queue(deployment, tmp_path / "results", samples=12)
     until(lambda: deployment.status()["runs_in_flight"] > 0, "a benchmark on the bus")
     [before] = deployment.workers("jobs")
@@ -179,7 +179,7 @@ def test_a_job_that_saw_an_outage_of_redis_goes_on_and_can_be_cancelled(
     until(lambda: "waiting for the bus" in log.read_text(), "the worker has noticed")
     own_server.start()
     # What Redis remembers at first was announced before the job began.
-    until(lambda: any(each["busy"] for each in deployment.workers("jobs")), "it is there again")
+    until(lambda: any(worker["busy"] for worker in deployment.workers("jobs")), "it is there again")
     [after] = deployment.workers("jobs")
     assert after["pid"] == before["pid"]
     assert benches(deployment) == [running]
@@ -238,9 +238,9 @@ def test_results_of_another_program_on_the_same_redis_are_no_jobs_of_ours(
 def test_a_job_joins_the_bus_of_its_deployment_though_the_environment_names_another(
     deployment: Deployment, any_server: RedisProcess, tmp_path: Path
 ) -> None:
-    own = ("--set", f"bus.redis_url={any_server.url}", "--set", "bus.prefix=job-bus")
+    redis_options = ("--set", f"bus.redis_url={any_server.url}", "--set", "bus.prefix=job-bus")
     elsewhere = {"LOOPLINE_BUS__REDIS_URL": "redis://127.0.0.1:1/0"}
-    words = (*changes(WORKING), *own)
+    words = (*changes(WORKING), *redis_options)
     deployment.ok("up", "--detach", "--profile", "scripted", *words, env=elsewhere)
     job_id = queue(deployment, tmp_path / "results", samples=1)
     job = until(lambda: (j := listed(deployment, job_id)).state in ("done", "failed") and j, "end")
@@ -281,9 +281,7 @@ def test_a_request_for_another_folder_of_the_machine_is_not_carried_out(
     settings = resolved_file(deployment.state.resolved)
     request = JobRequest(program="bench", argv=["--help"], cwd=str(tmp_path))
     job_id = asyncio.run(jobs.enqueue(settings, request))
-    ended = until(
-        lambda: (found := listed(deployment, job_id)).state == "failed" and found, "refusal"
-    )
+    ended = until(lambda: (job := listed(deployment, job_id)).state == "failed" and job, "refusal")
     assert "works in a folder of the deployment" in ended.reason
     assert not (deployment.state.jobs / job_id).exists()
 

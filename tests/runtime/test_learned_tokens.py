@@ -50,11 +50,11 @@ def test_a_sequence_comes_back_as_it_was_written(
     sequence = a_sequence(
         ids=tuple(range(len(tokens) + 1)),
         learned=(False, *[True] * len(tokens)),
-        behaviour=[each[0] for each in tokens],
-        proximal=[each[1] for each in tokens],
-        trained=[each[1] for each in tokens],
-        weights=[each[0] for each in tokens],
-        clipped=[each[2] for each in tokens],
+        behaviour=[token[0] for token in tokens],
+        proximal=[token[1] for token in tokens],
+        trained=[token[1] for token in tokens],
+        weights=[token[0] for token in tokens],
+        clipped=[token[2] for token in tokens],
     )
     write_learned(training / LEARNED_TOKENS / "00000001-0.parquet", [sequence])
     assert read_learned(training, "run") == (sequence,)
@@ -64,7 +64,7 @@ def test_only_what_is_of_the_run_is_read_step_by_step(tmp_path: Path) -> None:
     for step in (2, 1):
         path = tmp_path / LEARNED_TOKENS / f"{step:08d}-0.parquet"
         write_learned(path, [a_sequence(step=step), a_sequence("other", step)])
-    assert [each.step for each in read_learned(tmp_path, "run")] == [1, 2]
+    assert [record.step for record in read_learned(tmp_path, "run")] == [1, 2]
     assert read_learned(tmp_path, "nobody") == ()
 
 

@@ -25,8 +25,8 @@ def test_a_log_is_rotated_at_its_limit_and_old_files_go(tmp_path: Path) -> None:
     for number in range(100):
         log.write(b"line %03d padded\n" % number)
     log.close()
-    kept = sorted(path.name for path in tmp_path.iterdir())
-    assert kept[-2:] == ["slm-1.log.1", "slm-1.log.2"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names[-2:] == ["slm-1.log.1", "slm-1.log.2"]
     assert all(path.stat().st_size <= 120 for path in tmp_path.iterdir())
 
 
@@ -35,23 +35,26 @@ def test_a_log_that_grew_large_is_put_aside_before_its_process_starts_again(
 ) -> None:
     log = tmp_path / "supervisor.log"
     rotate(log)  # there is none yet
-    for size, left in ((START_BYTES, ["supervisor.log"]), (START_BYTES + 1, ["supervisor.log.1"])):
+    for size, file_names in (
+        (START_BYTES, ["supervisor.log"]),
+        (START_BYTES + 1, ["supervisor.log.1"]),
+    ):
         log.write_bytes(b"x" * size)
         rotate(log)
-        assert [path.name for path in tmp_path.iterdir()] == left
+        assert [path.name for path in tmp_path.iterdir()] == file_names
 
 
 def test_a_follower_misses_no_line_when_the_log_is_rotated(tmp_path: Path) -> None:
     log = RotatingLog(tmp_path / "x.log", limit=64, files=5)
     follower = Follower(log.path)
-    seen: list[str] = []
+    lines: list[str] = []
     for number in range(40):
         log.write(b"line %d\n" % number)
-        seen += list(follower.lines())
-    seen += list(follower.lines())
+        lines += list(follower.lines())
+    lines += list(follower.lines())
     log.close()
     follower.close()
-    assert seen == [f"line {number}" for number in range(40)]
+    assert lines == [f"line {number}" for number in range(40)]
 
 
 async def test_output_is_copied_line_by_line_and_an_endless_line_is_cut(tmp_path: Path) -> None:

@@ -61,11 +61,11 @@ def test_no_secret_reaches_a_line_by_whatever_road(form: str) -> None:
     except RuntimeError:
         log.exception("failed")
     log.info("header", authorization="Bearer abcdefghijklmnop", key="sk-abcdefghijklmnopqrstuv")
-    said = out.getvalue()
-    assert SECRET not in said
-    assert "abcdefghijklmnop" not in said
-    assert '"abc"' not in said
-    assert "no answer from" in said
+    output = out.getvalue()
+    assert SECRET not in output
+    assert "abcdefghijklmnop" not in output
+    assert '"abc"' not in output
+    assert "no answer from" in output
 
 
 def test_a_value_that_is_not_json_does_not_stop_a_line() -> None:

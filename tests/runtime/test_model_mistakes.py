@@ -49,13 +49,13 @@ def test_a_model_that_cannot_be_loaded_ends_a_worker_with_one_error(
 ) -> None:
     if engine == "llama_cpp":
         pytest.importorskip("llama_cpp", reason="needs make gguf")
-    chosen = (
+    options = (
         *("--profile", "scripted", "--set", f"models.llm.engine={engine}"),
         *("--set", f"models.llm.model={model(tmp_path)}"),
     )
-    done = deployment.run("worker", "gpu", "--redis-url", any_server.url, *chosen)
-    assert done.returncode == EXIT_CONFIG
-    assert done.stderr.count("error: ") == 1
-    assert says in done.stderr
-    assert f"`runtime doctor {' '.join(chosen)}` checks models and keys" in done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
+    process = deployment.run("worker", "gpu", "--redis-url", any_server.url, *options)
+    assert process.returncode == EXIT_CONFIG
+    assert process.stderr.count("error: ") == 1
+    assert says in process.stderr
+    assert f"`runtime doctor {' '.join(options)}` checks models and keys" in process.stderr
+    assert "Traceback" not in process.stdout + process.stderr

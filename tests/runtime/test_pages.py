@@ -87,20 +87,20 @@ def test_every_line_stays_inside_its_drawing(values: list[tuple[float, float]]) 
 
 
 def test_numbers_have_three_digits_of_meaning() -> None:
-    assert [number(each) for each in (0.0, 0.01234, -0.5, 1234.4, 3e7, 1e-7, 2e9)] == [
+    assert [number(value) for value in (0.0, 0.01234, -0.5, 1234.4, 3e7, 1e-7, 2e9)] == [
         "0", "0.0123", "−0.5", "1,234", "30 M", "1.0e−07", "2e+09",
     ]  # fmt: skip
-    assert [number(each) for each in (999.6, -999.6, 9_999_999.7, 999.6e6)] == [
+    assert [number(value) for value in (999.6, -999.6, 9_999_999.7, 999.6e6)] == [
         "1,000", "−1,000", "10 M", "1e+09",
     ]  # fmt: skip
-    assert [number(each) for each in (9.9996e-4, 9.9949e-4, 9.94e-4, 9.4e-4)] == [
+    assert [number(value) for value in (9.9996e-4, 9.9949e-4, 9.94e-4, 9.4e-4)] == [
         "0.001", "0.000999", "9.9e−04", "9.4e−04",
     ]  # fmt: skip
 
 
 @given(st.floats(-1e12, 1e12).filter(bool))
 def test_a_number_is_said_as_what_it_is_rounded_to(value: float) -> None:
-    shown = number(value).replace("−", "-").replace(",", "")
-    said = float(shown.removesuffix(" M")) * (1e6 if shown.endswith("M") else 1)
-    assert said == pytest.approx(value, rel=0.051)
-    assert number(said) == number(value)
+    text = number(value).replace("−", "-").replace(",", "")
+    approximation = float(text.removesuffix(" M")) * (1e6 if text.endswith("M") else 1)
+    assert approximation == pytest.approx(value, rel=0.051)
+    assert number(approximation) == number(value)

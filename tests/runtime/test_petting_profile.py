@@ -61,8 +61,8 @@ def test_programs_run_without_bubblewrap_only_where_up_is_told_so(
 
     monkeypatch.setattr("loopline.runtime.supervise.detached.start_detached", start)
     for flags in ((), ("--unsafe-exec",)):
-        done = CliRunner().invoke(app, ["up", "--profile", "petting", "--detach", *flags])
-        assert done.exit_code == 0, done.output
+        result = CliRunner().invoke(app, ["up", "--profile", "petting", "--detach", *flags])
+        assert result.exit_code == 0, result.output
     assert [settings.sandbox.unsafe_exec for _, settings in started] == [False, True]
     # The supervisor, a process of its own, is told the same.
     overrides, _ = started[-1]

@@ -18,14 +18,14 @@ def test_a_version_that_the_workers_refuse_is_told_with_the_reason_and_can_be_ro
     shared: Deployment, tmp_path: Path
 ) -> None:
     (tmp_path / "adapter_model.safetensors").touch()
-    done = shared.run("policies", "publish", "slm", str(tmp_path))
-    assert done.returncode == EXIT_FAILED
-    assert f"slm: version 1 ({tmp_path})" in done.stdout
-    assert "refuses version 1, serves 0" in done.stdout
+    process = shared.run("policies", "publish", "slm", str(tmp_path))
+    assert process.returncode == EXIT_FAILED
+    assert f"slm: version 1 ({tmp_path})" in process.stdout
+    assert "refuses version 1, serves 0" in process.stdout
     assert "slm" in shared.ok("policies", "ls")
-    said = shared.ok("policies", "rollback", "slm")
-    assert "slm: version 0 (the model itself)" in said
-    assert "serves version 0" in said
+    output = shared.ok("policies", "rollback", "slm")
+    assert "slm: version 0 (the model itself)" in output
+    assert "serves version 0" in output
     (policy,) = json.loads(shared.ok("policies", "ls", "--json"))
     assert (policy["name"], policy["current"], len(policy["versions"])) == ("slm", 0, 1)
 
@@ -35,10 +35,10 @@ def test_an_adapter_of_another_base_is_refused_before_anything_is_published(
 ) -> None:
     (tmp_path / "training.json").write_text(json.dumps({"base_sha256": "0" * 64}))
     deployment.up(profile="micro", kinds=())
-    done = deployment.run("policies", "publish", "slm/caller", str(tmp_path))
-    assert done.returncode == EXIT_USAGE
-    assert "is an adapter of another base than micro:slm" in done.stderr
-    assert "000000000000" in done.stderr
+    process = deployment.run("policies", "publish", "slm/caller", str(tmp_path))
+    assert process.returncode == EXIT_USAGE
+    assert "is an adapter of another base than micro:slm" in process.stderr
+    assert "000000000000" in process.stderr
     assert json.loads(deployment.ok("policies", "ls", "--json")) == []
 
 
@@ -57,14 +57,14 @@ def test_an_adapter_of_another_base_is_refused_before_anything_is_published(
 def test_what_cannot_be_done_is_one_error(
     shared: Deployment, arguments: tuple[str, ...], words: str
 ) -> None:
-    done = shared.run("policies", *arguments)
-    assert done.returncode == EXIT_USAGE
-    assert done.stderr.count("error: ") == 1
-    assert words in done.stderr
+    process = shared.run("policies", *arguments)
+    assert process.returncode == EXIT_USAGE
+    assert process.stderr.count("error: ") == 1
+    assert words in process.stderr
 
 
 def test_a_fork_with_a_policy_of_an_unknown_role_is_refused(shared: Deployment) -> None:
     run_id = shared.ask("What is 6 * 7?")["run"]["id"]
-    done = shared.run("runs", "fork", run_id, "--policy", "plannr=llm")
-    assert done.returncode == EXIT_USAGE
-    assert "did you mean 'planner'?" in done.stderr
+    process = shared.run("runs", "fork", run_id, "--policy", "plannr=llm")
+    assert process.returncode == EXIT_USAGE
+    assert "did you mean 'planner'?" in process.stderr

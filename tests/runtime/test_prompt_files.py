@@ -23,9 +23,9 @@ def profile(folder: Path, line: str, content: bytes | None = TERSE.encode()) -> 
     folder.mkdir(parents=True, exist_ok=True)
     if content is not None:
         (folder / "terse.md").write_bytes(content)
-    own = folder / "own.toml"
-    own.write_text(f'extends = "micro"\n[prompts]\n{line}\n')
-    return str(own)
+    profile_path = folder / "own.toml"
+    profile_path.write_text(f'extends = "micro"\n[prompts]\n{line}\n')
+    return str(profile_path)
 
 
 def error_of(path: str) -> str:
@@ -51,11 +51,13 @@ def test_a_deployment_says_what_it_was_started_with_though_the_file_changes(tmp_
 
 
 def test_the_prompt_of_one_run_stands_over_that_of_its_deployment(tmp_path: Path) -> None:
-    own = TERSE.replace("one word", "two words")
-    (tmp_path / "two.md").write_text(own)
+    prompt = TERSE.replace("one word", "two words")
+    (tmp_path / "two.md").write_text(prompt)
     client = Client(BusSettings(), prompt_files={"solo.md": TERSE})
     files = parse_prompt_files([f"solo={tmp_path / 'two.md'}"])
-    assert client.new_run("?", workflow="solo", prompt_files=files).prompt_files["solo.md"] == own
+    assert (
+        client.new_run("?", workflow="solo", prompt_files=files).prompt_files["solo.md"] == prompt
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,9 +77,9 @@ def test_the_prompt_of_one_run_stands_over_that_of_its_deployment(tmp_path: Path
 def test_a_file_that_cannot_be_used_is_an_error_that_names_key_file_and_cause(
     tmp_path: Path, line: str, content: bytes | None, says: str
 ) -> None:
-    said = error_of(profile(tmp_path, line, content))
-    assert says in said
-    assert "own.toml: prompts" in said or "prompts." in said
+    message = error_of(profile(tmp_path, line, content))
+    assert says in message
+    assert "own.toml: prompts" in message or "prompts." in message
 
 
 @pytest.mark.parametrize(
@@ -105,5 +107,9 @@ def test_a_run_of_a_deployment_says_what_the_command_line_names(
     assert run["run"]["prompts"] == {"solo.md": HASH}
     shipped = shared.ask("What is 3 * 4?", "--workflow", "solo")
     assert shipped["run"]["prompts"] == {"solo.md": load_prompt("solo").hash}
-    [one], [other] = (each["steps"][0]["candidates"] for each in (run, shipped))
-    assert one["calls"][0]["usage"]["prompt"] < other["calls"][0]["usage"]["prompt"]
+    [candidate], [shipped_candidate] = (
+        trajectory["steps"][0]["candidates"] for trajectory in (run, shipped)
+    )
+    assert (
+        candidate["calls"][0]["usage"]["prompt"] < shipped_candidate["calls"][0]["usage"]["prompt"]
+    )

@@ -68,12 +68,12 @@ def test_an_up_that_waits_for_redis_hears_ctrl_c(deployment: Deployment, tmp_pat
 
     def pid() -> int | None:
         """Of the server that reads."""
-        known = int(json.loads((state.redis / "server.json").read_text())["pid"])
-        return known if psutil.pid_exists(known) else None
+        server_pid = int(json.loads((state.redis / "server.json").read_text())["pid"])
+        return server_pid if psutil.pid_exists(server_pid) else None
 
     server = until(pid, "server that reads")
     up.send_signal(signal.SIGINT)
-    said, _ = up.communicate(timeout=LIMIT)
-    assert up.returncode == 0, said
-    assert "redis ready" not in said
+    output, _ = up.communicate(timeout=LIMIT)
+    assert up.returncode == 0, output
+    assert "redis ready" not in output
     assert not psutil.pid_exists(server)

@@ -32,11 +32,11 @@ def test_a_password_that_is_not_percent_encoded_is_one_error_without_it(
     deployment: Deployment, command: list[str]
 ) -> None:
     url = "redis://:s3cr3tpw/abc@127.0.0.1:6379/0"
-    done = deployment.run(*command, env={"LOOPLINE_BUS__REDIS_URL": url})
-    assert done.returncode == EXIT_CONFIG
-    assert "s3cr3tpw" not in done.stdout + done.stderr
-    assert done.stderr.startswith("error: environment: LOOPLINE_BUS__REDIS_URL: ")
-    assert "percent-encode the password" in done.stderr
+    process = deployment.run(*command, env={"LOOPLINE_BUS__REDIS_URL": url})
+    assert process.returncode == EXIT_CONFIG
+    assert "s3cr3tpw" not in process.stdout + process.stderr
+    assert process.stderr.startswith("error: environment: LOOPLINE_BUS__REDIS_URL: ")
+    assert "percent-encode the password" in process.stderr
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
@@ -44,9 +44,9 @@ def test_config_hides_a_password_behind_the_question_mark(
     deployment: Deployment, options: list[str]
 ) -> None:
     url = "redis://h/0?password=hunter2secret&client_name=me"
-    said = deployment.ok("config", *options, env={"LOOPLINE_BUS__REDIS_URL": url})
-    assert "hunter2secret" not in said
-    assert "redis://h/0?password=***&client_name=me" in said
+    output = deployment.ok("config", *options, env={"LOOPLINE_BUS__REDIS_URL": url})
+    assert "hunter2secret" not in output
+    assert "redis://h/0?password=***&client_name=me" in output
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_a_password_with_an_at_sign_is_a_secret_as_a_whole() -> None:
 
 
 def test_a_password_behind_the_question_mark_is_hidden_in_any_text() -> None:
-    said = Redactor().text("joining 'redis://h/0?db=1&password=short', at once")
-    assert said == "joining 'redis://h/0?db=1&password=***', at once"
+    output = Redactor().text("joining 'redis://h/0?db=1&password=short', at once")
+    assert output == "joining 'redis://h/0?db=1&password=***', at once"
 
 
 @pytest.mark.parametrize(

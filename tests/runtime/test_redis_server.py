@@ -108,8 +108,8 @@ async def test_it_can_listen_on_loopback_on_a_free_port(state: StateDirectory) -
 
 
 async def test_a_port_that_is_taken_is_one_clear_error(state: StateDirectory) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         server = RedisServer(state, RedisServerSettings(listen="tcp", port=port))
         with pytest.raises(UserError, match=f"port {port}") as caught:
             await server.start()
@@ -227,8 +227,8 @@ def test_a_server_older_than_the_floor_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_data_of_one_server_is_never_read_by_another_that_cannot(tmp_path: Path) -> None:
-    chosen = redis_binary.choose(("valkey", (9, 1, 2)), search_path=str(tmp_path))
-    assert chosen.flavour == "valkey"
+    binary = redis_binary.choose(("valkey", (9, 1, 2)), search_path=str(tmp_path))
+    assert binary.flavour == "valkey"
     with pytest.raises(UserError, match="written by redis 99") as caught:
         redis_binary.choose(("redis", (99, 0)), search_path=str(tmp_path))
     assert "LOOPLINE_STATE" in str(caught.value)

@@ -63,7 +63,7 @@ def tls_server() -> RedisBinary | None:
 
 
 @contextmanager
-def serving(own: Path, authority: Path, folder: Path) -> Generator[int]:
+def serving(certificate_path: Path, authority: Path, folder: Path) -> Generator[int]:
     """The port of a server that talks to nobody without a certificate."""
     binary = tls_server()
     if binary is None:
@@ -72,7 +72,7 @@ def serving(own: Path, authority: Path, folder: Path) -> Generator[int]:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     options = [
-        "--tls-port", str(port), "--tls-cert-file", str(own), "--tls-key-file", str(own),
+        "--tls-port", str(port), "--tls-cert-file", str(certificate_path), "--tls-key-file", str(certificate_path),
         "--tls-ca-cert-file", str(authority), "--tls-auth-clients", "yes",
     ]  # fmt: skip
     with running_redis(folder, *options, binary=binary):
@@ -97,8 +97,12 @@ def settings_of(port: int, *options: str) -> Settings:
 
 
 def options_of(certificate: Certificate) -> tuple[str, ...]:
-    authority, own, _ = certificate
-    return f"ssl_ca_certs={authority}", f"ssl_certfile={own}", f"ssl_keyfile={own}"
+    authority, certificate_path, _ = certificate
+    return (
+        f"ssl_ca_certs={authority}",
+        f"ssl_certfile={certificate_path}",
+        f"ssl_keyfile={certificate_path}",
+    )
 
 
 async def test_the_bus_and_its_jobs_heed_what_the_url_says_of_certificates(
@@ -130,8 +134,8 @@ async def test_a_certificate_of_another_host_is_taken_by_no_client(
 async def test_a_url_can_say_that_the_host_is_not_checked(
     certificate: Certificate, strange_port: int
 ) -> None:
-    for told in ("ssl_check_hostname=no", "ssl_check_hostname=no&ssl_cert_reqs=none"):
-        settings = settings_of(strange_port, *options_of(certificate), told)
+    for query in ("ssl_check_hostname=no", "ssl_check_hostname=no&ssl_cert_reqs=none"):
+        settings = settings_of(strange_port, *options_of(certificate), query)
         assert not settings.bus.checks_host
         async with Bus(settings.bus) as bus:
             assert await bus.redis.ping()
@@ -143,7 +147,7 @@ def test_a_certificate_that_nobody_vouches_for_is_one_clear_error(
     deployment: Deployment, port: int
 ) -> None:
     url = f"rediss://localhost:{port}/0"
-    done = deployment.run("jobs", env={"LOOPLINE_BUS__REDIS_URL": url})
-    assert done.returncode == EXIT_UNREACHABLE
-    assert done.stderr.startswith(f"error: Redis at {url} does not answer: ")
-    assert "certificate verify failed" in done.stderr
+    process = deployment.run("jobs", env={"LOOPLINE_BUS__REDIS_URL": url})
+    assert process.returncode == EXIT_UNREACHABLE
+    assert process.stderr.startswith(f"error: Redis at {url} does not answer: ")
+    assert "certificate verify failed" in process.stderr

@@ -138,26 +138,28 @@ def test_the_rights_of_a_user_take_the_place_of_what_it_had(server: RedisProcess
 
 
 def test_passwords_follow_from_the_owners_and_differ() -> None:
-    made = {redis_users.password_of("secret", user_name(PREFIX, kind)) for kind in KINDS}
-    assert len(made) == len(KINDS)
-    assert not made & {redis_users.password_of("other", user_name(PREFIX, kind)) for kind in KINDS}
+    passwords = {redis_users.password_of("secret", user_name(PREFIX, kind)) for kind in KINDS}
+    assert len(passwords) == len(KINDS)
+    assert not passwords & {
+        redis_users.password_of("other", user_name(PREFIX, kind)) for kind in KINDS
+    }
 
 
 def test_the_printed_list_is_one_that_a_server_loads(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     """And the passwords beside it are those of its users."""
-    done = deployment.run("redis", "acl", "--prefix", PREFIX)
-    assert done.returncode == 0
-    told = dict(re.findall(r"(\w+): rediss://[\w.-]+:(\w+)@HOST", done.stderr))
-    assert set(told) == set(KINDS)
-    assert not any(word in done.stdout for word in told.values())
+    result = deployment.run("redis", "acl", "--prefix", PREFIX)
+    assert result.returncode == 0
+    passwords = dict(re.findall(r"(\w+): rediss://[\w.-]+:(\w+)@HOST", result.stderr))
+    assert set(passwords) == set(KINDS)
+    assert not any(word in result.stdout for word in passwords.values())
     users = tmp_path / "users.acl"
-    users.write_text(done.stdout)
+    users.write_text(result.stdout)
     for name, binary in installed_servers().items():
         with running_redis(tmp_path / name, "--aclfile", str(users), binary=binary) as process:
             for kind in KINDS:
-                url = url_as(process.url, user_name(PREFIX, kind), told[kind])
+                url = url_as(process.url, user_name(PREFIX, kind), passwords[kind])
                 with redis.Redis.from_url(url) as client:
                     assert client.ping()
 

@@ -55,7 +55,7 @@ def wrote(codec: TextCodec, text: str, prompt: str = "What is it?") -> Call:
 
 
 def a_step(*candidates: Candidate, turn: int = 0, selected: int = 0, **changes: object) -> Step:
-    made = Step(
+    step = Step(
         run_id="run",
         turn=turn,
         agent="solo",
@@ -65,18 +65,18 @@ def a_step(*candidates: Candidate, turn: int = 0, selected: int = 0, **changes: 
         timings=StepTimings(started=1_000.0, ended=1_001.0),
         worker="worker",
     )
-    return made.model_copy(update=changes)
+    return step.model_copy(update=changes)
 
 
 def ended(*steps: Step, run: Run | None = None, **changes: object) -> KnownRun:
-    found = Trajectory(
+    trajectory = Trajectory(
         run=run or a_run("solo"),
         steps=steps,
         outcome=Outcome.ANSWERED,
         answer="7",
         ended=1_002.0,
     )
-    return KnownRun.whole(found.model_copy(update=changes))
+    return KnownRun.whole(trajectory.model_copy(update=changes))
 
 
 async def a_trajectory(workflow: str) -> Trajectory:
@@ -99,7 +99,7 @@ async def test_a_run_of_every_workflow_is_a_page_with_all_its_steps(workflow: st
     for step in trajectory.steps:
         for call in step.calls:
             assert call.text.strip() in parsed.text
-    ids = [each["id"] for _, each in parsed.tags if "id" in each]
+    ids = [attributes["id"] for _, attributes in parsed.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
 
 
@@ -112,14 +112,16 @@ async def test_candidates_and_the_way_that_was_taken_are_there() -> None:
     parsed = ParsedPage(render(KnownRun.whole(trajectory)))
     candidates = parsed.of("details", "candidate")
     assert len(candidates) == 6
-    chosen = [each for each in candidates if "open" in each]
-    assert [each["id"] for each in chosen] == ["s0-0-c2", "s1-0-c2"]
-    assert all("chosen" in each["class"] for each in chosen)
+    open_candidates = [attributes for attributes in candidates if "open" in attributes]
+    assert [attributes["id"] for attributes in open_candidates] == ["s0-0-c2", "s1-0-c2"]
+    assert all("chosen" in attributes["class"] for attributes in open_candidates)
     assert len(parsed.of("circle", "spot")) == 6
     assert len(parsed.of("circle", "chosen")) == 2
     # From the executed candidate to the three of the next turn, one of which was executed.
     assert (len(parsed.of("path", "way")), len(parsed.of("path", "aside"))) == (1, 2)
-    assert {each["href"] for each in parsed.of("a")} == {f"#{each['id']}" for each in candidates}
+    assert {attributes["href"] for attributes in parsed.of("a")} == {
+        f"#{attributes['id']}" for attributes in candidates
+    }
     for text in ("nonsense", "#### [step(D)]", TO_THE_GOAL):
         assert text in parsed.text
     assert "local.format" in parsed.text
@@ -146,9 +148,12 @@ def test_nothing_that_a_model_a_tool_or_a_user_wrote_can_act(codec: TextCodec) -
             "parent": EVIL,
         }
     )
-    found = ended(step, run=run, answer=EVIL, reason=EVIL, agent_rewards={EVIL: 1.0})
-    for known in (found, ended(step, run=run, outcome=Outcome.ERROR, answer=None, reason=EVIL)):
-        parsed = ParsedPage(render(known, Tokenizers([MODEL])))
+    evil_run = ended(step, run=run, answer=EVIL, reason=EVIL, agent_rewards={EVIL: 1.0})
+    for known_run in (
+        evil_run,
+        ended(step, run=run, outcome=Outcome.ERROR, answer=None, reason=EVIL),
+    ):
+        parsed = ParsedPage(render(known_run, Tokenizers([MODEL])))
         parsed.require_harmless()
         assert parsed.text.count("<script>alert(1)</script>") > 15
 
@@ -170,7 +175,7 @@ def test_what_a_model_only_thought_is_set_apart() -> None:
 def test_each_token_says_how_likely_it_was(codec: TextCodec) -> None:
     call = wrote(codec, "Two sorts of tickets, then the sum.\nThe answer is 12.")
     parsed = ParsedPage(render(ended(a_step(Candidate(calls=(call,)))), Tokenizers([MODEL])))
-    tokens = [each for each in parsed.of("span", "t") if "title" in each]
+    tokens = [attributes for attributes in parsed.of("span", "t") if "title" in attributes]
     assert len(tokens) == len(call.output_ids)
     for token, id_, logprob in zip(tokens, call.output_ids, call.logprobs, strict=True):
         assert token["title"].startswith(f"id {id_}; log p {logprob:.4f}".replace("-", "−"))
@@ -204,27 +209,29 @@ def learned_from(call: Call, *, step: int = 1, sample: str = "/0.0/solo#0") -> L
         ids=(*call.prompt_ids, *call.output_ids),
         learned=(*[False] * len(call.prompt_ids), *[True] * count),
         behaviour=call.logprobs,
-        proximal=tuple(each + 0.5 for each in call.logprobs),
-        trained=tuple(each + (2.0 if at == 0 else 0.0) for at, each in enumerate(call.logprobs)),
+        proximal=tuple(logprob + 0.5 for logprob in call.logprobs),
+        trained=tuple(
+            logprob + (2.0 if at == 0 else 0.0) for at, logprob in enumerate(call.logprobs)
+        ),
         weights=(1.5,) * count,
         clipped=tuple(at == 0 for at in range(count)),
     )
 
 
 def test_what_a_training_learned_is_shown_token_by_token(codec: TextCodec) -> None:
-    call, other = wrote(codec, "The answer is 12."), wrote(codec, "The answer is 13.")
-    known = ended(a_step(Candidate(calls=(call,)), Candidate(calls=(other,))))
+    call, other_call = wrote(codec, "The answer is 12."), wrote(codec, "The answer is 13.")
+    known_run = ended(a_step(Candidate(calls=(call,)), Candidate(calls=(other_call,))))
     records = [learned_from(call), learned_from(call, step=3)]
-    parsed = ParsedPage(render(known, Tokenizers([MODEL]), records))
-    first, *rest = [each for each in parsed.of("span", "m1") if "title" in each]
+    parsed = ParsedPage(render(known_run, Tokenizers([MODEL]), records))
+    first, *rest = [attributes for attributes in parsed.of("span", "m1") if "title" in attributes]
     assert len(rest) + 1 == len(call.output_ids)
     assert {"r6", "cut-off"} <= set(first["class"].split())
     assert "π_θ/π_behav 7.389, weight 1.5; π_θ/π_prox 4.482; no gradient" in first["title"]
-    assert all("r3" in each["class"] for each in rest)
+    assert all("r3" in attributes["class"] for attributes in rest)
     assert "step 3, shared v2, advantage 3.75" in parsed.text, "the last step that learned from it"
-    masked = [each for each in parsed.of("span", "m0") if "title" in each]
-    assert len(masked) == len(other.output_ids)
-    assert {each["for"] for each in parsed.of("label")} == {
+    masked = [attributes for attributes in parsed.of("span", "m0") if "title" in attributes]
+    assert len(masked) == len(other_call.output_ids)
+    assert {attributes["for"] for attributes in parsed.of("label")} == {
         "by-likely", "by-moved", "by-mask", "by-plain",
     }  # fmt: skip
 
@@ -237,9 +244,11 @@ def test_a_token_that_was_masked_is_no_learned_one(codec: TextCodec) -> None:
     flags = [*whole.learned]
     flags[len(call.prompt_ids)] = False
     record = LearnedSequence.model_validate({**whole.model_dump(), **masked, "learned": flags})
-    known = ended(a_step(Candidate(calls=(call,))))
-    parsed = ParsedPage(render(known, Tokenizers([MODEL]), [record]))
-    first, second, *_ = [each for each in parsed.of("span", "t") if "title" in each]
+    known_run = ended(a_step(Candidate(calls=(call,))))
+    parsed = ParsedPage(render(known_run, Tokenizers([MODEL]), [record]))
+    first, second, *_ = [
+        attributes for attributes in parsed.of("span", "t") if "title" in attributes
+    ]
     assert "m0" in first["class"].split()
     assert "weight" not in first["title"]
     assert {"m1", "r3"} <= set(second["class"].split())
@@ -247,7 +256,7 @@ def test_a_token_that_was_masked_is_no_learned_one(codec: TextCodec) -> None:
 
 def test_rewards_beyond_all_numbers_do_not_spoil_the_page() -> None:
     worth = ({"a": 1e308, "b": 1e308}, {"a": -1e308}, {"a": float("nan")}, {"total": 1e308})
-    page = render(ended(a_step(*[Candidate(reward_parts=each) for each in worth])))
+    page = render(ended(a_step(*[Candidate(reward_parts=parts) for parts in worth])))
     assert "no number" in page
     assert 'width="nan"' not in page
 
@@ -257,13 +266,16 @@ def test_of_many_candidates_those_that_were_not_executed_are_folded_together() -
     parsed = ParsedPage(render(ended(a_step(*candidates, selected=4))))
     assert "8 other candidates, rewards 0 to 8" in parsed.text
     assert "open" not in parsed.of("details", "others")[0]
-    assert [each["id"] for each in parsed.of("details", "candidate")][:2] == ["s0-0-c4", "s0-0-c0"]
+    assert [attributes["id"] for attributes in parsed.of("details", "candidate")][:2] == [
+        "s0-0-c4",
+        "s0-0-c0",
+    ]
 
 
 def test_a_run_that_no_training_has_kept_says_so() -> None:
-    known = ended(a_step(Candidate(calls=(says("7"),))))
-    assert "has no token of this run" in render(known, None, [])
-    assert "has no token of this run" not in render(known)
+    known_run = ended(a_step(Candidate(calls=(says("7"),))))
+    assert "has no token of this run" in render(known_run, None, [])
+    assert "has no token of this run" not in render(known_run)
 
 
 @pytest.mark.parametrize(
@@ -289,22 +301,22 @@ def test_huge_texts_are_cut_and_the_page_says_so() -> None:
 def test_many_tokens_are_coloured_as_far_as_there_is_room(codec: TextCodec) -> None:
     long = wrote(codec, "The answer is 12. " * 2_000)
     count = PAGE_TOKENS // CALL_TOKENS + 3
-    known = ended(a_step(*[Candidate(calls=(long,)) for _ in range(count)]))
-    page = render(known, Tokenizers([MODEL]))
+    known_run = ended(a_step(*[Candidate(calls=(long,)) for _ in range(count)]))
+    page = render(known_run, Tokenizers([MODEL]))
     assert page.count('title="id ') == PAGE_TOKENS
     assert f"{count} completions not coloured, or only at the beginning" in page
 
 
 def test_of_very_many_candidates_those_that_were_executed_are_shown_whole() -> None:
     """Without a text or a token to be bounded by."""
-    each = Candidate(calls=(says("7"),), reward_parts={"total": 1.0, "progress": 0.5})
-    steps = [a_step(*[each] * 50, turn=at) for at in range(PAGE_CANDIDATES // 50 + 2)]
+    candidate = Candidate(calls=(says("7"),), reward_parts={"total": 1.0, "progress": 0.5})
+    steps = [a_step(*[candidate] * 50, turn=at) for at in range(PAGE_CANDIDATES // 50 + 2)]
     page = render(ended(*steps))
     parsed = ParsedPage(page)
     assert page.count('<div class="worth">') == PAGE_CANDIDATES
     assert len(parsed.of("details", "candidate")) == 50 * len(steps), "each has a head"
-    for one in page.split('<details class="candidate chosen"')[1:]:
-        assert '<div class="worth">' in one.split("</details>")[0]
+    for section in page.split('<details class="candidate chosen"')[1:]:
+        assert '<div class="worth">' in section.split("</details>")[0]
     assert "100 candidates shown by the head alone" in parsed.text
 
 
@@ -357,6 +369,6 @@ def test_a_damaged_tokenizer_is_named(codec: TextCodec, tmp_path: Path) -> None:
     from loopline.runtime.errors import InputError
 
     (tmp_path / "tokenizer.json").write_text("{")
-    known = ended(a_step(Candidate(calls=(wrote(codec, "7"),))))
+    known_run = ended(a_step(Candidate(calls=(wrote(codec, "7"),))))
     with pytest.raises(InputError, match="its files are damaged"):
-        render(known, Tokenizers([str(tmp_path)]))
+        render(known_run, Tokenizers([str(tmp_path)]))

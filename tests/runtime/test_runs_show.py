@@ -34,10 +34,10 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def show(*arguments: object) -> str:
     """What is printed. Raises the error that the user is shown."""
-    done = CliRunner().invoke(app, ["runs", "show", *map(str, arguments)])
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
+    result = CliRunner().invoke(app, ["runs", "show", *map(str, arguments)])
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
 
 
 def test_a_recorded_run_is_a_page_without_a_deployment(store: Path, tmp_path: Path) -> None:
@@ -86,11 +86,13 @@ def test_the_tokenizer_of_a_folder_tells_tokens_apart(tmp_path: Path) -> None:
     show(*arguments, "--html", page, "--tokenizer", MICRO_MODELS / "slm")
     parsed = ParsedPage(page.read_text())
     assert "is not known" not in parsed.text
-    assert len([each for each in parsed.of("span", "t") if "title" in each]) == len(ids)
+    assert len(
+        [attributes for attributes in parsed.of("span", "t") if "title" in attributes]
+    ) == len(ids)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--store", "STORE", "--html", "PAGE"), "no run whose whole id is"),
         (("--store", "NOWHERE", "--html", "PAGE"), "no run whose whole id is"),
@@ -103,12 +105,12 @@ def test_the_tokenizer_of_a_folder_tells_tokens_apart(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_shown_is_one_error_and_no_page(
-    store: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
+    store: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     places = {"STORE": store, "NOWHERE": tmp_path / "nowhere", "PAGE": tmp_path / "run.html"}
     run = ID if "--training" in arguments or "--tokenizer" in arguments else ID[:-1] + "f"
-    with pytest.raises(InputError, match=said):
-        show(run, *(places.get(each, each) for each in arguments))
+    with pytest.raises(InputError, match=message):
+        show(run, *(places.get(argument, argument) for argument in arguments))
     assert not (tmp_path / "run.html").exists()
 
 

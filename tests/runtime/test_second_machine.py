@@ -32,11 +32,11 @@ def machines(any_server: RedisProcess) -> Iterator[tuple[Deployment, Deployment]
     }
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         first, second = (Deployment(Path(folder) / name) for name in ("a", "b"))
-        for each in (first, second):
-            each.environ |= around
+        for machine in (first, second):
+            machine.environ |= around
         yield first, second
-        for each in (first, second):
-            each.end()
+        for machine in (first, second):
+            machine.end()
 
 
 def test_a_second_machine_serves_what_the_deployment_does_or_is_refused(
@@ -53,10 +53,10 @@ def test_a_second_machine_serves_what_the_deployment_does_or_is_refused(
     )
     assert worker["details"]["models"]["slm"] == "scripted-slm"
 
-    other = second.run("worker", "gpu", "--profile", "micro")
-    assert other.returncode == EXIT_CONFIG, other.stderr
-    assert 'models.slm.engine is "scripted" in the deployment' in other.stderr
-    assert 'this process names "torch"' in other.stderr
+    process = second.run("worker", "gpu", "--profile", "micro")
+    assert process.returncode == EXIT_CONFIG, process.stderr
+    assert 'models.slm.engine is "scripted" in the deployment' in process.stderr
+    assert 'this process names "torch"' in process.stderr
     named = second.run("worker", "gpu", "--set", "models.slm.max_tokens=78")
     assert named.returncode == EXIT_CONFIG
     assert (
@@ -79,22 +79,22 @@ def test_a_deployment_that_was_stopped_may_begin_elsewhere_as_another(
     first.up(kinds=("recorder",))
     first.ok("down")
     second.up("models.slm.max_tokens=78", kinds=("recorder",))
-    assert [each["kind"] for each in second.status()["workers"]] == ["recorder"]
+    assert [worker["kind"] for worker in second.status()["workers"]] == ["recorder"]
 
 
 def test_what_concerns_one_machine_may_differ_and_nothing_else() -> None:
     here = shared_configuration(load("scripted", environ={}), "scripted")
     local = ("models.slm.threads=4", "workers.slm.count=3", "logging.level=debug")
-    own = load("scripted", overrides=local, environ={})
-    require_same(shared_configuration(own, "scripted"), here)
-    other = shared_configuration(
+    local_settings = load("scripted", overrides=local, environ={})
+    require_same(shared_configuration(local_settings, "scripted"), here)
+    other_configuration = shared_configuration(
         load("scripted", overrides=("models.slm.temperature=1",), environ={}), "scripted"
     )
-    assert list(differences(other, here)) == [
+    assert list(differences(other_configuration, here)) == [
         "models.slm.temperature is 0.0 in the deployment, and this process names 1.0"
     ]
     with pytest.raises(UserError, match=r"models\.slm\.temperature"):
-        require_same(other, here)
+        require_same(other_configuration, here)
 
 
 def test_a_local_file_is_named_by_its_whole_path_and_a_password_not_at_all(

@@ -32,9 +32,9 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown"), HIDDEN.items())
-def test_a_secret_is_hidden_by_its_name_or_its_look(text: str, shown: str) -> None:
-    assert Redactor().text(text) == shown
+@pytest.mark.parametrize(("text", "safe_text"), HIDDEN.items())
+def test_a_secret_is_hidden_by_its_name_or_its_look(text: str, safe_text: str) -> None:
+    assert Redactor().text(text) == safe_text
 
 
 @pytest.mark.parametrize("text", SHOWN)
@@ -53,11 +53,11 @@ def test_the_time_that_a_text_takes_grows_with_its_length_and_no_faster(unit: st
 
     def seconds(length: int) -> float:
         text = (unit * length)[:length]
-        taken: list[float] = []
+        durations: list[float] = []
         for _ in range(3):
             began = time.process_time()
             Redactor().text(text)
-            taken.append(time.process_time() - began)
-        return min(taken)
+            durations.append(time.process_time() - began)
+        return min(durations)
 
     assert seconds(60_000) < 40 * max(seconds(5_000), 1e-4)

@@ -27,7 +27,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
 def starting(deployment: Deployment, bystander: subprocess.Popen[bytes]) -> Iterator[Deployment]:
     """A supervisor, which this process is, has taken the lock and loads Redis's data."""
     deployment.state.create()
-    left = RunFile(
+    run_file = RunFile(
         pid=bystander.pid,
         started=0.0,
         profile="micro",
@@ -35,7 +35,7 @@ def starting(deployment: Deployment, bystander: subprocess.Popen[bytes]) -> Iter
         control="/x",
         version="1",
     )
-    write_atomic(deployment.state.run_file, left.model_dump_json(), private=True)
+    write_atomic(deployment.state.run_file, run_file.model_dump_json(), private=True)
     lock = StateLock(deployment.state)
     yield deployment
     lock.release()
@@ -52,14 +52,14 @@ def test_down_stops_nobody_while_a_deployment_starts(
 def test_a_deployment_that_is_just_starting_is_told_from_none(
     starting: Deployment, command: list[str]
 ) -> None:
-    done = starting.run(*command)
-    assert done.returncode == EXIT_UNREACHABLE
-    assert f"just starting in {starting.state.path} (pid {os.getpid()})" in done.stderr
+    process = starting.run(*command)
+    assert process.returncode == EXIT_UNREACHABLE
+    assert f"just starting in {starting.state.path} (pid {os.getpid()})" in process.stderr
 
 
 def test_an_up_whose_workers_still_load_says_so_and_fails(deployment: Deployment) -> None:
     words = changes(("slm",), "supervisor.ready_seconds=0.1")
-    done = deployment.run("up", "--detach", "--profile", "scripted", *words)
-    assert done.returncode == EXIT_FAILED
-    assert "0 of 1 workers ready" in done.stdout
-    assert "`runtime status` shows whether one still loads" in done.stderr
+    process = deployment.run("up", "--detach", "--profile", "scripted", *words)
+    assert process.returncode == EXIT_FAILED
+    assert "0 of 1 workers ready" in process.stdout
+    assert "`runtime status` shows whether one still loads" in process.stderr

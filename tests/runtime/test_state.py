@@ -71,8 +71,8 @@ def test_a_killed_owner_leaves_no_lock_behind(tmp_path: Path) -> None:
         "lock = StateLock(StateDirectory(pathlib.Path(sys.argv[1])))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
-    assert done.returncode == -9
+    process = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert process.returncode == -9
     StateLock(state).release()
 
 
@@ -145,9 +145,9 @@ def test_a_state_directory_of_another_user_is_not_followed(
     with deployment.state.lock_file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.chown(deployment.state.path / file, 12345, -1)
-        done = deployment.run(*command.split())
-    assert done.returncode == EXIT_FAILED
-    assert "belongs to the user number 12345" in done.stderr
+        process = deployment.run(*command.split())
+    assert process.returncode == EXIT_FAILED
+    assert "belongs to the user number 12345" in process.stderr
     assert victim.poll() is None
     victim.kill()
     victim.wait()

@@ -52,10 +52,10 @@ def test_workers_that_are_all_frozen_are_not_ready(running: Deployment) -> None:
     try:
         until(lambda: not well(running), "another phase than ready")
         until(lambda: len(running.status()["unserved"]) == len(KINDS), "end of all heartbeats")
-        done = running.run("status")
-        assert done.returncode == EXIT_FAILED
-        assert done.stdout.startswith("degraded")
-        assert "no worker is ready of: planner, slm, tool" in done.stdout
+        process = running.run("status")
+        assert process.returncode == EXIT_FAILED
+        assert process.stdout.startswith("degraded")
+        assert "no worker is ready of: planner, slm, tool" in process.stdout
     finally:
         send(frozen, signal.SIGCONT)
     until(lambda: well(running), "workers that woke up")
@@ -80,10 +80,10 @@ def test_a_deployment_whose_redis_is_frozen_is_not_ready(running: Deployment) ->
     redis: int = running.status()["redis"]["pid"]
     send([redis], signal.SIGSTOP)
     try:
-        done = running.run("status")
-        assert done.returncode == EXIT_UNREACHABLE
-        assert done.stdout.startswith("degraded")
-        assert "takes connections and answers none" in done.stdout
+        process = running.run("status")
+        assert process.returncode == EXIT_UNREACHABLE
+        assert process.stdout.startswith("degraded")
+        assert "takes connections and answers none" in process.stdout
     finally:
         send([redis], signal.SIGCONT)
     until(lambda: well(running), "answer of the server that woke up")
@@ -93,9 +93,9 @@ def test_a_supervisor_that_does_not_answer_is_named(running: Deployment) -> None
     supervisor = running.supervisor_pid()
     send([supervisor], signal.SIGSTOP)
     try:
-        done = running.run("status")
-        assert done.returncode == EXIT_UNREACHABLE
-        assert f"(pid {supervisor})" in done.stdout
+        process = running.run("status")
+        assert process.returncode == EXIT_UNREACHABLE
+        assert f"(pid {supervisor})" in process.stdout
     finally:
         send([supervisor], signal.SIGCONT)
     until(lambda: well(running), "answer of the supervisor that woke up")
@@ -110,7 +110,7 @@ def test_a_control_socket_that_was_deleted_is_made_anew(running: Deployment) -> 
 def test_a_redis_whose_socket_was_deleted_is_started_again_with_all_that_it_held(
     running: Deployment,
 ) -> None:
-    asked = running.run("ask", "--json", "What is 6 * 7?", "--workflow", "solo", "--seconds", "1")
+    process = running.run("ask", "--json", "What is 6 * 7?", "--workflow", "solo", "--seconds", "1")
     before: dict[str, Any] = running.status()["redis"]
     running.state.socket("redis.sock").unlink()
     until(
@@ -118,13 +118,13 @@ def test_a_redis_whose_socket_was_deleted_is_started_again_with_all_that_it_held
         "the server started again",
     )
     assert not psutil.pid_exists(before["pid"])
-    assert json.loads(asked.stdout)["run"]["id"] in running.ok("runs", "ls")
+    assert json.loads(process.stdout)["run"]["id"] in running.ok("runs", "ls")
 
 
 def test_a_bus_on_which_nobody_is_heard_is_not_well(
     deployment: Deployment, any_server: RedisProcess
 ) -> None:
     bus = ("--redis-url", any_server.url, "--profile", "scripted")
-    done = deployment.run("status", *bus, env={"LOOPLINE_BUS__PREFIX": "deserted"})
-    assert done.returncode == EXIT_FAILED
-    assert done.stdout.startswith("silent")
+    process = deployment.run("status", *bus, env={"LOOPLINE_BUS__PREFIX": "deserted"})
+    assert process.returncode == EXIT_FAILED
+    assert process.stdout.startswith("silent")

@@ -32,6 +32,6 @@ def test_a_machine_whose_clock_is_wrong_is_named_once() -> None:
     fine = WorkerStatus(name="gpu-0", kind="gpu", state="ready", host="near", skew_seconds=0.1)
     out = io.StringIO()
     Console(file=out, width=200).print(rendered(Status(phase="ready", workers=[*workers, fine])))
-    shown = out.getvalue()
-    assert shown.count("its clock is 2.0 h ahead of the bus's; set it by NTP") == 1
-    assert "near:" not in shown
+    output = out.getvalue()
+    assert output.count("its clock is 2.0 h ahead of the bus's; set it by NTP") == 1
+    assert "near:" not in output

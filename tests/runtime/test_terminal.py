@@ -73,11 +73,11 @@ async def test_a_name_with_escape_codes_is_shown_as_text(
         "LOOPLINE_PROFILE": "scripted",
     }
     async with haunted(any_server.url, "haunted"):
-        done = await asyncio.to_thread(deployment.run, *command, env=joined)
-    said = done.stdout + done.stderr
-    assert "Traceback" not in said
-    assert "evil" in said or command[0] == "ask"
-    assert OBEYED.findall(said) == []
+        process = await asyncio.to_thread(deployment.run, *command, env=joined)
+    output = process.stdout + process.stderr
+    assert "Traceback" not in output
+    assert "evil" in output or command[0] == "ask"
+    assert OBEYED.findall(output) == []
 
 
 def test_what_a_program_prints_is_harmless_and_what_rich_draws_is_not_spoilt(

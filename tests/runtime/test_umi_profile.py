@@ -11,13 +11,15 @@ from tests.runtime.conftest import Deployment
 
 def test_every_role_of_the_workflow_is_served_by_an_adapter_of_one_model() -> None:
     settings = config.load("umi", environ={})
-    served = [workflows.get(name) for name in ("umi", "umi_single")]
-    roles = [role for workflow in served for role in workflow.roles]
+    umi_workflows = [workflows.get(name) for name in ("umi", "umi_single")]
+    roles = [role for workflow in umi_workflows for role in workflow.roles]
     hosted = [role for worker in settings.workers.values() for role in worker.roles]
     assert sorted(hosted) == sorted([*roles, "completion"])
     assert settings.workers["gpu"].models == ("umi",)
     assert settings.policies == {
-        role: policy for each in served for role, policy in each.default_policies.items()
+        role: policy
+        for umi_workflow in umi_workflows
+        for role, policy in umi_workflow.default_policies.items()
     }
 
 
@@ -32,20 +34,20 @@ def test_an_instruction_of_the_simulator_is_asked_and_judged_by_its_world(
     deployment: Deployment,
 ) -> None:
     """By the oracle, which knows the instructions of one number and gives up over others."""
-    known = json.dumps([{"split": "unseen_worlds", "samples": 1, "seed": 7}])
+    worlds = json.dumps([{"split": "unseen_worlds", "samples": 1, "seed": 7}])
     idle = (f"workers.{kind}.count=0" for kind in ("single", "recorder", "jobs"))
     deployment.up(
-        f"models.umi.scripted.worlds={known}",
+        f"models.umi.scripted.worlds={worlds}",
         "options.umi.max_calls=5",
         *idle,
         profile="umi_scripted",
     )
-    said = deployment.ok("ask", "--world", "7", "--option", "tool_style=signatures")
-    assert said.endswith("done, says the simulator\n")
+    output = deployment.ok("ask", "--world", "7", "--option", "tool_style=signatures")
+    assert output.endswith("done, says the simulator\n")
     failed = deployment.run("ask", "--world", "8")
     assert failed.returncode == 1
     assert failed.stdout.splitlines()[-1].startswith("not done: ")
-    told = json.loads(deployment.ok("ask", "--world", "7", "--json", "--option", "max_calls=4"))
-    assert told["run"]["options"]["max_calls"] == 4
-    told = json.loads(deployment.ok("ask", "--world", "7", "--json"))
-    assert told["run"]["options"]["max_calls"] == 5, "the profile's"
+    record = json.loads(deployment.ok("ask", "--world", "7", "--json", "--option", "max_calls=4"))
+    assert record["run"]["options"]["max_calls"] == 4
+    record = json.loads(deployment.ok("ask", "--world", "7", "--json"))
+    assert record["run"]["options"]["max_calls"] == 5, "the profile's"

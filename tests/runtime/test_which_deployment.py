@@ -113,13 +113,13 @@ def test_another_bus_that_is_given_or_configured_is_the_one_that_is_meant(
 ) -> None:
     if how == "variable":
         monkeypatch.setenv(VARIABLE, OTHER_URL)
-    found = find(
+    deployment = find(
         redis_url=OTHER_URL if how == "option" else None,
         profile=profile_with_bus(tmp_path) if how == "profile" else None,
         overrides=(f"bus.redis_url={OTHER_URL}",) if how == "set" else (),
     )
-    assert found.run is None
-    assert found.settings.bus.redis_url == OTHER_URL
+    assert deployment.run is None
+    assert deployment.settings.bus.redis_url == OTHER_URL
 
 
 @pytest.mark.parametrize("url", [OWN_URL, ""])
@@ -128,9 +128,9 @@ def test_a_deployment_whose_own_bus_or_none_is_in_the_environment_is_as_it_was_s
 ) -> None:
     before = find().settings
     monkeypatch.setenv(VARIABLE, url)
-    found = find()
-    assert found.run == running
-    assert found.settings == before
+    deployment = find()
+    assert deployment.run == running
+    assert deployment.settings == before
 
 
 def test_a_worker_by_hand_with_a_set_option_serves_the_key_space_of_its_deployment(
@@ -168,16 +168,16 @@ def test_a_benchmark_knows_the_profile_of_the_deployment_by_a_path_from_its_own_
 ) -> None:
     monkeypatch.chdir(own_profile.parent)
     deployment.up(profile=str(own_profile), kinds=ASKED)
-    done = bench(deployment, "own.toml")
-    assert done.returncode == 0, done.stderr
+    process = bench(deployment, "own.toml")
+    assert process.returncode == 0, process.stderr
 
 
 def test_a_benchmark_of_another_profile_than_the_deployment_has_is_refused(
     shared: Deployment,
 ) -> None:
-    done = bench(shared, "umi_scripted")
-    assert done.returncode == EXIT_USAGE
-    assert "the deployment that runs here has the profile scripted" in done.stderr
+    process = bench(shared, "umi_scripted")
+    assert process.returncode == EXIT_USAGE
+    assert "the deployment that runs here has the profile scripted" in process.stderr
 
 
 def test_a_benchmark_on_a_bus_of_the_environment_has_the_profile_that_it_names(
@@ -185,5 +185,5 @@ def test_a_benchmark_on_a_bus_of_the_environment_has_the_profile_that_it_names(
 ) -> None:
     own_profile.write_text('extends = "scripted"\n[bus]\nshards = 0\n')
     deployment.environ[VARIABLE] = OTHER_URL
-    done = bench(deployment, str(own_profile))
-    assert f"{own_profile}: bus.shards" in done.stderr
+    process = bench(deployment, str(own_profile))
+    assert f"{own_profile}: bus.shards" in process.stderr

@@ -25,7 +25,7 @@ PLAIN = {"PATH", "HOME", "MAX_TOKENS"}
 
 def settings() -> Settings:
     model = {"engine": "openai", "model": "m"}
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "models": {
             "llm": model,
             "slm": {**model, "base_url": "http://localhost:1/v1", "api_key_env": "OTHER_KEY"},
@@ -33,11 +33,11 @@ def settings() -> Settings:
         "workers": {"gpu": {"models": ["slm"]}, "big": {"models": ["llm"]}},
         "tools": {"weather": {"openapi": "w.yaml", "query_env": {"key": "WEATHER_KEY"}}},
     }
-    return Settings.model_validate(told)
+    return Settings.model_validate(fields)
 
 
 @pytest.mark.parametrize(
-    ("kind", "own"),
+    ("kind", "key_names"),
     [
         ("planner", set[str]()),
         ("recorder", set[str]()),
@@ -48,8 +48,8 @@ def settings() -> Settings:
         ("jobs", {"HF_TOKEN", "LOOPLINE_BUS__REDIS_URL"}),
     ],
 )
-def test_a_worker_is_told_the_keys_that_its_kind_uses(kind: str, own: set[str]) -> None:
-    assert set(worker_environment(settings(), kind, ENVIRONMENT)) == PLAIN | own
+def test_a_worker_is_told_the_keys_that_its_kind_uses(kind: str, key_names: set[str]) -> None:
+    assert set(worker_environment(settings(), kind, ENVIRONMENT)) == PLAIN | key_names
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_up_in_a_folder_with_modules_of_the_same_names_starts_workers_that_know_
     deployment: Deployment, hostile: Path
 ) -> None:
     words = changes(("planner", "gpu"))
-    done = subprocess.run(
+    process = subprocess.run(
         [Path(sys.executable).with_name("runtime"), "up", "--detach", "--profile", "scripted",
          *words],
         cwd=hostile,
@@ -74,7 +74,7 @@ def test_up_in_a_folder_with_modules_of_the_same_names_starts_workers_that_know_
         text=True,
         timeout=LIMIT,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
     workers = [worker for kind in ("planner", "gpu") for worker in deployment.workers(kind)]
     assert len(workers) == 2
     for worker in workers:
@@ -91,5 +91,7 @@ def test_a_worker_does_not_let_others_look_into_its_memory() -> None:
         "become_undumpable()\n"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"  # PR_GET_DUMPABLE
     )
-    done = subprocess.run([*OWN_PYTHON, "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "0", done.stderr
+    process = subprocess.run(
+        [*OWN_PYTHON, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert process.stdout.strip() == "0", process.stderr

@@ -58,7 +58,7 @@ async def test_a_worker_is_seen_to_die_though_what_it_started_holds_its_output_o
 
 
 @pytest.mark.parametrize(
-    ("printed", "told"),
+    ("printed", "message"),
     [
         ("ready\nerror: no key\n  → export one\n", "error: no key → export one"),
         ("ready\nall is well\n", "all is well"),
@@ -67,7 +67,7 @@ async def test_a_worker_is_seen_to_die_though_what_it_started_holds_its_output_o
     ids=["its error and what to do", "else its last line", "nothing"],
 )
 async def test_a_worker_that_is_given_up_is_logged_with_what_it_died_of(
-    tmp_path: Path, printed: str, told: str
+    tmp_path: Path, printed: str, message: str
 ) -> None:
     program = f"import sys; print({printed!r}, end=''); sys.exit({EXIT_CONFIG})"
     command = (sys.executable, "-c", program)
@@ -80,7 +80,7 @@ async def test_a_worker_that_is_given_up_is_logged_with_what_it_died_of(
             while slot.state != "broken":  # noqa: ASYNC110 - what we wait for is another process
                 await asyncio.sleep(0.01)
     (line,) = [line for line in logged if line["event"] == "worker given up"]
-    assert line["last_words"] == told
+    assert line["last_words"] == message
     await slot.stop()
     await running
 

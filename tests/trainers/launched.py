@@ -29,8 +29,8 @@ _SHARDED = {
 
 @contextmanager
 def launched(
-    chosen: Sequence[tuple[GlpftSettings, Path]],
-    said: Path,
+    trainings: Sequence[tuple[GlpftSettings, Path]],
+    log_folder: Path,
     *,
     count: int = 2,
     sharded: bool = False,
@@ -45,8 +45,8 @@ def launched(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    said.mkdir(parents=True, exist_ok=True)
-    jobs = [(settings.model_dump_json(), output) for settings, output in chosen]
+    log_folder.mkdir(parents=True, exist_ok=True)
+    jobs = [(settings.model_dump_json(), output) for settings, output in trainings]
     started: list[BaseProcess] = [
         _FORKS.Process(
             target=_train,
@@ -58,40 +58,40 @@ def launched(
                     # As `accelerate launch --use_fsdp --fsdp_version 2` sets them.
                     **(_SHARDED if sharded else {}), **(changed or {}),
                 },
-                jobs, said / str(number), checkpoint_every, held_at,
+                jobs, log_folder / str(number), checkpoint_every, held_at,
             ),
         )
         for number in range(count)
     ]  # fmt: skip
     try:
-        for each in started:
-            each.start()
+        for process in started:
+            process.start()
         yield started
     finally:
-        for each in started:
-            each.kill()
-            each.join()
+        for process in started:
+            process.kill()
+            process.join()
 
 
 def _train(
     environment: dict[str, str],
     jobs: list[tuple[str, Path]],
-    said: Path,
+    log_path: Path,
     checkpoint_every: int,
     held_at: int | None,
 ) -> None:
     from loopline.trainers.core.processes import joined
     from loopline.trainers.errors import TrainingError
-    from loopline.trainers.glpft.pipeline import Watch, train
+    from loopline.trainers.glpft.pipeline import StageListener, train
 
     from .tiny_glpft import DATA
 
     os.environ.update(environment)
-    with said.open("w", buffering=1) as file:
+    with log_path.open("w", buffering=1) as file:
 
         def tell(stage: str, step: int) -> None:
             file.write(f"checkpoint {stage} {step}\n")
-            while step == held_at and not said.with_name("go").exists():
+            while step == held_at and not log_path.with_name("go").exists():
                 time.sleep(0.005)
 
         try:
@@ -99,7 +99,7 @@ def _train(
                 for settings, output in jobs:
                     train(
                         GlpftSettings.model_validate_json(settings), DATA, output,
-                        checkpoint_every=checkpoint_every, watch=Watch(checkpoint=tell),
+                        checkpoint_every=checkpoint_every, watch=StageListener(checkpoint=tell),
                         processes=processes,
                     )  # fmt: skip
         except TrainingError as error:

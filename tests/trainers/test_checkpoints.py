@@ -29,9 +29,9 @@ def saved(folder: Path, step: int, value: float) -> None:
 
 
 def read(folder: Path) -> tuple[int, float]:
-    found = load_checkpoint(folder, CheckpointState)
-    assert found is not None
-    return found.state.step, float(found.tensors["weights"][0])
+    checkpoint = load_checkpoint(folder, CheckpointState)
+    assert checkpoint is not None
+    return checkpoint.state.step, float(checkpoint.tensors["weights"][0])
 
 
 class Killed(Exception):
@@ -93,8 +93,8 @@ def test_one_that_lies_there_already_is_not_asked_room_for_again(
     size, beside, reserve = 10**6, 10**5, 16 * 2**20
 
     def usage(path: Path) -> SimpleNamespace:
-        taken = sum(each.stat().st_size for each in tmp_path.rglob("*") if each.is_file())
-        return SimpleNamespace(free=2 * size + beside + reserve - taken)
+        total_bytes = sum(entry.stat().st_size for entry in tmp_path.rglob("*") if entry.is_file())
+        return SimpleNamespace(free=2 * size + beside + reserve - total_bytes)
 
     monkeypatch.setattr("loopline.trainers.core.checkpoints.shutil.disk_usage", usage)
     require_room_for_two(tmp_path, size, beside)
@@ -114,8 +114,8 @@ def test_one_that_a_full_disk_cuts_short_leaves_the_one_before_and_nothing_of_it
 ) -> None:
     saved(tmp_path, 10, 1.0)
     for step in (10, 11):
-        said = rf"checkpoint-000000{step} can't be written \(File too large\): free some space"
-        with no_file_larger_than(16), pytest.raises(NotEnoughDisk, match=said):
+        pattern = rf"checkpoint-000000{step} can't be written \(File too large\): free some space"
+        with no_file_larger_than(16), pytest.raises(NotEnoughDisk, match=pattern):
             saved(tmp_path, step, 2.0)
         assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00000010"]
         assert read(tmp_path) == (10, 1.0)

@@ -49,8 +49,8 @@ def test_there_are_rows_for_the_compute_and_the_kept_out_instructions_are_not_am
     assert few.validation
     again = copying_rows(DATA, STAGE, model, SETTINGS, 1_000)
     assert again == few
-    other = SETTINGS.model_copy(update={"seed": 2})
-    assert copying_rows(DATA, STAGE, model, other, 1_000) != few
+    other_settings = SETTINGS.model_copy(update={"seed": 2})
+    assert copying_rows(DATA, STAGE, model, other_settings, 1_000) != few
 
 
 def test_a_data_set_with_nothing_to_copy_from_is_refused(model: LoadedModel) -> None:

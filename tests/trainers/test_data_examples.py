@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.agents.environments.api_worlds import Instance, instances, stream
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Outcome
 from loopline.agents.records import Trajectory as RecordedTrajectory
-from loopline.agents.roles.umi.output import Action, Next, Plan, read_action, read_plan
+from loopline.agents.roles.umi.output import Action, Next, PlannerTurn, read_action, read_plan
 from loopline.agents.roles.umi.settings import UmiOptions
 from loopline.agents.roles.umi.transcript import calls_of
+from loopline.agents.workflow_runner import run_locally
 from loopline.trainers.data.examples import (
     ANSWER_EMPTY,
     ANSWER_NONE,
@@ -30,7 +30,7 @@ from loopline.trainers.data.examples import (
     NO_END,
     READ_OTHERWISE,
     SETS,
-    Dropped,
+    DroppedRow,
     Example,
     SetName,
     examples_of,
@@ -67,11 +67,11 @@ def made(
     """The rows of each set, and what was dropped."""
     rows: dict[SetName, list[Example]] = {name: [] for name in SETS}
     dropped: list[tuple[SetName, str]] = []
-    for one in examples_of(trajectory, options):
-        if isinstance(one, Dropped):
-            dropped.append((one.set, one.reason))
+    for example in examples_of(trajectory, options):
+        if isinstance(example, DroppedRow):
+            dropped.append((example.set, example.reason))
         else:
-            rows[one[0]].append(one[1])
+            rows[example[0]].append(example[1])
     return rows, dropped
 
 
@@ -129,7 +129,7 @@ def test_the_readme_s_planner_row_is_the_rationales_with_whose_turn_is_next() ->
     assert "\n\n".join(
         f"Rationale {number}: {plan.rationale}\nNext: {roles[plan.next]}"
         for number, plan in enumerate(plans, start=1)
-        if isinstance(plan, Plan)
+        if isinstance(plan, PlannerTurn)
     ) == (
         "Rationale 1: First I look for flights.\nNext: Caller\n\n"
         "Rationale 2: DL9 is the one. I book it.\nNext: Caller\n\n"
@@ -274,7 +274,7 @@ def test_what_a_role_learns_its_own_reader_reads_as_the_step(
     rows, _ = made(trajectory, UmiOptions(constrained=constrained))
     for row in rows["planner"]:
         plan = read_plan(row.target_text)
-        assert isinstance(plan, Plan)
+        assert isinstance(plan, PlannerTurn)
         assert plan.next == trajectory.steps[row.step].next
     for name in ("caller", "global_steps"):
         for row in rows[name]:
@@ -378,12 +378,12 @@ async def test_runs_that_nobody_found_right_are_skipped_each_with_its_reason(
     host = ScriptedHost([says("Easy.\n Next: conclusion."), says("12")])
     question = a_run("umi").model_copy(update={"id": a_run().id[:-1] + "2"})
     unknown = await run_locally(question, dict.fromkeys(("umi_planner", "umi_summarizer"), host))
-    other = recorded.model_copy(
+    other_run = recorded.model_copy(
         update={"run": a_run("solo").model_copy(update={"id": a_run().id[:-1] + "3"})}
     )
-    source = await recorded_in(tmp_path, wrong, unknown, other)
+    source = await recorded_in(tmp_path, wrong, unknown, other_run)
     assert source.trajectories == ()
-    assert [one.reason for one in source.skipped] == ["not solved", "nobody verified it"]
+    assert [skip.reason for skip in source.skipped] == ["not solved", "nobody verified it"]
 
 
 async def test_runs_of_held_out_instructions_are_not_trained_on(tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ async def test_runs_of_held_out_instructions_are_not_trained_on(tmp_path: Path) 
     recorded, _ = await served(instance, UmiOptions(), made(trajectory, UmiOptions())[0])
     source = await recorded_in(tmp_path, recorded)
     assert source.trajectories == ()
-    assert [(one.reason, one.detail) for one in source.skipped] == [
+    assert [(skip.reason, skip.detail) for skip in source.skipped] == [
         ("a task that is held out from training", "unseen_worlds")
     ]
 
@@ -430,7 +430,7 @@ async def test_what_cannot_be_read_in_a_store_is_named_and_the_rest_is_used(tmp_
     pq.write_table(pa.table(row), folder / "row.parquet")
     source = await recorded_in(tmp_path, recorded)
     assert len(source.trajectories) == 1
-    assert [(one.where, one.reason) for one in source.skipped] == [
+    assert [(skip.where, skip.reason) for skip in source.skipped] == [
         ("cut.parquet", "the file cannot be read"),
         ("other.parquet", "the file cannot be read"),
         ("row.parquet[0]", "no trajectory record"),

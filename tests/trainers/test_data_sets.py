@@ -30,8 +30,8 @@ MADE = build([WORLDS], OPTIONS)
 OTHER = from_worlds("unseen_apis", 8, 1)
 
 
-def identities(made: DataSet, name: SetName) -> set[str]:
-    return {row.instruction_id for row in made.sets[name]}
+def identities(data_set: DataSet, name: SetName) -> set[str]:
+    return {row.instruction_id for row in data_set.sets[name]}
 
 
 @given(st.sets(st.integers(0, 19), min_size=8))
@@ -39,13 +39,18 @@ def test_the_local_sets_reuse_the_instructions_of_the_global_set(chosen: set[int
     """Every instruction is in the global and the planner's sets; in the caller's, unless nothing
     is called; in the summarizer's, unless it gives up."""
     ways = tuple(WORLDS.trajectories[number] for number in sorted(chosen))
-    made = build([replace(WORLDS, trajectories=ways)], OPTIONS)
-    everything = {one.instruction_id for one in ways}
-    assert identities(made, "global_trajectories") == everything
-    assert identities(made, "global_steps") == identities(made, "planner") == everything
-    called = {one.instruction_id for one in ways if len(one.steps) > 1}
-    answered = {one.instruction_id for one in ways if one.steps[-1].next == "conclude"}
-    assert (identities(made, "caller"), identities(made, "summarizer")) == (called, answered)
+    data_set = build([replace(WORLDS, trajectories=ways)], OPTIONS)
+    everything = {trajectory.instruction_id for trajectory in ways}
+    assert identities(data_set, "global_trajectories") == everything
+    assert identities(data_set, "global_steps") == identities(data_set, "planner") == everything
+    called = {trajectory.instruction_id for trajectory in ways if len(trajectory.steps) > 1}
+    summarizer_ids = {
+        trajectory.instruction_id for trajectory in ways if trajectory.steps[-1].next == "conclude"
+    }
+    assert (identities(data_set, "caller"), identities(data_set, "summarizer")) == (
+        called,
+        summarizer_ids,
+    )
 
 
 BOTH = build([WORLDS, OTHER], OPTIONS)
@@ -85,15 +90,17 @@ def test_a_change_of_any_row_changes_the_hash(data: st.DataObject) -> None:
 
 
 def test_several_ways_through_one_instruction_are_kept_and_repeats_are_counted() -> None:
-    (first, *_) = [one for one in WORLDS.trajectories if one.steps[-1].next == "conclude"]
-    said = replace(first.steps[0], rationale="I begin.")
-    another = replace(first, id="another", steps=(said, *first.steps[1:]))
+    (first, *_) = [
+        trajectory for trajectory in WORLDS.trajectories if trajectory.steps[-1].next == "conclude"
+    ]
+    step = replace(first.steps[0], rationale="I begin.")
+    another = replace(first, id="another", steps=(step, *first.steps[1:]))
     repeat = replace(first, id="zz")
     source = replace(WORLDS, trajectories=(*WORLDS.trajectories, another, repeat))
-    made = build([source], OPTIONS)
-    (card,) = made.card.sources
+    data_set = build([source], OPTIONS)
+    (card,) = data_set.card.sources
     assert (card.trajectories, card.instructions, card.repeated) == (22, 20, 1)
-    whole = [row.trajectory_id for row in made.sets["global_trajectories"]]
+    whole = [row.trajectory_id for row in data_set.sets["global_trajectories"]]
     assert whole.count("another") == 1
     assert "zz" not in whole
 
@@ -116,7 +123,7 @@ def test_what_is_written_is_read_back_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "deeper" / "set"
     write(MADE, folder)
     assert read(folder) == MADE
-    assert [one.name for one in folder.parent.iterdir()] == ["set"]
+    assert [path.name for path in folder.parent.iterdir()] == ["set"]
     with pytest.raises(UnreadableData, match="never written over"):
         write(MADE, folder)
 
@@ -170,8 +177,8 @@ def test_toolbench_s_test_queries_are_kept_out_of_training(tmp_path: Path, besid
     (listed / "G1_instruction.json").write_text(json.dumps({"8": 0}))
     (listed / "G1_tool.json.xz").write_bytes(lzma.compress(b"[9]"))
     source = from_toolbench(tmp_path)
-    assert [one.id for one in source.trajectories] == ["G1/7"]
-    assert [(one.where, one.reason) for one in source.skipped] == [
+    assert [item.id for item in source.trajectories] == ["G1/7"]
+    assert [(item.where, item.reason) for item in source.skipped] == [
         ("G1/8", "a test query"), ("G1/9", "a test query"),
     ]  # fmt: skip
     (listed / "G1_instruction.json").write_text('{"8"')
@@ -181,8 +188,8 @@ def test_toolbench_s_test_queries_are_kept_out_of_training(tmp_path: Path, besid
 
 def test_an_observation_that_is_only_an_error_is_told_as_one(tmp_path: Path) -> None:
     write_answer(tmp_path, CHAIN[0], says("function", '{"error": "late", "response": ""}'), FINISH)
-    made = build([from_toolbench(tmp_path)], OPTIONS)
-    assert "observation: error: late</s>" in made.sets["summarizer"][0].input
+    data_set = build([from_toolbench(tmp_path)], OPTIONS)
+    assert "observation: error: late</s>" in data_set.sets["summarizer"][0].input
 
 
 @pytest.mark.parametrize(
@@ -200,7 +207,7 @@ def test_half_a_character_costs_its_own_answer_alone(
     write_answer(tmp_path, *CHAIN)
     write_answer(tmp_path, *CHAIN[:place], message, *CHAIN[place + 1 :], name="8_DFS.json")
     source = from_toolbench(tmp_path)
-    assert [one.id for one in source.trajectories] == ["G1/7"]
+    assert [trajectory.id for trajectory in source.trajectories] == ["G1/7"]
     [skipped] = source.skipped
     assert (skipped.where, skipped.reason) == ("G1/8", HALF_A_PAIR)
     assert skipped.detail.endswith(r"\ud83d'")
@@ -229,32 +236,32 @@ def test_the_command_writes_a_data_set_and_shows_its_card_and_a_sample_of_each(
     write_answer(tmp_path, *CHAIN)
     (tmp_path / "answer/G1_answer/9_DFS.json").write_text('{"answer_generation": {"query": ')
     folder = tmp_path / "set"
-    code, said = command(folder, "--worlds", "train", "--samples", 10, "--toolbench", tmp_path)
+    code, output = command(folder, "--worlds", "train", "--samples", 10, "--toolbench", tmp_path)
     assert code == 0
-    made = read(folder)
-    assert made.card.sources[0].skipped == {"not JSON": 1}
-    assert "skipped G1_answer/9_DFS.json: not JSON" in said
+    data_set = read(folder)
+    assert data_set.card.sources[0].skipped == {"not JSON": 1}
+    assert "skipped G1_answer/9_DFS.json: not JSON" in output
     for name in SETS:
-        assert f"── {name}: toolbench G1/7" in said
-        assert made.sets[name][0].target_text in said
-    assert made.card.sha256 in said
+        assert f"── {name}: toolbench G1/7" in output
+        assert data_set.sets[name][0].target_text in output
+    assert data_set.card.sha256 in output
     again = tmp_path / "again"
     command(again, "--worlds", "train", "--samples", 10, "--toolbench", tmp_path)
-    assert read(again) == made
+    assert read(again) == data_set
 
 
 def test_an_empty_result_is_an_error_that_says_why_and_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / "answer/G1_answer").mkdir(parents=True)
     (tmp_path / "answer/G1_answer/9_DFS.json").write_text("{")
-    code, said = command(tmp_path / "set", "--toolbench", tmp_path)
+    code, output = command(tmp_path / "set", "--toolbench", tmp_path)
     assert code == 1
-    assert "nothing is left for" in said
-    assert "of 0 trajectories (not JSON: 1)" in said
+    assert "nothing is left for" in output
+    assert "of 0 trajectories (not JSON: 1)" in output
     assert not (tmp_path / "set").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "no source"),
         (("--worlds", "tomorrow"), "no split 'tomorrow'; there are: train"),
@@ -266,23 +273,23 @@ def test_an_empty_result_is_an_error_that_says_why_and_writes_nothing(tmp_path: 
         ),
     ],
 )
-def test_bad_input_is_named(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    assert said in command(tmp_path / "set", *arguments)[1]
+def test_bad_input_is_named(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    assert message in command(tmp_path / "set", *arguments)[1]
     assert not (tmp_path / "set").exists()
 
 
 def test_what_a_file_says_cannot_drive_the_terminal(tmp_path: Path) -> None:
     hostile = call(NAME, '{"city": "Oslo"}', "I need \x1b[2J it.")
     write_answer(tmp_path, hostile, *CHAIN[1:])
-    code, said = command(tmp_path / "set", "--toolbench", tmp_path)
+    code, output = command(tmp_path / "set", "--toolbench", tmp_path)
     assert code == 0
-    assert "\x1b" not in said
+    assert "\x1b" not in output
 
 
 def test_the_same_way_from_two_sources_is_learned_once() -> None:
     """A run of the store that goes as the oracle goes: the source that comes first has it."""
-    runs = [replace(one, source="store", id=f"run-{one.id}") for one in WORLDS.trajectories]
-    made = build([Source("store", {}, tuple(runs)), WORLDS], OPTIONS)
-    assert [(one.name, one.repeated) for one in made.card.sources] == [
+    runs = [replace(item, source="store", id=f"run-{item.id}") for item in WORLDS.trajectories]
+    data_set = build([Source("store", {}, tuple(runs)), WORLDS], OPTIONS)
+    assert [(item.name, item.repeated) for item in data_set.card.sources] == [
         ("store", 0), ("worlds:train", 20),
     ]  # fmt: skip

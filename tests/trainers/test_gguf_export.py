@@ -71,12 +71,12 @@ def with_tokenizer(folder: Path) -> Path:
 
 def model(folder: Path, kind: str) -> Path:
     torch.manual_seed(3)
-    made = MODELS[kind]()
+    network = MODELS[kind]()
     with torch.no_grad():
-        for name, parameter in made.named_parameters():
+        for name, parameter in network.named_parameters():
             if name.endswith("bias"):
                 parameter.normal_(std=0.5)
-    made.save_pretrained(folder)
+    network.save_pretrained(folder)
     return with_tokenizer(folder)
 
 
@@ -97,15 +97,15 @@ async def test_an_exported_model_scores_text_as_before(tmp_path: Path, kind: str
 
 @pytest.mark.parametrize("tensor", ["attn_q", "attn_k"])
 def test_a_llamas_bias_goes_where_its_row_of_the_weights_goes(tmp_path: Path, tensor: str) -> None:
-    made: Any = MODELS["llama with biases"]()
+    network: Any = MODELS["llama with biases"]()
     with torch.no_grad():
-        for layer in made.model.layers:
+        for layer in network.model.layers:
             for part in (layer.self_attn.q_proj, layer.self_attn.k_proj):
                 part.bias.copy_(part.weight[:, 0])
-    made.save_pretrained(tmp_path / "model")
+    network.save_pretrained(tmp_path / "model")
     export_gguf(with_tokenizer(tmp_path / "model"), tmp_path / "model.gguf", Precision.F32)
-    found = {each.name: each.data for each in GGUFReader(tmp_path / "model.gguf").tensors}
-    weight, bias = found[f"blk.1.{tensor}.weight"], found[f"blk.1.{tensor}.bias"]
+    tensors = {each.name: each.data for each in GGUFReader(tmp_path / "model.gguf").tensors}
+    weight, bias = tensors[f"blk.1.{tensor}.weight"], tensors[f"blk.1.{tensor}.bias"]
     assert bias.tolist() == weight[:, 0].tolist()
 
 
@@ -116,8 +116,8 @@ def test_every_precision_can_be_asked_for_on_the_command_line(
     if precision is Precision.Q4_K_M:
         pytest.importorskip("llama_cpp", reason="needs make gguf")
     file = tmp_path / "deep" / "slm.gguf"
-    done = run_train("export", "micro:slm", "--gguf", str(file), "--precision", precision)
-    assert done.returncode == 0, done.stderr
+    process = run_train("export", "micro:slm", "--gguf", str(file), "--precision", precision)
+    assert process.returncode == 0, process.stderr
     assert [path.name for path in file.parent.iterdir()] == ["slm.gguf"]
     assert file.read_bytes()[:4] == b"GGUF"
 
@@ -155,9 +155,9 @@ def test_what_cannot_be_carried_over_exactly_is_refused(
 
 
 def test_a_folder_without_a_model_says_so(tmp_path: Path) -> None:
-    done = run_train("export", str(tmp_path), "--gguf", str(tmp_path / "x.gguf"))
-    assert done.returncode != 0
-    assert "config.json is missing: name a model's folder" in done.stderr
+    process = run_train("export", str(tmp_path), "--gguf", str(tmp_path / "x.gguf"))
+    assert process.returncode != 0
+    assert "config.json is missing: name a model's folder" in process.stderr
 
 
 def named(*words: str) -> Callable[[Path], list[str]]:
@@ -217,14 +217,14 @@ def test_what_cannot_be_exported_is_one_error_and_leaves_no_file(
 ) -> None:
     folder = Path(shutil.copytree(MICRO_MODELS / "slm", tmp_path / "model"))
     file = tmp_path / "out" / "x.gguf"
-    told = ["train", "export", *arguments(folder), "--gguf", str(file)]
-    monkeypatch.setattr(sys, "argv", told)
+    argv = ["train", "export", *arguments(folder), "--gguf", str(file)]
+    monkeypatch.setattr(sys, "argv", argv)
     with pytest.raises(SystemExit) as ended:
         cli.main()
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert ended.value.code not in (0, None)
-    assert said.count("error: ") == 1
-    assert words in said
+    assert output.count("error: ") == 1
+    assert words in output
     assert not list(file.parent.glob("*"))
 
 
@@ -268,8 +268,8 @@ async def test_a_head_in_the_files_is_carried_over_though_the_configuration_ties
     with torch.no_grad():
         logits = Qwen2ForCausalLM.from_pretrained(folder)(torch.tensor([ids])).logits[0]
     wanted = torch.log_softmax(logits.float(), -1)[range(len(ids) - 1), ids[1:]].tolist()
-    found = await scores_of("llama_cpp", file, ids)
-    assert found[-len(wanted) :] == pytest.approx(wanted, abs=2e-3)
+    scores = await scores_of("llama_cpp", file, ids)
+    assert scores[-len(wanted) :] == pytest.approx(wanted, abs=2e-3)
 
 
 def test_a_head_that_is_the_embedding_is_not_written_twice(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_a_tokenizer_that_composes_text_gives_the_same_ids_in_llama_cpp(tmp_path
     (folder / "tokenizer.json").write_text(json.dumps(saved))
     export_gguf(folder, tmp_path / "model.gguf")
     loaded = load_gguf(ModelSettings(engine="llama_cpp", model=str(tmp_path / "model.gguf")))
-    ours = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     try:
         for text in (
             "cafe\u0301",
@@ -409,6 +409,6 @@ def test_a_tokenizer_that_composes_text_gives_the_same_ids_in_llama_cpp(tmp_path
             "a<|im_end|>\u0338b",
             "<|im_start|>e\u0301\u0323 x",
         ):
-            assert loaded.codec.encode(text) == ours.encode(text, add_special_tokens=False).ids
+            assert loaded.codec.encode(text) == tokenizer.encode(text, add_special_tokens=False).ids
     finally:
         loaded.close()

@@ -24,7 +24,7 @@ from loopline.trainers.data.datasets import build, write
 from loopline.trainers.data.examples import SETS
 from loopline.trainers.data.sources import from_worlds
 from loopline.trainers.errors import NotEnoughDisk, TrainingError, UnreadableModel
-from loopline.trainers.glpft.pipeline import Watch, train
+from loopline.trainers.glpft.pipeline import StageListener, train
 from loopline.trainers.glpft.report import Report
 from loopline.trainers.glpft.rows import StageRows, TokenRow, rows_of, token_row
 from loopline.trainers.glpft.settings import Size
@@ -59,14 +59,14 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_every_stage_learns_and_spends_its_share(trained: tuple[Path, Report]) -> None:
     folder, report = trained
-    assert [each.stage for each in report.stages] == ["copying", "backbone", *ROLES]
-    for each in report.stages:
-        assert each.validation_before is not None
-        assert each.validation_after is not None
-        assert each.validation_after < each.validation_before
+    assert [stage.stage for stage in report.stages] == ["copying", "backbone", *ROLES]
+    for stage in report.stages:
+        assert stage.validation_before is not None
+        assert stage.validation_after is not None
+        assert stage.validation_after < stage.validation_before
         # Within a step; they differ a little in size.
-        assert abs(each.tokens - each.budget) <= 1.25 * each.tokens / each.steps
-    assert [each.budget for each in report.stages] == [24_000, 48_000, 16_000, 16_000, 16_000]
+        assert abs(stage.tokens - stage.budget) <= 1.25 * stage.tokens / stage.steps
+    assert [stage.budget for stage in report.stages] == [24_000, 48_000, 16_000, 16_000, 16_000]
     assert list(folder.glob("curves/planner/events.*"))
     assert not list(folder.glob("checkpoints/*"))
 
@@ -113,8 +113,8 @@ def prompt_loss(model: Any, rows: Sequence[TokenRow]) -> float:
         ids = torch.tensor([row.ids])
         with torch.no_grad():
             logits = model(input_ids=ids).logits[0, :-1]
-        each = torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="none")
-        losses.append(float(each[~torch.tensor(row.learned[1:])].mean()))
+        token_losses = torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="none")
+        losses.append(float(token_losses[~torch.tensor(row.learned[1:])].mean()))
     return sum(losses) / len(losses)
 
 
@@ -122,16 +122,16 @@ def test_an_embedding_that_is_also_the_output_layer_is_stored_once(
     trained: tuple[Path, Report],
 ) -> None:
     begun, ended = weights(trained[0] / "initial"), weights(trained[0] / "planner")
-    assert {name: each.shape for name, each in ended.items()} == {
-        name: each.shape for name, each in begun.items()
+    assert {name: tensor.shape for name, tensor in ended.items()} == {
+        name: tensor.shape for name, tensor in begun.items()
     }
 
 
 def test_a_finished_folder_is_left_as_it_is(trained: tuple[Path, Report]) -> None:
     folder, report = trained
-    said: list[str] = []
-    assert train(SETTINGS, DATA, folder, watch=Watch(say=said.append)) == report
-    assert said == [f"the training in {folder} is finished; --restart trains anew"]
+    messages: list[str] = []
+    assert train(SETTINGS, DATA, folder, watch=StageListener(say=messages.append)) == report
+    assert messages == [f"the training in {folder} is finished; --restart trains anew"]
 
 
 def test_a_role_is_loaded_and_prompted_as_a_gpu_worker_does(trained: tuple[Path, Report]) -> None:
@@ -139,15 +139,19 @@ def test_a_role_is_loaded_and_prompted_as_a_gpu_worker_does(trained: tuple[Path,
     model = load_base(str(trained[0] / "caller"))
     for name in SETS:
         row = DATA.sets[name][0]
-        made = token_row(row, model)
+        sequence = token_row(row, model)
         messages = (
             Message(role="system", content=row.system),
             Message(role="user", content=row.input),
         )
         prompt = build_prompt(model.render(messages, ()), (), model.codec).ids
-        assert list(made.ids[: len(prompt)]) == prompt
-        assert not any(made.learned[: len(prompt)])
-        written = [each for each, own in zip(made.ids, made.learned, strict=True) if own]
+        assert list(sequence.ids[: len(prompt)]) == prompt
+        assert not any(sequence.learned[: len(prompt)])
+        written = [
+            token_id
+            for token_id, is_learned in zip(sequence.ids, sequence.learned, strict=True)
+            if is_learned
+        ]
         learned = "".join(span.text for span in row.target if span.learned)
         assert model.codec.decode(written) == f"{learned}<|im_end|>"
 
@@ -156,19 +160,19 @@ def test_a_role_is_loaded_and_prompted_as_a_gpu_worker_does(trained: tuple[Path,
 def test_every_method_spends_the_same_compute(method: Method, tmp_path: Path) -> None:
     report = train(changed(method=method, tokens=30_000), DATA, tmp_path / "out")
     # The stages' budgets are the whole, and each ends within a step of its own.
-    assert sum(each.budget for each in report.stages) == report.budget == 30_000
-    for each in report.stages:
-        assert abs(each.tokens - each.budget) <= each.tokens / each.steps
-    assert len({each.parameters for each in report.stages}) == 1
+    assert sum(stage.budget for stage in report.stages) == report.budget == 30_000
+    for stage in report.stages:
+        assert abs(stage.tokens - stage.budget) <= stage.tokens / stage.steps
+    assert len({stage.parameters for stage in report.stages}) == 1
 
 
 def test_a_backbone_can_be_trained_on_whole_trajectories(tmp_path: Path) -> None:
     """Each way is one row, and all of it but the observations is learned."""
     folder = tmp_path / "out"
-    chosen = changed(method="single", global_set="global_trajectories", tokens=40_000)
-    *_, single = train(chosen, DATA, folder).stages
+    settings = changed(method="single", global_set="global_trajectories", tokens=40_000)
+    *_, single = train(settings, DATA, folder).stages
     stage = Stage("single", ("global_trajectories",), 1.0)
-    rows = rows_of(DATA, stage, load_base(str(folder / "initial")), chosen.validation)
+    rows = rows_of(DATA, stage, load_base(str(folder / "initial")), settings.validation)
     assert (
         single.rows
         == len(rows.training)
@@ -182,7 +186,7 @@ def test_a_backbone_can_be_trained_on_whole_trajectories(tmp_path: Path) -> None
 
 def test_without_a_budget_the_published_epochs_decide(tmp_path: Path) -> None:
     report = train(changed(tokens=None, batch=48), DATA, tmp_path / "out")
-    by_name = {each.stage: each for each in report.stages}
+    by_name = {stage.stage: stage for stage in report.stages}
     model = load_base(str(tmp_path / "out/initial"))
     rows = rows_of(DATA, Stage("planner", ("planner",), 1.0), model, SETTINGS.validation)
     epochs = SETTINGS.schedule("planner").epochs
@@ -190,18 +194,18 @@ def test_without_a_budget_the_published_epochs_decide(tmp_path: Path) -> None:
 
 
 def test_without_reuse_no_instruction_is_learned_twice() -> None:
-    seen: list[set[str]] = []
+    id_sets: list[set[str]] = []
     for stage in stages_of("no-reuse", EVEN_SHARES)[:2]:
-        seen.append(
+        id_sets.append(
             {
                 row.instruction_id
                 for row in DATA.sets[stage.sets[0]]
                 if is_in_part(row.instruction_id, stage.part)
             }
         )
-    assert seen[0]
-    assert seen[1]
-    assert not seen[0] & seen[1]
+    assert id_sets[0]
+    assert id_sets[1]
+    assert not id_sets[0] & id_sets[1]
 
 
 def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_and_curve(
@@ -237,11 +241,21 @@ def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_and_curve(
     report = train(SETTINGS, DATA, killed)
     assert not list(killed.glob(".*.part"))
     folder, whole = trained
-    for one, other in zip(report.stages, whole.stages, strict=True):
-        assert (one.losses, one.tokens, one.steps) == (other.losses, other.tokens, other.steps)
-        assert one.validation_after == other.validation_after
-        ours, theirs = weights(killed / one.stage), weights(folder / one.stage)
-        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    for stage, reference_stage in zip(report.stages, whole.stages, strict=True):
+        assert (stage.losses, stage.tokens, stage.steps) == (
+            reference_stage.losses,
+            reference_stage.tokens,
+            reference_stage.steps,
+        )
+        assert stage.validation_after == reference_stage.validation_after
+        resumed_weights, reference_weights = (
+            weights(killed / stage.stage),
+            weights(folder / stage.stage),
+        )
+        assert all(
+            torch.equal(resumed_weights[name], reference_weights[name])
+            for name in reference_weights
+        )
 
 
 @pytest.mark.parametrize("way", ["loss", "gradient"])
@@ -251,13 +265,13 @@ def test_what_is_no_number_ends_a_stage_at_its_last_good_checkpoint(
     plain, steps = StageTraining._step, 0  # pyright: ignore[reportPrivateUsage]
 
     def logits(self: Network, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
-        found = learned_logits(self, ids, learned)
+        result = learned_logits(self, ids, learned)
         if steps < 3:
-            return found
+            return result
         if way == "loss":
-            return found * math.inf
-        found.register_hook(endless)
-        return found
+            return result * math.inf
+        result.register_hook(endless)
+        return result
 
     def step(self: StageTraining, *arguments: Any) -> None:
         nonlocal steps
@@ -267,13 +281,13 @@ def test_what_is_no_number_ends_a_stage_at_its_last_good_checkpoint(
     learned_logits = Network.learned_logits
     monkeypatch.setattr(Network, "learned_logits", logits)
     monkeypatch.setattr(StageTraining, "_step", step)
-    said = "copying: the (loss|gradient's norm) is nan at step 3, which is not taken; .*too high"
-    with pytest.raises(TrainingError, match=said):
+    pattern = "copying: the (loss|gradient's norm) is nan at step 3, which is not taken; .*too high"
+    with pytest.raises(TrainingError, match=pattern):
         train(SETTINGS, DATA, tmp_path / "out", checkpoint_every=1)
-    found = load_checkpoint(tmp_path / "out/checkpoints/copying", StageState)
-    assert found is not None
-    assert found.state.step == 2
-    assert all(each.isfinite().all() for each in found.tensors.values())
+    result = load_checkpoint(tmp_path / "out/checkpoints/copying", StageState)
+    assert result is not None
+    assert result.state.step == 2
+    assert all(tensor.isfinite().all() for tensor in result.tensors.values())
 
 
 def endless(gradient: torch.Tensor) -> torch.Tensor:
@@ -290,12 +304,12 @@ def test_a_disk_that_is_full_at_a_stage_s_end_costs_no_step_and_leaves_no_half_m
             plain(self, folder, base)
 
     monkeypatch.setattr(Network, "write", write_cut_short)
-    said = r"out/copying can't be written \(.*free some space, then go on with the same command"
-    with pytest.raises(NotEnoughDisk, match=said):
+    pattern = r"out/copying can't be written \(.*free some space, then go on with the same command"
+    with pytest.raises(NotEnoughDisk, match=pattern):
         train(SETTINGS, DATA, out)
-    found = load_checkpoint(out / "checkpoints/copying", StageState)
-    assert found is not None
-    assert found.state.ended
+    checkpoint = load_checkpoint(out / "checkpoints/copying", StageState)
+    assert checkpoint is not None
+    assert checkpoint.state.ended
     assert sorted(path.name for path in out.iterdir()) == [
         "checkpoints", "curves", "initial", "settings.json",
     ]  # fmt: skip
@@ -328,16 +342,16 @@ def test_rows_that_fit_no_context_are_counted_and_none_left_is_an_error(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"weights": "lora"}, "an adapter of random weights learns nothing"),
         ({"weights": "lora-roles", "method": "single"}, "trains no backbone"),
     ],
 )
 def test_weights_that_a_method_has_nothing_to_put_on_are_refused(
-    tmp_path: Path, changes: dict[str, str], said: str
+    tmp_path: Path, changes: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(TrainingError, match=said):
+    with pytest.raises(TrainingError, match=message):
         train(changed(**changes), DATA, tmp_path / "out")
 
 
@@ -377,14 +391,14 @@ def test_the_engine_s_lora_computes_what_was_trained(
     peft = network_of(
         load_base(base), adapter=True, rank=4, begins_from=adapters / "caller", base="base"
     )
-    served: Any = load_base(base)
+    base_model: Any = load_base(base)
     with torch.no_grad():
-        plain = served.model(ids).logits
-        layers = LoraLayers(served.model, served.device)
+        plain = base_model.model(ids).logits
+        layers = LoraLayers(base_model.model, base_model.device)
         layers.use([layers.read(str(adapters / "caller"))])
         peft.whole.eval()
         expected = peft.whole(ids).logits
-        assert torch.allclose(served.model(ids).logits, expected, atol=1e-5)
+        assert torch.allclose(base_model.model(ids).logits, expected, atol=1e-5)
         assert not torch.allclose(plain, expected, atol=1e-3)
 
 

@@ -35,12 +35,12 @@ def test_the_command_states_compute_padding_and_losses_and_does_nothing_twice(
         tmp_path / "out", "--data", data, "--method", "single", "--tokens", 20_000,
         "--size", "micro-0.2m",
     )  # fmt: skip
-    code, said = command(*arguments)
-    assert code == 0, said
-    assert "single: reading global_steps…" in said
-    assert "checkpoint of single at step" in said
-    assert "tokens of a budget of 20,000" in said
-    assert f"models in {tmp_path / 'out'}, curves in {tmp_path / 'out/report.html'}" in said
+    code, output = command(*arguments)
+    assert code == 0, output
+    assert "single: reading global_steps…" in output
+    assert "checkpoint of single at step" in output
+    assert "tokens of a budget of 20,000" in output
+    assert f"models in {tmp_path / 'out'}, curves in {tmp_path / 'out/report.html'}" in output
     page = (tmp_path / "out" / "report.html").read_text()
     ParsedPage(page).require_harmless()
     assert "single from random weights" in page
@@ -52,7 +52,7 @@ def test_the_command_states_compute_padding_and_losses_and_does_nothing_twice(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--method", "poem"), "--method poem: Input should be 'glpft', 'no-reuse'"),
         (("--weights", "half"), "--weights half: Input should be 'full'"),
@@ -66,9 +66,9 @@ def test_the_command_states_compute_padding_and_losses_and_does_nothing_twice(
     ],
 )
 def test_bad_input_is_named_before_anything_is_trained(
-    data: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
+    data: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     code, answer = command(tmp_path / "out", "--data", data, *arguments)
     assert code != 0
-    assert said in answer
+    assert message in answer
     assert not (tmp_path / "out").exists()

@@ -48,24 +48,24 @@ async def test_recorded_runs_are_trained_on_and_the_very_next_runs_have_the_new_
 ) -> None:
     processes = await processes_of(serving)
     async with Client.connect(bus_of(serving)) as client:
-        taught = await asyncio.gather(*(ask(client, each, TEACHER) for each in INSTANCES))
+        taught = await asyncio.gather(*(ask(client, item, TEACHER) for item in INSTANCES))
         for instance, trajectory in zip(INSTANCES, taught, strict=True):
             answer = trajectory.answer if trajectory.outcome is Outcome.ANSWERED else None
             assert instance.verify(answer, calls_of(trajectory.steps)).solved
         until(lambda: recorded(serving).total() == COUNT, "recording of the solved runs")
         before = [await ask(client, SHORTEST, policies) for policies in (None, LED)]
         async with in_flight(client) as meanwhile:
-            said = await train(serving, tmp_path / "base", tmp_path / "out")
+            output = await train(serving, tmp_path / "base", tmp_path / "out")
             after = [await ask(client, SHORTEST, policies) for policies in (None, LED)]
-    assert said.count("serves version 1") == 3
+    assert output.count("serves version 1") == 3
     # The model alone at first, and the roles' adapters from the first run after publication on.
     assert weights(before) == {(role, None, 0) for role in ROLES}
     assert weights(after) == {(role, role.replace("_", "/"), 1) for role in ROLES}
     assert await processes_of(serving) == processes
     ended = [*taught, *before, *meanwhile, *after]
-    assert {each.outcome for each in ended} == {Outcome.ANSWERED, Outcome.GAVE_UP}
+    assert {item.outcome for item in ended} == {Outcome.ANSWERED, Outcome.GAVE_UP}
     until(lambda: recorded(serving).total() >= len(ended), "recording of every run")
-    assert recorded(serving) == Counter(each.run.id for each in ended)
+    assert recorded(serving) == Counter(item.run.id for item in ended)
 
 
 def weights(runs: list[Trajectory]) -> set[tuple[str, str | None, int]]:
@@ -104,14 +104,14 @@ async def train(serving: Deployment, base: Path, output: Path) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said = (await process.communicate())[0].decode()
-    assert process.returncode == 0, said
-    return said
+    text = (await process.communicate())[0].decode()
+    assert process.returncode == 0, text
+    return text
 
 
 async def processes_of(serving: Deployment) -> list[tuple[str, int | None, int]]:
     workers: list[dict[str, Any]] = (await asyncio.to_thread(serving.status))["workers"]
-    return sorted((each["name"], each["pid"], each["restarts"]) for each in workers)
+    return sorted((worker["name"], worker["pid"], worker["restarts"]) for worker in workers)
 
 
 def recorded(serving: Deployment) -> Counter[str]:

@@ -47,8 +47,8 @@ def test_processes_share_a_batch_without_loss_and_are_called_equally_often(
         ids[0]
         for pieces in shares
         for piece in pieces
-        for ids, own in zip(piece.ids, piece.learned, strict=True)
-        if any(own)
+        for ids, flags in zip(piece.ids, piece.learned, strict=True)
+        if any(flags)
     ]
     assert sorted(learned) == [row.ids[0] for row in rows]
 
@@ -61,7 +61,7 @@ def test_a_process_alone_waits_for_nobody_and_needs_no_launcher() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"FSDP_VERSION": "1"}, "set fsdp_version: 2"),
         ({"FSDP_ACTIVATION_CHECKPOINTING": "true"}, "leave it out, and lower --micro-batch-tokens"),
@@ -70,7 +70,7 @@ def test_a_process_alone_waits_for_nobody_and_needs_no_launcher() -> None:
     ],
 )
 def test_settings_of_a_launcher_that_cannot_be_trained_by_are_refused(
-    tmp_path: Path, settings: dict[str, str], said: str
+    tmp_path: Path, settings: dict[str, str], message: str
 ) -> None:
     if "ACCELERATE_USE_CPU" in settings and torch.cuda.is_available():
         pytest.skip("there are GPUs")
@@ -79,7 +79,7 @@ def test_settings_of_a_launcher_that_cannot_be_trained_by_are_refused(
     ) as started:
         assert ended(started) == [1, 1]
     # Whoever is refused first may take the other's connection with it.
-    assert any(said in (tmp_path / f"said/{number}").read_text() for number in range(2))
+    assert any(message in (tmp_path / f"said/{number}").read_text() for number in range(2))
     assert not (tmp_path / "out").exists()
 
 
@@ -89,31 +89,32 @@ def curve(folder: Path, name: str) -> list[tuple[int, float]]:
 
     events: Any = EventAccumulator(str(folder / "curves/single"))
     events.Reload()
-    return [(each.step, each.value) for each in events.Scalars(name)]
+    return [(point.step, point.value) for point in events.Scalars(name)]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    (found,) = (folder / "single").glob("*.safetensors")
-    return load_file(found)
+    (path,) = (folder / "single").glob("*.safetensors")
+    return load_file(path)
 
 
 def facts(folder: Path) -> StageFacts:
-    found = read_facts(folder / "single")
-    assert found is not None
-    return found
+    stage_facts = read_facts(folder / "single")
+    assert stage_facts is not None
+    return stage_facts
 
 
 def ended(started: list[BaseProcess]) -> list[int | None]:
-    for each in started:
-        each.join(timeout=60)
-    return [each.exitcode for each in started]
+    for process in started:
+        process.join(timeout=60)
+    return [process.exitcode for process in started]
 
 
-def wait_for_checkpoint(said: Path, step: int) -> None:
+def wait_for_checkpoint(log_folder: Path, step: int) -> None:
     """Until the first process has said that it has saved that step."""
     deadline = time.monotonic() + 60
     while (
-        not (said / "0").exists() or f"checkpoint single {step}\n" not in (said / "0").read_text()
+        not (log_folder / "0").exists()
+        or f"checkpoint single {step}\n" not in (log_folder / "0").read_text()
     ):
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -143,9 +144,11 @@ def full(base: Path) -> GlpftSettings:
 
 
 def jobs(folder: Path, base: Path) -> list[tuple[GlpftSettings, Path]]:
-    chosen = full(base)
-    adapter = chosen.model_copy(update={"tokens": 6_000, "weights": "lora", "rank": 4, "rate": 10})
-    return [(chosen, folder / "full"), (adapter, folder / "adapter")]
+    full_settings = full(base)
+    adapter = full_settings.model_copy(
+        update={"tokens": 6_000, "weights": "lora", "rank": 4, "rate": 10}
+    )
+    return [(full_settings, folder / "full"), (adapter, folder / "adapter")]
 
 
 @pytest.fixture(scope="module")
@@ -172,23 +175,27 @@ def together(
     return Trained(folder / "full", folder / "adapter"), request.param
 
 
-def require_same_but_for_rounding(folder: Path, other: Path) -> None:
-    ours, theirs = facts(folder), facts(other)
-    assert (ours.steps, ours.tokens, ours.padding) == (theirs.steps, theirs.tokens, theirs.padding)
-    assert (ours.parameters, ours.trained_parameters) == (
-        theirs.parameters, theirs.trained_parameters,
+def require_same_but_for_rounding(folder: Path, reference_folder: Path) -> None:
+    actual, reference = facts(folder), facts(reference_folder)
+    assert (actual.steps, actual.tokens, actual.padding) == (
+        reference.steps,
+        reference.tokens,
+        reference.padding,
+    )
+    assert (actual.parameters, actual.trained_parameters) == (
+        reference.parameters, reference.trained_parameters,
     )  # fmt: skip
-    assert ours.validation_before == pytest.approx(theirs.validation_before, abs=1e-6)
-    assert ours.validation_after == pytest.approx(theirs.validation_after, abs=2e-4)
+    assert actual.validation_before == pytest.approx(reference.validation_before, abs=1e-6)
+    assert actual.validation_after == pytest.approx(reference.validation_after, abs=2e-4)
     for name in ("loss", "gradient norm", "learning rate"):
-        found, wanted = curve(folder, name), curve(other, name)
-        assert [step for step, _ in found] == [step for step, _ in wanted]
-        assert [v for _, v in found] == pytest.approx([v for _, v in wanted], rel=1e-3)
-    one, another = weights(folder), weights(other)
-    assert one.keys() == another.keys()
+        points, wanted = curve(folder, name), curve(reference_folder, name)
+        assert [step for step, _ in points] == [step for step, _ in wanted]
+        assert [v for _, v in points] == pytest.approx([v for _, v in wanted], rel=1e-3)
+    tensors, another = weights(folder), weights(reference_folder)
+    assert tensors.keys() == another.keys()
     for name, tensor in another.items():
-        assert one[name].dtype == tensor.dtype
-        assert torch.allclose(one[name], tensor, atol=2e-3), name
+        assert tensors[name].dtype == tensor.dtype
+        assert torch.allclose(tensors[name], tensor, atol=2e-3), name
 
 
 def test_two_processes_make_the_steps_of_one(
@@ -203,34 +210,34 @@ def test_after_a_kill_minus_9_of_one_the_other_says_so_and_the_run_goes_on_to_th
     tmp_path: Path, together: tuple[Trained, bool], base: Path
 ) -> None:
     whole, sharded = together
-    wanted, said = [(full(base), tmp_path / "out")], tmp_path / "said"
-    with launched(wanted, said, sharded=sharded, checkpoint_every=2, held_at=4) as started:
-        wait_for_checkpoint(said, 4)
+    wanted, log_folder = [(full(base), tmp_path / "out")], tmp_path / "said"
+    with launched(wanted, log_folder, sharded=sharded, checkpoint_every=2, held_at=4) as started:
+        wait_for_checkpoint(log_folder, 4)
         started[1].kill()
-        (said / "go").touch()
+        (log_folder / "go").touch()
         assert ended(started) == [1, -signal.SIGKILL]
-    assert "process 1 of 2 lost another one" in (said / "0").read_text()
+    assert "process 1 of 2 lost another one" in (log_folder / "0").read_text()
     assert not (tmp_path / "out/single").exists()
-    with launched(wanted, said, sharded=sharded) as started:
+    with launched(wanted, log_folder, sharded=sharded) as started:
         assert ended(started) == [0, 0]
     assert facts(tmp_path / "out").losses == facts(whole.full).losses
-    found, expected = weights(tmp_path / "out"), weights(whole.full)
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    actual, expected = weights(tmp_path / "out"), weights(whole.full)
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
 def test_ctrl_c_in_one_process_stops_all_at_the_same_step_from_which_others_go_on(
     tmp_path: Path, alone: Trained, base: Path
 ) -> None:
-    wanted, said = [(full(base), tmp_path / "out")], tmp_path / "said"
-    with launched(wanted, said, checkpoint_every=4, held_at=4) as started:
-        wait_for_checkpoint(said, 4)
+    wanted, log_folder = [(full(base), tmp_path / "out")], tmp_path / "said"
+    with launched(wanted, log_folder, checkpoint_every=4, held_at=4) as started:
+        wait_for_checkpoint(log_folder, 4)
         assert started[1].pid is not None
         os.kill(started[1].pid, signal.SIGINT)
-        (said / "go").touch()
+        (log_folder / "go").touch()
         assert ended(started) == [130, 130]
     assert [path.name for path in (tmp_path / "out/checkpoints/single").iterdir()] == [
         "checkpoint-00000005"
     ]
-    with launched(wanted, said, sharded=True) as started:
+    with launched(wanted, log_folder, sharded=True) as started:
         assert ended(started) == [0, 0]
     require_same_but_for_rounding(tmp_path / "out", alone.full)

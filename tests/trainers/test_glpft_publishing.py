@@ -52,14 +52,14 @@ def test_running_workers_serve_the_three_adapters_and_those_of_another_base_are_
     with pytest.raises(TrainingError, match="there is no pool 'pink'; pools: umi"):
         publish(publications(report, folder, "pink"), folder, None, 60)
     publish((first, *others), folder, None, 60)
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for role in ROLES:
         # The first version: of the refused set nothing was published.
-        [kept] = (folder / "published").glob(f"*/{role}")
-        assert f"umi/{role}: version 1 ({kept})" in said
+        [version_folder] = (folder / "published").glob(f"*/{role}")
+        assert f"umi/{role}: version 1 ({version_folder})" in output
         files = {path.name: path.read_bytes() for path in (folder / role).iterdir()}
-        assert {path.name: path.read_bytes() for path in kept.iterdir()} == files
-    assert said.count("serves version 1") == 3
+        assert {path.name: path.read_bytes() for path in version_folder.iterdir()} == files
+    assert output.count("serves version 1") == 3
     # It is served from there, so a training anew takes nothing from the deployment.
     claim(changed(weights="lora-roles", tokens=6_000, rank=4), DATA, folder, restart=True)
     assert not (folder / "caller").exists()
@@ -84,22 +84,24 @@ def test_three_policies_are_published_of_three_roles_and_of_one_multi_task_adapt
     tmp_path: Path,
 ) -> None:
     report = train(changed(tokens=6_000), DATA, tmp_path / "out")
-    chosen = publications(report, tmp_path / "out", "umi")
-    assert [(each.policy, each.folder.name) for each in chosen] == [
+    entries = publications(report, tmp_path / "out", "umi")
+    assert [(publication.policy, publication.folder.name) for publication in entries] == [
         (f"umi/{role}", role) for role in ROLES
     ]
-    one = report.model_copy(
+    multitask_report = report.model_copy(
         update={"stages": (report.stages[0].model_copy(update={"stage": "multitask"}),)}
     )
-    assert {each.folder.name for each in publications(one, tmp_path, "umi")} == {"multitask"}
+    assert {
+        publication.folder.name for publication in publications(multitask_report, tmp_path, "umi")
+    } == {"multitask"}
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [({"method": "single"}, "writes no turns of a planner"), ({}, "has a tokenizer of its own")],
 )
 def test_what_cannot_be_published_is_said_before_training(
-    changes: dict[str, str], said: str
+    changes: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(TrainingError, match=said):
+    with pytest.raises(TrainingError, match=message):
         require_publishable(changed(**changes))

@@ -29,8 +29,8 @@ async def record(store: Path, *forms: UmiOptions) -> None:
     for number, instance in enumerate(instances("train", 5, COUNT)):
         options = forms[number % len(forms)]
         ended, _ = await served(instance, options, made(trajectories[number], options)[0])
-        own = ended.run.model_copy(update={"id": ended.run.id[:-1] + str(number)})
-        runs.append(ended.model_copy(update={"run": own}))
+        run = ended.run.model_copy(update={"id": ended.run.id[:-1] + str(number)})
+        runs.append(ended.model_copy(update={"run": run}))
     await recorded_in(store, *runs)
 
 
@@ -61,14 +61,14 @@ async def test_a_refused_command_leaves_no_runs_that_the_corrected_one_would_tra
 ) -> None:
     store, output = tmp_path / "store", tmp_path / "out"
     await record(store, UmiOptions())
-    for arguments, said in REFUSED:
+    for arguments, message in REFUSED:
         code, answer = command(output, "--from-store", store, *arguments)
         assert code != 0
-        assert said in answer
+        assert message in answer
         assert not output.exists()
     (output / "notes").mkdir(parents=True)
     assert "holds something else" in command(output, "--from-store", store)[1]
-    assert [each.name for each in output.iterdir()] == ["notes"]
+    assert [path.name for path in output.iterdir()] == ["notes"]
 
 
 async def test_a_refused_restart_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ async def test_a_refused_restart_leaves_the_folder_as_it_was(tmp_path: Path) -> 
     await record(store, UmiOptions())
     data = data_of_runs(store)
     claim(SETTINGS, data, output, keep_data=True)
-    for arguments, said in REFUSED:
-        assert said in command(output, "--from-store", store, "--restart", *arguments)[1]
+    for arguments, message in REFUSED:
+        assert message in command(output, "--from-store", store, "--restart", *arguments)[1]
         assert (
             GlpftSettings.model_validate_json((output / "settings.json").read_bytes()) == SETTINGS
         )
@@ -93,6 +93,6 @@ async def test_runs_that_are_recorded_later_belong_to_another_training(tmp_path:
     )
     for file in (store / "trajectories").iterdir():
         file.unlink()
-    said = command(output, "--from-store", store)[1]
-    assert "was begun with other settings" in said
-    assert "data_sha256" not in said
+    text = command(output, "--from-store", store)[1]
+    assert "was begun with other settings" in text
+    assert "data_sha256" not in text

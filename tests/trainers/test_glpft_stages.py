@@ -108,7 +108,9 @@ def test_a_micro_base_goes_on_at_the_rates_that_it_began_with_and_has_learned_to
 def test_copying_is_learned_in_small_steps_at_a_rate_that_does_not_fall() -> None:
     copying = GlpftSettings(data_sha256="").schedule("copying", begins=True)
     assert copying.batch == 8
-    assert [rate_factor(done, copying.warmup, copying.lowest) for done in (0.05, 0.5, 1)] == [1] * 3
+    assert [
+        rate_factor(progress, copying.warmup, copying.lowest) for progress in (0.05, 0.5, 1)
+    ] == [1] * 3
 
 
 def test_learning_to_copy_takes_a_fifth_and_no_more_than_it_needs() -> None:
@@ -119,7 +121,7 @@ def test_learning_to_copy_takes_a_fifth_and_no_more_than_it_needs() -> None:
 
 
 def test_the_rate_rises_and_falls_as_a_cosine() -> None:
-    assert [round(rate_factor(done, 0.2), 3) for done in (0, 0.1, 0.2, 0.6, 1, 1.1)] == [
+    assert [round(rate_factor(progress, 0.2), 3) for progress in (0, 0.1, 0.2, 0.6, 1, 1.1)] == [
         0, 0.5, 1, 0.5, 0, 0,
     ]  # fmt: skip
 
@@ -141,8 +143,8 @@ def test_an_epoch_has_every_row_once(lengths: list[int], size: int, seed: int) -
     rows = rows_of(lengths)
     whole_epochs = GROUP * size * len(rows)
     steps = islice(batches(rows, size, 10_000, seed, start=0), whole_epochs // size)
-    seen = [ids[0] for batch in steps for piece in batch.pieces for ids in piece.ids]
-    assert sorted(seen) == sorted([row.ids[0] for row in rows] * (GROUP * size))
+    first_ids = [ids[0] for batch in steps for piece in batch.pieces for ids in piece.ids]
+    assert sorted(first_ids) == sorted([row.ids[0] for row in rows] * (GROUP * size))
 
 
 @settings(max_examples=50)

@@ -46,17 +46,17 @@ def test_a_puzzle_says_itself_that_it_is_held_out_whoever_has_asked_it(game: str
     for split in Split:
         for puzzle in drawn(game, split, 3):
             assert split_of_task(puzzle.task) is split
-            kept = None if split is Split.TRAIN else HELD_OUT
-            assert why(a_run_of(puzzle.task)) == kept
+            reason = None if split is Split.TRAIN else HELD_OUT
+            assert why(a_run_of(puzzle.task)) == reason
             tags = {"bench": "puzzles", "item": f"puzzles/{game}/{split}/{puzzle.id}"}
-            assert why(a_run_of(puzzle.task, **tags)) == kept
+            assert why(a_run_of(puzzle.task, **tags)) == reason
 
 
 def test_an_instruction_of_a_simulated_world_says_itself_that_it_is_held_out() -> None:
     for split in api_worlds.Split:
         (instance,) = api_worlds.instances(split, 4, 1)
-        kept = None if split is api_worlds.Split.TRAIN else HELD_OUT
-        assert why(a_run_of(instance.task)) == kept
+        reason = None if split is api_worlds.Split.TRAIN else HELD_OUT
+        assert why(a_run_of(instance.task)) == reason
 
 
 def test_levels_of_a_published_test_set_are_held_out_though_their_content_would_not_say_it() -> (
@@ -72,7 +72,7 @@ def test_levels_of_a_published_test_set_are_held_out_though_their_content_would_
 
 
 @pytest.mark.parametrize(
-    ("tags", "kept"),
+    ("tags", "reason"),
     [
         ({}, None),
         ({"round": "1", "wave": "1"}, None),
@@ -84,12 +84,14 @@ def test_levels_of_a_published_test_set_are_held_out_though_their_content_would_
         ({"bench": "math"}, HELD_OUT),
     ],
 )
-def test_of_other_tasks_the_benchmark_s_tags_say_it(tags: dict[str, str], kept: str | None) -> None:
-    assert why(a_run_of(Task(environment="math", prompt="1 + 1?"), **tags)) == kept
+def test_of_other_tasks_the_benchmark_s_tags_say_it(
+    tags: dict[str, str], reason: str | None
+) -> None:
+    assert why(a_run_of(Task(environment="math", prompt="1 + 1?"), **tags)) == reason
 
 
 @pytest.mark.parametrize(
-    ("tags", "kept"),
+    ("tags", "reason"),
     [
         ({"bench": "code", "item": "code/mbpp/611", "split": "train"}, SHOWN),
         ({"bench": "code", "item": "code/mbpp/11", "split": "test"}, HELD_OUT),
@@ -97,10 +99,10 @@ def test_of_other_tasks_the_benchmark_s_tags_say_it(tags: dict[str, str], kept: 
     ],
 )
 def test_programs_are_learned_from_the_loop_s_tasks_and_never_from_the_benchmark_s_problems(
-    tags: dict[str, str], kept: str | None
+    tags: dict[str, str], reason: str | None
 ) -> None:
     """`bench code` shows the tests that it counts; tasks of `bench tasks` are paid for others."""
-    assert why(a_run_of(Task(environment="code", prompt="Double it."), **tags)) == kept
+    assert why(a_run_of(Task(environment="code", prompt="Double it."), **tags)) == reason
 
 
 def test_who_has_runs_of_the_code_benchmark_is_told_what_to_train_on() -> None:
@@ -125,8 +127,8 @@ def test_a_training_from_a_store_does_not_learn_the_test_puzzles_that_lie_in_it(
     for number, split in enumerate((Split.TRAIN, Split.TEST)):
         (puzzle,) = drawn("plan_path", split, 1)
         run = a_run(number, a_step([a_candidate(0.0), a_candidate(1.0)]))
-        own = run.run.model_copy(update={"task": puzzle.task})
-        runs.append(run.model_copy(update={"run": own}))
+        puzzle_run = run.run.model_copy(update={"task": puzzle.task})
+        runs.append(run.model_copy(update={"run": puzzle_run}))
     asyncio.run(record(tmp_path / "both", runs))
     sealing = Sealing(size=2, belongs=lambda call: True, max_context=64)
     data = read_data(tmp_path / "both", None, sealing)

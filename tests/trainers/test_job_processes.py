@@ -13,7 +13,7 @@ import psutil
 import pytest
 from pydantic import BaseModel
 
-from loopline.trainers.core.job_processes import Told, do_jobs
+from loopline.trainers.core.job_processes import JobLine, do_jobs
 from loopline.trainers.errors import TrainingError
 
 WORKER = """#!/bin/sh
@@ -62,9 +62,9 @@ class Watched:
         self.events: Counter[str] = Counter()
         self.interrupts = interrupts
 
-    def __call__(self, job: Named, told: Told) -> None:
-        self.events[told.event] += 1
-        if told.event == "training" and self.interrupts:
+    def __call__(self, job: Named, event: JobLine) -> None:
+        self.events[event.event] += 1
+        if event.event == "training" and self.interrupts:
             self.interrupts -= 1
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -73,7 +73,7 @@ async def do(
     chosen: list[Named],
     output: Path,
     processes: int,
-    watched: Callable[[Named, Told], None],
+    watched: Callable[[Named, JobLine], None],
     ready: Callable[[Named], bool] = lambda job: True,
 ) -> bool:
     return await do_jobs(chosen, "a.module", output, processes, watched, ready)
@@ -90,23 +90,23 @@ async def test_every_job_is_done_once_however_many_processes_there_are(tmp_path:
 async def test_every_job_has_a_process_of_its_own_that_ends_with_it(
     tmp_path: Path, processes: int
 ) -> None:
-    seen, at_once = list[int](), list[int]()
+    pids, at_once = list[int](), list[int]()
 
-    def watch(job: Named, told: Told) -> None:
-        seen.append(int(told.said))
-        at_once.append(sum(psutil.pid_exists(each) for each in seen))
+    def watch(job: Named, event: JobLine) -> None:
+        pids.append(int(event.said))
+        at_once.append(sum(psutil.pid_exists(pid) for pid in pids))
 
     assert await do(jobs(*["quick"] * 9), tmp_path, processes, watch)
-    assert len(set(seen)) == 9
+    assert len(set(pids)) == 9
     assert max(at_once) <= processes
-    assert not any(psutil.pid_exists(each) for each in seen)
+    assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
 async def test_ctrl_c_between_two_jobs_begins_no_other(tmp_path: Path) -> None:
     watched = Watched()
 
-    def interrupt(job: Named, told: Told) -> None:
-        watched(job, told)
+    def interrupt(job: Named, event: JobLine) -> None:
+        watched(job, event)
         os.kill(os.getpid(), signal.SIGINT)
 
     assert not await do(jobs("quick", "quick", "quick"), tmp_path, 1, interrupt)
@@ -143,15 +143,15 @@ async def test_a_job_that_cannot_be_done_stops_the_others(
 
 @pytest.mark.parametrize("processes", [1, 2, 5])
 async def test_a_job_is_begun_when_what_it_needs_is_done(tmp_path: Path, processes: int) -> None:
-    chosen, finished = jobs("quick", "quick", "quick", "quick"), list[int]()
+    queue, finished = jobs("quick", "quick", "quick", "quick"), list[int]()
 
-    def watch(job: Named, told: Told) -> None:
+    def watch(job: Named, event: JobLine) -> None:
         finished.append(job.number)
 
     def after_the_next(job: Named) -> bool:
         return job.number == 4 or job.number + 1 in finished
 
-    assert await do(chosen, tmp_path, processes, watch, after_the_next)
+    assert await do(queue, tmp_path, processes, watch, after_the_next)
     assert finished == [4, 3, 2, 1]
 
 

@@ -32,7 +32,7 @@ def test_a_line_that_is_too_long_costs_itself_alone(tmp_path: Path) -> None:
     path.write_text(f'"12345678"\n{long}\n\n2\n{long}')
     read = values(path, Limits(line_bytes=10))
     assert read.records == ("12345678", 2)
-    assert [(one.where, one.reason, one.detail) for one in read.skipped] == [
+    assert [(skip.where, skip.reason, skip.detail) for skip in read.skipped] == [
         ("a.jsonl:2", "a line is too long", "more than 10 bytes"),
         ("a.jsonl:5", "a line is too long", "more than 10 bytes"),
     ]
@@ -47,7 +47,7 @@ def test_a_file_is_read_as_far_as_its_limit_goes(tmp_path: Path, suffix: str) ->
     path.write_bytes(packed[suffix])
     read = values(path, Limits(file_bytes=100_000, line_bytes=10))
     assert read.records == (1, 2)
-    assert [(one.where, one.reason) for one in read.skipped] == [
+    assert [(skip.where, skip.reason) for skip in read.skipped] == [
         (f"{path.name}:3", "the file is too large")
     ]
 
@@ -64,7 +64,7 @@ def test_an_archive_that_breaks_off_gives_its_whole_lines(tmp_path: Path) -> Non
     path.write_bytes(lzma.compress(b"1\n2\n3")[:-12])
     read = values(path, Limits())
     assert read.records == (1, 2)
-    assert [(one.where, one.reason) for one in read.skipped] == [
+    assert [(skip.where, skip.reason) for skip in read.skipped] == [
         ("a.jsonl.xz:3", "the file cannot be decompressed")
     ]
 

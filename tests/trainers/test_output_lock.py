@@ -75,7 +75,7 @@ def test_nothing_is_left_in_a_folder_and_the_next_command_may_have_it(tmp_path: 
     (tmp_path / "notes").mkdir()
     with pytest.raises(TrainingError, match="something else"), locked(tmp_path):
         require_unused(tmp_path)
-    assert [each.name for each in tmp_path.iterdir()] == ["notes"]
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 
 
 def test_of_many_processes_that_take_turns_one_at_a_time_has_the_folder(tmp_path: Path) -> None:
@@ -84,4 +84,4 @@ def test_of_many_processes_that_take_turns_one_at_a_time_has_the_folder(tmp_path
         subprocess.Popen([sys.executable, "-c", TAKER, str(tmp_path / "out"), str(tmp_path / "in")])
         for _ in range(4)
     ]
-    assert [each.wait(60) for each in workers] == [0] * 4
+    assert [worker.wait(60) for worker in workers] == [0] * 4

@@ -23,7 +23,7 @@ IDS = list(range(20, 60))
 def stored_in(folder: Path, dtype: torch.dtype) -> Path:
     shutil.copytree(MICRO_MODELS / "slm", folder)
     file = folder / "model.safetensors"
-    save_file({name: each.to(dtype) for name, each in load_file(file).items()}, file)
+    save_file({name: tensor.to(dtype) for name, tensor in load_file(file).items()}, file)
     config = json.loads((folder / "config.json").read_text())
     config["dtype"] = str(dtype).removeprefix("torch.")
     (folder / "config.json").write_text(json.dumps(config))
@@ -53,7 +53,7 @@ async def test_an_engine_gives_the_log_probabilities_of_the_trainer(
     await engine.start()
     try:
         await engine.load_adapter("new", str(tmp_path / "new"), 1)
-        found = await engine.score(IDS, adapter="new")
+        logprobs = await engine.score(IDS, adapter="new")
     finally:
         await engine.close()
-    assert found[-len(trained) :] == pytest.approx(trained, abs=NATS)
+    assert logprobs[-len(trained) :] == pytest.approx(trained, abs=NATS)

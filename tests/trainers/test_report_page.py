@@ -40,8 +40,8 @@ def a_report(*steps: PolicyStep, stale: int = 0, **changes: object) -> Report:
         "seconds": 20.0, "peak_memory_mb": 100.0, "parameters": 1_000,
         "trained_parameters": 1_000,
         "steps": tuple(
-            StepFacts(version=at, stale=stale, policies={"coder": each, "tester": each})
-            for at, each in enumerate(steps)
+            StepFacts(version=at, stale=stale, policies={"coder": step, "tester": step})
+            for at, step in enumerate(steps)
         ),
     }  # fmt: skip
     return Report.model_validate({**fields, **changes})
@@ -49,7 +49,7 @@ def a_report(*steps: PolicyStep, stale: int = 0, **changes: object) -> Report:
 
 def headings(page: str) -> list[str]:
     """Of the plots."""
-    return [each["aria-label"] for each in ParsedPage(page).of("svg", "plot")]
+    return [attributes["aria-label"] for attributes in ParsedPage(page).of("svg", "plot")]
 
 
 def test_a_training_ends_with_a_page_of_its_curves(tmp_path: Path) -> None:
@@ -83,16 +83,16 @@ def test_each_policy_has_a_line_and_each_step_a_point() -> None:
 
 def test_groups_of_equal_rewards_count_for_a_policy_that_learns_nothing_in_a_step() -> None:
     """Of facts that were recorded before they were counted so, what the policies' own steps say."""
-    own = a_step(groups=2, flat=0)
-    one = StepFacts(version=0, stale=0, flat={"tester": 6}, policies={"coder": own})
-    two = StepFacts(version=1, stale=0, policies={"coder": own, "tester": own})
-    assert one.curves()["tester"] == {"zero-variance share": 1.0}
-    assert one.curves()["coder"] == own.curves()
-    found = summaries([one, two])
-    assert {name: each.zero_variance_share for name, each in found.items()} == {
+    summary = a_step(groups=2, flat=0)
+    step_facts = StepFacts(version=0, stale=0, flat={"tester": 6}, policies={"coder": summary})
+    two = StepFacts(version=1, stale=0, policies={"coder": summary, "tester": summary})
+    assert step_facts.curves()["tester"] == {"zero-variance share": 1.0}
+    assert step_facts.curves()["coder"] == summary.curves()
+    by_policy = summaries([step_facts, two])
+    assert {name: policy_summary.zero_variance_share for name, policy_summary in by_policy.items()} == {
         "coder": 0.0, "tester": 0.75,
     }  # fmt: skip
-    page = render(a_report(steps=(one, two)))
+    page = render(a_report(steps=(step_facts, two)))
     assert "tester: 100 % at step 1" in page
     assert "75 %" in ParsedPage(page).text
     before = a_report(a_step(flat=1)).model_dump()
@@ -147,11 +147,11 @@ def test_all_settings_are_on_the_page_and_the_time_adds_up() -> None:
 
 
 def test_shares_are_percentages() -> None:
-    assert [share(each) for each in (0.0, 0.125, 1.0)] == ["0 %", "12.5 %", "100 %"]
+    assert [share(value) for value in (0.0, 0.125, 1.0)] == ["0 %", "12.5 %", "100 %"]
 
 
 def test_all_but_one_of_many_are_not_all_and_one_of_many_is_not_none() -> None:
-    assert [share(each) for each in (0.9994, 0.9996, 0.99996, 1 - 2**-53)] == [
+    assert [share(value) for value in (0.9994, 0.9996, 0.99996, 1 - 2**-53)] == [
         "99.9 %", "99.96 %", "> 99.99 %", "> 99.99 %",
     ]  # fmt: skip
 

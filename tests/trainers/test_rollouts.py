@@ -85,8 +85,8 @@ def test_a_folder_without_weights_is_refused_with_the_file_that_is_missing(tmp_p
 def test_new_measurements_replace_old_ones_of_the_same_kind(tmp_path: Path) -> None:
     old = Skill(task="llm", split="new_numbers", calculator=True, outcomes="0011")
     new = Skill(task="llm", split="new_numbers", calculator=True, outcomes="1111")
-    other = Skill(task="llm", split="unseen_wordings", calculator=True, outcomes="01")
-    add_skills(tmp_path, [old, other])
+    new_skill = Skill(task="llm", split="unseen_wordings", calculator=True, outcomes="01")
+    add_skills(tmp_path, [old, new_skill])
     add_skills(tmp_path, [new])
     assert {s.outcomes for s in read_skills(tmp_path)} == {"1111", "01"}
     assert "100.0 %" in markdown(read_skills(tmp_path))

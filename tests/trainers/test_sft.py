@@ -72,18 +72,18 @@ def stop_after_first_checkpoint(
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a finished run. Don't change it."""
     folder = tmp_path_factory.mktemp("whole")
-    done = run(*SHORT, "--output", str(folder))
-    assert done.returncode == 0, done.stderr
-    assert "training begins, 12 steps in all" in done.stdout
+    process = run(*SHORT, "--output", str(folder))
+    assert process.returncode == 0, process.stderr
+    assert "training begins, 12 steps in all" in process.stdout
     return folder
 
 
 def test_a_short_run_lowers_the_loss(tmp_path: Path) -> None:
-    seen: list[Progress] = []
-    facts = train(TINY.model_copy(update={"steps": 60}), tmp_path, on_progress=seen.append)
-    assert [progress.step for progress in seen] == [20, 40, 60]
-    assert seen[0].loss > seen[1].loss > seen[2].loss
-    assert facts.last_loss == seen[-1].loss < 5
+    updates: list[Progress] = []
+    facts = train(TINY.model_copy(update={"steps": 60}), tmp_path, on_progress=updates.append)
+    assert [progress.step for progress in updates] == [20, 40, 60]
+    assert updates[0].loss > updates[1].loss > updates[2].loss
+    assert facts.last_loss == updates[-1].loss < 5
     assert load_model(tmp_path).context == TINY.context
 
 
@@ -94,10 +94,10 @@ def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_bit_for_bit(
     arguments = [*SHORT, "--output", str(folder)]
     assert stop_after_first_checkpoint(arguments, signal.SIGKILL, tmp_path)[0] == -signal.SIGKILL
     assert not (folder / WEIGHTS).exists()
-    done = run(*arguments)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"learning the tokenizer from {DIALOGUES} dialogues…\n")
-    assert re.search(r"^training goes on from step \d+, 12 steps in all$", done.stdout, re.M)
+    process = run(*arguments)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith(f"learning the tokenizer from {DIALOGUES} dialogues…\n")
+    assert re.search(r"^training goes on from step \d+, 12 steps in all$", process.stdout, re.M)
     assert (folder / WEIGHTS).read_bytes() == (uninterrupted / WEIGHTS).read_bytes()
 
 
@@ -107,8 +107,8 @@ def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_same_weights_bit_for_bit(
     folder = tmp_path / "model"
     arguments = [*SHORT, "--output", str(folder)]
     assert stop_after_first_checkpoint(arguments, signal.SIGINT, tmp_path) == (130, STOPPED)
-    done = run(*arguments)
-    assert done.returncode == 0, done.stderr
+    process = run(*arguments)
+    assert process.returncode == 0, process.stderr
     assert (folder / WEIGHTS).read_bytes() == (uninterrupted / WEIGHTS).read_bytes()
 
 
@@ -130,11 +130,11 @@ def test_a_finished_command_run_again_says_so_and_measures_only_what_is_not_meas
 ) -> None:
     shutil.copytree(uninterrupted, tmp_path, dirs_exist_ok=True)
     tasks: tuple[Task, ...] = ("slm", "slm_sub_tasks")
-    *known, missing = (
+    *skills, missing = (
         Skill(task=task, split=split, calculator=calculator, outcomes="0")
         for task, calculator, split in product(tasks, (True, False), splits())
     )
-    add_skills(tmp_path, known)
+    add_skills(tmp_path, skills)
     again = [*SHORT[:-1], "1", "--output", str(tmp_path)]
     measured = run(*again)
     assert measured.stdout.startswith(f"the model in {tmp_path} is finished; --restart")
@@ -166,8 +166,8 @@ def begun(folder: Path) -> Path:
 
     with pytest.raises(Enough):
         train(TINY, folder, checkpoint_every=8, on_checkpoint=stop)
-    (found,) = folder.glob("checkpoint-*")
-    return found
+    (checkpoint,) = folder.glob("checkpoint-*")
+    return checkpoint
 
 
 def test_a_damaged_checkpoint_is_refused_with_its_name_and_the_way_out(tmp_path: Path) -> None:
@@ -186,11 +186,11 @@ def test_a_checkpoint_without_its_state_is_refused(tmp_path: Path) -> None:
         load_checkpoint(tmp_path, TrainingState)
 
 
-@pytest.mark.parametrize("left", [b"", b"{", b'{"steps": 24}', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"{", b'{"steps": 24}', b"\xff\xfe"])
 def test_damaged_facts_of_a_finished_run_are_refused_with_their_place_and_the_way_out(
-    tmp_path: Path, left: bytes
+    tmp_path: Path, content: bytes
 ) -> None:
-    (tmp_path / FACTS).write_bytes(left)
+    (tmp_path / FACTS).write_bytes(content)
     with pytest.raises(UnreadableModel, match=r"training\.json is damaged.*--restart") as caught:
         train(TINY, tmp_path)
     assert str(tmp_path) in str(caught.value)
@@ -205,9 +205,9 @@ def test_a_run_over_damaged_facts_begins_anew_when_told_to(tmp_path: Path) -> No
 def test_a_half_written_checkpoint_is_not_mistaken_for_one(tmp_path: Path) -> None:
     whole = begun(tmp_path)
     shutil.copytree(whole, tmp_path / ".partial-16")
-    found = load_checkpoint(tmp_path, TrainingState)
-    assert found is not None
-    assert found.state.step == 8
+    checkpoint = load_checkpoint(tmp_path, TrainingState)
+    assert checkpoint is not None
+    assert checkpoint.state.step == 8
 
 
 def test_too_little_disk_is_said_before_training(tmp_path: Path) -> None:
@@ -219,13 +219,13 @@ def test_too_little_disk_is_said_before_training(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_at_the_end_costs_no_step(
     cut_short: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def model(*given: Any, **named: Any) -> None:
+    def model(*args: Any, **named: Any) -> None:
         with no_file_larger_than(16):
-            export_model(*given, **named)
+            export_model(*args, **named)
 
-    def facts(*given: Any) -> None:
+    def facts(*args: Any) -> None:
         with no_file_larger_than(16):
-            write_facts(*given)
+            write_facts(*args)
 
     if cut_short == "model":
         monkeypatch.setattr("loopline.trainers.sft.training.export_model", model)
@@ -246,10 +246,10 @@ def test_an_unknown_recipe_is_refused_with_the_names_that_there_are() -> None:
 
 
 def test_minus_h_is_help_in_plain_text() -> None:
-    done = run("-h")
-    assert done.returncode == 0
-    assert "--checkpoint-every" in done.stdout
-    assert "─" not in done.stdout
+    process = run("-h")
+    assert process.returncode == 0
+    assert "--checkpoint-every" in process.stdout
+    assert "─" not in process.stdout
 
 
 def test_a_users_mistake_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
@@ -267,21 +267,21 @@ def test_an_output_that_is_a_file_is_one_line_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rates", "said"),
+    ("rates", "message"),
     [
         ({"matrix_learning_rate": 1e30}, "the loss is nan"),
         ({"learning_rate": 1e30}, "the gradient's norm is nan"),
     ],
 )
 def test_what_is_no_number_ends_a_training_at_its_last_good_checkpoint(
-    rates: dict[str, float], said: str, tmp_path: Path
+    rates: dict[str, float], message: str, tmp_path: Path
 ) -> None:
     """At a rate so high; a gradient may be none though the loss is one."""
     endless = TINY.model_copy(update={**rates, "warmup": 1})
-    with pytest.raises(TrainingError, match=rf"{said} at step 2, .*recipe tiny .*1\.0e\+30"):
+    with pytest.raises(TrainingError, match=rf"{message} at step 2, .*recipe tiny .*1\.0e\+30"):
         train(endless, tmp_path, checkpoint_every=1)
-    found = load_checkpoint(tmp_path, TrainingState)
-    assert found is not None
-    assert found.state.step == 1
-    assert all(each.isfinite().all() for each in found.tensors.values())
+    checkpoint = load_checkpoint(tmp_path, TrainingState)
+    assert checkpoint is not None
+    assert checkpoint.state.step == 1
+    assert all(tensor.isfinite().all() for tensor in checkpoint.tensors.values())
     assert read_facts(tmp_path) is None

@@ -32,7 +32,7 @@ SETTINGS = config.load("umi_micro", environ={})
 OPTIONS = workflows.get("umi").check_options({**SETTINGS.options["umi"], "calculator": False})
 
 
-def runs(sample: list[Instance], asked: dict[str, Instance]) -> Iterator[Run]:
+def runs(sample: list[Instance], instances_by_run: dict[str, Instance]) -> Iterator[Run]:
     for instance in sample:
         now = time.time()
         run = Run(
@@ -45,7 +45,7 @@ def runs(sample: list[Instance], asked: dict[str, Instance]) -> Iterator[Run]:
             created=now,
             deadline=now + 3_600,
         )
-        asked[run.id] = instance
+        instances_by_run[run.id] = instance
         yield run
 
 
@@ -64,10 +64,10 @@ async def played(sample: list[Instance]) -> AsyncGenerator[tuple[Instance, Traje
     try:
         for name, path in settings.adapters.items():
             await engine.load_adapter(f"umi/{name}", path, 1)
-        asked: dict[str, Instance] = {}
+        instances_by_run: dict[str, Instance] = {}
         here = EngineRunner({"umi": EnginePool(settings, engine)})
-        async for trajectory in here.play_all(runs(sample, asked), together=SAMPLE):
-            instance = asked[trajectory.run.id]
+        async for trajectory in here.play_all(runs(sample, instances_by_run), together=SAMPLE):
+            instance = instances_by_run[trajectory.run.id]
             answer = trajectory.answer if trajectory.outcome is Outcome.ANSWERED else None
             verdict = instance.verify(answer, calls_of(trajectory.steps))
             yield instance, trajectory, verdict.solved
@@ -88,6 +88,6 @@ async def test_the_share_that_is_solved_is_within_five_points_of_the_card() -> N
 
 
 async def test_they_solve_the_instruction_of_the_demonstration_with_two_tools() -> None:
-    [(_, trajectory, solved)] = [one async for one in played(instances(SPLIT, WORLD, 1))]
+    [(_, trajectory, solved)] = [outcome async for outcome in played(instances(SPLIT, WORLD, 1))]
     assert solved
     assert len({call.name for call in calls_of(trajectory.steps)}) == 2

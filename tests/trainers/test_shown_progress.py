@@ -15,12 +15,12 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, *, seen: bool = True) -> str:
+def shown(monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, *, is_visible: bool = True) -> str:
     """What is written where a training tells all that there is to tell."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", stderr)
     with ShownProgress(
-        "{task.description}", "{task.percentage:>3.0f} % {task.fields[said]}", seen=seen
+        "{task.description}", "{task.percentage:>3.0f} % {task.fields[said]}", seen=is_visible
     ) as bars:
         bars.line("in place of a bar")
         bars.bar("[red]team[/red]", 1, 4, "loss 0.5")
@@ -39,8 +39,8 @@ def test_a_terminal_has_a_bar_for_a_part_with_what_was_said_last(
     assert "75 % loss [0.4]" in last
 
 
-@pytest.mark.parametrize(("stderr", "seen"), [(io.StringIO(), True), (Terminal(), False)])
+@pytest.mark.parametrize(("stderr", "is_visible"), [(io.StringIO(), True), (Terminal(), False)])
 def test_lines_are_all_that_is_written_elsewhere_and_by_what_is_not_seen(
-    monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, *, seen: bool
+    monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, *, is_visible: bool
 ) -> None:
-    assert shown(monkeypatch, stderr, seen=seen) == "in place of a bar\nabove: [bold]\n"
+    assert shown(monkeypatch, stderr, is_visible=is_visible) == "in place of a bar\nabove: [bold]\n"

@@ -32,8 +32,8 @@ async def test_runs_of_a_newer_writer_and_broken_ones_are_named_apart(tmp_path: 
     newer = {**runs[1].model_dump(mode="json"), "version": 7, "mood": "good"}
     rewrite(tmp_path, runs[0].model_dump_json(), json.dumps(newer), "{")
     reading = read_trajectories(tmp_path, "pair")
-    assert [each.run.id for each in reading.records] == [runs[0].run.id]
-    assert [(each.reason, each.detail) for each in reading.skipped] == [
+    assert [item.run.id for item in reading.records] == [runs[0].run.id]
+    assert [(item.reason, item.detail) for item in reading.skipped] == [
         (OTHER_VERSION, "version 7; this program reads 1"),
         ("no trajectory record", ""),
     ]
@@ -49,9 +49,9 @@ async def test_a_run_that_was_changed_behind_the_recorder_is_named_and_not_learn
     table: Any = pq.read_table(file)
     first, second = table["trajectory"].to_pylist()
     rewrite(tmp_path, first, second.replace('"seed":', '"seed":1', 1), hashed=False)
-    (kept,) = read_trajectories(tmp_path, None).records
-    assert kept.run.id in first
-    assert [each.reason for each in read_trajectories(tmp_path, None).skipped] == [CHANGED]
+    (trajectory,) = read_trajectories(tmp_path, None).records
+    assert trajectory.run.id in first
+    assert [skip.reason for skip in read_trajectories(tmp_path, None).skipped] == [CHANGED]
 
 
 async def test_without_a_workflow_all_runs_are_read(tmp_path: Path) -> None:

@@ -67,14 +67,14 @@ def test_adapters_are_not_published_to_a_pool_with_other_prompts_than_they_learn
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "message"),
     [
         ("enable_thinking", "is not NAME=VALUE"),
         ("messages=none", "--template-option {'messages': 'none'}: "),
     ],
 )
 def test_the_command_names_an_option_that_it_does_not_take(
-    word: str, said: str, base: Path, tmp_path: Path
+    word: str, message: str, base: Path, tmp_path: Path
 ) -> None:
     write(DATA, tmp_path / "data")
     ended = CliRunner().invoke(
@@ -85,4 +85,4 @@ def test_the_command_names_an_option_that_it_does_not_take(
         ],
     )
     assert isinstance(ended.exception, MendableError)
-    assert said in str(ended.exception)
+    assert message in str(ended.exception)

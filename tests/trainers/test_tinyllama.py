@@ -174,9 +174,9 @@ def test_the_engine_computes_for_each_row_of_a_batch_what_its_adapter_was_traine
     lora = LoraLayers(loaded.model, loaded.device)
     lora.use([None, *(lora.read(str(trained / "out" / role)) for role in ROLES)])
     with torch.inference_mode():
-        plain, *served = loaded.model(ids).logits
+        plain, *role_rows = loaded.model(ids).logits
     lora.use([])
-    for role, row in zip(ROLES, served, strict=True):
+    for role, row in zip(ROLES, role_rows, strict=True):
         peft = network_of(
             loaded, adapter=True, rank=2, begins_from=trained / "out" / role, base="base"
         )
@@ -184,8 +184,8 @@ def test_the_engine_computes_for_each_row_of_a_batch_what_its_adapter_was_traine
             peft.whole.eval()
             expected = peft.whole(ids[:1]).logits[0]
         assert torch.allclose(row, expected, atol=1e-3)
-        others = [plain, *(other for other in served if other is not row)]
-        assert min(float((row - other).abs().max()) for other in others) > 0.1
+        others = [plain, *(other_row for other_row in role_rows if other_row is not row)]
+        assert min(float((row - other_row).abs().max()) for other_row in others) > 0.1
         peft.adapter.unload()
 
 

@@ -35,14 +35,14 @@ def test_the_literals_of_a_tool_call_cost_two_tokens() -> None:
 
 
 def test_ids_cut_at_the_models_own_turns_are_the_ids_of_the_whole_text() -> None:
-    chosen = list(islice(dialogues(TINY.mix, 2), 100))
-    for talk, (ids, learned) in zip(chosen, encode_all(TOKENIZER, chosen), strict=True):
+    talks = list(islice(dialogues(TINY.mix, 2), 100))
+    for talk, (ids, learned) in zip(talks, encode_all(TOKENIZER, talks), strict=True):
         whole = TOKENIZER.encode(render(talk), add_special_tokens=False).ids
         assert whole[: len(ids)] == ids
-        own = TOKENIZER.decode(
+        text = TOKENIZER.decode(
             [i for i, mine in zip(ids, learned, strict=True) if mine], skip_special_tokens=False
         )
-        assert own == "".join(turn.text + END for turn in talk.turns if turn.learned)
+        assert text == "".join(turn.text + END for turn in talk.turns if turn.learned)
 
 
 def test_batches_begun_at_a_later_step_are_the_same_batches() -> None:

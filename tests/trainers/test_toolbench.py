@@ -70,14 +70,14 @@ def write(folder: Path, *messages: Any, name: str = "7_DFS.json", **more: Any) -
 def test_the_published_answers_are_all_read_but_two_that_hold_no_chain() -> None:
     """15 files: 13 trajectories and two searches that found nothing, named."""
     read = read_answers(TOOLBENCH)
-    reasons = Counter(one.reason for one in read.skipped)
+    reasons = Counter(item.reason for item in read.skipped)
     assert len(read.records) + reasons["no chain"] == 15
-    assert [one.where for one in read.skipped if one.reason == "no chain"] == [
+    assert [item.where for item in read.skipped if item.reason == "no chain"] == [
         "G1_answer/69_ChatGPT_DFS_woFilter_w2.json",
         "G3_answer/8_ChatGPT_DFS_woFilter_w2.json",
     ]
     assert reasons == {"a thought without a call": 2, "no chain": 2}
-    ends = {one.id: one.steps[-1] for one in read.records}
+    ends = {item.id: item.steps[-1] for item in read.records}
     gave_up = [name for name, end in ends.items() if end.decision == "give_up"]
     assert gave_up == ["G2/10", "G2/119", "G2/127", "G3/13"]
     finished = [end for name, end in ends.items() if name not in gave_up]
@@ -88,15 +88,17 @@ def test_the_published_answers_are_all_read_but_two_that_hold_no_chain() -> None
 def test_every_step_of_the_published_chains_is_accounted_for() -> None:
     """52 assistant messages: 50 steps and the two thoughts; each call has its observation."""
     trajectories = read_answers(TOOLBENCH).records
-    steps = [(one, step) for one in trajectories for step in one.steps]
+    steps = [(trajectory, step) for trajectory in trajectories for step in trajectory.steps]
     assert Counter(step.decision for _, step in steps) == {"call": 37, "finish": 9, "give_up": 4}
     assert all(step.observation for _, step in steps if step.decision == "call")
-    offered = {one.id: {tool.name for tool in one.tools} for one in trajectories}
-    called = [(one.id, step.action) for one, step in steps if step.action]
+    offered = {
+        trajectory.id: {tool.name for tool in trajectory.tools} for trajectory in trajectories
+    }
+    called = [(trajectory.id, step.action) for trajectory, step in steps if step.action]
     unknown = [name for way, name in called if name not in offered[way]]
     assert unknown == ["dota_2_steam_web"]
     assert sum(step.asked_again is not None for _, step in steps) == 7
-    tools = [tool for one in trajectories for tool in one.tools]
+    tools = [tool for trajectory in trajectories for tool in trajectory.tools]
     assert all(len(tool.name) <= 64 and len(tool.description) <= 256 for tool in tools)
     assert not any(tool.name == "Finish" for tool in tools)
 
@@ -108,7 +110,7 @@ def test_the_published_queries_and_responses_are_read_whole() -> None:
     assert (len(queries.records), queries.skipped) == (12, ())
     assert (len(responses.records), responses.skipped) == (14, ())
     assert sum(not query.api_list for query in queries.records) == 1
-    assert sum(len(one.api_list) for one in responses.records) == 18
+    assert sum(len(record.api_list) for record in responses.records) == 18
     assert queries.records[0].relevant == (("SQUAKE", "Checkhealth"), ("SQUAKE", "Projects"))
 
 
@@ -192,7 +194,7 @@ def test_messages_that_are_no_step_are_named(tmp_path: Path) -> None:
     )
     read = read_answers(tmp_path)
     assert len(read.records[0].steps) == 1
-    assert [(one.where, one.reason) for one in read.skipped] == [
+    assert [(skip.where, skip.reason) for skip in read.skipped] == [
         ("G1_answer/7_DFS.json: train_messages[1][2]", "a message that belongs to no call"),
         ("G1_answer/7_DFS.json: train_messages[1][3]", "a thought without a call"),
         ("G1_answer/7_DFS.json: train_messages[1][5]", "a message after the end"),
@@ -218,8 +220,8 @@ def test_answers_that_cannot_be_read_are_named_and_cost_nothing_else(tmp_path: P
     write(tmp_path, name="8_none.json", train_messages=None)
     write(tmp_path, name="9_odd.json", train_messages=[[says("user", "x")]])
     read = read_answers(tmp_path)
-    assert [one.id for one in read.records] == ["G1/0"]
-    assert [one.reason for one in read.skipped] == [
+    assert [item.id for item in read.records] == ["G1/0"]
+    assert [item.reason for item in read.skipped] == [
         "not JSON",
         "not JSON",
         "not UTF-8",
@@ -238,7 +240,7 @@ def test_a_small_archive_cannot_unfold_into_all_memory(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(lzma.compress(b" " * 65 * 2**20, preset=0))
     assert path.stat().st_size < 100_000
-    assert [one.reason for one in read_answers(tmp_path).skipped] == ["the file is too large"]
+    assert [skip.reason for skip in read_answers(tmp_path).skipped] == ["the file is too large"]
 
 
 def test_broken_queries_and_files_of_tools_are_named(tmp_path: Path) -> None:
@@ -251,10 +253,15 @@ def test_broken_queries_and_files_of_tools_are_named(tmp_path: Path) -> None:
     (tmp_path / RESPONSES / "b.json").write_text("[]")
     (tmp_path / TOOLS / "b.json").write_text('{"tool_name": "b", "api_list": [{}]}')
     queries, responses = read_queries(tmp_path), read_responses(tmp_path)
-    assert [one.query_id for one in queries.records] == [1]
-    assert [one.where for one in queries.skipped] == ["a.json", "b.json[1]", "b.json[2]", "c.json"]
+    assert [item.query_id for item in queries.records] == [1]
+    assert [item.where for item in queries.skipped] == [
+        "a.json",
+        "b.json[1]",
+        "b.json[2]",
+        "c.json",
+    ]
     for read in (responses, read_tools(tmp_path)):
-        assert [one.where for one in read.skipped] == ["a.json", "b.json"]
+        assert [item.where for item in read.skipped] == ["a.json", "b.json"]
 
 
 def test_a_wrong_folder_says_what_is_wanted(tmp_path: Path) -> None:

@@ -51,13 +51,14 @@ def test_each_way_is_read_back_step_by_step(tmp_path: Path, split: Split) -> Non
     ways = from_worlds(split, SAMPLES, 1).trajectories
     source = from_toolbench(tmp_path / "worlds", held_out=split in HELD_OUT)
     assert source.skipped == ()
-    found = sorted(source.trajectories, key=lambda way: int(way.id.rpartition("/")[2]))
+    trajectories = sorted(source.trajectories, key=lambda way: int(way.id.rpartition("/")[2]))
     read_back = [
-        (way.instruction, [tool.name for tool in way.tools], list(way.steps)) for way in found
+        (way.instruction, [tool.name for tool in way.tools], list(way.steps))
+        for way in trajectories
     ]
     assert read_back == in_toolbench_s_names(ways)
     assert solved == sum(way.steps[-1].next == "conclude" for way in ways)
-    for way, back in zip(ways, found, strict=True):
+    for way, back in zip(ways, trajectories, strict=True):
         for tool, offered in zip(way.tools, back.tools, strict=True):
             assert offered.description == tool.description
             assert offered.parameters["properties"] == tool.parameters["properties"]
@@ -82,28 +83,28 @@ def test_the_queries_have_the_numbers_instructions_and_apis_of_their_answers(
         assert all(APIS[name].domain == tool for tool, name in query.relevant)
     tools = toolbench.read_tools(tmp_path / "worlds")
     assert tools.skipped == ()
-    told = {
+    tools_by_place = {
         (tool.file, tool.tool_name, api.name): api
         for tool in tools.records
         for api in tool.api_list
     }
-    asked = {
+    apis_by_place = {
         (f"{api.category_name}/{api.tool_name}", api.tool_name, api.api_name): api
         for query in queries.records
         for api in query.api_list
     }
-    assert told.keys() == asked.keys()
-    for place, api in asked.items():
-        assert told[place].description == api.api_description
-        assert told[place].required_parameters == api.required_parameters
-        assert told[place].optional_parameters == api.optional_parameters
+    assert tools_by_place.keys() == apis_by_place.keys()
+    for place, api in apis_by_place.items():
+        assert tools_by_place[place].description == api.api_description
+        assert tools_by_place[place].required_parameters == api.required_parameters
+        assert tools_by_place[place].optional_parameters == api.optional_parameters
     assert all(tool.tool_description for tool in tools.records)
-    found = read_all(tmp_path / "worlds")
-    assert {one.reader: one.records for one in found.read} == {
+    reading = read_all(tmp_path / "worlds")
+    assert {entry.reader: entry.records for entry in reading.read} == {
         "ToolBench, answers": SAMPLES, "ToolBench, queries": SAMPLES,
         "ToolBench, tools": len(tools.records),
     }  # fmt: skip
-    assert found.unknown == ()
+    assert reading.unknown == ()
 
 
 def test_what_is_held_out_is_asked_but_not_trained_on(tmp_path: Path) -> None:
@@ -111,12 +112,12 @@ def test_what_is_held_out_is_asked_but_not_trained_on(tmp_path: Path) -> None:
     write_worlds(folder, "unseen_apis", 5, 1)
     source = from_toolbench(folder)
     assert source.trajectories == ()
-    assert {one.reason for one in source.skipped} == {TEST_QUERY}
-    asked = load("tool_steps", Request("toolbench", data=folder))
-    assert {item.id.rpartition("/")[0] for item in asked.items} == {
+    assert {skip.reason for skip in source.skipped} == {TEST_QUERY}
+    dataset = load("tool_steps", Request("toolbench", data=folder))
+    assert {item.id.rpartition("/")[0] for item in dataset.items} == {
         f"toolbench/unseen_apis/{number}" for number in range(5)
     }
-    assert asked.source == "ToolBench's answers, test queries"
+    assert dataset.source == "ToolBench's answers, test queries"
 
 
 def command(*arguments: object) -> tuple[int, str]:
@@ -127,10 +128,10 @@ def command(*arguments: object) -> tuple[int, str]:
 
 
 def test_the_command_writes_files_that_a_data_set_is_made_of(tmp_path: Path) -> None:
-    code, said = command("worlds", tmp_path / "worlds", "--samples", 12, "--seed", 3)
-    assert (code, "12 instructions of the split train, " in said) == (0, True)
-    code, said = command("data", tmp_path / "set", "--toolbench", tmp_path / "worlds")
-    assert code == 0, said
+    code, output = command("worlds", tmp_path / "worlds", "--samples", 12, "--seed", 3)
+    assert (code, "12 instructions of the split train, " in output) == (0, True)
+    code, output = command("data", tmp_path / "set", "--toolbench", tmp_path / "worlds")
+    assert code == 0, output
     (source,) = read(tmp_path / "set").card.sources
     assert (source.name, source.trajectories, source.skipped) == ("toolbench", 12, {})
 
@@ -138,19 +139,19 @@ def test_the_command_writes_files_that_a_data_set_is_made_of(tmp_path: Path) -> 
 def test_the_same_seed_writes_the_same_files(tmp_path: Path) -> None:
     for name in ("one", "other"):
         write_worlds(tmp_path / name, "unseen_worlds", 5, 2)
-    one, other = (
+    first, second = (
         {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.json")}
         for folder in (tmp_path / "one", tmp_path / "other")
     )
-    assert one == other
-    assert json.loads(one[Path("test_query_ids/unseen_worlds_instruction.json")]) == [*range(5)]
+    assert first == second
+    assert json.loads(first[Path("test_query_ids/unseen_worlds_instruction.json")]) == [*range(5)]
 
 
 def test_bad_input_and_an_interruption_leave_nothing_behind(tmp_path: Path) -> None:
-    code, said = command("worlds", tmp_path / "worlds", "--split", "tomorrow")
-    assert (code, "no split 'tomorrow'; there are: train" in said) == (1, True)
+    code, output = command("worlds", tmp_path / "worlds", "--split", "tomorrow")
+    assert (code, "no split 'tomorrow'; there are: train" in output) == (1, True)
 
-    def interrupted(made: int) -> None:
+    def interrupted(count: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -48,7 +48,7 @@ def spawn(settings: WorkerBase, folder: Path) -> Forked:
     """Start a worker; its output goes to a file in `folder`."""
     path, log = write_settings(settings, folder)
     models = settings.models.values() if isinstance(settings, GpuWorkerSettings) else ()
-    preload = TORCH_WORKERS if any(each.engine == "torch" for each in models) else WORKERS
+    preload = TORCH_WORKERS if any(model.engine == "torch" for model in models) else WORKERS
     return Forked("loopline.workers.__main__", preload, [str(path)], stdout=log, stderr=log)
 
 

@@ -26,10 +26,10 @@ class Reader:
         """Until the run has ended."""
         after = "0-0"
         while True:
-            found = await anext(bus.follow(run_id, after), None)
-            if found is None or found[1]["type"] == "ended":
+            pair = await anext(bus.follow(run_id, after), None)
+            if pair is None or pair[1]["type"] == "ended":
                 return
-            after, entry = found
+            after, entry = pair
             if entry["type"] == "restart":
                 self.text, self.ids, self.restarts = "", [], self.restarts + 1
             assert int(entry["offset"]) == len(self.ids), "each piece stands where the last ended"

@@ -61,5 +61,5 @@ def test_what_killed_processes_left_of_a_folder_goes_and_what_a_live_one_writes_
         (tmp_path / name).mkdir()
     with atomic_folder(tmp_path / "model[1]"):
         pass
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"model[1]", names[os.getppid()], f".other.{DEAD}.part"}
+    file_names = {path.name for path in tmp_path.iterdir()}
+    assert file_names == {"model[1]", names[os.getppid()], f".other.{DEAD}.part"}

@@ -33,7 +33,9 @@ async def test_a_worker_says_that_it_downloads_until_its_model_is_there(
     running = asyncio.create_task(worker.run())
 
     async def state() -> str:
-        return "".join(each.state for each in await present(bus) if each.name == "gpu-1")
+        return "".join(
+            presence.state for presence in await present(bus) if presence.name == "gpu-1"
+        )
 
     async def is_downloading() -> bool:
         return await state() == "downloading"

@@ -75,8 +75,8 @@ async def test_a_run_outlasts_a_fault_of_its_endpoint_and_pays_for_each_answer_o
         assert await letters(client) == []
         assert api.served.arrivals > 1
     calls = [call for step in trajectory.steps for call in step.calls]
-    known = [entry.call_id for entry in usage if entry.unknown is None]
-    assert sorted(known) == sorted(call.id for call in calls)
+    call_ids = [entry.call_id for entry in usage if entry.unknown is None]
+    assert sorted(call_ids) == sorted(call.id for call in calls)
     assert (trajectory.outcome, trajectory.answer) == (Outcome.ANSWERED, "89")
 
 
@@ -141,10 +141,10 @@ async def test_a_missing_key_is_one_clear_error_and_the_run_goes_on_once_it_is_t
             run = client.new_run(QUESTION)
             await client.submit(run)
             assert await asyncio.to_thread(processes["gpu"].wait, 30) == 1
-            said = (tmp_path / "workers" / "gpu.log").read_text()
+            log = (tmp_path / "workers" / "gpu.log").read_text()
             monkeypatch.setenv(KEY_VARIABLE, "sesame")
             processes["gpu"] = spawn(workers[2], tmp_path / "workers")
             trajectory = await asyncio.wait_for(client.wait(run.id), 30)
-    assert said.count(f"the environment variable {KEY_VARIABLE} is not set; put") == 1
-    assert "Traceback" not in said
+    assert log.count(f"the environment variable {KEY_VARIABLE} is not set; put") == 1
+    assert "Traceback" not in log
     assert (trajectory.outcome, trajectory.answer) == (Outcome.ANSWERED, "89")

@@ -61,11 +61,13 @@ def at(engine: ScriptedEngine) -> EnginePool:
 
 @asynccontextmanager
 async def started(**pools: ModelSettings) -> AsyncGenerator[EngineRunner]:
-    made = {name: EnginePool(settings, build_engine(settings)) for name, settings in pools.items()}
-    for pool in made.values():
+    engine_pools = {
+        name: EnginePool(settings, build_engine(settings)) for name, settings in pools.items()
+    }
+    for pool in engine_pools.values():
         await pool.engine.start()
-    yield EngineRunner(made)
-    for pool in made.values():
+    yield EngineRunner(engine_pools)
+    for pool in engine_pools.values():
         await pool.engine.close()
 
 
@@ -89,13 +91,13 @@ def new_run(
 
 def essentials(trajectory: Trajectory) -> dict[str, Any]:
     """Everything but times and workers."""
-    found = trajectory.model_dump(exclude={"ended": True, "run": {"created", "deadline"}})
-    for step in found["steps"]:
+    fields = trajectory.model_dump(exclude={"ended": True, "run": {"created", "deadline"}})
+    for step in fields["steps"]:
         del step["timings"], step["worker"]
         for candidate in step["candidates"]:
             for call in candidate["calls"]:
                 del call["latency"]
-    return found
+    return fields
 
 
 async def test_a_run_is_what_the_bus_would_have_recorded(
@@ -121,18 +123,18 @@ async def test_a_run_is_what_the_bus_would_have_recorded(
         on_the_bus = [await asyncio.wait_for(client.wait(run.id), 30) for run in runs]
     async with started(**models) as here:
         in_process = [await here.play(run) for run in runs]
-    assert [each.outcome for each in on_the_bus] == [Outcome.ANSWERED] * len(runs)
+    assert [trajectory.outcome for trajectory in on_the_bus] == [Outcome.ANSWERED] * len(runs)
     assert list(map(essentials, in_process)) == list(map(essentials, on_the_bus))
 
 
 async def test_one_engine_serves_all_roles_and_each_may_have_its_own() -> None:
     async with started(umi=scripted()) as shared:
-        one = await shared.play(new_run("umi", TEAM))
+        trajectory = await shared.play(new_run("umi", TEAM))
     apart = {"umi_planner": "planner", "umi_caller": "caller", "umi_summarizer": "summarizer"}
     async with started(planner=scripted(), caller=scripted(), summarizer=scripted()) as team:
         three = await team.play(new_run("umi", apart))
-    assert one.answer == three.answer == "The answer is 89."
-    assert {call.policy.name for step in one.steps for call in step.calls} == {"umi"}
+    assert trajectory.answer == three.answer == "The answer is 89."
+    assert {call.policy.name for step in trajectory.steps for call in step.calls} == {"umi"}
     assert {(step.agent, call.policy.name) for step in three.steps for call in step.calls} == set(
         apart.items()
     )
@@ -168,7 +170,9 @@ async def test_a_prompt_that_does_not_fit_ends_its_run_and_no_other() -> None:
     settings = scripted().model_copy(update={"max_context": 1_000})
     long = new_run("umi", TEAM, task=Task(prompt=QUESTION + " Please." * 500))
     async with started(umi=settings) as here:
-        ends = {each.run.id: each async for each in here.play_all([long], together=2)}
+        ends = {
+            trajectory.run.id: trajectory async for trajectory in here.play_all([long], together=2)
+        }
     assert ends[long.id].outcome is Outcome.ERROR
     assert ends[long.id].steps[-1].decision.data["failure"] == "context_overflow"
 
@@ -178,7 +182,7 @@ async def test_an_engine_that_is_out_of_reach_names_itself_and_ends_everything()
     runs = [new_run("umi", {**TEAM, "umi_caller": "caller"}) for _ in range(5)]
     async with started(umi=scripted(), caller=broken) as here:
         with pytest.raises(RequestFailed, match="caller: ") as raised:
-            _ = [each async for each in here.play_all(runs, together=3)]
+            _ = [trajectory async for trajectory in here.play_all(runs, together=3)]
     assert raised.value.retryable
 
 
@@ -214,8 +218,8 @@ async def test_the_policies_of_a_pool_are_its_adapters_and_the_pool_itself_is_th
     adapted = await here.play(new_run("umi", {**TEAM, "umi_planner": "umi/planner"}))
     plain = await here.play(new_run("umi", TEAM))
     assert [request.adapter for request in model.asked] == ["umi/planner", None]
-    found = [trajectory.steps[0].calls[0].policy for trajectory in (adapted, plain)]
-    assert [(each.name, each.adapter, each.version) for each in found] == [
+    policies = [trajectory.steps[0].calls[0].policy for trajectory in (adapted, plain)]
+    assert [(policy.name, policy.adapter, policy.version) for policy in policies] == [
         ("umi", "umi/planner", 3),
         ("umi", None, 3),
     ]

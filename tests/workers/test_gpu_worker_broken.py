@@ -26,13 +26,13 @@ async def test_a_worker_whose_engine_broke_ends_and_its_requests_are_answered_by
     process = spawn_faulty(broken, tmp_path, "breaks")
     try:
         async with Bus(settings, registry()) as bus, Inbox(bus) as inbox:
-            asked = [await ask_streaming(bus, inbox, "slm", seed) for seed in range(4)]
+            requests = [await ask_streaming(bus, inbox, "slm", seed) for seed in range(4)]
             await until(lambda: process.poll() is not None, "end of the worker", 60)
             log = (tmp_path / "broken.log").read_text()
             whole = broken.model_copy(update={"name": "whole"})
             next_one = asyncio.create_task(Worker(whole).run())
             async with asyncio.timeout(60):
-                answers = [await each.call(bus) for each in asked]
+                answers = [await request.call(bus) for request in requests]
             next_one.cancel()
             await next_one
     finally:
@@ -42,4 +42,4 @@ async def test_a_worker_whose_engine_broke_ends_and_its_requests_are_answered_by
     why = "the torch engine can't go on: RuntimeError: the device was lost"
     assert f"gpu worker: {why}" in log.splitlines()
     assert "this worker ends" in log
-    assert [each.reader.text for each in asked] == [call.text for call in answers]
+    assert [request.reader.text for request in requests] == [call.text for call in answers]

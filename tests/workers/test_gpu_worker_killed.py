@@ -63,7 +63,7 @@ async def _kill_one_of_two(
     doomed = spawn_faulty(first, folder, "slows")
     try:
         async with Bus(settings, registry()) as bus, Inbox(bus) as inbox:
-            asked = {
+            requests_by_pool = {
                 # A greedy row draws the same tokens as its neighbours; a sampled one its own.
                 pool: [
                     await ask_streaming(bus, inbox, pool, seed, temperature=1.5 * (seed % 2))
@@ -71,7 +71,7 @@ async def _kill_one_of_two(
                 ]
                 for pool in models
             }
-            everything = [each for streamed in asked.values() for each in streamed]
+            everything = [request for streamed in requests_by_pool.values() for request in streamed]
 
             async def held() -> bool:
                 return [await pending(bus, inference_stream(pool)) for pool in models] == [
@@ -83,13 +83,15 @@ async def _kill_one_of_two(
             async with workers_running([second], folder):
                 log = folder / "second.log"
                 await until(lambda: " ready " in log.read_text(), "second worker", WITHIN)
-                await until(lambda: all(each.reader.ids for each in everything), "texts", WITHIN)
+                await until(
+                    lambda: all(request.reader.ids for request in everything), "texts", WITHIN
+                )
                 doomed.kill()
-                before = {each: len(each.reader.ids) for each in everything}
-                assert not any(each.reply.done() for each in everything)
+                before = {request: len(request.reader.ids) for request in everything}
+                assert not any(request.reply.done() for request in everything)
                 return {
-                    pool: [await _outcome(bus, each, before[each]) for each in streamed]
-                    for pool, streamed in asked.items()
+                    pool: [await _outcome(bus, request, before[request]) for request in streamed]
+                    for pool, streamed in requests_by_pool.items()
                 }
     finally:
         doomed.kill()
@@ -113,21 +115,21 @@ def test_every_request_of_a_worker_that_was_killed_in_mid_text_is_answered_by_an
     of_engine: list[Outcome],
 ) -> None:
     assert len(of_engine) == IN_FLIGHT
-    assert all(0 < each.before < len(each.call.output_ids) for each in of_engine)
-    assert all(each.call.trainable for each in of_engine)
-    assert len({each.call.text for each in of_engine}) > 1
+    assert all(0 < outcome.before < len(outcome.call.output_ids) for outcome in of_engine)
+    assert all(outcome.call.trainable for outcome in of_engine)
+    assert len({outcome.call.text for outcome in of_engine}) > 1
 
 
 def test_followers_that_resume_by_id_see_neither_a_gap_nor_a_repeat(
     of_engine: list[Outcome],
 ) -> None:
-    for each in of_engine:
-        assert each.read.text == each.call.text
-        assert tuple(each.read.ids) == each.call.output_ids
-        assert each.read.restarts == 0
+    for outcome in of_engine:
+        assert outcome.read.text == outcome.call.text
+        assert tuple(outcome.read.ids) == outcome.call.output_ids
+        assert outcome.read.restarts == 0
 
 
 def test_each_answer_stands_in_the_ledger_once(of_engine: list[Outcome]) -> None:
-    for each in of_engine:
-        used = Counter(entry.call_id for entry in each.usage if not entry.discarded)
-        assert used == {each.call.id: 1}
+    for outcome in of_engine:
+        used = Counter(entry.call_id for entry in outcome.usage if not entry.discarded)
+        assert used == {outcome.call.id: 1}

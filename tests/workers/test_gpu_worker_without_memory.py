@@ -45,9 +45,9 @@ def test_a_cache_that_there_is_no_memory_for_is_named_and_its_worker_given_up(
     assert process.returncode == 1
     assert "gpu-1" in output
     assert "broken: exit code 1: 2 deaths within" in output
-    said = (deployment.state.logs / "gpu-1.log").read_text()
+    log = (deployment.state.logs / "gpu-1.log").read_text()
     whole = f"a cache for {CELLS} tokens cannot be had"
-    lines = [line for line in said.splitlines() if whole in line]
+    lines = [line for line in log.splitlines() if whole in line]
     assert len(lines) == 2, "once for each start, and no more of these"
     assert all("pool 'slm'" in line and "max_tokens_in_flight" in line for line in lines)
     assert whole in output

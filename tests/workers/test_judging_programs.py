@@ -74,8 +74,8 @@ async def test_programs_have_their_share_of_the_tests_in_their_own_order(
 async def test_a_failure_has_the_class_of_what_happened(
     judge: ProgramJudge, program: str, failure: Failure
 ) -> None:
-    one = PROBLEM.model_copy(update={"tests": PROBLEM.tests[:1]})
-    assert (await judge.program(one, program)).failures == {failure: 1}
+    problem = PROBLEM.model_copy(update={"tests": PROBLEM.tests[:1]})
+    assert (await judge.program(problem, program)).failures == {failure: 1}
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ async def test_a_program_that_nests_very_deep_takes_no_other_one_along(
     judge: ProgramJudge,
 ) -> None:
     """Each `elif` lies within the one before."""
-    asked = PROBLEM.model_copy(
+    problem = PROBLEM.model_copy(
         update={
             "starter_code": "def f(n):\n    'Double.'\n", "names": ("f",),
             "tests": (AssertionTest(source="assert f(2) == 4"),),
@@ -109,8 +109,8 @@ async def test_a_program_that_nests_very_deep_takes_no_other_one_along(
     good = "def f(n): return 2 * n"
     for many in (1_000, 20_000):
         deep = "if 0: pass\n" + "elif 0: pass\n" * many
-        found = await judge.programs(asked, [good, deep])
-        assert [one.pass_rate for one in found] == [1.0, 0.0]
+        verdicts = await judge.programs(problem, [good, deep])
+        assert [verdict.pass_rate for verdict in verdicts] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ async def test_a_program_that_hangs_is_not_tried_on_every_test(
     judge: ProgramJudge, test: CodeTest, program: str
 ) -> None:
     """It would hold its judge up for as many time limits as there are tests: 400 of 3 seconds."""
-    asked = PROBLEM.model_copy(
+    problem = PROBLEM.model_copy(
         update={"tests": (test,) * 400, "wall_seconds": 1.0, "names": ("f",)}
     )
     async with asyncio.timeout(120):
-        verdict = await judge.program(asked, program)
+        verdict = await judge.program(problem, program)
     assert verdict.failures == {Failure.TIMED_OUT: 400}
 
 
@@ -139,18 +139,18 @@ async def test_what_stands_behind_three_time_outs_counts_as_one_whoever_was_quic
     """Tests run at once: which of them end first must not decide a reward."""
     hung, easy = ProgramTest(stdin="1", stdout="1"), ProgramTest(stdin="0", stdout="0")
     tests = (easy, hung, hung, easy, hung, *(easy,) * 20)
-    asked = PROBLEM.model_copy(update={"tests": tests, "wall_seconds": 0.2})
-    verdict = await judge.program(asked, "n = int(input())\nwhile n: pass\nprint(n)")
+    problem = PROBLEM.model_copy(update={"tests": tests, "wall_seconds": 0.2})
+    verdict = await judge.program(problem, "n = int(input())\nwhile n: pass\nprint(n)")
     assert verdict.pass_rate == 2 / 25
     assert verdict.failures == {Failure.TIMED_OUT: 23}
 
 
 async def test_a_busy_machine_makes_no_program_wrong(judge: ProgramJudge) -> None:
     """A time limit counts seconds of CPU; who waits for a processor is given more by the clock."""
-    asked = PROBLEM.model_copy(
+    problem = PROBLEM.model_copy(
         update={"tests": (ProgramTest(stdin="", stdout="1"),), "wall_seconds": 1.0}
     )
-    verdict = await judge.program(asked, "import time\ntime.sleep(1.5)\nprint(1)")
+    verdict = await judge.program(problem, "import time\ntime.sleep(1.5)\nprint(1)")
     assert verdict.pass_rate == 1
 
 
@@ -171,16 +171,16 @@ async def test_generated_tests_are_held_against_a_golden_program_and_the_teams(
 async def test_without_a_golden_program_nobody_knows_whether_a_test_is_right(
     judge: ProgramJudge,
 ) -> None:
-    asked = PROBLEM.model_copy(update={"id": "t/2", "solutions": ()})
-    (found,) = await judge.tests(asked, GOOD, [RIGHT])
-    assert found == TestVerdict(right=None, agrees=True, actual="20\n")
+    problem = PROBLEM.model_copy(update={"id": "t/2", "solutions": ()})
+    (verdict,) = await judge.tests(problem, GOOD, [RIGHT])
+    assert verdict == TestVerdict(right=None, agrees=True, actual="20\n")
 
 
 async def test_problems_of_one_name_have_their_own_golden_programs(judge: ProgramJudge) -> None:
     """A data set's problem may have been mended since a run was made for it."""
     before = PROBLEM.model_copy(update={"id": "t/3", "solutions": ()})
     after = before.model_copy(update={"solutions": (GOOD,)})
-    rights = [(await judge.tests(each, "", [RIGHT]))[0].right for each in (before, after)]
+    rights = [(await judge.tests(problem, "", [RIGHT]))[0].right for problem in (before, after)]
     assert rights == [None, True]
 
 
@@ -188,8 +188,8 @@ async def test_golden_programs_of_a_bounded_number_of_problems_are_remembered(
     judge: ProgramJudge,
 ) -> None:
     for number in range(KEPT + 10):
-        one = PROBLEM.model_copy(update={"id": f"t/{number}", "solutions": ()})
-        await judge.tests(one, "", [])
+        problem = PROBLEM.model_copy(update={"id": f"t/{number}", "solutions": ()})
+        await judge.tests(problem, "", [])
     assert len(judge._golden) == KEPT  # pyright: ignore[reportPrivateUsage]
 
 
@@ -218,15 +218,15 @@ async def test_a_golden_program_that_ran_out_of_time_is_asked_again(
     open_judge: ProgramJudge, tmp_path: Path
 ) -> None:
     """The machine may have been busy for a moment."""
-    asked = leaving_marks(tmp_path, f"import time\nif first: time.sleep(60)\n{GOOD}")
-    rights = [(await open_judge.tests(asked, "", [RIGHT]))[0].right for _ in range(2)]
+    problem = leaving_marks(tmp_path, f"import time\nif first: time.sleep(60)\n{GOOD}")
+    rights = [(await open_judge.tests(problem, "", [RIGHT]))[0].right for _ in range(2)]
     assert rights == [None, True]
 
 
 async def test_a_golden_program_that_is_wrong_is_not_asked_again(
     open_judge: ProgramJudge, tmp_path: Path
 ) -> None:
-    asked = leaving_marks(tmp_path, "print(1)")
+    problem = leaving_marks(tmp_path, "print(1)")
     for _ in range(2):
-        await open_judge.tests(asked, "", [RIGHT])
+        await open_judge.tests(problem, "", [RIGHT])
     assert (tmp_path / "ran").read_text() == "x\n"

@@ -45,14 +45,17 @@ async def asked(service: JudgeService, request: JudgeRequest) -> JsonObject:
 
 
 def test_a_problem_is_known_by_the_hash_of_all_that_decides_it(tmp_path: Path) -> None:
-    folder, other = ProblemFolder(tmp_path / "a"), ProblemFolder(tmp_path / "b")
+    folder, other_folder = ProblemFolder(tmp_path / "a"), ProblemFolder(tmp_path / "b")
     keys = [folder.add(CODE), folder.add(MATH), folder.add(CODE)]
     assert keys == [key_of(CODE), key_of(MATH), key_of(CODE)]
     harder = CODE.model_copy(update={"tests": (ProgramTest(stdin="4", stdout="8"),)})
     assert key_of(harder) != key_of(CODE)
-    other.copy_to(folder, [])
-    folder.copy_to(other, keys)
-    assert (ProblemFolder(other.path).code(keys[0]), other.math(keys[1])) == (CODE, MATH)
+    other_folder.copy_to(folder, [])
+    folder.copy_to(other_folder, keys)
+    assert (ProblemFolder(other_folder.path).code(keys[0]), other_folder.math(keys[1])) == (
+        CODE,
+        MATH,
+    )
 
 
 def test_what_the_folder_does_not_have_or_has_damaged_is_named(tmp_path: Path) -> None:
@@ -161,8 +164,8 @@ async def test_an_answer_is_right_if_it_says_the_same(
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_number_may_be_off_by_what_the_problem_says(answers: AnswerJudge) -> None:
     problem = MATH.model_copy(update={"answer": "$4.2$", "tolerance": 0.1})
-    said = [await answers.right(answer, problem) for answer in ("4.3", "4.31", "4.1", "four")]
-    assert said == [True, False, True, False]
+    verdicts = [await answers.right(answer, problem) for answer in ("4.3", "4.31", "4.1", "four")]
+    assert verdicts == [True, False, True, False]
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -233,9 +236,9 @@ async def test_a_judge_without_bubblewrap_runs_nothing_and_says_what_to_do(
     )
     async with judge_service(folder, SandboxSettings(parallel=1, ready=1)) as service:
         for request in (programs, outputs):
-            said = str((await asked(service, request))["error"])
-            assert "no `bwrap` on PATH" in said
-            assert "--unsafe-exec" in said
+            message = str((await asked(service, request))["error"])
+            assert "no `bwrap` on PATH" in message
+            assert "--unsafe-exec" in message
         assert service.refuses
     assert not mark.exists()
     unsafe = SandboxSettings(parallel=1, ready=1, unsafe_exec=True)
@@ -251,8 +254,8 @@ async def test_a_request_that_is_none_is_answered_with_what_is_wrong(tmp_path: P
     unknown = JudgePrograms(problem="0" * 64, programs=("x",))
     async with judge_service(folder, SandboxSettings(parallel=1, ready=1)) as service:
         assert "no problem 000000000000" in str((await asked(service, unknown))["error"])
-        said = await service.call("judge.programs", {"problem": folder.add(CODE), "programs": []})
-        assert "judge.programs: programs" in str(said["error"])
+        reply = await service.call("judge.programs", {"problem": folder.add(CODE), "programs": []})
+        assert "judge.programs: programs" in str(reply["error"])
         assert "knows no 'calculate'" in str((await service.call("calculate", {}))["error"])
 
 
@@ -264,8 +267,8 @@ async def test_a_program_does_not_see_the_judge_s_problems_wherever_they_lie() -
         request = RunPrograms(programs=(program,), seconds=20)
         async with judge_service(folder, SandboxSettings(parallel=1, ready=1)) as service:
             folder.add(CODE)
-            said = await asked(service, request)
-    assert said == {"runs": [{"output": "[]\n", "last": "[]", "trouble": ""}]}
+            reply = await asked(service, request)
+    assert reply == {"runs": [{"output": "[]\n", "last": "[]", "trouble": ""}]}
 
 
 @needs_bubblewrap
@@ -276,12 +279,14 @@ async def test_a_tool_users_program_is_run_and_its_last_line_compared(tmp_path: 
         problem=folder.add(MATH), programs=programs, seconds=20, reasoner="\\frac{2}{4}"
     )
     async with judge_service(folder, SandboxSettings(parallel=2, ready=2)) as service:
-        found = (await asked(service, request))["verdicts"]
-    assert isinstance(found, list)
-    said = [
-        (one["answer"], one["failure"], one["agrees"]) for one in found if isinstance(one, dict)
+        verdicts = (await asked(service, request))["verdicts"]
+    assert isinstance(verdicts, list)
+    rows = [
+        (verdict["answer"], verdict["failure"], verdict["agrees"])
+        for verdict in verdicts
+        if isinstance(verdict, dict)
     ]
-    assert said == [
+    assert rows == [
         ("0.5", None, True), ("2", "wrong_answer", False), ("", "no_code", False),
         ("", "crashed", False), ("", "crashed", False), ("", "refused", False),
     ]  # fmt: skip
@@ -315,5 +320,5 @@ async def test_a_golden_program_is_found_though_who_asked_first_is_gone(tmp_path
         second = asyncio.create_task(service.programs.tests(problem, "", [test]))
         await asyncio.sleep(0)
         first.cancel()
-        (found,) = await second
-    assert found.right is True
+        (verdict,) = await second
+    assert verdict.right is True

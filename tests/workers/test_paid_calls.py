@@ -87,9 +87,9 @@ async def test_each_attempt_that_may_have_been_billed_is_an_entry_and_no_other(
     async with ScriptedServer(ServerOptions(faults=faults)) as api:
         await handle(await request_of(bus, run_id, 0), endpoint(api.url, timeout_seconds=0.5))
         assert api.served.arrivals == 2
-    found = await ledger(bus, run_id)
-    assert [entry.unknown is not None for entry in found] == [True] * unknown + [False]
-    assert len({entry.sent_as for entry in found}) == 1 + unknown
+    entries = await ledger(bus, run_id)
+    assert [entry.unknown is not None for entry in entries] == [True] * unknown + [False]
+    assert len({entry.sent_as for entry in entries}) == 1 + unknown
 
 
 async def test_an_endpoint_that_is_not_there_was_not_paid(bus: Bus) -> None:
@@ -111,12 +111,12 @@ async def test_a_worker_that_was_only_slow_tells_the_usage_of_what_was_unknown(b
         assert [entry.unknown is None for entry in await ledger(bus, run_id)] == [False]
         await asyncio.wait({slow})
         assert "taken over" in str(slow.exception())
-    found = await ledger(bus, run_id)
-    assert [entry.unknown is None for entry in found] == [False, True]
-    assert len({entry.sent_as for entry in found}) == 1
-    (told,) = calls_once(found)
-    assert isinstance(told.usage, Usage)
-    assert told.discarded
+    entries = await ledger(bus, run_id)
+    assert [entry.unknown is None for entry in entries] == [False, True]
+    assert len({entry.sent_as for entry in entries}) == 1
+    (call_entry,) = calls_once(entries)
+    assert isinstance(call_entry.usage, Usage)
+    assert call_entry.discarded
 
 
 async def test_a_call_that_dies_with_its_worker_is_an_entry_and_is_asked_again_by_the_same_key(
@@ -141,11 +141,11 @@ async def test_a_call_that_dies_with_its_worker_is_an_entry_and_is_asked_again_b
             process.wait()
             async with workers_running([gpu], tmp_path / "workers"):
                 ended = await asyncio.wait_for(client.wait(run.id), 60)
-            found = await client.usage(run.id)
+            entries = await client.usage(run.id)
     assert ended.answer == "89"
-    unknown = [entry for entry in found if entry.unknown is not None]
+    unknown = [entry for entry in entries if entry.unknown is not None]
     assert len(unknown) == 1
     # The endpoint's books and the ledger name the same calls, each as often.
-    assert Counter(entry.call_id for entry in found) == api.served.arrivals_by_id
+    assert Counter(entry.call_id for entry in entries) == api.served.arrivals_by_id
     keys = api.served.arrivals_by_key
     assert sorted(keys.values()) == [1] * (len(keys) - 1) + [2]

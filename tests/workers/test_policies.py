@@ -177,9 +177,9 @@ async def test_a_policy_whose_first_version_is_refused_is_an_error_and_not_the_p
     async with Bus(settings) as bus:
         await policies.publish(bus, "slm/red", str(tmp_path / "missing"))
     async with serving(settings, tiny_model, tmp_path) as asker:
-        with pytest.raises(RequestError, match=r"version 1 was refused: .*missing") as told:
+        with pytest.raises(RequestError, match=r"version 1 was refused: .*missing") as error:
             await asker.ask("slm/red")
-        assert (told.value.kind, told.value.retryable) == ("unknown_adapter", False)
+        assert (error.value.kind, error.value.retryable) == ("unknown_adapter", False)
 
 
 async def test_a_worker_that_starts_later_serves_the_last_version_that_can_be_loaded(
@@ -203,9 +203,9 @@ async def test_no_plain_model_stands_in_for_an_adapter_that_never_loaded(
 ) -> None:
     refused = published("slm/red", tmp_path / "missing", tmp_path / "missing too")
     await follower.apply([refused])
-    with pytest.raises(EngineError, match=r"version 2 was refused: .*missing too") as told:
+    with pytest.raises(EngineError, match=r"version 2 was refused: .*missing too") as error:
         follower.adapter("slm/red")
-    assert told.value.kind == "unknown_adapter"
+    assert error.value.kind == "unknown_adapter"
     await follower.apply([refused.published(str(tiny_loras[0]), time.time())])
     assert follower.adapter("slm/red") == "slm/red"
 
@@ -247,10 +247,10 @@ async def test_the_plain_model_answers_for_an_adapter_where_it_was_chosen(
     follower: PolicyFollower, tmp_path: Path, tiny_loras: list[Path]
 ) -> None:
     """By a rollback; and it goes on when a later version is refused."""
-    chosen = published("slm/red", tiny_loras[0]).rolled_back()
-    await follower.apply([chosen])
+    policy = published("slm/red", tiny_loras[0]).rolled_back()
+    await follower.apply([policy])
     assert follower.adapter("slm/red") is None
-    await follower.apply([chosen.published(str(tmp_path / "missing"), time.time())])
+    await follower.apply([policy.published(str(tmp_path / "missing"), time.time())])
     assert follower.adapter("slm/red") is None
     assert follower.state()["slm/red"]["refused"] == 2
 
@@ -298,9 +298,9 @@ async def test_a_request_that_comes_while_the_first_version_is_loaded_may_ask_ag
 ) -> None:
     loading = asyncio.create_task(follower.apply([published("slm/red", tiny_loras[0])]))
     await asyncio.sleep(0)
-    with pytest.raises(EngineError, match="still being loaded") as told:
+    with pytest.raises(EngineError, match="still being loaded") as error:
         follower.adapter("slm/red")
-    assert told.value.retryable
+    assert error.value.retryable
     await loading
     assert follower.adapter("slm/red") == "slm/red"
 
@@ -362,21 +362,21 @@ async def test_what_stays_refused_is_tried_more_and_more_rarely(
 ) -> None:
     """Each try may read gigabytes, between requests that wait for it. A new version is tried at
     once."""
-    tried: list[int] = []
+    versions: list[int] = []
     """Versions."""
 
     async def fail(name: str, path: str, version: int) -> None:
-        tried.append(version)
+        versions.append(version)
         raise EngineError("not now", kind="unavailable", retryable=True)
 
     monkeypatch.setattr(follower._engine, "load_adapter", fail)  # pyright: ignore
     policy, tries = published("slm/red", tiny_loras[0]), list[int]()
     for _ in range(16):
         await follower.apply([policy])
-        tries.append(len(tried))
+        tries.append(len(versions))
     assert tries == [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5]
     await follower.apply([published("slm/red", *tiny_loras[:2])])
-    assert 2 in tried
+    assert 2 in versions
 
 
 async def written(file: Path, words: str) -> None:
@@ -391,9 +391,9 @@ async def written(file: Path, words: str) -> None:
 async def answer(follower: PolicyFollower) -> tuple[int, ...]:
     """What the policy's weights say."""
     adapter = follower.adapter("slm/red")
-    done = await ask(follower._engine, sampling={"max_tokens": 8}, adapter=adapter)  # pyright: ignore[reportPrivateUsage]
-    assert done.adapter_version == 1
-    return done.output_ids
+    completion = await ask(follower._engine, sampling={"max_tokens": 8}, adapter=adapter)  # pyright: ignore[reportPrivateUsage]
+    assert completion.adapter_version == 1
+    return completion.output_ids
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import pytest_asyncio
 from loopline.agents.environments import sudoku
 from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
 from loopline.agents.errors import JournalIncomplete
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Outcome, Task
 from loopline.agents.replay import fork, replay
 from loopline.agents.roles.pair.episode import episode_of
+from loopline.agents.workflow_runner import run_locally
 from loopline.workers.judging.problems import ProblemFolder
 from loopline.workers.judging.runs import program_runs
 from loopline.workers.judging.service import JudgeService, judge_service
@@ -56,8 +56,8 @@ async def judge(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Judge
 
 
 def way(**setting: object) -> Task:
-    chosen = PlanPathSetting.model_validate({"python": True, **setting})
-    return PlanPathInstance(grid=GRID, start=(0, 0), goal=(2, 4), setting=chosen).task
+    path_setting = PlanPathSetting.model_validate({"python": True, **setting})
+    return PlanPathInstance(grid=GRID, start=(0, 0), goal=(2, 4), setting=path_setting).task
 
 
 async def test_the_best_program_of_k_is_executed_and_shown_to_the_plan_agent_of_the_turn(
@@ -70,8 +70,16 @@ async def test_the_best_program_of_k_is_executed_and_shown_to_the_plan_agent_of_
     assert trajectory.outcome is Outcome.SOLVED
     tool, plan = trajectory.steps
     assert (tool.selected, plan.decision.data["agrees"]) == (3, True)
-    assert [one["total"] for one in parts(trajectory, 0)][:2] == [0.0, pytest.approx(0.1)]
-    assert [one["local.executed"] for one in parts(trajectory, 0)] == [0.0, 0.0, 1.0, 1.0]
+    assert [reward_parts["total"] for reward_parts in parts(trajectory, 0)][:2] == [
+        0.0,
+        pytest.approx(0.1),
+    ]
+    assert [reward_parts["local.executed"] for reward_parts in parts(trajectory, 0)] == [
+        0.0,
+        0.0,
+        1.0,
+        1.0,
+    ]
     assert parts(trajectory, 0)[3]["total"] == pytest.approx(2.0)
     system, observed = (message.content for message in hosts["plan_agent"].prompts[0])
     assert "Your partner wrote a Python program" in system

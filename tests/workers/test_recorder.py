@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Trajectory
+from loopline.agents.workflow_runner import run_locally
 from loopline.bus import Bus, LogConsumer
 from loopline.bus.log_consumer import Entry
 from loopline.workers.recorder import (
@@ -93,7 +93,7 @@ def test_recorders_that_share_a_folder_write_each_entry_once(
         for which, numbers in batches:
             asyncio.run(recorders[which].write([entry(number) for number in sorted(numbers)]))
         wanted = set[int]().union(*(numbers for _, numbers in batches))
-        assert (written(Path(folder)) if wanted else []) == [str(each) for each in sorted(wanted)]
+        assert (written(Path(folder)) if wanted else []) == [str(item) for item in sorted(wanted)]
 
 
 @contextmanager
@@ -133,11 +133,11 @@ async def test_a_recorder_that_stands_still_for_long_is_named_and_the_batch_kept
 
 
 async def test_what_a_killed_recorder_was_writing_goes(tmp_path: Path) -> None:
-    left = tmp_path / "usage" / ".000-1-0-2-0-2.4711.part"
-    left.parent.mkdir()
-    left.touch()
+    part_file = tmp_path / "usage" / ".000-1-0-2-0-2.4711.part"
+    part_file.parent.mkdir()
+    part_file.touch()
     await table(tmp_path).write([entry(1)])
-    assert not left.exists()
+    assert not part_file.exists()
     assert written(tmp_path) == ["1"]
 
 
@@ -210,8 +210,8 @@ async def test_an_entry_that_is_no_record_is_kept_aside_whole_and_the_rest_is_wr
     await table(tmp_path).write([entry(1), bad, entry(3)])
     assert written(tmp_path) == ["1", "3"]
     [aside] = (tmp_path / "unreadable").iterdir()
-    kept = json.loads(aside.read_text())
-    assert bytes.fromhex(kept["fields_hex"]["usage"]) == b"\xff{not json"
+    record = json.loads(aside.read_text())
+    assert bytes.fromhex(record["fields_hex"]["usage"]) == b"\xff{not json"
 
 
 async def test_a_number_that_fits_no_column_spoils_its_own_entry_only(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ async def test_a_recorder_that_was_killed_before_it_acknowledged_leaves_no_row_t
     """Its two halves of a batch come to the other at different times, which has been open since
     before they were written."""
     key = bus.keys.shard(0).ledger
-    killed, other = table(tmp_path), table(tmp_path)
+    killed, second_table = table(tmp_path), table(tmp_path)
     renamed = asyncio.Event()
 
     async def write(entries: Sequence[Entry]) -> None:
@@ -278,7 +278,7 @@ async def test_a_recorder_that_was_killed_before_it_acknowledged_leaves_no_row_t
     doomed.cancel()
     await asyncio.gather(doomed, return_exceptions=True)
     assert written(tmp_path) == ["1", "2"]
-    reader = LogConsumer(bus, key, "recorder", other.write)
+    reader = LogConsumer(bus, key, "recorder", second_table.write)
     task = asyncio.create_task(reader.run())
 
     async def trimmed() -> bool:

@@ -61,10 +61,10 @@ async def test_a_stream_says_the_same_as_a_whole_answer(server: ScriptedServer) 
         assert chunks[-1]["usage"] == whole["usage"]
         for choice in whole["choices"]:
             parts = [
-                each
+                other_choice
                 for chunk in chunks
-                for each in chunk["choices"]
-                if each["index"] == choice["index"]
+                for other_choice in chunk["choices"]
+                if other_choice["index"] == choice["index"]
             ]
             text = "".join(part["delta"].get("content") or "" for part in parts)
             arguments = "".join(

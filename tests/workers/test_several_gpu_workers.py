@@ -35,11 +35,13 @@ async def bus_and_inbox(settings: BusSettings) -> AsyncGenerator[tuple[Bus, Inbo
 async def held_by(bus: Bus, pool: str) -> dict[str, int]:
     """Requests of a pool in hand, by worker."""
     key = bus.keys.shard(0).work(inference_stream(pool))
-    groups = [each["name"] for each in await bus.redis.xinfo_groups(key)]
+    groups = [info["name"] for info in await bus.redis.xinfo_groups(key)]
     # A worker that is ready makes the group with its first look.
     consumers = await bus.redis.xinfo_consumers(key, GROUP) if GROUP.encode() in groups else []
-    held = {each["name"].decode().rpartition("-")[0]: each["pending"] for each in consumers}
-    return {name: count for name, count in held.items() if count}
+    pending_by_name = {
+        info["name"].decode().rpartition("-")[0]: info["pending"] for info in consumers
+    }
+    return {name: count for name, count in pending_by_name.items() if count}
 
 
 async def ready(folder: Path, *names: str) -> None:
@@ -57,7 +59,7 @@ async def test_what_a_full_worker_has_no_place_for_is_answered_by_an_idle_one(
     full = GpuWorkerSettings(bus=settings, name="full", models={"slm": slow["slm"]})
     idle = GpuWorkerSettings(bus=settings, name="idle", models={"slm": quick["slm"]})
     async with bus_and_inbox(settings) as (bus, inbox):
-        asked = [await ask_streaming(bus, inbox, "slm", seed) for seed in range(4 * PLACES)]
+        requests = [await ask_streaming(bus, inbox, "slm", seed) for seed in range(4 * PLACES)]
         async with workers_running([full], tmp_path) as processes:
             await ready(tmp_path, "full")
 
@@ -68,18 +70,18 @@ async def test_what_a_full_worker_has_no_place_for_is_answered_by_an_idle_one(
             async with workers_running([idle], tmp_path):
 
                 async def only_the_full_ones_are_left() -> bool:
-                    done = sum(each.reply.done() for each in asked)
-                    return done == len(asked) - PLACES
+                    answer_count = sum(request.reply.done() for request in requests)
+                    return answer_count == len(requests) - PLACES
 
                 await until(only_the_full_ones_are_left, "answers to all others", WITHIN)
                 assert await held_by(bus, "slm") == {"full": PLACES}
                 assert await pending(bus, inference_stream("slm")) == PLACES
             processes["full"].send_signal(signal.SIGKILL)
-        for each in asked:
-            each.reply.cancel()
-            await bus.end_run(each.run_id, "cancelled", "by the test")
+        for request in requests:
+            request.reply.cancel()
+            await bus.end_run(request.run_id, "cancelled", "by the test")
         await asyncio.gather(
-            *(each.reply for each in asked), *(each.reading for each in asked),
+            *(request.reply for request in requests), *(request.reading for request in requests),
             return_exceptions=True,
         )  # fmt: skip
 
@@ -93,12 +95,15 @@ async def test_each_request_is_answered_by_the_model_of_its_pool(
         max_concurrency=1, scripted={"latency_seconds": 0.02}
     )
     both = GpuWorkerSettings(bus=settings, name="both", models=models)
-    one = GpuWorkerSettings(bus=settings, name="one", models={"slm": models["slm"]})
-    async with bus_and_inbox(settings) as (bus, inbox), workers_running([both, one], tmp_path):
+    slm_worker = GpuWorkerSettings(bus=settings, name="one", models={"slm": models["slm"]})
+    async with (
+        bus_and_inbox(settings) as (bus, inbox),
+        workers_running([both, slm_worker], tmp_path),
+    ):
         pools = ["llm", "slm", "slm"] * 8
         await ready(tmp_path, "both", "one")
-        asked = [await ask_streaming(bus, inbox, pool, n) for n, pool in enumerate(pools)]
+        requests = [await ask_streaming(bus, inbox, pool, n) for n, pool in enumerate(pools)]
         async with asyncio.timeout(WITHIN):
-            calls: list[Call] = [await each.call(bus) for each in asked]
+            calls: list[Call] = [await request.call(bus) for request in requests]
     assert [call.policy.name for call in calls] == pools
     assert [call.policy.base for call in calls] == [f"scripted-{pool}" for pool in pools]

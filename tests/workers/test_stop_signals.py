@@ -71,7 +71,7 @@ async def test_a_worker_drains_through_a_second_sigterm_and_gives_its_work_back_
             run = client.new_run("What is 17 * 23?")
             await client.submit(run)
             shard = client.bus.keys.shard_of(run.id)
-            stream, begun = (each(role_stream("planner")) for each in (shard.work, shard.begun))
+            stream, begun = (key_of(role_stream("planner")) for key_of in (shard.work, shard.begun))
 
             async def in_hand() -> bool:
                 return await pending(client.bus, role_stream("planner")) == 1
@@ -89,8 +89,8 @@ async def test_a_worker_drains_through_a_second_sigterm_and_gives_its_work_back_
                     await until(lambda: worker.poll() is not None, "its end", within=1)
             worker.send_signal(QUIT)
             await until(lambda: worker.poll() is not None, "its end")
-            [left] = await client.bus.redis.xpending_range(stream, GROUP, "-", "+", 1)
-            assert left["time_since_delivered"] >= settings.lease_ms
+            [pending_entry] = await client.bus.redis.xpending_range(stream, GROUP, "-", "+", 1)
+            assert pending_entry["time_since_delivered"] >= settings.lease_ms
         assert worker.poll() == 0
     finally:
         worker.kill()

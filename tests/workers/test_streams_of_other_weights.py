@@ -45,14 +45,16 @@ async def pool(tiny_model: Path, tiny_loras: list[Path]) -> AsyncIterator[Pool]:
 async def begun(pool: Pool, delivery: Delivery, base: str | None = None) -> None:
     """The beginning of a text, as a worker publishes it before it is gone."""
     stream = TokenStream(delivery, "slm", base or pool.engine.base, continues=True)
-    asked = request(sampling={**SAMPLING.model_dump(), "seed": 1}, adapter=POLICY, stream=True)
-    seen = 0
-    async with aclosing(pool.engine.submit(asked)) as events:
+    generate_request = request(
+        sampling={**SAMPLING.model_dump(), "seed": 1}, adapter=POLICY, stream=True
+    )
+    count = 0
+    async with aclosing(pool.engine.submit(generate_request)) as events:
         async for event in events:
             assert isinstance(event, Delta), "the text goes on"
             await stream.write(event)
-            seen += 1
-            if seen == PUBLISHED:
+            count += 1
+            if count == PUBLISHED:
                 break
     await stream.flush()
 
@@ -110,8 +112,8 @@ async def test_a_call_records_the_version_that_drew_all_of_its_tokens(
     await begun(pool, first)
     await pool.engine.load_adapter(POLICY, str(tiny_loras[1]), 2)
     await pool.engine.load_adapter("alone", str(tiny_loras[1]), 1)
-    asked = request(sampling={**SAMPLING.model_dump(), "seed": 1}, adapter="alone")
-    alone = [event async for event in pool.engine.submit(asked)][-1]
+    generate_request = request(sampling={**SAMPLING.model_dump(), "seed": 1}, adapter="alone")
+    alone = [event async for event in pool.engine.submit(generate_request)][-1]
     assert isinstance(alone, Completion)
     call, _ = await gone_on(bus, pool, first)
     assert call.output_ids == alone.output_ids

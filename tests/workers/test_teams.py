@@ -16,9 +16,9 @@ from loopline.agents.environments.math_team import (
     MathQuestion,
     MathSetting,
 )
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import JsonObject, Outcome, Run, Task, Trajectory
 from loopline.agents.replay import replay
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import workflows
 from loopline.workers.judging.problems import ProblemFolder
 from loopline.workers.judging.service import JudgeService, judge_service
@@ -86,14 +86,14 @@ def a_team_run(task: Task, **options: object) -> Run:
 
 
 async def play(
-    judge: JudgeService, run: Run, **said: Iterable[Sequence[str]]
+    judge: JudgeService, run: Run, **texts_by_role: Iterable[Sequence[str]]
 ) -> tuple[Trajectory, dict[str, JudgedHost]]:
-    hosts = {role: JudgedHost(list(texts), judge=judge) for role, texts in said.items()}
+    hosts = {role: JudgedHost(list(texts), judge=judge) for role, texts in texts_by_role.items()}
     return await run_locally(run, hosts), hosts
 
 
 def parts(trajectory: Trajectory, step: int) -> list[dict[str, float]]:
-    return [one.reward_parts for one in trajectory.steps[step].candidates]
+    return [candidate.reward_parts for candidate in trajectory.steps[step].candidates]
 
 
 async def test_the_best_program_and_the_best_test_of_k_are_executed(judge: JudgeService) -> None:
@@ -108,9 +108,9 @@ async def test_the_best_program_and_the_best_test_of_k_are_executed(judge: Judge
     assert [(step.agent, step.selected) for step in trajectory.steps] == [
         ("coder", 2), ("tester", 1),
     ]  # fmt: skip
-    assert [one["total"] for one in parts(trajectory, 0)] == [0.0, 1.0, 2.0]
-    assert [one["total"] for one in parts(trajectory, 1)] == [1.0, 2.0, 1.0]
-    assert {one.n for host in hosts.values() for one in host.sampling} == {3}
+    assert [item["total"] for item in parts(trajectory, 0)] == [0.0, 1.0, 2.0]
+    assert [item["total"] for item in parts(trajectory, 1)] == [1.0, 2.0, 1.0]
+    assert {item.n for host in hosts.values() for item in host.sampling} == {3}
     assert (trajectory.team_reward, trajectory.agent_rewards) == (
         1.0,
         {"coder": 2.0, "tester": 2.0},
@@ -158,11 +158,11 @@ async def test_the_tester_does_not_see_the_program_of_its_turn_and_both_see_it_i
     )
     assert trajectory.outcome is Outcome.SOLVED
     assert [step.agent for step in trajectory.steps] == ["coder", "tester"] * 2
-    seen = [hosts[role].prompts[turn][1].content for role in hosts for turn in (0, 1)]
-    assert ["abs(" in text for text in seen] == [False, True, False, True]
-    assert ["They disagree (wrong answer)" in text for text in seen] == [False, True] * 2
+    texts = [hosts[role].prompts[turn][1].content for role in hosts for turn in (0, 1)]
+    assert ["abs(" in text for text in texts] == [False, True, False, True]
+    assert ["They disagree (wrong answer)" in text for text in texts] == [False, True] * 2
     for host in hosts.values():
-        assert [one.temperature for one in host.sampling] == [0.0, 0.0]
+        assert [sampling.temperature for sampling in host.sampling] == [0.0, 0.0]
 
 
 async def test_no_hidden_test_and_no_golden_program_is_in_what_a_run_leaves_behind(
@@ -174,11 +174,11 @@ async def test_no_hidden_test_and_no_golden_program_is_in_what_a_run_leaves_behi
     )
     assert trajectory.outcome is Outcome.FAILED
     assert trajectory.reason == "the last program passes 50% of the tests"
-    left = trajectory.model_dump_json() + "".join(
+    output = trajectory.model_dump_json() + "".join(
         message.content for host in hosts.values() for prompt in host.prompts for message in prompt
     )
-    assert DOUBLE.statement in left
-    assert not [word for word in (HIDDEN, "54365636569180", "golden-secret") if word in left]
+    assert DOUBLE.statement in output
+    assert not [word for word in (HIDDEN, "54365636569180", "golden-secret") if word in output]
 
 
 async def test_to_agree_on_something_wrong_ends_a_run_unsolved(judge: JudgeService) -> None:
@@ -206,9 +206,9 @@ async def test_reasoner_and_tool_user_go_on_until_they_agree(judge: JudgeService
     )
     assert (trajectory.outcome, trajectory.answer) == (Outcome.SOLVED, "116.0")
     assert [step.selected for step in trajectory.steps] == [0, 0, 1, 1]
-    assert [one["total"] for one in parts(trajectory, 1)] == [1.0, -1.0]
-    assert [one["total"] for one in parts(trajectory, 2)] == [0.0, 2.0]
-    assert [one["total"] for one in parts(trajectory, 3)] == [0.0, 2.0]
+    assert [reward_parts["total"] for reward_parts in parts(trajectory, 1)] == [1.0, -1.0]
+    assert [reward_parts["total"] for reward_parts in parts(trajectory, 2)] == [0.0, 2.0]
+    assert [reward_parts["total"] for reward_parts in parts(trajectory, 3)] == [0.0, 2.0]
     second = hosts["reasoner"].prompts[1][1].content
     assert "Its answer: 5" in second
     assert "Its answer: 116" in second

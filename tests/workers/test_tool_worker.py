@@ -47,6 +47,6 @@ async def test_a_tools_answer_and_its_error_both_reach_the_role(
             answer = await host.call_tool(name, arguments)
         consumer.drain()
         await serving
-    [(key, said)] = expected.items()
+    [(key, text)] = expected.items()
     assert list(answer) == [key]
-    assert said in str(answer[key])
+    assert text in str(answer[key])

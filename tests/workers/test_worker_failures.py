@@ -170,7 +170,7 @@ async def test_a_role_worker_killed_between_two_completions_does_not_pay_for_the
     assert stats["repeated_requests"] == 0
     used = [entry.usage for entry in usage if entry.usage is not None]
     assert len(used) == len(usage)
-    assert stats["prompt_tokens"] == sum(each.prompt for each in used)
+    assert stats["prompt_tokens"] == sum(usage_entry.prompt for usage_entry in used)
     assert stats["completion_tokens"] == sum(call.usage.completion for call in calls)
 
 
@@ -214,7 +214,7 @@ async def test_a_dead_letter_replayed_after_its_runs_deadline_goes_on_to_an_answ
             run = client.new_run(QUESTION, budget=Budget(seconds=5))
             await client.submit(run)
             assert (await asyncio.wait_for(client.wait(run.id), 30)).outcome is Outcome.ERROR
-        [letter] = [each async for each in dead_letters.ls(client.bus)]
+        [letter] = [dead_letter async for dead_letter in dead_letters.ls(client.bus)]
 
         async def deadline_passed() -> bool:
             return time.time() > run.deadline
@@ -257,10 +257,10 @@ async def test_a_worker_that_starts_before_its_redis_waits_for_it(
 )
 def test_an_error_in_the_settings_is_named_without_their_secrets(settings: str) -> None:
     command = [sys.executable, "-m", "loopline.workers", "-"]
-    done = subprocess.run(command, input=settings, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert re.search("kind|url", done.stderr)
-    assert "hush" not in done.stdout + done.stderr
+    process = subprocess.run(command, input=settings, capture_output=True, text=True, timeout=60)
+    assert process.returncode == 2
+    assert re.search("kind|url", process.stderr)
+    assert "hush" not in process.stdout + process.stderr
 
 
 async def test_a_worker_that_waits_for_redis_ends_when_it_is_told_to(

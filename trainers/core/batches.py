@@ -43,8 +43,8 @@ def batches(recipe: Recipe, tokenizer: Tokenizer, *, start: int) -> Iterator[tup
     group = start // GROUP
     while True:
         seed = recipe.seed * 1_000_003 + group
-        chosen = list(islice(dialogues(recipe.mix, seed), GROUP * recipe.batch))
-        rows = sorted(encode_all(tokenizer, chosen), key=lambda row: len(row[0]))
+        selected_dialogues = list(islice(dialogues(recipe.mix, seed), GROUP * recipe.batch))
+        rows = sorted(encode_all(tokenizer, selected_dialogues), key=lambda row: len(row[0]))
         cut = [rows[i : i + recipe.batch] for i in range(0, len(rows), recipe.batch)]
         random.Random(seed).shuffle(cut)
         for offset, part in enumerate(cut):
@@ -80,9 +80,11 @@ def encode_all(tokenizer: Tokenizer, chosen: list[Dialogue]) -> list[tuple[list[
     for count in counts:
         ids: list[int] = []
         mask: list[bool] = []
-        for piece, own in zip(encoded[at : at + count], learned[at : at + count], strict=True):
+        for piece, is_learned in zip(
+            encoded[at : at + count], learned[at : at + count], strict=True
+        ):
             ids += piece
-            mask += [own] * len(piece)
+            mask += [is_learned] * len(piece)
         rows.append((ids, mask))
         at += count
     return rows

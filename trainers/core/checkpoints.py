@@ -111,10 +111,10 @@ def load_checkpoint(folder: Path, kind: type[StateT]) -> Checkpoint[StateT] | No
 
     Raises `CorruptCheckpoint` when the latest one cannot be read.
     """
-    found = _folders(folder)
-    if not found:
+    folders = _folders(folder)
+    if not folders:
         return None
-    latest = found[-1]
+    latest = folders[-1]
     try:
         state = kind.model_validate_json((latest / STATE).read_bytes())
         data = (latest / TENSORS).read_bytes()
@@ -163,9 +163,9 @@ def claimed_settings(path: Path, kind: type[ModelT]) -> ModelT:
         ) from error
 
 
-def require_same_recipe(found: BaseModel, wanted: BaseModel, folder: Path) -> None:
+def require_same_recipe(existing_settings: BaseModel, wanted: BaseModel, folder: Path) -> None:
     """Raises `TrainingError` when what is in `folder` belongs to another training."""
-    changed = changed_settings(found.model_dump(), wanted.model_dump())
+    changed = changed_settings(existing_settings.model_dump(), wanted.model_dump())
     if changed:
         raise TrainingError(
             f"{folder} was begun with other settings: {', '.join(changed)}; "
@@ -192,7 +192,7 @@ def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[
         old, new = before.get(name), now.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
             inner = changed_settings(cast("dict[str, Any]", old), cast("dict[str, Any]", new))
-            changed += [f"{name}.{each}" for each in inner]
+            changed += [f"{name}.{key}" for key in inner]
         elif old != new:
             changed.append(f"{name} ({old} → {new})")
     return changed
@@ -201,10 +201,10 @@ def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[
 def remove_checkpoints(folder: Path) -> None:
     """Forget every checkpoint in `folder`. What was made of them is on the disk before: whenever
     the power fails, one or the other is there."""
-    found = _folders(folder)
-    if found:
+    folders = _folders(folder)
+    if folders:
         os.sync()
-    for old in found:
+    for old in folders:
         shutil.rmtree(old)
 
 
@@ -219,8 +219,8 @@ def forget_work(work: Path) -> None:
 def _folders(folder: Path) -> list[Path]:
     """The oldest first. One that was set aside is older than the one that took its name, and a
     kill may have left half of it."""
-    found = folder.glob(f"{_PREFIX}*")
-    return sorted(found, key=lambda path: (path.name.removesuffix(_ASIDE), path.suffix != _ASIDE))
+    folders = folder.glob(f"{_PREFIX}*")
+    return sorted(folders, key=lambda path: (path.name.removesuffix(_ASIDE), path.suffix != _ASIDE))
 
 
 def _corrupt(where: Path, why: str) -> CorruptCheckpoint:

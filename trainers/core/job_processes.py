@@ -1,6 +1,6 @@
 """Does jobs, several at a time, each in a process of its own with one core.
 
-A job goes to its process as a line of JSON; what becomes of it comes back as lines of `Told`.
+A job goes to its process as a line of JSON; what becomes of it comes back as lines of `JobLine`.
 `do_jobs` is the side that hands them out, `serve_jobs` the one that does them.
 
 A process ends with its job: torch keeps compiled kernels for every shape of a training and memory
@@ -30,7 +30,7 @@ from loopline.workers.stop_signals import send
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-class Told(Record):
+class JobLine(Record):
     """One line about the job in work."""
 
     event: Literal["training", "playing", "finished", "failed"]
@@ -61,7 +61,7 @@ async def do_jobs(
     module: str,
     output: Path,
     processes: int,
-    watcher: Callable[[JobT, Told], None],
+    watcher: Callable[[JobT, JobLine], None],
     ready: Callable[[JobT], bool] = always,
     arguments: Sequence[str] = (),
 ) -> bool:
@@ -90,8 +90,8 @@ async def do_jobs(
 
     loop = asyncio.get_running_loop()
     signals = (signal.SIGINT, signal.SIGTERM)
-    for each in signals:
-        loop.add_signal_handler(each, stop)
+    for signal_number in signals:
+        loop.add_signal_handler(signal_number, stop)
     try:
         tasks = [asyncio.create_task(worker.work(queue)) for worker in workers]
         _, working = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -102,12 +102,12 @@ async def do_jobs(
         if errors:
             raise errors[0]
     finally:
-        for each in signals:
-            loop.remove_signal_handler(each)
+        for signal_number in signals:
+            loop.remove_signal_handler(signal_number)
     return not stopped
 
 
-def serve_jobs(work: Callable[[Path, str, Callable[[Told], None]], str]) -> None:
+def serve_jobs(work: Callable[[Path, str, Callable[[JobLine], None]], str]) -> None:
     """Be one of the processes: `work(output, job, tell)` does the job, in JSON, that is the one
     line on stdin, and returns what it came to, in words. SIGINT lets it stop where it can be gone
     on from. An error that the user can do something about is told; a defect keeps its traceback."""
@@ -122,17 +122,17 @@ def serve_jobs(work: Callable[[Path, str, Callable[[Told], None]], str]) -> None
     lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    def tell(told: Told) -> None:
-        lines.write(told.model_dump_json() + "\n")
+    def tell(event: JobLine) -> None:
+        lines.write(event.model_dump_json() + "\n")
 
     keep_freed_memory()
     torch.set_num_threads(1)
     try:
-        tell(Told(event="finished", said=work(Path(sys.argv[1]), sys.stdin.readline(), tell)))
+        tell(JobLine(event="finished", said=work(Path(sys.argv[1]), sys.stdin.readline(), tell)))
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
     except (MendableError, EngineError, AgentError) as error:
-        tell(Told(event="failed", said=str(error)))
+        tell(JobLine(event="failed", said=str(error)))
         raise SystemExit(1) from None
 
 
@@ -149,11 +149,11 @@ class _Queue(Generic[JobT]):
         """The first that is ready; None when none is left. Raises `TrainingError` where none ever
         will be."""
         while self._left:
-            found = next((job for job in self._left if self._ready(job)), None)
-            if found is not None:
-                self._left.remove(found)
+            next_job = next((job for job in self._left if self._ready(job)), None)
+            if next_job is not None:
+                self._left.remove(next_job)
                 self._in_work += 1
-                return found
+                return next_job
             if self._in_work == 0:
                 raise TrainingError(f"{self._left[0].name}: what it begins with is not there")
             self._changed.clear()
@@ -174,7 +174,7 @@ class _Queue(Generic[JobT]):
 class _Worker(Generic[JobT]):
     """One job after the other, and the process that is at it."""
 
-    def __init__(self, command: Sequence[str], watcher: Callable[[JobT, Told], None]) -> None:
+    def __init__(self, command: Sequence[str], watcher: Callable[[JobT, JobLine], None]) -> None:
         self._command = command
         self._watcher = watcher
         self._process: asyncio.subprocess.Process | None = None
@@ -229,14 +229,14 @@ class _Worker(Generic[JobT]):
         assert process.stdout is not None
         async for line in process.stdout:
             try:
-                told = Told.model_validate_json(line)
+                update = JobLine.model_validate_json(line)
             except ValidationError as error:
                 raise TrainingError(f"{job.name}: its process wrote {line[:200]!r}") from error
-            if told.event == "failed":
-                raise TrainingError(f"{job.name}: {told.said}")
+            if update.event == "failed":
+                raise TrainingError(f"{job.name}: {update.said}")
             self._told = True
-            self._watcher(job, told)
-            if told.event == "finished":
+            self._watcher(job, update)
+            if update.event == "finished":
                 return
         if not self._stopping:
             raise _died(await process.wait(), job.name)

@@ -10,7 +10,7 @@ from loopline.trainers.core.training_progress import ShownProgress
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from loopline.trainers.core.job_processes import Job, Told
+    from loopline.trainers.core.job_processes import Job, JobLine
 
 LINE_SECONDS = 10.0
 """Without a terminal: a line for each job so often, at most."""
@@ -29,26 +29,28 @@ class JobProgress(ShownProgress):
         self._pace = _Pace()
         self._told: dict[str, float] = {}
 
-    def watch(self, jobs: int, left: int) -> Callable[[Job, Told], None]:
+    def watch(self, jobs: int, remaining: int) -> Callable[[Job, JobLine], None]:
         """Who is told, where so many jobs are left of all; called again, it corrects the two."""
-        self._pace.expect(jobs, left)
+        self._pace.expect(jobs, remaining)
         self._whole()
         return self.tell
 
-    def tell(self, job: Job, told: Told) -> None:
+    def tell(self, job: Job, event: JobLine) -> None:
         """What the process of a job says."""
         name = job.name
-        self._pace.tell(name, told)
-        left = self._pace.left()
-        if told.event == "finished":
-            self.say(f"{name}: {told.said or 'finished'} ({self._pace.said(self._things)}{left})")
+        self._pace.tell(name, event)
+        remaining = self._pace.left()
+        if event.event == "finished":
+            self.say(
+                f"{name}: {event.said or 'finished'} ({self._pace.said(self._things)}{remaining})"
+            )
             self.without_bar(name)
         else:
-            self.bar(name, told.done, told.total or None, f"{told.event}: {told.said}")
+            self.bar(name, event.done, event.total or None, f"{event.event}: {event.said}")
             if time.monotonic() - self._told.get(name, float("-inf")) >= LINE_SECONDS:
                 self._told[name] = time.monotonic()
-                share = f"{told.done / told.total:.0%}, " if told.total else ""
-                self.line(f"{name}, {told.event}: {share}{told.said}{left}")
+                share = f"{event.done / event.total:.0%}, " if event.total else ""
+                self.line(f"{name}, {event.event}: {share}{event.said}{remaining}")
         self._whole()
 
     def _whole(self) -> None:
@@ -70,16 +72,16 @@ class _Pace:
         self._in_work: dict[str, float] = {}
         self._first: dict[str, float] = {}
 
-    def expect(self, jobs: int, left: int) -> None:
-        self.jobs, self.done = jobs, jobs - left
+    def expect(self, jobs: int, remaining: int) -> None:
+        self.jobs, self.done = jobs, jobs - remaining
 
-    def tell(self, name: str, told: Told) -> None:
-        if told.event == "finished":
+    def tell(self, name: str, event: JobLine) -> None:
+        if event.event == "finished":
             self.done += 1
             self._here += 1 - self._first.pop(name, 0.0)
             self._in_work.pop(name, None)
-        elif told.event == "training" and told.total:
-            share = told.done / told.total
+        elif event.event == "training" and event.total:
+            share = event.done / event.total
             # What a job had done in an earlier part was not done in this time.
             self._first.setdefault(name, share)
             self._in_work[name] = share
@@ -89,9 +91,9 @@ class _Pace:
 
     def left(self) -> str:
         """`; about 12 min left`; empty while nothing is known."""
-        made = self._here + sum(now - self._first[name] for name, now in self._in_work.items())
+        progress = self._here + sum(now - self._first[name] for name, now in self._in_work.items())
         wanted = self.jobs - self.done - sum(self._in_work.values())
-        if made <= 0:
+        if progress <= 0:
             return ""
-        minutes = (time.monotonic() - self._began) / made * wanted / 60
+        minutes = (time.monotonic() - self._began) / progress * wanted / 60
         return f"; about {minutes:,.0f} min left"

@@ -49,11 +49,11 @@ def load_base(
 ) -> LoadedModel:
     """A model by the code that serves it, which renders prompts by these options of its chat
     template; `auto` is a GPU where there is one. Raises `UnreadableModel`."""
-    chosen = dict(template_options or {})
+    options = dict(template_options or {})
     try:
         return load_model(
             ModelSettings(
-                engine="torch", model=model, dtype=dtype, template_options=chosen, device=device
+                engine="torch", model=model, dtype=dtype, template_options=options, device=device
             )
         )
     except EngineError as error:
@@ -82,12 +82,16 @@ class Network:
     def trained(self) -> list[tuple[str, torch.nn.Parameter]]:
         """Parameters that learn, by name."""
         module = self.whole if self.adapter is None else self.adapter
-        return [(name, each) for name, each in module.named_parameters() if each.requires_grad]
+        return [
+            (name, parameter)
+            for name, parameter in module.named_parameters()
+            if parameter.requires_grad
+        ]
 
     def layer_matrices(self) -> list[torch.nn.Parameter]:
         """The weight matrices inside the layers of a whole model."""
         layers = getattr(self.whole, self.whole.base_model_prefix).layers
-        return [each for each in layers.parameters() if each.dim() == 2]
+        return [parameter for parameter in layers.parameters() if parameter.dim() == 2]
 
     def learned_logits(self, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
         """Of token ids [rows, length], the logits [learned tokens, vocabulary] that the tokens
@@ -115,10 +119,10 @@ class Network:
         """Of trees of ids: see `loopline.trainers.grpo.prefix_trees.TreePiece`. The logits
         [n, vocabulary] at `parents` [n]."""
         if any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS):
-            made = self.whole(
+            output = self.whole(
                 input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
             )
-            return made.logits.flatten(0, 1)[parents]
+            return output.logits.flatten(0, 1)[parents]
         inner = getattr(self.whole, self.whole.base_model_prefix)
         hidden = inner(
             input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
@@ -153,7 +157,10 @@ class Network:
         Weights are written as they are trained, in float32 also where the base is stored in less:
         an engine that is to give the trainer's log-probabilities needs the trainer's weights."""
         if self.adapter is not None:
-            state = {name: self.gathered(each).detach().float() for name, each in self.trained()}
+            state = {
+                name: self.gathered(parameter).detach().float()
+                for name, parameter in self.trained()
+            }
             if not self.processes.is_first:
                 return
             self.adapter.save_pretrained(folder, state_dict=state, save_embedding_layers=False)
@@ -161,11 +168,11 @@ class Network:
             (folder / ADAPTER).chmod(0o644)
             return
         weights: dict[str, torch.Tensor] = {}
-        seen: set[int] = set()
+        tensor_ids: set[int] = set()
         for name, tensor in self.whole.state_dict(keep_vars=True).items():
             # An embedding that is also the output layer is stored once.
-            if id(tensor) not in seen:
-                seen.add(id(tensor))
+            if id(tensor) not in tensor_ids:
+                tensor_ids.add(id(tensor))
                 weights[name] = self.gathered(tensor).detach()
         if not self.processes.is_first:
             return

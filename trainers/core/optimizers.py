@@ -28,7 +28,7 @@ def muon_and_adamw(
     import torch
 
     inside = list(matrices)
-    known = {id(each) for each in inside}
+    inside_ids = {id(parameter) for parameter in inside}
     return [
         torch.optim.Muon(
             inside,
@@ -38,7 +38,7 @@ def muon_and_adamw(
             adjust_lr_fn="match_rms_adamw",
         ),
         torch.optim.AdamW(
-            [each for each in parameters if id(each) not in known],
+            [parameter for parameter in parameters if id(parameter) not in inside_ids],
             lr=learning_rate,
             betas=(0.9, 0.98),
             weight_decay=0.0,

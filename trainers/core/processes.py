@@ -84,13 +84,13 @@ class Processes:
         length = torch.tensor([len(values)], device=device)
         lengths = [torch.zeros_like(length) for _ in range(self.count)]
         torch.distributed.all_gather(lengths, length)
-        longest = max(int(each) for each in lengths)
+        longest = max(int(size) for size in lengths)
         padded = torch.zeros(longest, device=device)
         padded[: len(values)] = values
-        found = [torch.zeros_like(padded) for _ in range(self.count)]
-        torch.distributed.all_gather(found, padded)
+        buffers = [torch.zeros_like(padded) for _ in range(self.count)]
+        torch.distributed.all_gather(buffers, padded)
         return torch.cat(
-            [own[: int(count)].cpu() for own, count in zip(found, lengths, strict=True)]
+            [buffer[: int(count)].cpu() for buffer, count in zip(buffers, lengths, strict=True)]
         )
 
     def sum_gradients(self, trained: Iterable[torch.nn.Parameter]) -> None:
@@ -101,12 +101,12 @@ class Processes:
         import torch
 
         waiting: list[Any] = [
-            torch.distributed.all_reduce(each.grad, async_op=True)
-            for each in trained
-            if each.grad is not None
+            torch.distributed.all_reduce(item.grad, async_op=True)
+            for item in trained
+            if item.grad is not None
         ]
-        for each in waiting:
-            each.wait()
+        for item in waiting:
+            item.wait()
 
     def shard(self, model: Any) -> None:
         """Spread the weights of a transformers model over the processes, in place, as

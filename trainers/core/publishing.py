@@ -46,7 +46,7 @@ class Publication:
 
 
 def publish(
-    chosen: Sequence[Publication],
+    publications: Sequence[Publication],
     output: Path,
     redis_url: str | None,
     wait: float,
@@ -66,54 +66,54 @@ def publish(
 
     try:
         pools = find(redis_url=redis_url, profile=profile).settings.models
-        for each in chosen:
-            require_base(each, pools)
-        for each in chosen:
-            path = str(_kept(each.folder, output).resolve())
-            change_and_report(each.policy, redis_url, wait, _published(path))
+        for publication in publications:
+            require_base(publication, pools)
+        for publication in publications:
+            path = str(_kept(publication.folder, output).resolve())
+            change_and_report(publication.policy, redis_url, wait, _published(path))
     except (UserError, BusUnavailable) as error:
         raise TrainingError(f"--publish: {error}") from error
 
 
 def require_base(
-    chosen: Publication, pools: Mapping[str, ModelSettings], *, option: str = "--publish"
+    publication: Publication, pools: Mapping[str, ModelSettings], *, option: str = "--publish"
 ) -> None:
     """Raises `TrainingError`, which blames `option`, unless the policy's pool is there and serves
     the adapter's base."""
-    pool = pool_of(chosen.policy)
+    pool = pool_of(publication.policy)
     if pool not in pools:
         raise TrainingError(f"{option}: there is no pool {pool!r}; pools: {', '.join(pools)}")
-    served = pools[pool]
-    if served.engine != "torch":
+    pool_settings = pools[pool]
+    if pool_settings.engine != "torch":
         raise TrainingError(
-            f"{option}: the pool {pool} is served by {served.engine}, which reads neither PEFT "
+            f"{option}: the pool {pool} is served by {pool_settings.engine}, which reads neither PEFT "
             "folders nor whole models; convert adapters with `train export --gguf FILE --base "
             "MODEL` and publish the files with `runtime policies publish`"
         )
-    _require_weights(chosen, served.model, option)
-    if chosen.template_options not in (None, served.template_options):
+    _require_weights(publication, pool_settings.model, option)
+    if publication.template_options not in (None, pool_settings.template_options):
         raise TrainingError(
-            f"{option}: {chosen.folder} learned from prompts with the template options "
-            f"{dict(chosen.template_options or {})}, but the pool {pool} has "
-            f"{served.template_options}: train with --template-option as the pool's "
+            f"{option}: {publication.folder} learned from prompts with the template options "
+            f"{dict(publication.template_options or {})}, but the pool {pool} has "
+            f"{pool_settings.template_options}: train with --template-option as the pool's "
             "template_options are, or change them"
         )
 
 
-def _require_weights(chosen: Publication, model: str, option: str) -> None:
-    if holds_whole_model(str(chosen.folder)):
+def _require_weights(publication: Publication, model: str, option: str) -> None:
+    if holds_whole_model(str(publication.folder)):
         # It may have gone through other models on its way: the engine compares their shapes.
         try:
-            require_same_tokenizer(str(chosen.folder), base_folder(model), model)
+            require_same_tokenizer(str(publication.folder), base_folder(model), model)
         except EngineError as error:
             raise TrainingError(f"{option}: {error}") from error
         return
-    found = weights_sha256(base_folder(model))
-    if chosen.base_sha256 != found:
+    pool_sha256 = weights_sha256(base_folder(model))
+    if publication.base_sha256 != pool_sha256:
         raise TrainingError(
-            f"{option}: {chosen.folder} is an adapter of another base than {model}, which the "
-            f"pool {pool_of(chosen.policy)} serves: its base's weights have the hash "
-            f"{chosen.base_sha256[:12]}, the pool's {found[:12]}. Train from that model "
+            f"{option}: {publication.folder} is an adapter of another base than {model}, which the "
+            f"pool {pool_of(publication.policy)} serves: its base's weights have the hash "
+            f"{publication.base_sha256[:12]}, the pool's {pool_sha256[:12]}. Train from that model "
             f"(--base {model}), or serve the adapter's own base"
         )
 

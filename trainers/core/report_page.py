@@ -32,9 +32,9 @@ class Plot:
 def share(value: float) -> str:
     """0.125 → 12.5 %. Nothing but all is 100 %: 0.9996 → 99.96 %, 0.99999 → > 99.99 %."""
     for digits in (3, 4):
-        shown = f"{value * 100:.{digits}g}"
-        if shown != "100" or value >= 1:
-            return f"{shown} %"
+        text = f"{value * 100:.{digits}g}"
+        if text != "100" or value >= 1:
+            return f"{text} %"
     return "> 99.99 %"
 
 

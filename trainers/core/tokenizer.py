@@ -75,27 +75,29 @@ def build_tokenizer(
     )
     tokenizer.train_from_iterator(pieces, trainer)
     if words_with_blank is not None:
-        found = Counter(word for piece in pieces for word, _ in words.pre_tokenize_str(piece))
-        tokenizer = _joined(tokenizer, found, words_with_blank)
+        word_counts = Counter(word for piece in pieces for word, _ in words.pre_tokenize_str(piece))
+        tokenizer = _joined(tokenizer, word_counts, words_with_blank)
         tokenizer.pre_tokenizer = words  # pyright: ignore[reportAttributeAccessIssue]
     tokenizer.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in markup])
     return tokenizer
 
 
-def _joined(tokenizer: Tokenizer, found: Mapping[str, int], most: int) -> Tokenizer:
+def _joined(tokenizer: Tokenizer, word_counts: Mapping[str, int], most: int) -> Tokenizer:
     """With one more merge for each of the most frequent words that a blank belongs to."""
     from tokenizers import Tokenizer
 
     saved = json.loads(tokenizer.to_str())
     ids, merges = saved["model"]["vocab"], saved["model"]["merges"]
-    spaced = {word[1:]: count for word, count in found.items() if word[0] == BLANK and word[1:]}
-    chosen = [
+    spaced = {
+        word[1:]: count for word, count in word_counts.items() if word[0] == BLANK and word[1:]
+    }
+    selected_words = [
         word
         for word in sorted(spaced, key=lambda word: (-spaced[word], word))
-        if word in ids and found.get(word, 0) < STANDS_ALONE * spaced[word]
+        if word in ids and word_counts.get(word, 0) < STANDS_ALONE * spaced[word]
     ]
-    for word in chosen[:most]:
+    for word in selected_words[:most]:
         ids[BLANK + word] = len(ids)
         merges.append([BLANK, word])
     return Tokenizer.from_str(json.dumps(saved))
@@ -138,7 +140,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 def token_id(tokenizer: Tokenizer, token: str) -> int:
     """Id of a token that every micro tokenizer has. Raises KeyError for any other tokenizer."""
-    found = tokenizer.token_to_id(token)
-    if found is None:
+    vocab_id = tokenizer.token_to_id(token)
+    if vocab_id is None:
         raise KeyError(token)
-    return found
+    return vocab_id

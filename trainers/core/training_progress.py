@@ -20,7 +20,7 @@ class ShownProgress:
         before: str,
         behind: str,
         *,
-        seen: bool = True,
+        visible: bool = True,
         remaining: bool = True,
         elapsed: bool = False,
     ) -> None:
@@ -29,7 +29,7 @@ class ShownProgress:
         has no bar; `remaining`: with how long it may take; `elapsed`: how long it took."""
         self._before, self._behind = before, behind
         self._remaining, self._elapsed = remaining, elapsed
-        self._seen = seen and sys.stderr.isatty()
+        self._seen = visible and sys.stderr.isatty()
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
@@ -59,14 +59,14 @@ class ShownProgress:
         if self._bars is not None:
             self._bars.stop()
 
-    def bar(self, part: str, done: int, total: int | None, said: str = "") -> None:
+    def bar(self, part: str, count: int, total: int | None, message: str = "") -> None:
         """How far a part is; nothing without bars. Without a total the bar keeps the last one."""
         if self._bars is None:
             return
         if part not in self._tasks:
-            self._tasks[part] = self._bars.add_task(part, total=total, said=said)
+            self._tasks[part] = self._bars.add_task(part, total=total, said=message)
         self._bars.update(
-            self._tasks[part], completed=done if total else None, total=total, said=said
+            self._tasks[part], completed=count if total else None, total=total, said=message
         )
 
     def without_bar(self, part: str) -> None:

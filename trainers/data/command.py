@@ -39,15 +39,15 @@ def data(options: DataOptions) -> None:
             sources = _read(progress, options)
             total = sum(len(source.trajectories) for source in sources)
             task = progress.add_task("making examples", total=total)
-            made = build(sources, turns, lambda done: progress.update(task, completed=done))
-        write(made, output)
+            data_set = build(sources, turns, lambda count: progress.update(task, completed=count))
+        write(data_set, output)
     except KeyboardInterrupt:
         # Here, because typer turns it into a silent exit.
         typer.echo(f"stopped; {output} was not written", err=True)
         raise typer.Exit(130) from None
-    _show_card(made)
-    _show_samples(made)
-    typer.echo(f"{output}: {counted(_rows(made), 'row')}, sha256 {made.card.sha256}")
+    _show_card(data_set)
+    _show_samples(data_set)
+    typer.echo(f"{output}: {counted(_rows(data_set), 'row')}, sha256 {data_set.card.sha256}")
 
 
 def _read(progress: Progress, options: DataOptions) -> list[Source]:
@@ -61,7 +61,7 @@ def _read(progress: Progress, options: DataOptions) -> list[Source]:
                 options.worlds,
                 options.samples,
                 options.seed,
-                lambda done: progress.update(task, completed=done),
+                lambda count: progress.update(task, completed=count),
             )
         )
     if options.toolbench is not None:
@@ -87,18 +87,18 @@ def progress_bar() -> Progress:
     )
 
 
-def _rows(made: DataSet) -> int:
-    return sum(len(rows) for rows in made.sets.values())
+def _rows(data_set: DataSet) -> int:
+    return sum(len(rows) for rows in data_set.sets.values())
 
 
-def _show_card(made: DataSet) -> None:
+def _show_card(data_set: DataSet) -> None:
     from rich.console import Console
 
     from loopline.runtime.terminal.safe_text import harmless
     from loopline.runtime.terminal.tables import figures
     from loopline.trainers.data.examples import SETS
 
-    for source in made.card.sources:
+    for source in data_set.card.sources:
         repeated = f", {source.repeated:,} of them repeated" if source.repeated else ""
         typer.echo(
             f"{source.name}: {source.trajectories:,} trajectories{repeated}, "
@@ -113,7 +113,7 @@ def _show_card(made: DataSet) -> None:
         "set", "source", "rows", "instructions", "dropped", words=("set", "source", "dropped")
     )
     for name in SETS:
-        card = made.card.sets[name]
+        card = data_set.card.sets[name]
         for source in sorted({*card.examples, *card.dropped}):
             reasons = card.dropped.get(source, {})
             table.add_row(
@@ -127,17 +127,17 @@ def _show_card(made: DataSet) -> None:
     Console(highlight=False, width=width).print(table)
 
 
-def _show_samples(made: DataSet) -> None:
+def _show_samples(data_set: DataSet) -> None:
     from loopline.runtime.terminal.safe_text import harmless
     from loopline.trainers.data.examples import SETS
 
     for name in SETS:
-        sample = made.sets[name][0]
+        sample = data_set.sets[name][0]
         rule = f"── {name}: {sample.source} {sample.trajectory_id}, step {sample.step} "
         typer.echo(rule.ljust(80, "─"))
         cut = len(sample.input) - _SHOWN_CHARS
-        shown = sample.input if cut <= 0 else f"[{cut:,} characters …]{sample.input[cut:]}"
-        typer.echo(harmless(shown))
+        text = sample.input if cut <= 0 else f"[{cut:,} characters …]{sample.input[cut:]}"
+        typer.echo(harmless(text))
         typer.echo("── learns ".ljust(80, "─"))
         typer.echo(harmless(sample.target_text))
 

@@ -20,7 +20,7 @@ from loopline.agents.records import JsonObject, Record
 from loopline.agents.roles.umi.settings import UmiOptions
 from loopline.trainers.data.examples import (
     SETS,
-    Dropped,
+    DroppedRow,
     Example,
     SetName,
     examples_of,
@@ -111,24 +111,26 @@ def build(
     of the sources nor that of their records changes the hash. Raises `UnreadableData` if a set is
     empty.
     """
-    given = sorted(sources, key=lambda one: (one.name, json.dumps(one.settings, sort_keys=True)))
+    sorted_sources = sorted(
+        sources, key=lambda entry: (entry.name, json.dumps(entry.settings, sort_keys=True))
+    )
     rows: dict[SetName, list[Example]] = {name: [] for name in SETS}
     dropped: dict[SetName, dict[str, Counter[str]]] = {name: defaultdict(Counter) for name in SETS}
-    chosen, repeated = _without_repeats(given)
-    for done, trajectory in enumerate(chosen, start=1):
-        for made in examples_of(trajectory, options):
-            if isinstance(made, Dropped):
-                dropped[made.set][made.source][made.reason] += 1
+    unique_trajectories, repeated = _without_repeats(sorted_sources)
+    for count, trajectory in enumerate(unique_trajectories, start=1):
+        for result in examples_of(trajectory, options):
+            if isinstance(result, DroppedRow):
+                dropped[result.set][result.source][result.reason] += 1
             else:
-                rows[made[0]].append(made[1])
-        on_progress(done)
-    sets: Sets = {name: tuple(made) for name, made in rows.items()}
+                rows[result[0]].append(result[1])
+        on_progress(count)
+    sets: Sets = {name: tuple(result) for name, result in rows.items()}
     card = Card(
         version=VERSION,
         sha256=content_hash(sets),
-        sources=tuple(_source_card(source, repeated[source.name]) for source in given),
+        sources=tuple(_source_card(source, repeated[source.name]) for source in sorted_sources),
         options=options.model_dump(mode="json", include=set(FORMING_OPTIONS)),
-        prompts={one.file: one.hash for one in prompts_of(options).values()},
+        prompts={entry.file: entry.hash for entry in prompts_of(options).values()},
         sets={name: _set_card(sets[name], dropped[name]) for name in SETS},
     )
     _require_rows(card)
@@ -182,10 +184,10 @@ def read(folder: Path) -> DataSet:
     except (OSError, ValidationError, pa.ArrowException) as error:
         why = str(error).splitlines()[0]
         raise UnreadableData(f"the data set {folder} is damaged: {why}; make it anew") from error
-    found = content_hash(sets)
-    if found != card.sha256:
+    sets_hash = content_hash(sets)
+    if sets_hash != card.sha256:
         raise UnreadableData(
-            f"the data set {folder} is damaged: its rows have the hash {found[:12]}, its card says "
+            f"the data set {folder} is damaged: its rows have the hash {sets_hash[:12]}, its card says "
             f"{card.sha256[:12]}; make it anew"
         )
     return DataSet(card, sets)
@@ -194,20 +196,20 @@ def read(folder: Path) -> DataSet:
 def _without_repeats(sources: Sequence[Source]) -> tuple[list[Trajectory], Counter[str]]:
     """All trajectories in order, and how many of each source were left out because one before
     them says the same."""
-    chosen: list[Trajectory] = []
+    trajectories: list[Trajectory] = []
     repeated: Counter[str] = Counter()
-    seen: set[tuple[str, str, str]] = set()
+    keys: set[tuple[str, str, str]] = set()
     for trajectory in sorted(
-        (one for source in sources for one in source.trajectories),
-        key=lambda one: (one.source, one.instruction_id, one.id),
+        (candidate for source in sources for candidate in source.trajectories),
+        key=lambda candidate: (candidate.source, candidate.instruction_id, candidate.id),
     ):
-        told = (trajectory.instruction_id, trajectory.instruction, repr(trajectory.steps))
-        if told in seen:
+        key = (trajectory.instruction_id, trajectory.instruction, repr(trajectory.steps))
+        if key in keys:
             repeated[trajectory.source] += 1
         else:
-            seen.add(told)
-            chosen.append(trajectory)
-    return chosen, repeated
+            keys.add(key)
+            trajectories.append(trajectory)
+    return trajectories, repeated
 
 
 def _source_card(source: Source, repeated: int) -> SourceCard:
@@ -215,12 +217,12 @@ def _source_card(source: Source, repeated: int) -> SourceCard:
         name=source.name,
         settings=source.settings,
         trajectories=len(source.trajectories),
-        instructions=len({one.instruction_id for one in source.trajectories}),
+        instructions=len({entry.instruction_id for entry in source.trajectories}),
         repeated=repeated,
-        skipped=dict(sorted(Counter(one.reason for one in source.skipped).items())),
+        skipped=dict(sorted(Counter(entry.reason for entry in source.skipped).items())),
         skipped_where=tuple(
-            f"{one.where}: {one.reason}{f' ({one.detail})' if one.detail else ''}"
-            for one in source.skipped
+            f"{entry.where}: {entry.reason}{f' ({entry.detail})' if entry.detail else ''}"
+            for entry in source.skipped
         ),
     )
 

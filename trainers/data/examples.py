@@ -40,7 +40,7 @@ from loopline.agents.roles.umi.backbone import (
 )
 from loopline.agents.roles.umi.output import (
     Action,
-    Plan,
+    PlannerTurn,
     read_action,
     read_answer,
     read_plan,
@@ -96,7 +96,7 @@ class Example(Record):
 
 
 @dataclass(frozen=True)
-class Dropped:
+class DroppedRow:
     """A row that was not made."""
 
     set: SetName
@@ -104,7 +104,7 @@ class Dropped:
     reason: str
 
 
-Made = tuple[SetName, Example] | Dropped
+Made = tuple[SetName, Example] | DroppedRow
 
 
 def prompts_of(options: UmiOptions) -> dict[SetName, Prompt]:
@@ -145,8 +145,8 @@ class _Maker:
             target=target,
         )
 
-    def dropped(self, name: SetName, reason: str) -> Dropped:
-        return Dropped(name, self.trajectory.source, reason)
+    def dropped(self, name: SetName, reason: str) -> DroppedRow:
+        return DroppedRow(name, self.trajectory.source, reason)
 
     def whole(self) -> Made:
         """The whole way. What a search's user said between the steps (`asked_again`) has no place
@@ -164,11 +164,11 @@ class _Maker:
             elif step.call is None:
                 return self.dropped(name, NO_ARGUMENTS)
             else:
-                seen = observation_turn(step, self.options.observation_chars).text
+                observation = observation_turn(step, self.options.observation_chars).text
                 spans.append(Span(text=called_in_trajectory(number, step.rationale, step.call)))
-                spans.append(Span(text=f"{seen}\n\n", learned=False))
-        asked = [Turn("user", trajectory.instruction)]
-        text = backbone_input(trajectory.tools, asked, self.options.tool_style)
+                spans.append(Span(text=f"{observation}\n\n", learned=False))
+        turns = [Turn("user", trajectory.instruction)]
+        text = backbone_input(trajectory.tools, turns, self.options.tool_style)
         return self.row(name, 0, text, *spans)
 
 
@@ -210,7 +210,7 @@ def _planner(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Ma
         return make.dropped("planner", HALLUCINATED)
     written = written_plan(step.rationale, step.next)
     plan = read_plan(written)
-    if not isinstance(plan, Plan) or plan.next != step.next or _bare(plan) != _bare(step):
+    if not isinstance(plan, PlannerTurn) or plan.next != step.next or _bare(plan) != _bare(step):
         return make.dropped("planner", READ_OTHERWISE)
     text = planner_input(make.trajectory.tools, turns, make.options.tool_style)
     return make.row("planner", number, text, Span(text=written))
@@ -239,9 +239,9 @@ def _summarizer(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) ->
     return make.row("summarizer", number, summarizer_input(turns), Span(text=answer))
 
 
-def _bare(said: Plan | Step) -> str:
+def _bare(step: PlannerTurn | Step) -> str:
     """The rationale without the marks of emphasis and code at its end, which reading removes."""
-    return said.rationale.strip().rstrip("*_` \n")
+    return step.rationale.strip().rstrip("*_` \n")
 
 
 def _hallucinated(trajectory: Trajectory, step: Step) -> bool:

@@ -30,9 +30,11 @@ def require_training(run: Run) -> None:
     if benchmark is None:
         return
     # Runs recorded before there was a tag for it have their split in the name of most items.
-    said = run.tags.get("split") or run.tags.get("item", "")
-    if _TRAIN not in said.split("/"):
-        raise Unreadable(HELD_OUT, f"of the benchmark {benchmark}: {said or 'of no known split'}")
+    split_name = run.tags.get("split") or run.tags.get("item", "")
+    if _TRAIN not in split_name.split("/"):
+        raise Unreadable(
+            HELD_OUT, f"of the benchmark {benchmark}: {split_name or 'of no known split'}"
+        )
     if benchmark == _CODE:
         raise Unreadable(
             SHOWN,

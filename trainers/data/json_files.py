@@ -68,11 +68,11 @@ def listed(skipped: Iterable[Skipped], first: int = 3) -> str:
     """Each reason with its number and the first places, the most frequent reason first:
     `not JSON: 2 (a.json:7, a.json:9); no chain: 1 (b.json)`."""
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for one in skipped:
-        places[one.reason].append(one.where)
+    for entry in skipped:
+        places[entry.reason].append(entry.where)
     return "; ".join(
-        f"{reason}: {len(found):,} ({', '.join(found[:first])}{', …' if found[first:] else ''})"
-        for reason, found in sorted(places.items(), key=lambda item: -len(item[1]))
+        f"{reason}: {len(locations):,} ({', '.join(locations[:first])}{', …' if locations[first:] else ''})"
+        for reason, locations in sorted(places.items(), key=lambda item: -len(item[1]))
     )
 
 

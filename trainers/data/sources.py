@@ -54,17 +54,20 @@ class Source:
 
 
 def from_worlds(
-    split: str, samples: int, seed: int, on_progress: Callable[[int], None] = lambda made: None
+    split: str,
+    samples: int,
+    seed: int,
+    on_progress: Callable[[int], None] = lambda trajectories: None,
 ) -> Source:
     """The oracle's ways through `samples` different instructions. Raises `UnreadableData` for an
     unknown split."""
     name = f"worlds:{split}"
-    made: list[Trajectory] = []
+    trajectories: list[Trajectory] = []
     for instance in first_instances(split, samples, seed):
-        made.append(_of_instance(instance, name))
-        on_progress(len(made))
+        trajectories.append(_of_instance(instance, name))
+        on_progress(len(trajectories))
     settings: JsonObject = {"split": split, "samples": samples, "seed": seed}
-    return Source(name, settings, tuple(made))
+    return Source(name, settings, tuple(trajectories))
 
 
 def first_instances(split: str, samples: int, seed: int) -> Iterator[Instance]:
@@ -147,7 +150,7 @@ def _of_answer(answer: toolbench.Trajectory) -> Trajectory:
     except ValidationError as error:
         named = error.errors(include_url=False)[0]["input"]
         raise UnreadableJson("a tool has a name that cannot be offered", str(named)) from error
-    made = Trajectory(
+    trajectory = Trajectory(
         source="toolbench",
         id=answer.id,
         instruction_id=answer.id,
@@ -155,8 +158,8 @@ def _of_answer(answer: toolbench.Trajectory) -> Trajectory:
         tools=tools,
         steps=tuple(_of_answer_step(step) for step in answer.steps),
     )
-    require_writable(made)
-    return made
+    require_writable(trajectory)
+    return trajectory
 
 
 _NEXT: dict[toolbench.Decision, Next] = {
@@ -203,7 +206,7 @@ def held_out_queries(folder: Path) -> frozenset[str]:
                 ) from error
             if not isinstance(listed, dict | list):
                 raise UnreadableData(f"{path} must hold a list of query ids, or an object of them")
-            ids.update(str(one) for one in listed)
+            ids.update(str(query_id) for query_id in listed)
     return frozenset(ids)
 
 

@@ -33,12 +33,12 @@ def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
             f"{folder} holds no recorded runs (*.parquet): give a deployment's store, for example "
             ".loopline/store, after at least one run has ended"
         )
-    found: dict[str, Trajectory] = {}
+    trajectories: dict[str, Trajectory] = {}
     skipped: list[Skipped] = []
-    chosen = None if workflow is None else [("workflow", "=", workflow)]
+    filters = None if workflow is None else [("workflow", "=", workflow)]
     for file in files:
         try:
-            table: Any = pq.read_table(file, columns=["trajectory", "sha256"], filters=chosen)
+            table: Any = pq.read_table(file, columns=["trajectory", "sha256"], filters=filters)
             rows: list[tuple[str, str]] = list(
                 zip(table["trajectory"].to_pylist(), table["sha256"].to_pylist(), strict=True)
             )
@@ -54,8 +54,8 @@ def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
             except ValidationError as error:
                 skipped.append(_named(f"{file.name}[{number}]", row, error))
             else:
-                found[trajectory.run.id] = trajectory
-    return Reading(tuple(found[run] for run in sorted(found)), tuple(skipped))
+                trajectories[trajectory.run.id] = trajectory
+    return Reading(tuple(trajectories[run] for run in sorted(trajectories)), tuple(skipped))
 
 
 def _named(where: str, row: str, error: ValidationError) -> Skipped:
@@ -65,7 +65,7 @@ def _named(where: str, row: str, error: ValidationError) -> Skipped:
     except (ValueError, KeyError, TypeError):
         version = RECORDS_VERSION
     if version != RECORDS_VERSION:
-        said = f"version {version!s:.20}; this program reads {RECORDS_VERSION}"
-        return Skipped(where, OTHER_VERSION, said)
+        detail = f"version {version!s:.20}; this program reads {RECORDS_VERSION}"
+        return Skipped(where, OTHER_VERSION, detail)
     place = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
     return Skipped(where, "no trajectory record", place)

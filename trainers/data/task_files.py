@@ -75,7 +75,7 @@ def read_tasks(path: Path) -> TaskFile:
     if not lines:
         raise UnreadableData(f"--tasks: {path} holds no task: write it with `bench tasks`")
     _require_of_train(path, lines)
-    known: dict[str, int] = {}
+    line_numbers: dict[str, int] = {}
     for line in lines:
         if line.whose != lines[0].whose:
             raise UnreadableData(
@@ -83,7 +83,7 @@ def read_tasks(path: Path) -> TaskFile:
                 f"{lines[0].number} of {lines[0].whose}: a file is for one team; give each its "
                 "own"
             )
-        before = known.setdefault(line.task.model_dump_json(), line.number)
+        before = line_numbers.setdefault(line.task.model_dump_json(), line.number)
         if before != line.number:
             raise UnreadableData(
                 f"--tasks: {path}:{line.number} is the task of line {before} again: remove one"

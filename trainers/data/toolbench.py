@@ -306,7 +306,7 @@ def _trajectory(path: Path, where: str, skipped: list[Skipped]) -> Trajectory:
         id=f"{path.parent.name.removesuffix('_answer')}/{number}",
         query_id=number,
         instruction=generation.query,
-        tools=tuple(_tool(one) for one in generation.function if one.name != FINISH),
+        tools=tuple(_tool(function) for function in generation.function if function.name != FINISH),
         steps=tuple(_steps(messages, place, skipped)),
     )
 

@@ -71,7 +71,7 @@ class Trajectory:
 def require_writable(trajectory: Trajectory) -> None:
     """Raises `Unreadable` for one with half a surrogate pair in a text: an escape of JSON can write
     that, UTF-8 cannot, and so no file could hold a data set that this one is in."""
-    said = [
+    texts = [
         trajectory.instruction,
         [tool.model_dump() for tool in trajectory.tools],
         [
@@ -87,10 +87,10 @@ def require_writable(trajectory: Trajectory) -> None:
         ],
     ]
     try:
-        json.dumps(said, ensure_ascii=False).encode()
+        json.dumps(texts, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        shown = ascii(error.object[max(0, error.start - 40) : error.start + 1])
-        raise Unreadable(HALF_A_PAIR, shown) from error
+        excerpt = ascii(error.object[max(0, error.start - 40) : error.start + 1])
+        raise Unreadable(HALF_A_PAIR, excerpt) from error
 
 
 def histories(

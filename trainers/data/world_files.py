@@ -30,7 +30,7 @@ def write_worlds(
     split: str,
     samples: int,
     seed: int,
-    on_progress: Callable[[int], None] = lambda made: None,
+    on_progress: Callable[[int], None] = lambda count: None,
 ) -> int:
     """Write `samples` different instructions into a folder that is not there yet, whole or not at
     all; the number of those that have a way. Raises `UnreadableData` if the folder is there or the
@@ -52,8 +52,8 @@ def write_worlds(
         instructions.mkdir()
         _write(instructions / f"{split}_query.json", queries)
         tools.mkdir(parents=True)
-        for tool, told in documentation(offered).items():
-            _write(tools / f"{tool}.json", told)
+        for tool, description in documentation(offered).items():
+            _write(tools / f"{tool}.json", description)
         if split in HELD_OUT:
             (part / TEST_QUERIES).mkdir()
             _write(part / TEST_QUERIES / f"{split}_instruction.json", [*range(len(queries))])

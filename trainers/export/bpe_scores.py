@@ -46,12 +46,12 @@ def scores_of_merges(merges: Sequence[Pair], pieces: Sequence[str]) -> dict[str,
 
 
 def _refuse_other_ways(pieces: Sequence[str], rank: dict[Pair, int]) -> None:
-    known = set(pieces)
+    piece_set = set(pieces)
     for piece in pieces:
         for cut in range(1, len(piece)):
             left, right = piece[:cut], piece[cut:]
             # A character that is no piece is joined by llama.cpp, too.
-            parts = (len(part) == 1 or part in known for part in (left, right))
+            parts = (len(part) == 1 or part in piece_set for part in (left, right))
             if all(parts) and (left, right) not in rank:
                 raise ValueError(
                     f"llama.cpp would join {left!r} and {right!r} to {piece!r}, but no merge does"
@@ -62,25 +62,25 @@ def _in_question(merges: Sequence[Pair]) -> set[str]:
     """Texts in which two merges want the same neighbour: BPE prefers the earlier one, and
     llama.cpp the other one, since its piece has an earlier merge or since it is further left."""
     first: dict[str, int] = {}
-    found: set[str] = set()
+    texts: set[str] = set()
     for place, (left, right) in enumerate(merges):
         piece = left + right
         start = first.setdefault(piece, place)
         if place - start > MAX_DISTANCE:
             raise ValueError(f"the merges that make {piece!r} stand too far apart")
         for other_left, other_right in merges[start:place]:
-            other = other_left + other_right
-            if other != piece and not (_is_run(piece) and _is_run(other)):
+            other_piece = other_left + other_right
+            if other_piece != piece and not (_is_run(piece) and _is_run(other_piece)):
                 raise ValueError(
                     f"llama.cpp would cut some text with {piece!r} otherwise: between the merges "
-                    f"that make it stands the one that makes {other!r}"
+                    f"that make it stands the one that makes {other_piece!r}"
                 )
-            begins = first[other]
+            begins = first[other_piece]
             if begins >= start and right == other_left:
-                found.add(left + right + other_right)
+                texts.add(left + right + other_right)
             if begins > start and other_right == left:
-                found.add(other_left + left + right)
-    return {text * times for text in found for times in range(1, REPEATS + 1)}
+                texts.add(other_left + left + right)
+    return {text * times for text in texts for times in range(1, REPEATS + 1)}
 
 
 def _is_run(piece: str) -> bool:
@@ -92,9 +92,9 @@ def _join(text: str, rank: Callable[[str, str], int | None]) -> list[str]:
     parts = list(text)
     while True:
         possible = [
-            (found, at)
+            (pair_rank, at)
             for at, (left, right) in enumerate(pairwise(parts))
-            if (found := rank(left, right)) is not None
+            if (pair_rank := rank(left, right)) is not None
         ]
         if not possible:
             return parts

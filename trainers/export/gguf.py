@@ -97,8 +97,8 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
         settings = read_lora_config(adapter, str(adapter))
         check_safetensors(adapter, "adapter")
         check_safetensors(base)
-        own = weights_sha256(base)
-        require_base(str(adapter), base_of_adapter(str(adapter)), lambda: own, str(base))
+        base_sha256 = weights_sha256(base)
+        require_base(str(adapter), base_of_adapter(str(adapter)), lambda: base_sha256, str(base))
     rank, alpha = settings.r, settings.lora_alpha
     shapes = _shapes(base)
     names = gguf.get_tensor_name_map(ARCHITECTURES[kind], int(config["num_hidden_layers"]))
@@ -107,15 +107,15 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
         writer = gguf.GGUFWriter(partial, gguf.MODEL_ARCH_NAMES[ARCHITECTURES[kind]])
         writer.add_type(gguf.GGUFType.ADAPTER)
         writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
-        writer.add_string(BASE_KEY, own)
+        writer.add_string(BASE_KEY, base_sha256)
         # llama.cpp divides by the rank; rank-stabilized LoRA is scaled by alpha / sqrt(rank).
         scaled = alpha * math.sqrt(rank) if settings.use_rslora else alpha
         writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, scaled)
         with safe_open(adapter / "adapter_model.safetensors", framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 - not a mapping
-                module, found, part = name.removeprefix("base_model.model.").partition(".lora_")
+                module, separator, part = name.removeprefix("base_model.model.").partition(".lora_")
                 new = names.get_name(module)
-                if not found or new is None:
+                if not separator or new is None:
                     raise TrainingError(f"{adapter}: GGUF has no place for the tensor {name!r}")
                 tensor = weights.get_tensor(name).to(torch.float32)
                 height, width = shapes.get(f"{module}.weight", (0, 0))
@@ -151,12 +151,12 @@ def _refusals() -> Generator[None]:
 
 def _shapes(model: Path) -> dict[str, tuple[int, ...]]:
     """Of every tensor of a model, by its name."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for path in sorted(model.glob("*.safetensors")):
         with safe_open(path, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 - not a mapping
-                found[name] = tuple(weights.get_slice(name).get_shape())
-    return found
+                shapes[name] = tuple(weights.get_slice(name).get_shape())
+    return shapes
 
 
 def _write(
@@ -220,14 +220,14 @@ def _embedding(model: Path) -> torch.Tensor:
 
 def _wanted_shapes(model: Path, config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Of each tensor that transformers would read for this configuration, the head included."""
-    known = {name: value for name, value in config.items() if name != "quantization_config"}
+    config_values = {name: value for name, value in config.items() if name != "quantization_config"}
     try:
-        kind = AutoConfig.for_model(known.pop("model_type"), **known)
+        kind = AutoConfig.for_model(config_values.pop("model_type"), **config_values)
         with torch.device("meta"):
-            made = AutoModelForCausalLM.from_config(kind)
+            empty_model = AutoModelForCausalLM.from_config(kind)
     except Exception as error:
         raise TrainingError(f"{model}: config.json is no model's: {error}") from error
-    return {name: tuple(tensor.shape) for name, tensor in made.state_dict().items()}
+    return {name: tuple(tensor.shape) for name, tensor in empty_model.state_dict().items()}
 
 
 def _add_shape(writer: gguf.GGUFWriter, config: dict[str, Any], model: Path) -> None:
@@ -294,8 +294,8 @@ def _add_tensor(
         stored = gguf.GGMLQuantizationType.F16  # rows of Q8_0 come in blocks of 32
     with np.errstate(over="ignore", invalid="ignore"):
         quantized = gguf.quants.quantize(values, stored)
-        held = gguf.quants.dequantize(quantized, stored)
-    if not np.isfinite(held).all():
+        float_values = gguf.quants.dequantize(quantized, stored)
+    if not np.isfinite(float_values).all():
         raise ValueError(
             f"has numbers up to {np.abs(values).max():.6g}, which {precision} cannot hold; "
             f"{Precision.BF16} and {Precision.F32} can"

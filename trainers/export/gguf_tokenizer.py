@@ -38,7 +38,9 @@ def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
     """
     saved = read_json(model / "tokenizer.json")
     bpe: dict[str, Any] = saved["model"]
-    last = max([*bpe["vocab"].values(), *(each["id"] for each in saved["added_tokens"])])
+    last = max(
+        [*bpe["vocab"].values(), *(token_entry["id"] for token_entry in saved["added_tokens"])]
+    )
     if last >= width:
         raise TrainingError(
             f"{model}: its tokenizer has ids up to {last}, and its embedding {width} rows "
@@ -85,8 +87,8 @@ def _all_different(named: dict[int, str], width: int) -> list[str]:
     text. Raises ValueError."""
     ids: dict[str, int] = {}
     for place, text in sorted(named.items()):
-        if (other := ids.setdefault(text, place)) != place:
-            raise ValueError(f"the text {text!r} has two ids, {other} and {place}")
+        if (previous_place := ids.setdefault(text, place)) != place:
+            raise ValueError(f"the text {text!r} has two ids, {previous_place} and {place}")
     tokens: list[str] = []
     for place in range(width):
         text = named.get(place, f"[PAD{place}]")
@@ -218,7 +220,7 @@ def _parts(saved: dict[str, Any], name: str, plural: str) -> list[dict[str, Any]
 
 def _merges(bpe: dict[str, Any]) -> list[tuple[str, str]]:
     """Older files join the two parts of a merge by a blank."""
-    pairs = (each.split(" ") if isinstance(each, str) else each for each in bpe["merges"])
+    pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in bpe["merges"])
     return [(left, right) for left, right in pairs]
 
 

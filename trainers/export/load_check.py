@@ -24,17 +24,17 @@ def require_loadable(file: Path) -> None:
     llama-cpp-python nothing is tried."""
     if find_spec("llama_cpp") is None:
         return
-    tried = subprocess.run(
+    result = subprocess.run(
         [*OWN_PYTHON, "-m", __name__, str(file)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
     )
-    if tried.returncode == 0:
+    if result.returncode == 0:
         return
-    said = " ".join(tried.stderr.decode(errors="replace").split())[-_WORDS:]
-    how = "refuses" if tried.returncode > 0 else "does not survive"
-    raise TrainingError(f"llama.cpp {how} what would be written ({said}); nothing was written")
+    message = " ".join(result.stderr.decode(errors="replace").split())[-_WORDS:]
+    how = "refuses" if result.returncode > 0 else "does not survive"
+    raise TrainingError(f"llama.cpp {how} what would be written ({message}); nothing was written")
 
 
 def main() -> int:

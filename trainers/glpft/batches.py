@@ -27,7 +27,7 @@ LENGTH_STEP = 16
 
 
 @dataclass(frozen=True)
-class Piece:
+class MicroBatch:
     """Rows padded on the right; both [rows, length]."""
 
     ids: list[list[int]]
@@ -45,7 +45,7 @@ class Piece:
 class Batch:
     """One step's rows."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[MicroBatch, ...]
     padding: int
     """Tokens of it."""
     learned: int
@@ -63,9 +63,9 @@ def batches(
     """The batch of step `start` and of each step after it, without end."""
     group = start // GROUP
     while True:
-        chosen = _drawn(rows, seed, group * GROUP * size, GROUP * size)
-        chosen.sort(key=lambda row: len(row.ids))
-        cut = [chosen[at : at + size] for at in range(0, len(chosen), size)]
+        selected_rows = _drawn(rows, seed, group * GROUP * size, GROUP * size)
+        selected_rows.sort(key=lambda row: len(row.ids))
+        cut = [selected_rows[at : at + size] for at in range(0, len(selected_rows), size)]
         random.Random(f"{seed}:group:{group}").shuffle(cut)
         for offset, part in enumerate(cut):
             if group * GROUP + offset >= start:
@@ -75,7 +75,7 @@ def batches(
 
 def batch_of(rows: Sequence[TokenRow], piece_tokens: int) -> Batch:
     """A batch of rows that are sorted by length, shortest first."""
-    pieces: list[Piece] = []
+    pieces: list[MicroBatch] = []
     waiting: list[TokenRow] = []
     for row in rows:
         if waiting and _padded_length(row) * (len(waiting) + 1) > piece_tokens:
@@ -91,7 +91,7 @@ def batch_of(rows: Sequence[TokenRow], piece_tokens: int) -> Batch:
     )
 
 
-def share_of(batch: Batch, index: int, count: int) -> tuple[Piece, ...]:
+def share_of(batch: Batch, index: int, count: int) -> tuple[MicroBatch, ...]:
     """What process `index` of `count` puts through its model: every `count`th row of each piece.
 
     All have as many pieces, for they may need each other's part of the weights for each. Where a
@@ -100,9 +100,11 @@ def share_of(batch: Batch, index: int, count: int) -> tuple[Piece, ...]:
     if count == 1:
         return batch.pieces
     return tuple(
-        Piece(piece.ids[index::count], piece.learned[index::count], piece.lengths[index::count])
+        MicroBatch(
+            piece.ids[index::count], piece.learned[index::count], piece.lengths[index::count]
+        )
         if index < len(piece.ids)
-        else Piece(piece.ids[:1], [[False] * len(piece.ids[0])], [0])
+        else MicroBatch(piece.ids[:1], [[False] * len(piece.ids[0])], [0])
         for piece in batch.pieces
     )
 
@@ -128,10 +130,10 @@ def _padded_length(row: TokenRow) -> int:
     return -(-len(row.ids) // LENGTH_STEP) * LENGTH_STEP
 
 
-def _piece(rows: Sequence[TokenRow]) -> Piece:
+def _piece(rows: Sequence[TokenRow]) -> MicroBatch:
     length = _padded_length(rows[-1])
     # What stands there is never seen: attention is causal, and nothing of it is learned.
-    return Piece(
+    return MicroBatch(
         ids=[[*row.ids, *[0] * (length - len(row.ids))] for row in rows],
         learned=[[*row.learned, *[False] * (length - len(row.learned))] for row in rows],
         lengths=[len(row.ids) for row in rows],

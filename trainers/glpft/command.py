@@ -46,35 +46,35 @@ def glpft(options: GlpftOptions) -> None:
     from loopline.trainers.core.output_lock import locked
     from loopline.trainers.core.processes import joined
     from loopline.trainers.core.publishing import publish as publish_all
-    from loopline.trainers.glpft.pipeline import Watch, claim, require_possible, train
+    from loopline.trainers.glpft.pipeline import StageListener, claim, require_possible, train
     from loopline.trainers.glpft.publishing import publications, require_publishable
 
     output, restart = options.output, options.restart
-    with stoppable(), joined() as processes, ExitStack() as held:
+    with stoppable(), joined() as processes, ExitStack() as stack:
         with processes.in_turn():
-            made = _data_set(options, restart=restart and processes.is_first)
-            settings = options.settings(made.card.sha256)
+            data_set = _data_set(options, restart=restart and processes.is_first)
+            settings = options.settings(data_set.card.sha256)
             if options.publish:
                 require_publishable(settings)
-            require_possible(settings, made, processes)
+            require_possible(settings, data_set, processes)
             if processes.is_first:
-                held.enter_context(locked(output))
+                stack.enter_context(locked(output))
             claim(
                 settings,
-                made,
+                data_set,
                 output,
                 keep_data=options.from_store is not None,
                 restart=restart and processes.is_first,
             )
             if processes.is_first:
                 options.record()
-        with _Shown(seen=processes.is_first) as shown:
+        with _Shown(seen=processes.is_first) as display:
             report = train(
                 settings,
-                made,
+                data_set,
                 output,
                 checkpoint_every=options.checkpoint_every,
-                watch=Watch(shown.progress, shown.checkpoint, shown.say),
+                watch=StageListener(display.progress, display.checkpoint, display.say),
                 processes=processes,
             )
     if not processes.is_first:
@@ -102,17 +102,17 @@ def _data_set(options: GlpftOptions, *, restart: bool) -> DataSet:
 class _Shown(ShownProgress):
     """A bar for each stage."""
 
-    def __init__(self, *, seen: bool) -> None:
+    def __init__(self, *, visible: bool) -> None:
         behind = "{task.percentage:>3.0f} % {task.fields[said]}"
-        super().__init__("{task.description}", behind, seen=seen)
+        super().__init__("{task.description}", behind, seen=visible)
 
     def progress(self, now: StageProgress) -> None:
-        said = (
+        message = (
             f"step {now.step}  loss {now.loss:.4f}  rate {now.learning_rate:.1e}  "
             f"{now.tokens_per_second:,.0f} tokens/s"
         )
-        self.line(f"{now.stage}: {now.tokens:,}/{now.budget:,} tokens  {said}")
-        self.bar(now.stage, now.tokens, now.budget, said)
+        self.line(f"{now.stage}: {now.tokens:,}/{now.budget:,} tokens  {message}")
+        self.bar(now.stage, now.tokens, now.budget, message)
 
     def checkpoint(self, stage: str, step: int) -> None:
         self.line(f"checkpoint of {stage} at step {step}")
@@ -122,25 +122,25 @@ def table(report: Report) -> Table:
     """A line for each stage."""
     from loopline.runtime.terminal.tables import figures
 
-    made = figures(
+    stage_table = figures(
         "stage", "weights", "rows", "steps", "tokens", "padding", "loss,\nkept-out",
         "peak MB\nso far", words=("stage",),
     )  # fmt: skip
-    for each in report.stages:
-        before, after = each.validation_before, each.validation_after
-        made.add_row(
-            each.stage,
-            f"{each.trained_parameters:,} of\n{each.parameters:,}"
-            if each.adapter
-            else f"{each.parameters:,}",
-            f"{each.rows:,}",
-            f"{each.steps:,}",
-            f"{each.tokens:,}",
-            f"{each.padding / each.tokens:.1%}",
+    for stage in report.stages:
+        before, after = stage.validation_before, stage.validation_after
+        stage_table.add_row(
+            stage.stage,
+            f"{stage.trained_parameters:,} of\n{stage.parameters:,}"
+            if stage.adapter
+            else f"{stage.parameters:,}",
+            f"{stage.rows:,}",
+            f"{stage.steps:,}",
+            f"{stage.tokens:,}",
+            f"{stage.padding / stage.tokens:.1%}",
             "none kept out" if before is None or after is None else f"{before:.3f} → {after:.3f}",
-            f"{each.peak_memory_mb:,.0f}",
+            f"{stage.peak_memory_mb:,.0f}",
         )
-    return made
+    return stage_table
 
 
 def _show(report: Report, output: Path) -> None:

@@ -72,9 +72,12 @@ def copying_rows(
         )
     wanted = max(1, budget // ROW_TOKENS)
     return StageRows(
-        training=tuple(_copies(token_row(each, model), dice) for each in others[:wanted]),
+        training=tuple(
+            _copies(token_row(other_example, model), dice) for other_example in others[:wanted]
+        ),
         validation=tuple(
-            _copies(token_row(each, model), dice) for each in kept_out[:VALIDATION_ROWS]
+            _copies(token_row(other_example, model), dice)
+            for other_example in kept_out[:VALIDATION_ROWS]
         ),
         too_long=0,
     )

@@ -71,8 +71,8 @@ def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
 def json_glues(texts: Sequence[str]) -> list[str]:
     """The most frequent ones, the most frequent first."""
     counts = Counter(glue for text in texts for glue in JSON_GLUE.findall(text))
-    found = sorted(counts, key=lambda glue: (-counts[glue], glue))
-    return [glue for glue in found if glue not in UMI_MARKUP][:GLUES]
+    glues = sorted(counts, key=lambda glue: (-counts[glue], glue))
+    return [glue for glue in glues if glue not in UMI_MARKUP][:GLUES]
 
 
 def _texts(data: DataSet) -> Iterator[str]:

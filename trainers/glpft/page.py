@@ -28,24 +28,24 @@ def render(report: Report) -> str:
             Plot(
                 "Loss",
                 "Nats per learned token: the mean of each stretch of steps, by stage.",
-                [over_steps(each.stage, _losses(each)) for each in report.stages],
+                [over_steps(stage.stage, _losses(stage)) for stage in report.stages],
             ),
             Plot(
                 "Validation loss",
                 "Nats per learned token on kept-out instructions, before and after each stage.",
                 [
                     over_steps(
-                        each.stage,
-                        [(0, each.validation_before), (each.steps, each.validation_after)],
+                        stage.stage,
+                        [(0, stage.validation_before), (stage.steps, stage.validation_after)],
                     )
-                    for each in report.stages
-                    if each.validation_before is not None and each.validation_after is not None
+                    for stage in report.stages
+                    if stage.validation_before is not None and stage.validation_after is not None
                 ],
                 least=0.0,
             ),
         ],
-        {"Stages": (_HEAD, [_row(each) for each in report.stages])},
-        {each.stage: each.seconds for each in report.stages},
+        {"Stages": (_HEAD, [_row(stage) for stage in report.stages])},
+        {stage.stage: stage.seconds for stage in report.stages},
         settings,
     )
 

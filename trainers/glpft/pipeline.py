@@ -58,7 +58,7 @@ _NAMES = (BACKBONE, "single", "multitask", *ROLES, COPYING)
 
 
 @dataclass(frozen=True)
-class Watch:
+class StageListener:
     """Who is told what goes on."""
 
     progress: Callable[[StageProgress], None] = lambda progress: None
@@ -73,7 +73,7 @@ def train(
     *,
     restart: bool = False,
     checkpoint_every: int = 200,
-    watch: Watch | None = None,
+    watch: StageListener | None = None,
     processes: Processes | None = None,
 ) -> Report:
     """Train what of the method is not finished in `output`, resuming the stage in work.
@@ -82,7 +82,7 @@ def train(
     Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`s.
     """
     processes = processes or Processes()
-    watch = watch if watch is not None and processes.is_first else Watch()
+    watch = watch if watch is not None and processes.is_first else StageListener()
     require_possible(settings, data, processes)
     with processes.in_turn():
         claim(settings, data, output, restart=restart and processes.is_first)
@@ -104,20 +104,20 @@ def train(
     facts: list[StageFacts] = []
     copying = settings.copying(budget)
     for stage in stages_of(settings.method, shares, settings.global_set, copying=copying):
-        done = read_facts(output / stage.name)
-        if done is None:
-            done = _Pipeline(settings, data, output, first, watch, processes).stage(
+        stage_facts = read_facts(output / stage.name)
+        if stage_facts is None:
+            stage_facts = _Pipeline(settings, data, output, first, watch, processes).stage(
                 stage, round(budget * stage.share), checkpoint_every
             )
         elif processes.is_first:
             forget_work(output / CHECKPOINTS / stage.name)
-        facts.append(done)
+        facts.append(stage_facts)
     report = Report(
         settings=settings,
         budget=budget,
-        tokens=sum(each.tokens for each in facts),
-        padding=sum(each.padding for each in facts),
-        seconds=round(sum(each.seconds for each in facts), 1),
+        tokens=sum(entry.tokens for entry in facts),
+        padding=sum(entry.padding for entry in facts),
+        seconds=round(sum(entry.seconds for entry in facts), 1),
         stages=tuple(facts),
     )
     if processes.is_first:
@@ -144,7 +144,7 @@ class _Pipeline:
     data: DataSet
     output: Path
     first: Path
-    watch: Watch
+    watch: StageListener
     processes: Processes
 
     def stage(self, stage: Stage, budget: int, checkpoint_every: int) -> StageFacts:
@@ -193,7 +193,7 @@ class _Pipeline:
             adapter=adapter,
             base_sha256=weights_sha256(base),
             parameters=int(network.whole.num_parameters()),
-            trained_parameters=sum(each.numel() for _, each in network.trained()),
+            trained_parameters=sum(parameter.numel() for _, parameter in network.trained()),
             rows=len(rows.training),
             too_long=rows.too_long,
             steps=state.step,
@@ -244,13 +244,13 @@ def claim(
     """Make the folder this training's own; `keep_data` for data that are nowhere else. Raises
     `TrainingError`, with the folder as it was, if it is another one's."""
     path = output / SETTINGS
-    found = claimed_settings(path, GlpftSettings) if path.exists() else None
-    if found is not None and not restart:
-        require_same_recipe(found, settings, output)
+    existing_settings = claimed_settings(path, GlpftSettings) if path.exists() else None
+    if existing_settings is not None and not restart:
+        require_same_recipe(existing_settings, settings, output)
         return
-    if found is not None:
-        made = (CHECKPOINTS, "curves", INITIAL, *_NAMES, *((DATA,) if keep_data else ()))
-        for name in made:
+    if existing_settings is not None:
+        names = (CHECKPOINTS, "curves", INITIAL, *_NAMES, *((DATA,) if keep_data else ()))
+        for name in names:
             shutil.rmtree(output / name, ignore_errors=True)
         for name in (REPORT, PAGE):
             (output / name).unlink(missing_ok=True)

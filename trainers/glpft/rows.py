@@ -91,10 +91,10 @@ def token_row(example: Example, model: LoadedModel) -> TokenRow:
 
 def end_of_turn(model: LoadedModel) -> int:
     """The id that ends a completion of this model. Raises `TrainingError` if it has none."""
-    own = model.tokenizer.eos_token_id
-    if own is None or int(own) not in model.end_ids:
+    eos_id = model.tokenizer.eos_token_id
+    if eos_id is None or int(eos_id) not in model.end_ids:
         raise TrainingError(f"the tokenizer of {model.base} names no eos_token, which ends a turn")
-    return int(own)
+    return int(eos_id)
 
 
 def _examples(data: DataSet, stage: Stage) -> Iterable[Example]:

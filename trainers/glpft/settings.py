@@ -204,7 +204,7 @@ def is_micro(schedules: str | None, base: str | None) -> bool:
 
 def size(name: str) -> Size:
     """Raises `UnknownModel` with the names that there are."""
-    found = SIZES.get(name)
-    if found is None:
+    model_size = SIZES.get(name)
+    if model_size is None:
         raise UnknownModel(f"there is no size {name!r}; choose one of: {', '.join(SIZES)}")
-    return found
+    return model_size

@@ -107,7 +107,7 @@ class StageTraining:
         raises one before it changes weights.
         """
         # Parameters and two moments.
-        trained = sum(each.numel() for _, each in self.network.trained())
+        trained = sum(parameter.numel() for _, parameter in self.network.trained())
         require_room_for_two(self.work, 12 * trained)
         self.work.mkdir(parents=True, exist_ok=True)
         optimizers = self._optimizers()
@@ -133,11 +133,11 @@ class StageTraining:
                 if self.state.ended:
                     break
                 self._step(batch, optimizers, curves, on_progress)
-                asked = self.processes.sum_of(interruption.asked) > 0
-                if self.state.ended or asked or self.state.step % checkpoint_every == 0:
+                is_interrupted = self.processes.sum_of(interruption.asked) > 0
+                if self.state.ended or is_interrupted or self.state.step % checkpoint_every == 0:
                     self._save(optimizers)
                     on_checkpoint(self.stage, self.state.step)
-                if asked:
+                if is_interrupted:
                     # The first process is at its checkpoint still.
                     self.processes.wait()
                     raise KeyboardInterrupt
@@ -170,9 +170,9 @@ class StageTraining:
 
         began = time.monotonic()
         # The middle of the step, so that neither the first nor the last one is without effect.
-        left = self.budget - self.state.tokens
-        done = (self.state.tokens + min(batch.tokens, left) / 2) / self.budget
-        factor = rate_factor(done, self.schedule.warmup, self.schedule.lowest)
+        remaining = self.budget - self.state.tokens
+        progress = (self.state.tokens + min(batch.tokens, remaining) / 2) / self.budget
+        factor = rate_factor(progress, self.schedule.warmup, self.schedule.lowest)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * factor
@@ -186,7 +186,7 @@ class StageTraining:
             loss += float(targets.detach()) / batch.learned
         loss = self.processes.sum_of(loss)
         self._require_number("loss", loss, rate)
-        parameters = [each for _, each in self.network.trained()]
+        parameters = [parameter for _, parameter in self.network.trained()]
         self.processes.sum_gradients(parameters)
         norm = float(
             self.network.gathered(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
@@ -247,15 +247,15 @@ class StageTraining:
         for piece in share_of(batch, self.processes.index, self.processes.count):
             ids = torch.tensor(piece.ids, device=device)  # [rows, length]
             learned = torch.tensor(piece.learned, device=device)[:, 1:]
-            told = learned
+            mask = learned
             if prompts:
                 lengths = torch.tensor(piece.lengths, device=device)
-                told = torch.arange(1, ids.shape[1], device=device) < lengths[:, None]
+                mask = torch.arange(1, ids.shape[1], device=device) < lengths[:, None]
             # Padding stands on the right, so that causal attention alone keeps it out of sight.
             with torch.autocast(device.type, torch.bfloat16, enabled=self._autocast()):
-                logits = self.network.learned_logits(ids, told)
-            lost = functional.cross_entropy(logits.float(), ids[:, 1:][told], reduction="none")
-            target = learned[told]
+                logits = self.network.learned_logits(ids, mask)
+            lost = functional.cross_entropy(logits.float(), ids[:, 1:][mask], reduction="none")
+            target = learned[mask]
             yield lost[target].sum(), prompts * lost[~target].sum()
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
@@ -264,7 +264,7 @@ class StageTraining:
 
         schedule, trained = self.schedule, self.network.trained()
         if schedule.matrix_learning_rate is None:
-            chosen: list[torch.optim.Optimizer] = [
+            optimizers: list[torch.optim.Optimizer] = [
                 torch.optim.AdamW(
                     _decayed(trained, schedule),
                     lr=schedule.learning_rate,
@@ -273,17 +273,17 @@ class StageTraining:
                 )
             ]
         else:
-            chosen = muon_and_adamw(
+            optimizers = muon_and_adamw(
                 self.network.layer_matrices(),
-                [each for _, each in trained],
+                [parameter for _, parameter in trained],
                 matrix_learning_rate=schedule.matrix_learning_rate,
                 learning_rate=schedule.learning_rate,
                 weight_decay=schedule.weight_decay,
             )
-        for optimizer in chosen:
+        for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["initial_lr"] = group["lr"]
-        return chosen
+        return optimizers
 
     def _autocast(self) -> bool:
         if self.network.device.type != "cpu":
@@ -322,12 +322,12 @@ class StageTraining:
         self.state = checkpoint.state
 
 
-def rate_factor(done: float, warmup: float, lowest: float = 0.0) -> float:
+def rate_factor(progress: float, warmup: float, lowest: float = 0.0) -> float:
     """Factor of the learning rate when that share of the stage is done: a linear rise, then half
     a cosine down to the lowest (Loshchilov & Hutter 2017, arXiv:1608.03983)."""
-    if done < warmup:
-        return done / warmup
-    falling = 1 + math.cos(math.pi * min((done - warmup) / max(1 - warmup, 1e-9), 1.0))
+    if progress < warmup:
+        return progress / warmup
+    falling = 1 + math.cos(math.pi * min((progress - warmup) / max(1 - warmup, 1e-9), 1.0))
     return lowest + (1 - lowest) * 0.5 * falling
 
 
@@ -335,8 +335,8 @@ def _decayed(
     trained: Sequence[tuple[str, torch.nn.Parameter]], schedule: Schedule
 ) -> list[dict[str, object]]:
     """Matrices are decayed, biases and norms are not."""
-    matrices = [each for _, each in trained if each.dim() >= 2]
-    others = [each for _, each in trained if each.dim() < 2]
+    matrices = [parameter for _, parameter in trained if parameter.dim() >= 2]
+    others = [parameter for _, parameter in trained if parameter.dim() < 2]
     groups: list[dict[str, object]] = [{"params": matrices, "weight_decay": schedule.weight_decay}]
     if others:
         groups.append({"params": others, "weight_decay": 0.0})

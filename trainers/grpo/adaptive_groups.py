@@ -23,11 +23,11 @@ BAD_OPTIONS = "run whose adaptive sampling can't be read"
 def adaptive_of(run: Run) -> AdaptiveSampling | None:
     """How a recorded run was sampled; None for one whose steps have K samples each. Raises
     `Unreadable`."""
-    said = run.options.get("adaptive")
-    if said is None:
+    option = run.options.get("adaptive")
+    if option is None:
         return None
     try:
-        return AdaptiveSampling.model_validate(said)
+        return AdaptiveSampling.model_validate(option)
     except ValidationError as error:
         raise Unreadable(BAD_OPTIONS, error.errors(include_url=False)[0]["msg"]) from error
 

@@ -21,7 +21,7 @@ were added up in another order would else be divided by itself and weigh as much
 def has_signal(rewards: Sequence[float]) -> bool:
     """Whether some sample of the group was better than another."""
     spread = max(rewards) - min(rewards)
-    return spread > SMALLEST_SPREAD * max(1.0, *(abs(each) for each in rewards))
+    return spread > SMALLEST_SPREAD * max(1.0, *(abs(reward) for reward in rewards))
 
 
 def standardised(rewards: Sequence[float]) -> list[float]:
@@ -32,8 +32,10 @@ def standardised(rewards: Sequence[float]) -> list[float]:
     apart = centred(rewards)
     if not has_signal(rewards):
         return apart
-    deviation = math.sqrt(math.fsum(each * each for each in apart) / (len(apart) - 1))
-    return [each / deviation for each in apart]
+    deviation = math.sqrt(
+        math.fsum(difference * difference for difference in apart) / (len(apart) - 1)
+    )
+    return [difference / deviation for difference in apart]
 
 
 def centred(rewards: Sequence[float]) -> list[float]:
@@ -42,7 +44,7 @@ def centred(rewards: Sequence[float]) -> list[float]:
     if not has_signal(rewards):
         return [0.0] * len(rewards)
     mean = math.fsum(rewards) / len(rewards)
-    return [each - mean for each in rewards]
+    return [reward - mean for reward in rewards]
 
 
 def leave_one_out(rewards: Sequence[float]) -> list[float]:
@@ -54,7 +56,7 @@ def leave_one_out(rewards: Sequence[float]) -> list[float]:
     if not has_signal(rewards):
         return [0.0] * len(rewards)
     total, others = math.fsum(rewards), len(rewards) - 1
-    return [each - (total - each) / others for each in rewards]
+    return [reward - (total - reward) / others for reward in rewards]
 
 
 ADVANTAGES: dict[Baseline, Callable[[Sequence[float]], list[float]]] = {

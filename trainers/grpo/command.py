@@ -69,7 +69,7 @@ def offline(options: OfflineOptions) -> None:
     from loopline.trainers.grpo.data import known_runs, read_data, sealing_of
     from loopline.trainers.grpo.pipeline import (
         POLICIES,
-        Watch,
+        StepListener,
         claim,
         require_possible,
         require_whole,
@@ -119,7 +119,7 @@ def offline(options: OfflineOptions) -> None:
                 output,
                 checkpoint_every=options.checkpoint_every,
                 keep_ratios=options.keep_ratios,
-                watch=Watch(shown.progress, shown.checkpoint, shown.say),
+                watch=StepListener(shown.progress, shown.checkpoint, shown.say),
                 processes=processes,
             )
     if not processes.is_first:
@@ -161,19 +161,19 @@ def _say_skipped(data: GrpoData) -> None:
 class _Shown(ShownProgress):
     """A bar of steps."""
 
-    def __init__(self, *, seen: bool) -> None:
+    def __init__(self, *, visible: bool) -> None:
         before = "step {task.completed}/{task.total}"
-        super().__init__(before, "{task.fields[said]}", seen=seen)
+        super().__init__(before, "{task.fields[said]}", seen=visible)
 
     def progress(self, now: Progress) -> None:
-        said = "  ".join(
-            f"{name}: loss {each.loss:+.4f} reward {each.reward:.3f} "
-            f"zero-variance {each.flat / (each.flat + each.groups):.0%} "
-            f"ESS {each.effective_samples:.2f} KL {each.behind:.1e}"
-            for name, each in now.facts.policies.items()
+        message = "  ".join(
+            f"{name}: loss {policy.loss:+.4f} reward {policy.reward:.3f} "
+            f"zero-variance {policy.flat / (policy.flat + policy.groups):.0%} "
+            f"ESS {policy.effective_samples:.2f} KL {policy.behind:.1e}"
+            for name, policy in now.facts.policies.items()
         )
-        self.line(f"step {now.step}/{now.steps}  {said}")
-        self.bar("steps", now.step, now.steps, said)
+        self.line(f"step {now.step}/{now.steps}  {message}")
+        self.bar("steps", now.step, now.steps, message)
 
     def checkpoint(self, step: int) -> None:
         self.line(f"checkpoint at step {step}")
@@ -187,10 +187,10 @@ def table(report: Report) -> Table:
 
     head, rows = policy_table(summaries(report.steps))
     first, *names = zip(head, *rows, strict=True)
-    made = figures(*first, words=(head[0],))
+    report_table = figures(*first, words=(head[0],))
     for line in names:
-        made.add_row(*line)
-    return made
+        report_table.add_row(*line)
+    return report_table
 
 
 def _show(report: Report, output: Path) -> None:

@@ -42,12 +42,12 @@ class GrpoData:
     @property
     def skipped(self) -> dict[str, int]:
         """How often each reason was met, the most frequent first."""
-        return dict(Counter(one.reason for one in self.left_out).most_common())
+        return dict(Counter(entry.reason for entry in self.left_out).most_common())
 
     def example(self, reason: str) -> str:
         """The first that was left out for it."""
-        one = next(one for one in self.left_out if one.reason == reason)
-        return f"{one.where} ({one.detail})" if one.detail else one.where
+        entry = next(entry for entry in self.left_out if entry.reason == reason)
+        return f"{entry.where} ({entry.detail})" if entry.detail else entry.where
 
     @property
     def sha256(self) -> str:
@@ -61,8 +61,14 @@ class GrpoData:
                 digest.update(json.dumps([group.sampled.rewards, group.sampled.kept]).encode())
             for member in group.members:
                 sequences = [
-                    [each.ids, each.learned, each.logprobs, each.temperature, each.truncated]
-                    for each in member.sequences
+                    [
+                        sequence.ids,
+                        sequence.learned,
+                        sequence.logprobs,
+                        sequence.temperature,
+                        sequence.truncated,
+                    ]
+                    for sequence in member.sequences
                 ]
                 digest.update(json.dumps([member.reward, sequences]).encode())
         return digest.hexdigest()
@@ -71,11 +77,11 @@ class GrpoData:
     def oldest(self) -> dict[str, int]:
         """Policy → the first of its versions that sampled any of the groups. A deployment counts
         the versions of each policy for itself, a training all of them as one."""
-        found: dict[str, int] = {}
+        versions: dict[str, int] = {}
         for group in self.groups:
             name = group.policy.adapter or group.policy.name
-            found[name] = min(group.policy.version, found.get(name, group.policy.version))
-        return dict(sorted(found.items()))
+            versions[name] = min(group.policy.version, versions.get(name, group.policy.version))
+        return dict(sorted(versions.items()))
 
     @property
     def bases(self) -> dict[str, int]:
@@ -88,7 +94,7 @@ class GrpoData:
 
 
 def read_data(
-    store: Path, workflow: str | None, sealing: Sealing, known: Sequence[str] | None = None
+    store: Path, workflow: str | None, sealing: Sealing, run_ids: Sequence[str] | None = None
 ) -> GrpoData:
     """The groups of a store; of the runs `known` alone, where those are given.
 
@@ -96,26 +102,26 @@ def read_data(
     runs, and `TrainingError` where no group has anything to learn from.
     """
     reading = read_trajectories(store, workflow)
-    chosen = {each.run.id: each for each in reading.records}
-    if known is not None:
-        gone = [run for run in known if run not in chosen]
+    trajectories = {trajectory.run.id: trajectory for trajectory in reading.records}
+    if run_ids is not None:
+        gone = [run for run in run_ids if run not in trajectories]
         if gone:
             raise UnreadableData(
                 f"{store} lacks {len(gone):,} runs that this training was begun with, such as "
                 f"{gone[0]}: give the store that has them, or --restart with this one"
             )
-        chosen = {run: chosen[run] for run in known}
+        trajectories = {run: trajectories[run] for run in run_ids}
     of_workflow = "" if workflow is None else f" of the workflow {workflow!r}"
-    if not chosen:
-        why = _listed(Counter(one.reason for one in reading.skipped))
+    if not trajectories:
+        why = _listed(Counter(entry.reason for entry in reading.skipped))
         raise UnreadableData(f"{store} holds no run{of_workflow} that can be read{why}")
-    _require_agents(chosen.values(), sealing, store)
-    sealed = seal(chosen.values(), sealing)
+    _require_agents(trajectories.values(), sealing, store)
+    sealed = seal(trajectories.values(), sealing)
     left_out = (*reading.skipped, *sealed.skipped)
-    data = GrpoData(sealed.records, tuple(sorted(chosen)), left_out)
+    data = GrpoData(sealed.records, tuple(sorted(trajectories)), left_out)
     if not sealed.records:
         raise UnreadableData(
-            f"the {len(chosen):,} runs{of_workflow} in {store} have no complete group of "
+            f"the {len(trajectories):,} runs{of_workflow} in {store} have no complete group of "
             f"{sealing.size} ({sealing.grouping}){_listed(data.skipped)}. Give their --group-size "
             "and --grouping, and roll out with temperature 1, without top_p, top_k and JSON "
             "schemas, and with constrain_tools = false"
@@ -155,8 +161,8 @@ def sealing_of(settings: GrpoSettings, loaded: LoadedModel) -> Sealing:
 
 def known_runs(output: Path) -> tuple[str, ...] | None:
     """The runs of the training in `output`; None if there is none. Raises `UnreadableModel`."""
-    found = find_record(output / RUNS, RecordedRuns)
-    return None if found is None else found.runs
+    record = find_record(output / RUNS, RecordedRuns)
+    return None if record is None else record.runs
 
 
 def _listed(reasons: dict[str, int]) -> str:

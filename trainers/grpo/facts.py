@@ -38,19 +38,19 @@ class PolicyFacts(Record):
         cls, policy: str, settings: GrpoSettings, version: int, steps: Sequence[StepFacts]
     ) -> Self:
         """Of one policy of a training, after these steps."""
-        own = [step.policies[policy] for step in steps if policy in step.policies]
+        policy_steps = [step.policies[policy] for step in steps if policy in step.policies]
         return cls(
             settings=settings,
             policy=policy,
             adapter=settings.weights == "lora",
             base_sha256=settings.base_sha256,
             version=version,
-            steps=len(own),
-            groups=sum(each.groups for each in own),
-            tokens=sum(each.tokens for each in own),
-            learned=sum(each.learned for each in own),
-            losses=tuple(each.loss for each in own),
-            rewards=tuple(each.reward for each in own),
+            steps=len(policy_steps),
+            groups=sum(policy_step.groups for policy_step in policy_steps),
+            tokens=sum(policy_step.tokens for policy_step in policy_steps),
+            learned=sum(policy_step.learned for policy_step in policy_steps),
+            losses=tuple(policy_step.loss for policy_step in policy_steps),
+            rewards=tuple(policy_step.reward for policy_step in policy_steps),
             torch=metadata.version("torch"),
             transformers=metadata.version("transformers"),
         )

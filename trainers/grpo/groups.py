@@ -85,7 +85,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Sampled:
+class GroupSamples:
     """Everything that was sampled, where a group is a part of it."""
 
     rewards: tuple[float, ...]
@@ -108,7 +108,7 @@ class Group:
     policy: PolicyRef
     """That sampled all of it."""
     members: tuple[Member, ...]
-    sampled: Sampled | None = None
+    sampled: GroupSamples | None = None
     """None: nothing but the members."""
     round: Round | None = None
     """That it was played in; None: in no loop's, or one that did not say."""
@@ -129,8 +129,8 @@ class Group:
 
     def advantages(self, baseline: Baseline) -> list[float]:
         """Of the members, against everything that was sampled."""
-        found = ADVANTAGES[baseline](self.sampled_rewards)
-        return found if self.sampled is None else [found[at] for at in self.sampled.kept]
+        values = ADVANTAGES[baseline](self.sampled_rewards)
+        return values if self.sampled is None else [values[at] for at in self.sampled.kept]
 
 
 @dataclass(frozen=True)
@@ -213,8 +213,8 @@ class Sealer:
         for sample in self._new_samples(trajectory):
             opened = self._open.setdefault(sample.key, {}).setdefault(sample.policy, [])
             # A loop seals each round for itself, also where a late worker played in two alike.
-            own = (each for each in opened if each.round == played)
-            group = next((each for each in own if each.fits(sample)), None)
+            round_groups = (candidate for candidate in opened if candidate.round == played)
+            group = next((candidate for candidate in round_groups if candidate.fits(sample)), None)
             if group is None:
                 opened.append(group := _Open(round=played))
             group.add(sample)
@@ -227,7 +227,7 @@ class Sealer:
     def _steps(self, trajectory: Trajectory, adaptive: AdaptiveSampling) -> list[Group]:
         """The groups of a run whose steps were each sampled until they had shown enough."""
         size, sealed = self.sealing.size, list[Group]()
-        found: dict[GroupKey, dict[PolicyRef, _Open]] = {}
+        groups_by_key: dict[GroupKey, dict[PolicyRef, _Open]] = {}
         good: dict[str, bool] = {}
         for sample in self._new_samples(trajectory):
             origin = sample.member.origin
@@ -236,26 +236,28 @@ class Sealer:
             except Unreadable as error:
                 self.skipped.append(Skipped(origin, error.reason, error.detail))
                 continue
-            found.setdefault(sample.key, {}).setdefault(sample.policy, _Open()).add(sample)
-        for key, by_policy in found.items():
-            for policy, members in [(each, by.members) for each, by in by_policy.items()]:
+            groups_by_key.setdefault(sample.key, {}).setdefault(sample.policy, _Open()).add(sample)
+        for key, by_policy in groups_by_key.items():
+            for policy, members in [
+                (policy_ref, by.members) for policy_ref, by in by_policy.items()
+            ]:
                 if len(members) < size:
                     continue
                 rewards = tuple(member.reward for member in members)
                 del by_policy[policy]
                 successes = [good[member.origin] for member in members]
-                kept = keep(successes, size, f"{trajectory.run.id}/{key}")
-                chosen = tuple(members[at] for at in kept)
-                of = Sampled(rewards, kept)
-                sealed.append(Group(key, policy, chosen, of, _round(trajectory.run)))
+                indices = keep(successes, size, f"{trajectory.run.id}/{key}")
+                selected_members = tuple(members[at] for at in indices)
+                of = GroupSamples(rewards, indices)
+                sealed.append(Group(key, policy, selected_members, of, _round(trajectory.run)))
             self.skipped += self._incomplete(key, list(by_policy.items()))
         return sealed
 
     def _new_samples(self, trajectory: Trajectory) -> Iterator[_Sample]:
         """Those whose completions are in no member yet."""
         whole = self.sealing.grouping != "at-grpo"
-        found = (_whole_runs if whole else _candidates)(trajectory, self.sealing, self.skipped)
-        for sample in found:
+        samples = (_whole_runs if whole else _candidates)(trajectory, self.sealing, self.skipped)
+        for sample in samples:
             if sample.calls.isdisjoint(self._sampled):
                 self._sampled |= sample.calls
                 yield sample
@@ -267,26 +269,31 @@ class Sealer:
     def left_over(self) -> list[Skipped]:
         """The groups that are not complete, when no run comes any more."""
         return [
-            one
+            omission
             for key, by_policy in self._open.items()
-            for one in self._incomplete(
-                key, [(policy, each) for policy, several in by_policy.items() for each in several]
+            for omission in self._incomplete(
+                key,
+                [
+                    (policy, open_group)
+                    for policy, several in by_policy.items()
+                    for open_group in several
+                ],
             )
         ]
 
     def _incomplete(
-        self, key: GroupKey, left: Sequence[tuple[PolicyRef, _Open]]
+        self, key: GroupKey, remaining: Sequence[tuple[PolicyRef, _Open]]
     ) -> Iterator[Skipped]:
         """Of members that are in no group; nothing where there are none."""
-        if not left:
+        if not remaining:
             return
-        size, count = self.sealing.size, sum(len(each.members) for _, each in left)
-        mixed = any(policy != left[0][0] for policy, _ in left)
-        teams = any(each.told != left[0][1].told for _, each in left)
+        size, count = self.sealing.size, sum(len(open_group.members) for _, open_group in remaining)
+        mixed = any(policy != remaining[0][0] for policy, _ in remaining)
+        teams = any(open_group.told != remaining[0][1].told for _, open_group in remaining)
         versions = ", ".join(
-            f"{len(each.members)} of version {policy.version}"
-            + (f" beside {each.told}" if teams else "")
-            for policy, each in left
+            f"{len(open_group.members)} of version {policy.version}"
+            + (f" beside {open_group.told}" if teams else "")
+            for policy, open_group in remaining
         )
         reason = INCOMPLETE
         if (mixed or teams) and count >= size:
@@ -300,7 +307,7 @@ def seal(trajectories: Iterable[Trajectory], sealing: Sealing) -> Reading[Group]
     them."""
     sealer = Sealer(sealing)
     sealed: list[Group] = []
-    for trajectory in sorted(trajectories, key=lambda each: each.run.id):
+    for trajectory in sorted(trajectories, key=lambda entry: entry.run.id):
         sealed += sealer.add(trajectory)
     # Stable: within a version in the order in which they were completed.
     sealed.sort(key=lambda group: group.policy.version)
@@ -340,15 +347,19 @@ def _whole_runs(
             continue
         origin = f"{trajectory.run.id}/{agent}"
         try:
-            own = [_only(step) for step in trajectory.steps if step.agent == agent and step.calls]
+            agent_steps = [
+                _only(step) for step in trajectory.steps if step.agent == agent and step.calls
+            ]
             reward = run_reward(trajectory, agent, sealing.reward)
-            policy, sequences = _learnable(own, sealing)
+            policy, sequences = _learnable(agent_steps, sealing)
             beside = _beside(trajectory, agent)
         except Unreadable as error:
             skipped.append(Skipped(origin, error.reason, error.detail))
             continue
         key = GroupKey(_instance(trajectory), agent, None, None)
-        yield _Sample(key, policy, Member(origin, reward, sequences), _ids(own), beside=beside)
+        yield _Sample(
+            key, policy, Member(origin, reward, sequences), _ids(agent_steps), beside=beside
+        )
 
 
 def _only(step: Step) -> Candidate:
@@ -403,10 +414,15 @@ def _beside(trajectory: Trajectory, agent: str) -> dict[str, str]:
     for step in trajectory.steps:
         if step.agent != agent and step.calls:
             by = (call.policy for call in chosen(step).calls)
-            said = {f"{each.adapter or each.name} {each.version} of {each.base}" for each in by}
-            weights.setdefault(step.agent, set()).update(said)
-    found = {other: f"by {' and '.join(sorted(by))}" for other, by in weights.items() if by}
-    return {**found, "prompts": _digest(trajectory.run.prompts)[:12]}
+            descriptions = {
+                f"{policy_ref.adapter or policy_ref.name} {policy_ref.version} of {policy_ref.base}"
+                for policy_ref in by
+            }
+            weights.setdefault(step.agent, set()).update(descriptions)
+    teammates = {
+        other_agent: f"by {' and '.join(sorted(by))}" for other_agent, by in weights.items() if by
+    }
+    return {**teammates, "prompts": _digest(trajectory.run.prompts)[:12]}
 
 
 def _digest(value: object) -> str:

@@ -20,15 +20,15 @@ _SHOWN = 2
 def begun_weights(network: Network, settings: GrpoSettings) -> dict[str, dict[str, torch.Tensor]]:
     """By policy and parameter name, the weights that the settings have it begin with. Raises
     `TrainingError`, also for those of another architecture, rank, scale or base."""
-    found: dict[str, dict[str, torch.Tensor]] = {}
+    weights_by_policy: dict[str, dict[str, torch.Tensor]] = {}
     for policy, begin in settings.init_from.items():
         folder = base_folder(begin.model)
         if network.adapter is None:
             weights = dict(load_base(str(folder), device="cpu").model.named_parameters())
         else:
             weights = _adapter(network, folder, settings)
-        found[policy] = _fitting(network, weights, folder)
-    return found
+        weights_by_policy[policy] = _fitting(network, weights, folder)
+    return weights_by_policy
 
 
 def _adapter(network: Network, folder: Path, settings: GrpoSettings) -> dict[str, torch.Tensor]:
@@ -56,7 +56,7 @@ def _adapter(network: Network, folder: Path, settings: GrpoSettings) -> dict[str
             f"{folder}/adapter_config.json sets use_rslora: its weights are scaled by alpha / "
             "sqrt(rank), but are trained here at alpha / rank; begin with an adapter without it"
         )
-    return {name.replace(".weight", ".default.weight"): each for name, each in stored.items()}
+    return {name.replace(".weight", ".default.weight"): tensor for name, tensor in stored.items()}
 
 
 def _fitting(
@@ -65,11 +65,16 @@ def _fitting(
     """Those of the trained parameters, as they are trained."""
     trained = network.trained()
     wrong = [
-        name for name, each in trained if name not in weights or weights[name].shape != each.shape
+        name
+        for name, parameter in trained
+        if name not in weights or weights[name].shape != parameter.shape
     ]
     if wrong:
         raise TrainingError(
             f"{folder} is no earlier version of a policy of this base: {len(wrong)} of its tensors "
             f"are missing or have another shape, such as {', '.join(wrong[:_SHOWN])}"
         )
-    return {name: weights[name].detach().to(each.device, each.dtype) for name, each in trained}
+    return {
+        name: weights[name].detach().to(parameter.device, parameter.dtype)
+        for name, parameter in trained
+    }

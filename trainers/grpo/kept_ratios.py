@@ -41,15 +41,15 @@ class KeptRatios:
     def begin_policy(self, policy: str, version: int, groups: Sequence[Group]) -> None:
         """Choose among the groups that a policy is about to learn from."""
         self._policy, self._version = policy, version
-        chosen: list[str] = []
-        left = self._limit
+        origins: list[str] = []
+        remaining = self._limit
         for group in groups:
             members = group.members
-            size = sum(len(each.ids) for member in members for each in member.sequences)
-            if size <= left:
-                left -= size
-                chosen += [member.origin for member in members]
-        self._wanted = frozenset(chosen)
+            size = sum(len(sequence.ids) for member in members for sequence in member.sequences)
+            if size <= remaining:
+                remaining -= size
+                origins += [member.origin for member in members]
+        self._wanted = frozenset(origins)
 
     def add(self, rows: Sequence[Row], tokens: Tokens, objective: Objective) -> None:
         """Keep what is wanted of a piece; `rows[tokens.sequence[n]]` is the row of token n."""
@@ -62,7 +62,7 @@ class KeptRatios:
             weights = importance_weights(tokens, objective)
             clipped = without_gradient(tokens, objective)
             for number in wanted:
-                row, own = rows[number], tokens.sequence == number
+                row, mask = rows[number], tokens.sequence == number
                 self._kept.append(
                     LearnedSequence(
                         run_id=row.origin.partition("/")[0],
@@ -74,11 +74,11 @@ class KeptRatios:
                         advantage=row.advantage,
                         ids=row.sequence.ids,
                         learned=row.sequence.learned,
-                        behaviour=_listed(tokens.behaviour[own]),
-                        proximal=_listed(tokens.proximal[own]),
-                        trained=_listed(tokens.logprobs[own]),
-                        weights=_listed(weights[own]),
-                        clipped=tuple(clipped[own].tolist()),
+                        behaviour=_listed(tokens.behaviour[mask]),
+                        proximal=_listed(tokens.proximal[mask]),
+                        trained=_listed(tokens.logprobs[mask]),
+                        weights=_listed(weights[mask]),
+                        clipped=tuple(clipped[mask].tolist()),
                     )
                 )
 
@@ -86,7 +86,7 @@ class KeptRatios:
         """Make the step's record durable. Raises `NotEnoughDisk`."""
         if not self._kept:
             return
-        numbered = [each.model_copy(update={"step": step}) for each in self._kept]
+        numbered = [sequence.model_copy(update={"step": step}) for sequence in self._kept]
         path = self._folder / f"{step:08d}-{self._process}.parquet"
         try:
             write_learned(path, numbered)

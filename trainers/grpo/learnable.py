@@ -20,8 +20,8 @@ def worth(group: Group, settings: GrpoSettings) -> Worth:
     """What a step makes of a group that is not too old."""
     if not has_signal(group.rewards):
         return "flat"
-    sequences = (each for member in group.members for each in member.sequences)
-    return "trained" if any(in_loss(each, settings) for each in sequences) else "truncated"
+    sequences = (sequence for member in group.members for sequence in member.sequences)
+    return "trained" if any(in_loss(sequence, settings) for sequence in sequences) else "truncated"
 
 
 def in_loss(sequence: TokenSequence, settings: GrpoSettings) -> bool:

@@ -29,7 +29,7 @@ from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.prefix_trees import tree_pieces_of
 from loopline.trainers.grpo.ratios import effective_sample_size, ratio_quantiles
 from loopline.trainers.grpo.report import PolicyStep, StepFacts
-from loopline.trainers.grpo.rows import Piece, Row, pieces_of, rows_of
+from loopline.trainers.grpo.rows import MicroBatch, Row, pieces_of, rows_of
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.sharding import dealt
 from loopline.trainers.grpo.staleness import counts_by_age
@@ -61,7 +61,7 @@ class _Minibatch(NamedTuple):
     """Of all processes."""
     own: Sequence[int]
     """Which of them are this process's."""
-    pieces: Sequence[Piece]
+    pieces: Sequence[MicroBatch]
     """Of those."""
 
 
@@ -124,7 +124,7 @@ class Learner:
                 self.policies.restore(before)
             raise
 
-    def facts(self, batch: StepBatch, made: dict[str, PolicyStep]) -> StepFacts:
+    def facts(self, batch: StepBatch, policy_steps: dict[str, PolicyStep]) -> StepFacts:
         """What is known of a step that `made` this of a batch."""
         flat = dict(self._flat(batch))
         return StepFacts(
@@ -132,7 +132,7 @@ class Learner:
             stale=batch.stale,
             truncated=batch.truncated,
             flat=flat,
-            policies=made,
+            policies=policy_steps,
         )
 
     def _flat(self, batch: StepBatch) -> Counter[str]:
@@ -147,7 +147,7 @@ class Learner:
             for groups in groups_of_policies
         )
 
-    def logprobs(self, piece: Piece) -> torch.Tensor:
+    def logprobs(self, piece: MicroBatch) -> torch.Tensor:
         """log π_θ of a piece's learned tokens [n], by the policy that is in the network."""
         return self._scores_of([piece])[0].logprobs
 
@@ -163,7 +163,7 @@ class Learner:
         minibatches = [self._minibatch(part) for part in parts]
         # In a single update the present weights are the proximal ones: one pass less.
         proximal = (
-            None if len(parts) == 1 else [self._scores_of(each.pieces) for each in minibatches]
+            None if len(parts) == 1 else [self._scores_of(entry.pieces) for entry in minibatches]
         )
         sums = _Sums()
         for number, minibatch in enumerate(minibatches):
@@ -176,11 +176,11 @@ class Learner:
     def _minibatch(self, groups: Sequence[Group]) -> _Minibatch:
         shared, processes = self.settings.share_prefixes, self.processes
         rows = rows_of(groups, self.settings)
-        own = dealt(rows, processes.count, share_prefixes=shared)[processes.index]
+        row_numbers = dealt(rows, processes.count, share_prefixes=shared)[processes.index]
         cut = tree_pieces_of if shared else pieces_of
         device = self.policies.network.device
-        pieces = cut([rows[at] for at in own], self.settings.micro_batch_tokens, device)
-        return _Minibatch(rows, own, pieces)
+        pieces = cut([rows[at] for at in row_numbers], self.settings.micro_batch_tokens, device)
+        return _Minibatch(rows, row_numbers, pieces)
 
     def _update(
         self,
@@ -194,9 +194,9 @@ class Learner:
         import torch
 
         objective, device = self.settings.objective, self.policies.network.device
-        rows, own, pieces = minibatch
+        rows, row_numbers, pieces = minibatch
         counts = torch.tensor([row.sequence.count for row in rows], device=device)
-        places = torch.tensor(own, dtype=torch.long, device=device)
+        places = torch.tensor(row_numbers, dtype=torch.long, device=device)
         references = self._references(pieces)
         # What a refused update may have left.
         optimizer.zero_grad()
@@ -214,14 +214,16 @@ class Learner:
                 losses = losses - objective.entropy * scores.entropies
             # Of its row among those of all processes.
             number_of = places[piece.sequence + piece.first]
-            each = shares(number_of, counts, objective.normalisation, objective.completion_limit)
-            whole = (losses * each).sum()
+            token_shares = shares(
+                number_of, counts, objective.normalisation, objective.completion_limit
+            )
+            whole = (losses * token_shares).sum()
             self._note_bad(sums, losses, rows, number_of)
             whole.backward()
             loss += float(whole.detach())
             self._add(sums, tokens, scores, piece, divergence)
             if self.kept is not None:
-                self.kept.add([rows[at] for at in own[piece.first :]], tokens, objective)
+                self.kept.add([rows[at] for at in row_numbers[piece.first :]], tokens, objective)
         # All stop, or none: the others would wait for this one's gradients.
         if processes.sum_of(len(sums.bad)):
             raise NotFinite(_said("loss", sums.bad, where))
@@ -236,29 +238,29 @@ class Learner:
         """Of the gradients of all processes, before they are clipped."""
         import torch
 
-        parameters = [each for _, each in self.policies.network.trained()]
+        parameters = [parameter for _, parameter in self.policies.network.trained()]
         if self.processes.count > 1:
-            for each in parameters:
+            for parameter in parameters:
                 # A process without a row has a share in the sum all the same.
-                if each.grad is None:
-                    each.grad = torch.zeros_like(each)
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
             self.processes.sum_gradients(parameters)
         return float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
 
-    def _scores_of(self, pieces: Sequence[Piece]) -> list[_Scores]:
+    def _scores_of(self, pieces: Sequence[MicroBatch]) -> list[_Scores]:
         """Without gradients."""
         import torch
 
         with torch.no_grad():
             return [self._scores(piece) for piece in pieces]
 
-    def _references(self, pieces: Sequence[Piece]) -> list[torch.Tensor] | None:
+    def _references(self, pieces: Sequence[MicroBatch]) -> list[torch.Tensor] | None:
         if not self.settings.objective.kl:
             return None
         with self.policies.reference():
-            return [each.logprobs for each in self._scores_of(pieces)]
+            return [scores.logprobs for scores in self._scores_of(pieces)]
 
-    def _scores(self, piece: Piece) -> _Scores:
+    def _scores(self, piece: MicroBatch) -> _Scores:
         """Log-probabilities of the learned ids at the temperature that they were sampled at, and
         the entropy (nats) of the distributions they are from."""
         import torch
@@ -281,7 +283,7 @@ class Learner:
         sums: _Sums,
         tokens: Tokens,
         scores: _Scores,
-        piece: Piece,
+        piece: MicroBatch,
         divergence: torch.Tensor | None,
     ) -> None:
         import torch
@@ -300,9 +302,9 @@ class Learner:
     ) -> None:
         import torch
 
-        found = losses.detach()
-        bad = ~torch.isfinite(found)
-        for number, value in zip(number_of[bad].tolist(), found[bad].tolist(), strict=True):
+        loss_values = losses.detach()
+        bad = ~torch.isfinite(loss_values)
+        for number, value in zip(number_of[bad].tolist(), loss_values[bad].tolist(), strict=True):
             sums.bad.append((rows[number].origin, value))
 
     def _report(
@@ -333,17 +335,19 @@ class Learner:
             # E[r − 1 − log r], r = π_prox/π_behav, over samples of π_behav: KL(π_behav ‖ π_prox).
             behind=float((behind.clamp(max=50).exp() - 1 - behind).mean()) if len(behind) else 0.0,
             ages=counts_by_age(groups, version),
-            truncated=sum(each.truncated for each in every) / len(every),
+            truncated=sum(entry.truncated for entry in every) / len(every),
             learned=int(counted),
             tokens=int(tokens),
             seconds=seconds,
         )
 
 
-def _said(what: str, found: Sequence[tuple[str, float]], where: str) -> str:
+def _said(what: str, bad_values: Sequence[tuple[str, float]], where: str) -> str:
     """The fact alone: whoever called for the step knows what can be done about it."""
-    if not found:
+    if not bad_values:
         return f"the {what} is no number in another process, at {where}"
-    named = list(dict.fromkeys(origin for origin, _ in found))
+    named = list(dict.fromkeys(origin for origin, _ in bad_values))
     more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
-    return f"the {what} is {found[0][1]} at {where}; samples: {', '.join(named[:_SHOWN])}{more}"
+    return (
+        f"the {what} is {bad_values[0][1]} at {where}; samples: {', '.join(named[:_SHOWN])}{more}"
+    )

@@ -247,9 +247,9 @@ def shares(
 
     everything = counts.to(torch.float32)
     if normalisation == "token":
-        each = torch.full_like(everything, 1.0) / everything.sum()
+        token_shares = torch.full_like(everything, 1.0) / everything.sum()
     elif normalisation == "constant":
-        each = torch.full_like(everything, 1.0 / (len(counts) * limit))
+        token_shares = torch.full_like(everything, 1.0 / (len(counts) * limit))
     else:
-        each = 1.0 / (len(counts) * everything.clamp(min=1.0))
-    return each[sequence]
+        token_shares = 1.0 / (len(counts) * everything.clamp(min=1.0))
+    return token_shares[sequence]

@@ -18,8 +18,8 @@ _LOW, _MIDDLE, _HIGH = 1, 2, 3
 
 def render(report: Report) -> str:
     """The whole page."""
-    found = summaries(report.steps)
-    names = ", ".join(found) or "no policy"
+    policy_summaries = summaries(report.steps)
+    names = ", ".join(policy_summaries) or "no policy"
     left_out = {**report.skipped, **({TRUNCATED: report.truncated} if report.truncated else {})}
     about = (
         f"{names}: version {report.settings.base_version} → {report.version} of "
@@ -32,7 +32,7 @@ def render(report: Report) -> str:
         f"AT-GRPO: {names}",
         about,
         step_plots(report.steps, report.settings.clip),
-        {"Policies": policy_table(found), "Left out": left_out_table(left_out)},
+        {"Policies": policy_table(policy_summaries), "Left out": left_out_table(left_out)},
         _seconds(report),
         report.settings,
     )
@@ -126,30 +126,32 @@ def step_plots(steps: Sequence[StepFacts], clip: float) -> list[Plot]:
 
 def _own_steps(steps: Sequence[StepFacts]) -> dict[str, list[tuple[int, PolicyStep]]]:
     """By policy, its steps with their numbers."""
-    found: dict[str, list[tuple[int, PolicyStep]]] = {}
+    steps_by_policy: dict[str, list[tuple[int, PolicyStep]]] = {}
     for at, step in enumerate(steps, start=1):
-        for name, own in step.policies.items():
-            found.setdefault(name, []).append((at, own))
-    return found
+        for name, policy_step in step.policies.items():
+            steps_by_policy.setdefault(name, []).append((at, policy_step))
+    return steps_by_policy
 
 
 def _by_policy(
     steps: Sequence[StepFacts], value: Callable[[PolicyStep], float | None]
 ) -> list[Curve]:
     curves: list[Curve] = []
-    for name, own in _own_steps(steps).items():
-        known = [(at, found) for at, step in own if (found := value(step)) is not None]
-        curves.append(over_steps(name, known))
+    for name, policy_steps in _own_steps(steps).items():
+        points = [
+            (at, step_value) for at, step in policy_steps if (step_value := value(step)) is not None
+        ]
+        curves.append(over_steps(name, points))
     return curves
 
 
 def _zero_variance(steps: Sequence[StepFacts]) -> list[Curve]:
     """Also at steps in which a policy learned nothing."""
-    found: dict[str, list[tuple[int, float]]] = {name: [] for name in _own_steps(steps)}
+    points_by_policy: dict[str, list[tuple[int, float]]] = {name: [] for name in _own_steps(steps)}
     for at, step in enumerate(steps, start=1):
         for name, value in step.zero_variance.items():
-            found.setdefault(name, []).append((at, value))
-    return [over_steps(name, values) for name, values in found.items()]
+            points_by_policy.setdefault(name, []).append((at, value))
+    return [over_steps(name, values) for name, values in points_by_policy.items()]
 
 
 def _ratios(steps: Sequence[StepFacts]) -> list[Curve]:
@@ -158,10 +160,10 @@ def _ratios(steps: Sequence[StepFacts]) -> list[Curve]:
             name,
             [
                 Point(float(at), step.ratios[_MIDDLE], step.ratios[_LOW], step.ratios[_HIGH])
-                for at, step in own
+                for at, step in policy_steps
             ],
         )
-        for name, own in _own_steps(steps).items()
+        for name, policy_steps in _own_steps(steps).items()
     ]
 
 
@@ -176,10 +178,10 @@ def _ages(steps: Sequence[StepFacts]) -> list[Curve]:
                     low=float(min(step.ages)),
                     high=float(max(step.ages)),
                 )
-                for at, step in own
+                for at, step in policy_steps
             ],
         )
-        for name, own in _own_steps(steps).items()
+        for name, policy_steps in _own_steps(steps).items()
     ]
 
 
@@ -215,8 +217,11 @@ def left_out_table(counts: Mapping[str, int]) -> tuple[list[str], list[list[str]
 
 def _seconds(report: Report) -> dict[str, float]:
     """Of each policy's learning, and of what is around it."""
-    own = {
+    seconds_by_part = {
         f"learning of {name}": sum(step.seconds for _, step in steps)
         for name, steps in _own_steps(report.steps).items()
     }
-    return {**own, "between steps": max(0.0, report.seconds - sum(own.values()))}
+    return {
+        **seconds_by_part,
+        "between steps": max(0.0, report.seconds - sum(seconds_by_part.values())),
+    }

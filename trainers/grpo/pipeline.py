@@ -89,7 +89,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Watch:
+class StepListener:
     """Who is told what goes on."""
 
     progress: Callable[[Progress], None] = lambda progress: None
@@ -106,7 +106,7 @@ def train(
     restart: bool = False,
     checkpoint_every: int = 10,
     keep_ratios: int = 0,
-    watch: Watch | None = None,
+    watch: StepListener | None = None,
     processes: Processes | None = None,
 ) -> Report:
     """Train the policies in `output` on the data, resuming where a checkpoint is; `loaded` is the
@@ -117,7 +117,7 @@ def train(
     raises `NotFinite` and keeps the last good version. Raises `TrainingError`s.
     """
     processes = processes or Processes()
-    watch = watch if watch is not None and processes.is_first else Watch()
+    watch = watch if watch is not None and processes.is_first else StepListener()
     require_possible(settings, data)
     with processes.in_turn():
         if processes.is_first:
@@ -137,8 +137,10 @@ def train(
     import torch
 
     torch.set_num_threads(settings.threads)
-    kept = KeptRatios(output, keep_ratios, processes.index)
-    return _Training(settings, data, loaded, output, checkpoint_every, kept, watch, processes).run()
+    ratios = KeptRatios(output, keep_ratios, processes.index)
+    return _Training(
+        settings, data, loaded, output, checkpoint_every, ratios, watch, processes
+    ).run()
 
 
 def begun(
@@ -191,7 +193,7 @@ class _Training:
         output: Path,
         checkpoint_every: int,
         kept: KeptRatios,
-        watch: Watch,
+        watch: StepListener,
         processes: Processes,
     ) -> None:
         self.processes = processes
@@ -224,11 +226,11 @@ class _Training:
             for batch in islice(batches, self.state.step, None):
                 self._step(batch, curves, len(batches))
                 ended = self.state.step == len(batches)
-                asked = self.processes.sum_of(interruption.asked) > 0
-                if ended or asked or self.state.step % self.checkpoint_every == 0:
+                is_interrupted = self.processes.sum_of(interruption.asked) > 0
+                if ended or is_interrupted or self.state.step % self.checkpoint_every == 0:
                     self._save()
                     self.watch.checkpoint(self.state.step)
-                if asked:
+                if is_interrupted:
                     # The first process is at its checkpoint still.
                     self.processes.wait()
                     raise KeyboardInterrupt
@@ -244,7 +246,7 @@ class _Training:
     def _step(self, batch: StepBatch, curves: dict[str, Curves], steps: int) -> None:
         began = time.monotonic()
         try:
-            made = self.learner.step(batch)
+            policy_steps = self.learner.step(batch)
         except NotFinite as error:
             number = self.state.step + 1
             try:
@@ -255,10 +257,10 @@ class _Training:
                 with suppress(RuntimeError):
                     self.processes.wait()
             lower = f"Lower --learning-rate ({self.settings.learning_rate:.1e})"
-            said = f"step {number}: {error}. {lower}, or leave those runs out"
-            raise NotFinite(said if saved is None else f"{said}; {saved}") from error
+            message = f"step {number}: {error}. {lower}, or leave those runs out"
+            raise NotFinite(message if saved is None else f"{message}; {saved}") from error
         self.kept.write(self.state.step + 1)
-        facts = self.learner.facts(batch, made)
+        facts = self.learner.facts(batch, policy_steps)
         for name, drawn in facts.curves().items():
             curves[name].add(self.state.step + 1, drawn)
         self.state = self.state.model_copy(
@@ -294,20 +296,20 @@ class _Training:
 
     def _report(self, stale: int = 0) -> Report:
         network = self.policies.network
-        found = Counter(worth(group, self.settings) for group in self.data.groups)
+        counts = Counter(worth(group, self.settings) for group in self.data.groups)
         return Report(
             settings=self.settings,
             version=self.state.version,
             runs=len(self.data.runs),
             groups=len(self.data.groups),
-            flat=found["flat"],
-            truncated=found["truncated"],
+            flat=counts["flat"],
+            truncated=counts["truncated"],
             stale=sum(step.stale for step in self.state.history) + stale,
             skipped=self.data.skipped,
             seconds=round(self.state.seconds, 1),
             peak_memory_mb=peak_memory_mb(network.device),
             parameters=int(network.whole.num_parameters()),
-            trained_parameters=sum(each.numel() for _, each in network.trained()),
+            trained_parameters=sum(parameter.numel() for _, parameter in network.trained()),
             steps=self.state.history,
         )
 
@@ -323,11 +325,11 @@ def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
     """Raises `TrainingError` if settings and data don't go together."""
     require_known(settings, policy_names(settings, data))
     if next(step_batches(data.groups, settings), None) is None:
-        found = Counter(worth(group, settings) for group in data.groups)
-        if not found["trained"] and found["truncated"]:
+        counts = Counter(worth(group, settings) for group in data.groups)
+        if not counts["trained"] and counts["truncated"]:
             raise TrainingError(
-                f"there is nothing to learn from: of {len(data.groups):,} groups {found['flat']:,} "
-                f"have equal rewards, and of the other {found['truncated']:,} all completions ran "
+                f"there is nothing to learn from: of {len(data.groups):,} groups {counts['flat']:,} "
+                f"have equal rewards, and of the other {counts['truncated']:,} all completions ran "
                 f"into their limit; {_LONGER}"
             )
         newest = max(group.policy.version for group in data.groups)
@@ -349,11 +351,11 @@ def require_known(settings: GrpoSettings, names: Sequence[str]) -> None:
 def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool) -> None:
     """Make the folder this training's own. Raises `TrainingError` if it is another one's."""
     path = output / SETTINGS
-    found = claimed_settings(path, GrpoSettings) if path.exists() else None
-    if found is not None and not restart:
-        require_same_recipe(found, settings, output)
+    existing_settings = claimed_settings(path, GrpoSettings) if path.exists() else None
+    if existing_settings is not None and not restart:
+        require_same_recipe(existing_settings, settings, output)
         return
-    if found is not None:
+    if existing_settings is not None:
         # The settings stay until others take their place: whose folder it is, is known at any time.
         # The report goes first: with it a training is finished, whatever else is there.
         for name in (REPORT, PAGE, RUNS):

@@ -39,9 +39,9 @@ class Policies:
     ) -> None:
         self.network = network
         self.settings = settings
-        present, own = self._copied(), begins or {}
+        present, initial_weights = self._copied(), begins or {}
         self._policies = {
-            name: _Policy(self._optimizer(), own.get(name, present)) for name in names
+            name: _Policy(self._optimizer(), initial_weights.get(name, present)) for name in names
         }
         self._reference = (
             {name: policy.weights for name, policy in self._policies.items()}
@@ -70,48 +70,53 @@ class Policies:
         """In the network, for the time of the block, what its present policy began with. Raises
         KeyError where no divergence from it is asked for."""
         assert self._present is not None
-        own = self._copied()
+        weights = self._copied()
         self._fill(self._reference[self._present])
         try:
             yield
         finally:
-            self._fill(own)
+            self._fill(weights)
 
     def tensors(self) -> Weights:
         """Weights and moments of all policies, for a checkpoint."""
-        found: Weights = {}
+        named_tensors: Weights = {}
         for name in self.names:
             optimizer = self.put_in(name)
             for key, tensor in tensors_of(self.network.trained(), [optimizer]).items():
                 # The next policy's weights are going to be where these are.
                 leaves = key.startswith("model.") and len(self.names) > 1
-                found[f"{name}/{key}"] = tensor.clone() if leaves else tensor.contiguous()
-        return found
+                named_tensors[f"{name}/{key}"] = tensor.clone() if leaves else tensor.contiguous()
+        return named_tensors
 
     def copied(self) -> Weights:
         """The same in the machine's memory, which stay as they are when training goes on."""
-        return {name: each.to("cpu", copy=True) for name, each in self.tensors().items()}
+        return {name: tensor.to("cpu", copy=True) for name, tensor in self.tensors().items()}
 
     def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Put back what `tensors` gave."""
         for name in self.names:
             optimizer = self.put_in(name)
             prefix = f"{name}/"
-            own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-            restore(self.network.trained(), [optimizer], own)
+            policy_tensors = {
+                k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)
+            }
+            restore(self.network.trained(), [optimizer], policy_tensors)
 
     def _optimizer(self) -> torch.optim.Optimizer:
         """AdamW; matrices are decayed, biases and norms are not."""
         import torch
 
-        settings, trained = self.settings, [each for _, each in self.network.trained()]
+        settings, trained = self.settings, [parameter for _, parameter in self.network.trained()]
         return torch.optim.AdamW(
             [
                 {
-                    "params": [each for each in trained if each.dim() >= 2],
+                    "params": [parameter for parameter in trained if parameter.dim() >= 2],
                     "weight_decay": settings.weight_decay,
                 },
-                {"params": [each for each in trained if each.dim() < 2], "weight_decay": 0.0},
+                {
+                    "params": [parameter for parameter in trained if parameter.dim() < 2],
+                    "weight_decay": 0.0,
+                },
             ],
             lr=settings.learning_rate,
             betas=BETAS,
@@ -119,7 +124,7 @@ class Policies:
         )
 
     def _copied(self) -> Weights:
-        return {name: each.detach().clone() for name, each in self.network.trained()}
+        return {name: parameter.detach().clone() for name, parameter in self.network.trained()}
 
     def _fill(self, weights: Mapping[str, torch.Tensor]) -> None:
         import torch

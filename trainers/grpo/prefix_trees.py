@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loopline.trainers.core.network import Network
-from loopline.trainers.grpo.rows import LENGTH_STEP, Piece, Row
+from loopline.trainers.grpo.rows import LENGTH_STEP, MicroBatch, Row
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True)
-class TreePiece(Piece):
+class TreePiece(MicroBatch):
     """A piece whose rows are trees; `sequence` numbers the sampled rows of this process's whole
     share of the minibatch."""
 
@@ -52,16 +52,16 @@ class TreePiece(Piece):
 
         rows, length = self.above.shape
         # Padding attends to itself: a softmax over nothing is NaN.
-        seen = np.tile(np.eye(length, dtype=np.bool_), (rows, 1, 1))
+        mask = np.tile(np.eye(length, dtype=np.bool_), (rows, 1, 1))
         above: list[list[int]] = self.above.tolist()
-        for own, parents in enumerate(above):
+        for row_index, parents in enumerate(above):
             trunk = _trunk(parents)
-            seen[own, :trunk, :trunk] = np.tri(trunk, dtype=np.bool_)
+            mask[row_index, :trunk, :trunk] = np.tri(trunk, dtype=np.bool_)
             for at in range(trunk, length):
                 up = parents[at]
                 if up >= 0:
-                    seen[own, at] |= seen[own, up]
-        return torch.from_numpy(seen)[:, None].to(self.ids.device)
+                    mask[row_index, at] |= mask[row_index, up]
+        return torch.from_numpy(mask)[:, None].to(self.ids.device)
 
 
 class _Tree:
@@ -148,13 +148,15 @@ def _piece(trees: Sequence[_Tree], device: torch.device) -> TreePiece:
         parents += [number * length + up for up, _ in tree.learned]
         children += [token for _, token in tree.learned]
         for row_number, row in tree.rows:
-            own = row.sequence
+            token_sequence = row.sequence
             behaviour += [
-                p for p, learned in zip(own.logprobs, own.learned, strict=True) if learned
+                p
+                for p, learned in zip(token_sequence.logprobs, token_sequence.learned, strict=True)
+                if learned
             ]
-            sequence += [row_number] * own.count
-            advantages += [row.advantage] * own.count
-            temperatures += [own.temperature] * own.count
+            sequence += [row_number] * token_sequence.count
+            advantages += [row.advantage] * token_sequence.count
+            temperatures += [token_sequence.temperature] * token_sequence.count
     whole = torch.from_numpy(ids)
     return TreePiece(
         ids=whole.to(device),

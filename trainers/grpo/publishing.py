@@ -39,22 +39,22 @@ def served_policies(
     the agent's name. Raises `TrainingError`, which blames `option`, for an agent that nothing
     answers for."""
     defaults = agents_of(workflow or deployed.workflow, environment)
-    found: dict[str, str] = {}
+    policy_by_agent: dict[str, str] = {}
     for agent in agents:
         named = deployed.policies.get(agent) or defaults.get(agent)
-        chosen = f"{pool}/{agent}" if pool is not None else named
-        if chosen is None:
+        policy_name = f"{pool}/{agent}" if pool is not None else named
+        if policy_name is None:
             raise TrainingError(
                 f"{option}: the deployment names no policy for {agent}: give --pool, or a policy "
                 "in its [policies]"
             )
-        found[agent] = chosen
-    return found
+        policy_by_agent[agent] = policy_name
+    return policy_by_agent
 
 
 def require_publishable(
     settings: GrpoSettings,
-    served: Mapping[str, str],
+    policy_by_agent: Mapping[str, str],
     base: Path,
     folder: Path,
     deployed: Settings,
@@ -63,15 +63,15 @@ def require_publishable(
 ) -> None:
     """Raises `TrainingError`, which blames `option`, before the training, for what would keep the
     policies in `folder` from being published after it."""
-    for each in publications(settings, served, folder, option=option):
+    for publication in publications(settings, policy_by_agent, folder, option=option):
         # A whole model is held against the pool's by its tokenizer, which is its base's.
-        there = replace(each, folder=base) if settings.weights == "full" else each
+        there = replace(publication, folder=base) if settings.weights == "full" else publication
         require_base(there, deployed.models, option=option)
 
 
 def publications(
     settings: GrpoSettings,
-    served: Mapping[str, str],
+    policy_by_agent: Mapping[str, str],
     folder: Path,
     *,
     option: str = "--publish",
@@ -80,15 +80,15 @@ def publications(
     `TrainingError`, which blames `option`, where two trained policies would be the same one of the
     deployment."""
     adapters: dict[str, str] = {}
-    for agent, policy in served.items():
-        own = settings.policy_of(agent)
-        if adapters.setdefault(policy, own) != own:
+    for agent, policy in policy_by_agent.items():
+        trained_policy = settings.policy_of(agent)
+        if adapters.setdefault(policy, trained_policy) != trained_policy:
             raise TrainingError(
-                f"{option}: {adapters[policy]} and {own} are both served as {policy}: give each "
+                f"{option}: {adapters[policy]} and {trained_policy} are both served as {policy}: give each "
                 "agent a policy of its own in the deployment's [policies], or train with "
                 "--policies shared"
             )
     return tuple(
-        Publication(policy, folder / folder_name(own), settings.base_sha256)
-        for policy, own in adapters.items()
+        Publication(policy, folder / folder_name(trained_policy), settings.base_sha256)
+        for policy, trained_policy in adapters.items()
     )

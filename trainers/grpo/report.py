@@ -89,24 +89,24 @@ class StepFacts(Record):
     """That learned something."""
 
     def flat_of(self, policy: str) -> int:
-        own = self.policies.get(policy)
-        return self.flat.get(policy, 0 if own is None else own.flat)
+        policy_step = self.policies.get(policy)
+        return self.flat.get(policy, 0 if policy_step is None else policy_step.flat)
 
     @property
     def zero_variance(self) -> dict[str, float]:
         """By policy that had any group, the share of those whose rewards are all the same."""
         shares: dict[str, float] = {}
         for name in dict.fromkeys([*self.policies, *self.flat]):
-            own, flat = self.policies.get(name), self.flat_of(name)
-            shares[name] = flat / (flat + (0 if own is None else own.groups))
+            policy_step, flat = self.policies.get(name), self.flat_of(name)
+            shares[name] = flat / (flat + (0 if policy_step is None else policy_step.groups))
         return shares
 
     def curves(self) -> dict[str, dict[str, float]]:
         """By policy, values by the name of their curve."""
         return {
             name: {"zero-variance share": share}
-            if (own := self.policies.get(name)) is None
-            else own.curves()
+            if (policy_step := self.policies.get(name)) is None
+            else policy_step.curves()
             for name, share in self.zero_variance.items()
         }
 
@@ -157,27 +157,35 @@ class PolicySummary(Record):
 
 def summaries(steps: Sequence[StepFacts]) -> dict[str, PolicySummary]:
     """Of each policy that learned something."""
-    made: dict[str, PolicySummary] = {}
+    summary_by_policy: dict[str, PolicySummary] = {}
     for name in dict.fromkeys(name for step in steps for name in step.policies):
-        own = [step.policies[name] for step in steps if name in step.policies]
-        groups, learned = sum(each.groups for each in own), sum(each.learned for each in own)
+        policy_steps = [step.policies[name] for step in steps if name in step.policies]
+        groups, learned = (
+            sum(policy_step.groups for policy_step in policy_steps),
+            sum(policy_step.learned for policy_step in policy_steps),
+        )
         flat = sum(step.flat_of(name) for step in steps)
-        made[name] = PolicySummary(
-            steps=len(own),
+        summary_by_policy[name] = PolicySummary(
+            steps=len(policy_steps),
             groups=groups,
             zero_variance_share=flat / (flat + groups),
             learned_tokens=learned,
-            first_loss=own[0].loss,
-            last_loss=own[-1].loss,
-            first_reward=own[0].reward,
-            last_reward=own[-1].reward,
-            least_effective_samples=min(each.effective_samples for each in own),
-            clipped_share=sum(each.clipped * each.learned for each in own) / max(learned, 1),
-            oldest=max(max(each.ages) for each in own),
-            tokens_per_second=sum(each.tokens for each in own)
-            / max(sum(each.seconds for each in own), 1e-9),
+            first_loss=policy_steps[0].loss,
+            last_loss=policy_steps[-1].loss,
+            first_reward=policy_steps[0].reward,
+            last_reward=policy_steps[-1].reward,
+            least_effective_samples=min(
+                policy_step.effective_samples for policy_step in policy_steps
+            ),
+            clipped_share=sum(
+                policy_step.clipped * policy_step.learned for policy_step in policy_steps
+            )
+            / max(learned, 1),
+            oldest=max(max(policy_step.ages) for policy_step in policy_steps),
+            tokens_per_second=sum(policy_step.tokens for policy_step in policy_steps)
+            / max(sum(policy_step.seconds for policy_step in policy_steps), 1e-9),
         )
-    return made
+    return summary_by_policy
 
 
 def read_report(folder: Path) -> Report | None:

@@ -90,17 +90,17 @@ def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> floa
     for _, candidate in reversed(executed):
         if team is None:
             team = candidate.reward_parts.get(TEAM)
-    own = trajectory.agent_rewards.get(agent) if choice.effective_scheme is None else None
-    if own is None:
+    agent_reward = trajectory.agent_rewards.get(agent) if choice.effective_scheme is None else None
+    if agent_reward is None:
         earned = [
             candidate_reward(parts, choice) if TOTAL in parts else _others(parts)
             for step, candidate in executed
             if step.agent == agent and set(parts := candidate.reward_parts) - {TEAM}
         ]
-        own = math.fsum(earned) / len(earned) if earned else None
-    if team is None and own is None:
+        agent_reward = math.fsum(earned) / len(earned) if earned else None
+    if team is None and agent_reward is None:
         raise Unreadable(NO_REWARD)
-    parts = {TEAM: team or 0.0, LOCAL: own or 0.0}
+    parts = {TEAM: team or 0.0, LOCAL: agent_reward or 0.0}
     return _finite(choice.alpha * parts[TEAM] + parts[LOCAL], parts)
 
 

@@ -37,7 +37,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Piece:
+class MicroBatch:
     """Rows that go through the model at once, padded on the right. `n` are its learned tokens, row
     after row."""
 
@@ -87,10 +87,10 @@ def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:
     return sorted(rows, key=lambda row: len(row.sequence.ids))
 
 
-def pieces_of(rows: Sequence[Row], piece_tokens: int, device: torch.device) -> list[Piece]:
+def pieces_of(rows: Sequence[Row], piece_tokens: int, device: torch.device) -> list[MicroBatch]:
     """Rows, which are sorted by length, cut into pieces of at most so many tokens; a row that is
     longer alone is a piece of its own."""
-    pieces: list[Piece] = []
+    pieces: list[MicroBatch] = []
     begin = 0
     for at in range(1, len(rows) + 1):
         if at == len(rows) or _length(rows[at]) * (at + 1 - begin) > piece_tokens:
@@ -103,7 +103,7 @@ def _length(row: Row) -> int:
     return -(-len(row.sequence.ids) // LENGTH_STEP) * LENGTH_STEP
 
 
-def _piece(rows: Sequence[Row], first: int, device: torch.device) -> Piece:
+def _piece(rows: Sequence[Row], first: int, device: torch.device) -> MicroBatch:
     import torch
 
     length = _length(rows[-1])
@@ -111,15 +111,15 @@ def _piece(rows: Sequence[Row], first: int, device: torch.device) -> Piece:
     learned = torch.zeros(len(rows), length, dtype=torch.bool)
     behaviour = torch.zeros(len(rows), length)
     for number, row in enumerate(rows):
-        own = row.sequence
-        ids[number, : len(own.ids)] = torch.tensor(own.ids)
-        learned[number, : len(own.ids)] = torch.tensor(own.learned)
-        behaviour[number, : len(own.ids)] = torch.tensor(own.logprobs)
+        token_sequence = row.sequence
+        ids[number, : len(token_sequence.ids)] = torch.tensor(token_sequence.ids)
+        learned[number, : len(token_sequence.ids)] = torch.tensor(token_sequence.learned)
+        behaviour[number, : len(token_sequence.ids)] = torch.tensor(token_sequence.logprobs)
     mask = learned[:, 1:]
     sequence = torch.arange(len(rows))[:, None].expand(-1, length - 1)[mask]
     advantages = torch.tensor([row.advantage for row in rows])
     temperatures = torch.tensor([row.sequence.temperature for row in rows])
-    return Piece(
+    return MicroBatch(
         ids=ids.to(device),
         learned=mask.to(device),
         behaviour=behaviour[:, 1:][mask].to(device),

@@ -86,7 +86,7 @@ class Sampler:
         def take(scores: torch.Tensor) -> torch.Tensor:
             return scores.argmax(-1)[:, None]
 
-        return [one for (one,) in self._completed(prompts, 1, limit, 1.0, take)]
+        return [completion for (completion,) in self._completed(prompts, 1, limit, 1.0, take)]
 
     def _completed(
         self,
@@ -99,7 +99,7 @@ class Sampler:
         import torch
         from transformers import DynamicCache
 
-        done: list[list[Completion]] = [[] for _ in prompts]
+        completions: list[list[Completion]] = [[] for _ in prompts]
         branches = [_Branch(at, count) for at in range(len(prompts))]
         longest = max(len(prompt) for prompt in prompts)
         # Padding on the left, so that every row's next token stands in the same column.
@@ -117,8 +117,8 @@ class Sampler:
                 for branch in grown:
                     ended = branch.ids[-1] in self._ends
                     if ended or length == limit:
-                        one = Completion(branch.ids, branch.logprobs, truncated=not ended)
-                        done[branch.prompt] += [one] * branch.count
+                        completion = Completion(branch.ids, branch.logprobs, truncated=not ended)
+                        completions[branch.prompt] += [completion] * branch.count
                     else:
                         branches.append(branch)
                 if not branches:
@@ -128,18 +128,18 @@ class Sampler:
                 positions = positions[rows, -1:] + 1
                 mask = torch.cat([mask[rows], mask.new_ones(len(rows), 1)], dim=1)
                 cache.batch_select_indices(rows)
-        return done
+        return completions
 
     def _scores(
         self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: object
     ) -> torch.Tensor:
         """Logits of each row's next token [rows, vocabulary]."""
         self.tokens += ids.numel()
-        made = self._model(
+        output = self._model(
             input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache,
             use_cache=True, logits_to_keep=1,
         )  # fmt: skip
-        return made.logits[:, -1].float()
+        return output.logits[:, -1].float()
 
 
 def _all_grown(

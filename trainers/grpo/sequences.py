@@ -60,11 +60,11 @@ def sequences_of(
     """
     if not calls:
         raise Unreadable(NO_CALL)
-    made: list[TokenSequence] = []
+    sequences: list[TokenSequence] = []
     for call in calls:
         _require_learnable(call, belongs)
         written = len(call.output_ids)
-        before = made[-1] if made and _goes_on(made[-1], call) else None
+        before = sequences[-1] if sequences and _goes_on(sequences[-1], call) else None
         begun = 0 if before is None else len(before.ids)
         read = len(call.prompt_ids) - begun
         sequence = TokenSequence(
@@ -77,9 +77,9 @@ def sequences_of(
         if len(sequence.ids) > max_context:
             raise Unreadable(TOO_LONG, f"{len(sequence.ids):,} tokens of {max_context:,}")
         if before is not None:
-            made.pop()
-        made.append(sequence)
-    return tuple(made)
+            sequences.pop()
+        sequences.append(sequence)
+    return tuple(sequences)
 
 
 def same_tokenizer(codec: TextCodec, vocabulary: int, end_ids: frozenset[int]) -> Belongs:
@@ -87,15 +87,15 @@ def same_tokenizer(codec: TextCodec, vocabulary: int, end_ids: frozenset[int]) -
     down as text. A stop string ends the text early; the token that ends a turn is no text."""
 
     def belongs(call: Call) -> bool:
-        if any(not 0 <= each < vocabulary for each in (*call.prompt_ids, *call.output_ids)):
+        if any(not 0 <= token_id < vocabulary for token_id in (*call.prompt_ids, *call.output_ids)):
             return False
         written = list(call.output_ids)
         if written and written[-1] in end_ids:
             written.pop()
         after = call.prompt_ids[-1] if call.prompt_ids else None
-        said = codec.decode(written, after)
+        text = codec.decode(written, after)
         # Without a stop string the text is all there is, but for half a character at its end.
-        return said.startswith(call.text) and (bool(call.sampling.stop) or said == call.text)
+        return text.startswith(call.text) and (bool(call.sampling.stop) or text == call.text)
 
     return belongs
 
@@ -113,7 +113,7 @@ def _require_learnable(call: Call, belongs: Belongs) -> None:
     if not call.trainable or not call.prompt_ids or not call.output_ids:
         raise Unreadable(NOT_TRAINABLE, f"{call.id} of {call.policy.base}")
     if len(call.logprobs) != len(call.output_ids) or not all(
-        math.isfinite(each) and each <= 1e-6 for each in call.logprobs
+        math.isfinite(logprob) and logprob <= 1e-6 for logprob in call.logprobs
     ):
         raise Unreadable(NOT_FITTING, call.id)
     if sampling.temperature == 0.0:

@@ -35,7 +35,7 @@ def _by_prompt(
         trees.setdefault(prompt, []).append(number)
     sized = [(_tokens(rows, prompts, tree), tree) for tree in trees.values()]
     shares, loads = [list[int]() for _ in range(count)], [0] * count
-    for size, tree in sorted(sized, key=lambda each: -each[0]):
+    for size, tree in sorted(sized, key=lambda pair: -pair[0]):
         least = loads.index(min(loads))
         shares[least] += tree
         loads[least] += size
@@ -44,5 +44,5 @@ def _by_prompt(
 
 def _tokens(rows: Sequence[Row], prompts: Sequence[tuple[int, ...]], numbers: Sequence[int]) -> int:
     """That go through the model: of each prompt once, of each answer."""
-    answers = sum(len(rows[each].sequence.ids) - len(prompts[each]) for each in numbers)
-    return answers + sum(map(len, {prompts[each] for each in numbers}))
+    answers = sum(len(rows[number].sequence.ids) - len(prompts[number]) for number in numbers)
+    return answers + sum(map(len, {prompts[number] for number in numbers}))

@@ -32,7 +32,7 @@ def require_room(work: Path, policies: Policies, versions: int = 0) -> None:
     """Raises `NotEnoughDisk` unless two checkpoints have room in `work`, and beside them so many
     versions of all policies as the engines read them."""
     trained = policies.network.trained()
-    weights = 4 * len(policies.names) * sum(each.numel() for _, each in trained)
+    weights = 4 * len(policies.names) * sum(parameter.numel() for _, parameter in trained)
     # A checkpoint has two moments besides, of the same size.
     require_room_for_two(work, 3 * weights, versions * weights)
 

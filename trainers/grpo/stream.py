@@ -50,10 +50,10 @@ class Batches(NamedTuple):
 
 def batches_of(groups: Sequence[Group], settings: GrpoSettings) -> Batches:
     """The batches until the groups or the steps are used up."""
-    made, steps = step_batches(groups, settings), list[StepBatch]()
+    batch_iterator, steps = step_batches(groups, settings), list[StepBatch]()
     while True:
         try:
-            steps.append(next(made))
+            steps.append(next(batch_iterator))
         except StopIteration as end:
             return Batches(tuple(steps), end.value)
 
@@ -62,7 +62,7 @@ def step_batches(
     groups: Sequence[Group], settings: GrpoSettings
 ) -> Generator[StepBatch, None, int]:
     """One after the other, and in the end `Batches.stale`."""
-    version, done, passed = settings.base_version, 0, _Passed()
+    version, step_count, passed = settings.base_version, 0, _SkippedGroups()
     dues = _by_due(groups)
     for epoch in range(settings.epochs):
         waiting = deque(
@@ -73,10 +73,10 @@ def step_batches(
             if learned:
                 flat, stale, truncated = tuple(passed.flat), passed.stale, passed.truncated
                 yield StepBatch(version, tuple(learned), flat, stale, truncated)
-                passed = _Passed()
-                done += 1
+                passed = _SkippedGroups()
+                step_count += 1
                 version += 1
-                if done == settings.steps:
+                if step_count == settings.steps:
                     return 0
             elif waiting:
                 # Somebody else has trained in between: the log goes on with a later version.
@@ -97,7 +97,7 @@ def ordered(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:
 
 
 @dataclass
-class _Passed:
+class _SkippedGroups:
     """What was passed over since the last batch."""
 
     flat: list[Group] = field(default_factory=list[Group])
@@ -106,7 +106,7 @@ class _Passed:
 
 
 def _taken(
-    waiting: deque[tuple[int, Group]], version: int, settings: GrpoSettings, passed: _Passed
+    waiting: deque[tuple[int, Group]], version: int, settings: GrpoSettings, passed: _SkippedGroups
 ) -> list[Group]:
     """From the front, of what is due at this version and earlier ones, until a batch can be
     learned from."""
@@ -142,13 +142,13 @@ def _by_due(groups: Sequence[Group]) -> list[tuple[int, list[Group]]]:
             if before is not None:
                 rounds[number] = max(rounds[number], rounds[before] + number - before)
             before = number
-    found: defaultdict[int, list[Group]] = defaultdict(list)
+    groups_by_due: defaultdict[int, list[Group]] = defaultdict(list)
     for group in groups:
         due = group.policy.version
         if group.round is not None:
             due = newest[group.round.loop, _name(group)][group.round.number]
-        found[due].append(group)
-    return sorted(found.items())
+        groups_by_due[due].append(group)
+    return sorted(groups_by_due.items())
 
 
 def _name(group: Group) -> str:

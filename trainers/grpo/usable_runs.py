@@ -22,8 +22,8 @@ def require_usable(trajectory: Trajectory, *, whole: bool) -> None:
     run = trajectory.run
     if trajectory.version != RECORDS_VERSION or run.version != RECORDS_VERSION:
         versions = {trajectory.version, run.version} - {RECORDS_VERSION}
-        said = f"version {', '.join(map(str, versions))}; this program reads {RECORDS_VERSION}"
-        raise Unreadable(OTHER_VERSION, said)
+        detail = f"version {', '.join(map(str, versions))}; this program reads {RECORDS_VERSION}"
+        raise Unreadable(OTHER_VERSION, detail)
     if trajectory.outcome in BROKEN_OFF:
         raise Unreadable(f"{BROKEN} {trajectory.outcome}", trajectory.reason or "")
     if whole and run.parent is not None:

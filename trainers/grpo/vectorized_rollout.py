@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from loopline.agents.environments.game import Agent, Applied, Episode, Scheme
+from loopline.agents.environments.game import Agent, Episode, Scheme, Transition
 from loopline.agents.environments.team_episode import TOOL
 from loopline.agents.records import Message, PolicyRef
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
@@ -79,7 +79,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Played:
+class RolloutResult:
     """What came of a rollout."""
 
     groups: tuple[Group, ...]
@@ -117,16 +117,16 @@ class _Endings:
     failures: Counter[str] = field(default_factory=Counter[str])
     _refused: Counter[int] = field(default_factory=Counter[int])
 
-    def note(self, one: int, agent: Agent, applied: Applied, episode: Episode) -> None:
+    def note(self, index: int, agent: Agent, applied: Transition, episode: Episode) -> None:
         """Count what was refused to the agent that acts on the real state; `episode` is the one
         after the action."""
         if agent == episode.agents[-1]:
-            self._refused[one] += bool(applied.observation.refusals)
+            self._refused[index] += bool(applied.observation.refusals)
 
-    def end(self, one: int, episode: Episode) -> None:
-        self.solved[one] = episode.verify().solved
-        if not self.solved[one]:
-            self.failures[self.failure(episode, self._refused[one])] += 1
+    def end(self, index: int, episode: Episode) -> None:
+        self.solved[index] = episode.verify().solved
+        if not self.solved[index]:
+            self.failures[self.failure(episode, self._refused[index])] += 1
 
     @property
     def outcomes(self) -> str:
@@ -138,7 +138,7 @@ class _Trial(NamedTuple):
     """A candidate's text, and what it did on a copy of the episode."""
 
     after: Episode
-    applied: Applied
+    applied: Transition
     reward: float
 
 
@@ -152,7 +152,7 @@ def roll_out(
     generator: torch.Generator,
     run: str,
     failure: Callable[[Episode, int], str] = failure_of,
-) -> Played:
+) -> RolloutResult:
     """Play every episode, from its beginning to its end. `put_in` puts an agent's policy into the
     sampler's model; `run` names the rollout in what members come from; `failure` as in
     `evaluate`."""
@@ -164,7 +164,7 @@ def roll_out(
         agent = next(iter(playing.values())).episode.agent
         put_in(agent)
         for at in slices(list(playing), ROWS):
-            prompts = [prompter.ids(playing[one].episode.observe(agent)) for one in at]
+            prompts = [prompter.ids(playing[index].episode.observe(agent)) for index in at]
             sampled = sampler.sample(
                 prompts,
                 count=rules.candidates,
@@ -172,28 +172,28 @@ def roll_out(
                 temperature=TEMPERATURE,
                 generator=generator,
             )
-            for one, prompt, completions in zip(at, prompts, sampled, strict=True):
-                table = playing[one]
+            for index, prompt, completions in zip(at, prompts, sampled, strict=True):
+                table = playing[index]
                 trials = _tried(table.episode, agent, completions, prompter, rules)
                 rewards = [trial.reward for trial in trials]
                 groups.append(
                     _group(table, agent, prompt, completions, rewards, policy(agent), run)
                 )
                 best = trials[rewards.index(max(rewards))]
-                endings.note(one, agent, best.applied, best.after)
-                playing[one] = table._replace(episode=best.after)
-        for one in [one for one, table in playing.items() if table.episode.done]:
-            endings.end(one, playing.pop(one).episode)
-    return Played(tuple(groups), endings.outcomes, dict(sorted(endings.failures.items())))
+                endings.note(index, agent, best.applied, best.after)
+                playing[index] = table._replace(episode=best.after)
+        for index in [index for index, table in playing.items() if table.episode.done]:
+            endings.end(index, playing.pop(index).episode)
+    return RolloutResult(tuple(groups), endings.outcomes, dict(sorted(endings.failures.items())))
 
 
 def outcomes_of(solved: Mapping[int, bool]) -> str:
     """Of episodes by their number."""
-    return "".join("1" if solved[one] else "0" for one in range(len(solved)))
+    return "".join("1" if solved[index] else "0" for index in range(len(solved)))
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluationResult:
     """Greedy play of held-out puzzles."""
 
     outcomes: str
@@ -215,38 +215,38 @@ def evaluate(
     limit: int,
     put_in: Callable[[Agent], object] = lambda agent: None,
     failure: Callable[[Episode, int], str] = failure_of,
-) -> Evaluated:
+) -> EvaluationResult:
     """One completion at temperature 0 of every observation. Plays the episodes as they are.
     `failure(episode, refused)` names the kind of one that was not solved, where so many actions on
     the real state were refused."""
     endings = _Endings(failure)
     proposed: dict[int, object] = {}
     proposals = agreed = 0
-    said: dict[str, Counter[str]] = {}
+    answer_counts: dict[str, Counter[str]] = {}
     playing = dict(enumerate(tables))
     while playing:
         agent = next(iter(playing.values())).episode.agent
         put_in(agent)
         for at in slices(list(playing), ROWS):
-            prompts = [prompter.ids(playing[one].episode.observe(agent)) for one in at]
+            prompts = [prompter.ids(playing[index].episode.observe(agent)) for index in at]
             completions = sampler.greedy(prompts, limit=limit)
-            for one, completion in zip(at, completions, strict=True):
-                episode = playing[one].episode
+            for index, completion in zip(at, completions, strict=True):
+                episode = playing[index].episode
                 text = prompter.text(completion)
-                said.setdefault(agent, Counter())[text] += 1
+                answer_counts.setdefault(agent, Counter())[text] += 1
                 applied = episode.apply(agent, text)
                 action = applied.observation.action
                 if agent == TOOL:
-                    proposed[one] = action if any(action.values()) else None
-                elif proposed.get(one) is not None:
+                    proposed[index] = action if any(action.values()) else None
+                elif proposed.get(index) is not None:
                     proposals += 1
-                    agreed += action == proposed[one]
-                endings.note(one, agent, applied, episode)
-        for one in [one for one, table in playing.items() if table.episode.done]:
-            endings.end(one, playing.pop(one).episode)
-    return Evaluated(
+                    agreed += action == proposed[index]
+                endings.note(index, agent, applied, episode)
+        for index in [index for index, table in playing.items() if table.episode.done]:
+            endings.end(index, playing.pop(index).episode)
+    return EvaluationResult(
         endings.outcomes, dict(sorted(endings.failures.items())), proposals, agreed,
-        {agent: dict(counts.most_common(MOST_SAID)) for agent, counts in said.items()},
+        {agent: dict(counts.most_common(MOST_SAID)) for agent, counts in answer_counts.items()},
     )  # fmt: skip
 
 
@@ -258,14 +258,14 @@ def _tried(
     rules: Rules,
 ) -> list[_Trial]:
     """Each candidate on a copy; candidates that say the same do the same."""
-    known: dict[tuple[int, ...], _Trial] = {}
+    trials: dict[tuple[int, ...], _Trial] = {}
     for completion in completions:
-        if completion.ids not in known:
+        if completion.ids not in trials:
             after = episode.copy()
             applied = after.apply(agent, prompter.text(completion))
             total = applied.rewards.total(rules.scheme)
-            known[completion.ids] = _Trial(after, applied, total)
-    return [known[completion.ids] for completion in completions]
+            trials[completion.ids] = _Trial(after, applied, total)
+    return [trials[completion.ids] for completion in completions]
 
 
 def _group(
@@ -281,8 +281,8 @@ def _group(
     origin = f"{run}/{table.instance}/{turn}/{agent}"
     state = hashlib.sha256(repr(prompt).encode()).hexdigest()
     members = [
-        Member(f"{origin}#{number}", reward, (sequence_of(prompt, one, TEMPERATURE),))
-        for number, (one, reward) in enumerate(zip(completions, rewards, strict=True))
+        Member(f"{origin}#{number}", reward, (sequence_of(prompt, completion, TEMPERATURE),))
+        for number, (completion, reward) in enumerate(zip(completions, rewards, strict=True))
     ]
     return Group(GroupKey(table.instance, agent, turn, state), policy, tuple(members))
 

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 from loopline.agents.environments.game import Agent, Episode
 from loopline.agents.records import PolicyRef
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
+from loopline.trainers.grpo.sampling import Sampler
+from loopline.trainers.grpo.sequences import TokenSequence
 from loopline.trainers.grpo.vectorized_rollout import (
     ROWS,
     TEMPERATURE,
-    Played,
     Prompter,
+    RolloutResult,
     Rules,
     Table,
     outcomes_of,
     sequence_of,
     slices,
 )
-from loopline.trainers.grpo.sampling import Sampler
-from loopline.trainers.grpo.sequences import TokenSequence
 
 if TYPE_CHECKING:
     import torch
@@ -51,8 +51,8 @@ class _Run:
         """1 if it ended solved, and the mean of what the agent's actions earned: what
         `rewards.run_reward` gives a recorded run that says only whether it was solved, at α = 1.
         A sum would pay for wandering about."""
-        own = self.earned[agent]
-        return float(self.episode.verify().solved) + math.fsum(own) / len(own)
+        agent_rewards = self.earned[agent]
+        return float(self.episode.verify().solved) + math.fsum(agent_rewards) / len(agent_rewards)
 
 
 def roll_out_runs(
@@ -64,17 +64,19 @@ def roll_out_runs(
     put_in: Callable[[Agent], object],
     generator: torch.Generator,
     run: str,
-) -> Played:
+) -> RolloutResult:
     """Play every episode K times, from its beginning to its end; the arguments are those of
     `in_process.roll_out`. Outcomes are of each puzzle's runs in turn."""
     runs = [_Run(table.episode.copy()) for table in tables for _ in range(rules.candidates)]
-    playing = {number: each for number, each in enumerate(runs) if not each.episode.done}
+    playing = {
+        number: whole_run for number, whole_run in enumerate(runs) if not whole_run.episode.done
+    }
     while playing:
         # Episodes end at the end of a turn: all that go on are at the same agent.
         agent = next(iter(playing.values())).episode.agent
         put_in(agent)
         for at in slices(list(playing), ROWS):
-            prompts = [prompter.ids(playing[one].episode.observe(agent)) for one in at]
+            prompts = [prompter.ids(playing[index].episode.observe(agent)) for index in at]
             sampled = sampler.sample(
                 prompts,
                 count=1,
@@ -82,16 +84,18 @@ def roll_out_runs(
                 temperature=TEMPERATURE,
                 generator=generator,
             )
-            for one, prompt, (completion,) in zip(at, prompts, sampled, strict=True):
+            for index, prompt, (completion,) in zip(at, prompts, sampled, strict=True):
                 sequence = sequence_of(prompt, completion, TEMPERATURE)
-                playing[one].add(agent, sequence, prompter.text(completion), rules)
-        playing = {number: each for number, each in playing.items() if not each.episode.done}
-    outcomes = {number: each.episode.verify().solved for number, each in enumerate(runs)}
+                playing[index].add(agent, sequence, prompter.text(completion), rules)
+        playing = {
+            number: whole_run for number, whole_run in playing.items() if not whole_run.episode.done
+        }
+    outcomes = {number: whole_run.episode.verify().solved for number, whole_run in enumerate(runs)}
     groups: list[Group] = []
     for number, table in enumerate(tables):
         first = number * rules.candidates
         groups += _groups(table, runs[first : first + rules.candidates], policy, run)
-    return Played(tuple(groups), outcomes_of(outcomes))
+    return RolloutResult(tuple(groups), outcomes_of(outcomes))
 
 
 def _groups(
@@ -104,10 +108,10 @@ def _groups(
             tuple(
                 Member(
                     f"{name}/{table.instance}#{number}/{agent}",
-                    each.reward(agent),
-                    tuple(each.sequences[agent]),
+                    run.reward(agent),
+                    tuple(run.sequences[agent]),
                 )
-                for number, each in enumerate(runs)
+                for number, run in enumerate(runs)
             ),
         )
         for agent in table.episode.agents

@@ -33,13 +33,13 @@ class Candidate:
         return self.prompt.hash
 
 
-def in_force(shipped: Prompt, own: str | None) -> Candidate:
+def in_force(shipped: Prompt, override: str | None) -> Candidate:
     """The prompt that runs have without this search; `own` is what the deployment's profile has in
     its place."""
-    if own is None:
+    if override is None:
         return Candidate(CURRENT, "shipped", shipped, None)
-    prompt = replacement(own, shipped.name, origin="the deployment's prompt")
-    return Candidate(CURRENT, "profile", prompt, own)
+    prompt = replacement(override, shipped.name, origin="the deployment's prompt")
+    return Candidate(CURRENT, "profile", prompt, override)
 
 
 def read_variants(paths: Sequence[Path], names: Collection[str]) -> dict[str, list[Candidate]]:
@@ -48,7 +48,7 @@ def read_variants(paths: Sequence[Path], names: Collection[str]) -> dict[str, li
 
     Raises `UnreadableData` for a file that is no prompt, or one of none of these `names`.
     """
-    found: dict[str, list[Candidate]] = {}
+    candidates_by_prompt: dict[str, list[Candidate]] = {}
     for path in _files(paths):
         try:
             content = prompt_content(path)
@@ -61,14 +61,14 @@ def read_variants(paths: Sequence[Path], names: Collection[str]) -> dict[str, li
             prompt = replacement(content, name, origin=str(path))
         except InvalidPrompt as error:
             raise UnreadableData(str(error)) from error
-        known = found.setdefault(name, [])
-        if any(prompt.text == each.prompt.text for each in known):
+        candidates = candidates_by_prompt.setdefault(name, [])
+        if any(prompt.text == candidate.prompt.text for candidate in candidates):
             continue
         label = path.stem
-        if label == CURRENT or any(label == each.label for each in known):
+        if label == CURRENT or any(label == candidate.label for candidate in candidates):
             label = f"{path.stem}-{prompt.hash[:8]}"
-        known.append(Candidate(label, path.name, prompt, content))
-    return found
+        candidates.append(Candidate(label, path.name, prompt, content))
+    return candidates_by_prompt
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:

@@ -16,10 +16,10 @@ from loopline.trainers.errors import TrainingError
 if TYPE_CHECKING:
     from loopline.runtime.client.deployment import Deployment
     from loopline.trainers.prompts.options import PromptsOptions
-    from loopline.trainers.prompts.playing import Played, RunLog
-    from loopline.trainers.prompts.preparation import Prepared
+    from loopline.trainers.prompts.playing import FinishedRun, RunLog
+    from loopline.trainers.prompts.preparation import PreparedSearch
     from loopline.trainers.prompts.report import Bounds, PromptFacts, Report
-    from loopline.trainers.prompts.search import Found
+    from loopline.trainers.prompts.search import SearchResult
 
 LINE_RUNS = 50
 """Without a terminal: one line after so many runs."""
@@ -62,11 +62,11 @@ def prompts(options: PromptsOptions) -> None:
     where = find(redis_url=options.redis_url, profile=options.profile)
     try:
         require_pools(options.policies, where.settings.models)
-        made = prepared(options, where.settings)
+        preparation = prepared(options, where.settings)
     except (AgentError, UserError) as error:
         raise TrainingError(str(error)) from error
     with locked(output):
-        claim(output, made.settings, made.candidates, restart=options.restart)
+        claim(output, preparation.settings, preparation.candidates, restart=options.restart)
         options.record()
         report = read_report(output)
         if report is not None:
@@ -74,7 +74,7 @@ def prompts(options: PromptsOptions) -> None:
         else:
             try:
                 with RunLog(output) as log:
-                    report = _searched(made, where, log, output, options.concurrency)
+                    report = _searched(preparation, where, log, output, options.concurrency)
             except KeyboardInterrupt:
                 # Here, because typer turns it into a silent exit.
                 typer.echo(
@@ -89,7 +89,7 @@ def prompts(options: PromptsOptions) -> None:
 
 
 def _searched(
-    made: Prepared, where: Deployment, log: RunLog, output: Path, concurrency: int
+    preparation: PreparedSearch, where: Deployment, log: RunLog, output: Path, concurrency: int
 ) -> Report:
     import asyncio
 
@@ -98,16 +98,16 @@ def _searched(
     from loopline.trainers.prompts.playing import Player
     from loopline.trainers.prompts.search import Search
 
-    settings, bus = made.settings, where.settings.bus
+    settings, bus = preparation.settings, where.settings.bus
 
-    async def search(shown: _Shown) -> Found:
+    async def search(display: _Shown) -> SearchResult:
         async with Client.connect(
             bus, prompt_files=where.settings.prompt_files, writes=True
         ) as client:
             player = Player(
                 client,
                 log,
-                shown,
+                display,
                 workflow=settings.workflow,
                 options=settings.options,
                 policies=settings.policies,
@@ -116,15 +116,20 @@ def _searched(
                 concurrency=concurrency,
             )
             return await Search(
-                settings, made.questions, made.candidates, made.files, player, shown
+                settings,
+                preparation.questions,
+                preparation.candidates,
+                preparation.files,
+                player,
+                display,
             ).run()
 
-    with _Shown() as shown:
+    with _Shown() as display:
         if log.notice:
-            shown.say(log.notice)
-        found = asyncio.run(search(shown))
-    write_found(output, found, where.profile)
-    return found.report
+            display.say(log.notice)
+        result = asyncio.run(search(display))
+    write_found(output, result, where.profile)
+    return result.report
 
 
 class _Shown(ShownProgress):
@@ -138,7 +143,7 @@ class _Shown(ShownProgress):
         self._planned += runs
         self._tell()
 
-    def ended(self, played: Played) -> None:
+    def ended(self, played: FinishedRun) -> None:
         self._ended += 1
         self._solved += played.solved
         self._tokens += played.tokens
@@ -161,28 +166,28 @@ def _show(report: Report, output: Path) -> None:
     from loopline.trainers.prompts.output import PROFILE, PROMPTS
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
-    for found in report.prompts:
+    for prompt_facts in report.prompts:
         table = figures(
             "candidate", "from", "solved", "of", "rate", "95 %", "tokens/run", "until",
-            words=("candidate", "from", "until"), title=found.prompt,
+            words=("candidate", "from", "until"), title=prompt_facts.prompt,
         )  # fmt: skip
-        for one in found.candidates:
-            until = "the end" if one.left_in_round is None else f"round {one.left_in_round}"
+        for entry in prompt_facts.candidates:
+            until = "the end" if entry.left_in_round is None else f"round {entry.left_in_round}"
             table.add_row(
-                one.label, one.origin, f"{one.solved:,}", f"{one.asked:,}", *_shares(one.rate),
-                f"{one.tokens_per_run:,.0f}", until,
+                entry.label, entry.origin, f"{entry.solved:,}", f"{entry.asked:,}", *_shares(entry.rate),
+                f"{entry.tokens_per_run:,.0f}", until,
             )  # fmt: skip
         console.print(table, markup=False)
-        for refused in found.refused:
+        for refused in prompt_facts.refused:
             typer.echo(f"{refused.label}: no candidate: {refused.why}")
-        typer.echo(_verdict(found))
+        typer.echo(_verdict(prompt_facts))
         typer.echo("")
     typer.echo(
         f"{counted(report.runs, 'run')}, {report.tokens:,} tokens"
         + (f", ${report.micro_dollars / 1e6:.4f}" if report.micro_dollars else "")
         + f"; solved means: {report.checker}"
     )
-    adopted = [one.prompt for one in report.prompts if one.adopted]
+    adopted = [entry.prompt for entry in report.prompts if entry.adopted]
     if adopted:
         files = " ".join(f"--prompt {name}={output / PROMPTS / name}.md" for name in adopted)
         typer.echo(
@@ -195,19 +200,21 @@ def _shares(rate: Bounds) -> tuple[str, str]:
     return f"{rate[0]:.1%}", f"{rate[1]:.1%}–{rate[2]:.1%}"
 
 
-def _verdict(found: PromptFacts) -> str:
-    name = found.prompt
-    ended = f"{found.winner} is adopted" if found.adopted else "the prompt in force stays"
-    one = found.comparison
-    if one is None:
-        return f"{name}: {ended}: {found.why}"
-    estimate, low, high = one.difference
+def _verdict(prompt_facts: PromptFacts) -> str:
+    name = prompt_facts.prompt
+    ended = (
+        f"{prompt_facts.winner} is adopted" if prompt_facts.adopted else "the prompt in force stays"
+    )
+    comparison = prompt_facts.comparison
+    if comparison is None:
+        return f"{name}: {ended}: {prompt_facts.why}"
+    estimate, low, high = comparison.difference
     return (
-        f"{name}: {ended}. On {one.questions:,} held-out questions {found.winner} solved "
-        f"{one.winner:,} ({one.winner_rate[0]:.1%}), the prompt in force {one.current:,} "
-        f"({one.current_rate[0]:.1%}): {estimate:+.1%} ({low:+.1%} to {high:+.1%}); "
-        f"{one.only_winner:,} against {one.only_current:,}, p = {one.p:.2g} (McNemar, to be at "
-        f"most {found.alpha:.2g})"
+        f"{name}: {ended}. On {comparison.questions:,} held-out questions {prompt_facts.winner} solved "
+        f"{comparison.winner:,} ({comparison.winner_rate[0]:.1%}), the prompt in force {comparison.current:,} "
+        f"({comparison.current_rate[0]:.1%}): {estimate:+.1%} ({low:+.1%} to {high:+.1%}); "
+        f"{comparison.only_winner:,} against {comparison.only_current:,}, p = {comparison.p:.2g} (McNemar, to be at "
+        f"most {prompt_facts.alpha:.2g})"
     )
 
 
@@ -218,26 +225,30 @@ def _last_line(report: Report, output: Path) -> dict[str, Any]:
         "runs": report.runs,
         "tokens": report.tokens,
         "micro_dollars": report.micro_dollars,
-        "adopted": {one.prompt: one.winner for one in report.prompts if one.adopted},
-        "prompts": {one.prompt: _brief(one) for one in report.prompts},
+        "adopted": {
+            prompt_facts.prompt: prompt_facts.winner
+            for prompt_facts in report.prompts
+            if prompt_facts.adopted
+        },
+        "prompts": {prompt_facts.prompt: _brief(prompt_facts) for prompt_facts in report.prompts},
     }
 
 
-def _brief(found: PromptFacts) -> dict[str, Any]:
-    one = found.comparison
+def _brief(prompt_facts: PromptFacts) -> dict[str, Any]:
+    comparison = prompt_facts.comparison
     return {
-        "winner": found.winner,
-        "adopted": found.adopted,
-        "why": found.why,
-        "candidates": len(found.candidates),
-        "refused": len(found.refused),
+        "winner": prompt_facts.winner,
+        "adopted": prompt_facts.adopted,
+        "why": prompt_facts.why,
+        "candidates": len(prompt_facts.candidates),
+        "refused": len(prompt_facts.refused),
         "held_out": None
-        if one is None
+        if comparison is None
         else {
-            "questions": one.questions,
-            "winner": one.winner,
-            "current": one.current,
-            "difference": list(one.difference),
-            "p": one.p,
+            "questions": comparison.questions,
+            "winner": comparison.winner,
+            "current": comparison.current,
+            "difference": list(comparison.difference),
+            "p": comparison.p,
         },
     }

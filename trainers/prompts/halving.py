@@ -30,12 +30,12 @@ def rounds(arms: int, runs: int) -> tuple[Round, ...]:
     count = math.ceil(math.log2(arms)) if arms > 1 else 0
     if runs < arms * count:
         raise ValueError(f"{arms} candidates need at least {arms * count} runs; got {runs}")
-    made: list[Round] = []
-    left = arms
+    plan: list[Round] = []
+    remaining = arms
     for _ in range(count):
-        made.append(Round(left, runs // (count * left)))
-        left = kept(left)
-    return tuple(made)
+        plan.append(Round(remaining, runs // (count * remaining)))
+        remaining = kept(remaining)
+    return tuple(plan)
 
 
 def kept(arms: int) -> int:

@@ -23,7 +23,7 @@ from loopline.trainers.errors import UnreadableData
 from loopline.trainers.prompts.candidates import Candidate
 from loopline.trainers.prompts.playing import LOG
 from loopline.trainers.prompts.report import REPORT
-from loopline.trainers.prompts.search import Found
+from loopline.trainers.prompts.search import SearchResult
 from loopline.trainers.prompts.settings import SearchSettings
 from loopline.workers.atomic_files import write_atomic
 
@@ -44,7 +44,7 @@ def claim(
     path = output / SETTINGS
     if path.exists() and not restart:
         try:
-            found = SearchSettings.model_validate_json(path.read_bytes())
+            existing_settings = SearchSettings.model_validate_json(path.read_bytes())
         except ValidationError as error:
             why = error.errors(include_url=False)[0]["msg"]
             raise UnreadableData(f"{path} is damaged ({why}); --restart searches anew") from error
@@ -52,7 +52,7 @@ def claim(
             raise UnreadableData(
                 f"{path} can't be read ({error.strerror}): remove it, or search in another folder"
             ) from error
-        require_same_recipe(found, settings, output)
+        require_same_recipe(existing_settings, settings, output)
         return
     if path.exists():
         for folder in (CANDIDATES, PROMPTS):
@@ -68,27 +68,27 @@ def claim(
 
 def write_candidates(output: Path, candidates: Mapping[str, Sequence[Candidate]]) -> None:
     """The files, but for shipped prompts."""
-    for name, each in candidates.items():
+    for name, prompt_candidates in candidates.items():
         folder = output / CANDIDATES / name
         folder.mkdir(parents=True, exist_ok=True)
-        for one in each:
-            if one.content is not None:
-                write_atomic(folder / f"{one.label}.md", one.content)
+        for candidate in prompt_candidates:
+            if candidate.content is not None:
+                write_atomic(folder / f"{candidate.label}.md", candidate.content)
 
 
-def write_found(output: Path, found: Found, extends: str) -> None:
+def write_found(output: Path, result: SearchResult, extends: str) -> None:
     """Everything that a search leaves; the report, which says that it is finished, at the end.
 
     `extends` is the profile of the deployment that it was made on.
     """
-    write_candidates(output, found.proposed)
-    if found.adopted:
+    write_candidates(output, result.proposed)
+    if result.adopted:
         (output / PROMPTS).mkdir(exist_ok=True)
-        for name, candidate in found.adopted.items():
+        for name, candidate in result.adopted.items():
             assert candidate.content is not None
             write_atomic(output / PROMPTS / f"{name}.md", candidate.content)
-        write_atomic(output / PROFILE, _profile(found.adopted, extends))
-    write_record(output / REPORT, found.report)
+        write_atomic(output / PROFILE, _profile(result.adopted, extends))
+    write_record(output / REPORT, result.report)
 
 
 def _profile(adopted: Mapping[str, Candidate], extends: str) -> str:

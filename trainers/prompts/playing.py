@@ -38,7 +38,7 @@ Key = tuple[str, str]
 proposal the name of the prompt, and its number."""
 
 
-class Admitted(Record):
+class RunAdmission(Record):
     """A run that the bus is about to hear of."""
 
     type: Literal["admitted"] = "admitted"
@@ -46,7 +46,7 @@ class Admitted(Record):
     run_id: str
 
 
-class Lapsed(Record):
+class ExpiredRun(Record):
     """A run whose time ran out while nobody waited for it. It says nothing of a prompt, so it is
     asked for anew; what it used was used."""
 
@@ -57,7 +57,7 @@ class Lapsed(Record):
     micro_dollars: int
 
 
-class Played(Record):
+class FinishedRun(Record):
     """A run that ended."""
 
     type: Literal["played"] = "played"
@@ -81,7 +81,9 @@ class Played(Record):
         return not self.fault
 
 
-_RECORD: TypeAdapter[Admitted | Lapsed | Played] = TypeAdapter(Admitted | Lapsed | Played)
+_RECORD: TypeAdapter[RunAdmission | ExpiredRun | FinishedRun] = TypeAdapter(
+    RunAdmission | ExpiredRun | FinishedRun
+)
 
 
 class RunLog:
@@ -92,7 +94,7 @@ class RunLog:
         self._log = AppendLog(self.path, go_on="the same command", failure=TrainingError)
         self.admitted: dict[Key, str] = {}
         """Run ids that have not ended."""
-        self.played: dict[Key, Played] = {}
+        self.played: dict[Key, FinishedRun] = {}
         self._lapsed: dict[Key, tuple[int, int]] = {}
 
     def __enter__(self) -> Self:
@@ -109,7 +111,7 @@ class RunLog:
         """What opening the log had to drop."""
         return self._log.notice
 
-    async def note(self, record: Admitted | Lapsed | Played) -> None:
+    async def note(self, record: RunAdmission | ExpiredRun | FinishedRun) -> None:
         """Take a record in; it is on the disk when this returns."""
         self._log.append(record.model_dump(mode="json"))
         await asyncio.to_thread(self._log.sync)
@@ -127,29 +129,29 @@ class RunLog:
                 why = error.errors(include_url=False)[0]["msg"]
                 raise TrainingError(damaged(self.path, number, why)) from error
 
-    def _take_in(self, record: Admitted | Lapsed | Played) -> None:
+    def _take_in(self, record: RunAdmission | ExpiredRun | FinishedRun) -> None:
         match record:
-            case Admitted():
+            case RunAdmission():
                 self.admitted[record.key] = record.run_id
-            case Lapsed():
+            case ExpiredRun():
                 self.admitted.pop(record.key, None)
                 tokens, money = self.lapsed(record.key)
                 self._lapsed[record.key] = (
                     tokens + record.tokens,
                     money + record.micro_dollars,
                 )
-            case Played():
+            case FinishedRun():
                 self.played[record.key] = record
 
 
-class Watch(Protocol):
+class RunListener(Protocol):
     """Who is told how it goes."""
 
     def planned(self, runs: int) -> None:
         """So many runs more are to be played."""
         ...
 
-    def ended(self, played: Played) -> None: ...
+    def ended(self, played: FinishedRun) -> None: ...
 
     def say(self, text: str) -> None: ...
 
@@ -162,7 +164,7 @@ class Player:
         self,
         client: RunClient,
         log: RunLog,
-        watch: Watch,
+        watch: RunListener,
         *,
         workflow: str,
         options: JsonObject,
@@ -189,7 +191,7 @@ class Player:
 
     async def play(
         self, files: Mapping[str, str], questions: Sequence[Question]
-    ) -> tuple[Played, ...]:
+    ) -> tuple[FinishedRun, ...]:
         """Every question once, with these prompt files in place of the shipped ones; in order.
 
         Raises `BusUnavailable` when the bus stays away; what ended is in the log.
@@ -229,7 +231,7 @@ class Player:
         finally:
             await tasks.end(working)
 
-    async def propose(self, prompt: str, number: int, policy: str, request: str) -> Played:
+    async def propose(self, prompt: str, number: int, policy: str, request: str) -> FinishedRun:
         """What `policy` answers to a proposer's request."""
 
         def run(run_id: str | None) -> Run:
@@ -253,7 +255,7 @@ class Player:
         judge: Callable[[Trajectory], str],
         *,
         whole: bool = False,
-    ) -> Played:
+    ) -> FinishedRun:
         played = self._log.played.get(key)
         if played is None:
             async with self._places:
@@ -272,27 +274,29 @@ class Player:
         make: Callable[[str | None], Run],
         judge: Callable[[Trajectory], str],
         whole: bool,
-    ) -> Played:
-        known = self._log.admitted.get(key)
-        run = make(known)
-        if known is None:
-            await self._log.note(Admitted(key=key, run_id=run.id))
+    ) -> FinishedRun:
+        admission = self._log.admitted.get(key)
+        run = make(admission)
+        if admission is None:
+            await self._log.note(RunAdmission(key=key, run_id=run.id))
         ended, entries = await self._driver.finish(lambda: make(run.id))
         calls = calls_once(entries)
-        tokens = sum(one.usage.prompt + one.usage.completion for one in calls if one.usage)
+        tokens = sum(call.usage.prompt + call.usage.completion for call in calls if call.usage)
         # A call of which nothing is known counts as what it can have cost.
         money = sum(
-            one.unknown.micro_dollars if one.unknown else one.cost_micro_dollars or 0
-            for one in calls
+            call.unknown.micro_dollars if call.unknown else call.cost_micro_dollars or 0
+            for call in calls
         )
-        if known and lapsed(ended, self._began):
-            await self._log.note(Lapsed(key=key, run_id=run.id, tokens=tokens, micro_dollars=money))
+        if admission and lapsed(ended, self._began):
+            await self._log.note(
+                ExpiredRun(key=key, run_id=run.id, tokens=tokens, micro_dollars=money)
+            )
             return await self._play(key, make, judge, whole)
         wrong = await asyncio.to_thread(judge, ended)
         lapsed_tokens, lapsed_money = self._log.lapsed(key)
         calls = ended.steps[-1].calls if ended.steps else ()
         answer = (final_text(ended) if whole else ended.answer) or ""
-        played = Played(
+        played = FinishedRun(
             key=key,
             run_id=run.id,
             fault=wrong[:MAX_TEXT],

@@ -44,7 +44,7 @@ _DRAWS = {"candidates", "temperature", "adaptive"}
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedSearch:
     """A search that can begin."""
 
     settings: SearchSettings
@@ -54,41 +54,44 @@ class Prepared:
     """The deployment's own prompt files for the workflow."""
 
 
-def prepared(asked: PromptsOptions, deployment: Settings) -> Prepared:
+def prepared(request: PromptsOptions, deployment: Settings) -> PreparedSearch:
     """Raises `TrainingError`, and `AgentError` for names that nobody knows."""
-    _require_one_source(asked)
-    _require_playable(asked)
-    tasks = _tasks(asked, deployment)
-    game = _game(asked)
+    _require_one_source(request)
+    _require_playable(request)
+    tasks = _tasks(request, deployment)
+    game = _game(request)
     environment = game.key if game else tasks.about.environment if tasks else None
-    shipped = prompts_of(asked.workflow, environment)
-    known = agents_of(asked.workflow, environment)
-    playing = _playing(asked, tasks, game)
+    shipped = prompts_of(request.workflow, environment)
+    known = agents_of(request.workflow, environment)
+    playing = _playing(request, tasks, game)
     files = {file: text for file, text in deployment.prompt_files.items() if file in shipped}
-    candidates = _candidates(asked, playing, game, files)
-    proposer = asked.proposer
+    candidates = _candidates(request, playing, game, files)
+    proposer = request.proposer
     policies = policies_for(
-        asked.workflow,
+        request.workflow,
         {
             **{role: policy for role, policy in deployment.policies.items() if role in known},
-            **asked.policies,
+            **request.policies,
         },
         environment,
     )
-    _require_proposer(asked)
+    _require_proposer(request)
     models = _models([*policies.values(), *([proposer] if proposer else [])], deployment)
-    serving = dict.fromkeys(serving_role(asked.workflow, agent) for agent in playing)
+    serving = dict.fromkeys(serving_role(request.workflow, agent) for agent in playing)
     _require_workers([*serving, *(["completion"] if proposer else [])], deployment)
-    options = workflows.get(asked.workflow).check_options(_options(asked, deployment))
+    options = workflows.get(request.workflow).check_options(_options(request, deployment))
     settings = SearchSettings(
-        **{name: getattr(asked, name) for name in SearchOptions.model_fields},
-        workflow=asked.workflow,
+        **{name: getattr(request, name) for name in SearchOptions.model_fields},
+        workflow=request.workflow,
         options=options,
         policies=policies,
         models=models,
         prompts={
-            name: tuple(CandidateFile(label=one.label, hash=one.hash) for one in each)
-            for name, each in candidates.items()
+            name: tuple(
+                CandidateFile(label=candidate.label, hash=candidate.hash)
+                for candidate in candidate_list
+            )
+            for name, candidate_list in candidates.items()
         },
         others={
             file: replacement(text, shipped[file].name, origin=file).hash
@@ -98,85 +101,87 @@ def prepared(asked: PromptsOptions, deployment: Settings) -> Prepared:
         source="",
         questions_sha256="",
     )
-    questions = _questions(asked, tasks, game, settings)
+    questions = _questions(request, tasks, game, settings)
     settings = settings.model_copy(
         update={"source": questions.source, "questions_sha256": questions.sha256}
     )
-    return Prepared(settings, questions, candidates, files)
+    return PreparedSearch(settings, questions, candidates, files)
 
 
-def _options(asked: PromptsOptions, deployment: Settings) -> JsonObject:
+def _options(request: PromptsOptions, deployment: Settings) -> JsonObject:
     """Of the workflow. A team plays greedily, as benches measure it, unless something else is asked
     for: of K answers the judge plays the best one, so that prompts would be searched for it too."""
-    greedy = asked.workflow == PairWorkflow.name and not _DRAWS & asked.options.keys()
+    greedy = request.workflow == PairWorkflow.name and not _DRAWS & request.options.keys()
     begin: JsonObject = {"greedy": True} if greedy else {}
-    return {**begin, **deployment.options.get(asked.workflow, {}), **asked.options}
+    return {**begin, **deployment.options.get(request.workflow, {}), **request.options}
 
 
-def _require_one_source(asked: PromptsOptions) -> None:
-    given = [
+def _require_one_source(request: PromptsOptions) -> None:
+    option_names = [
         option
         for option, value in (
-            ("--dataset", asked.dataset), ("--game", asked.game), ("--data", asked.data),
-            ("--tasks", asked.tasks),
+            ("--dataset", request.dataset), ("--game", request.game), ("--data", request.data),
+            ("--tasks", request.tasks),
         )
         if value is not None
     ]  # fmt: skip
-    if len(given) > 1:
-        raise TrainingError(f"{given[0]} and {given[1]} name different questions: give one")
+    if len(option_names) > 1:
+        raise TrainingError(
+            f"{option_names[0]} and {option_names[1]} name different questions: give one"
+        )
 
 
-def _require_playable(asked: PromptsOptions) -> None:
+def _require_playable(request: PromptsOptions) -> None:
     """Raises `TrainingError` for questions that no run of the workflow could solve."""
-    pair = asked.workflow == PairWorkflow.name
-    if asked.game is not None and not pair:
+    pair = request.workflow == PairWorkflow.name
+    if request.game is not None and not pair:
         raise TrainingError(
-            f"--game: {asked.workflow!r} plays no puzzles: give --workflow {PairWorkflow.name}"
+            f"--game: {request.workflow!r} plays no puzzles: give --workflow {PairWorkflow.name}"
         )
-    if pair and (asked.dataset is not None or asked.data is not None):
-        option = "--data" if asked.dataset is None else "--dataset"
+    if pair and (request.dataset is not None or request.data is not None):
+        option = "--data" if request.dataset is None else "--dataset"
         raise TrainingError(
-            f"{option}: {asked.workflow!r} answers no questions: give --game or --tasks"
+            f"{option}: {request.workflow!r} answers no questions: give --game or --tasks"
         )
-    if asked.dataset == "worlds" and not offers_tools(asked.workflow):
+    if request.dataset == "worlds" and not offers_tools(request.workflow):
         raise TrainingError(
-            f"--dataset worlds: the workflow {asked.workflow!r} offers its models no tools of a "
+            f"--dataset worlds: the workflow {request.workflow!r} offers its models no tools of a "
             "task: give --workflow umi"
         )
 
 
 def _playing(
-    asked: PromptsOptions, tasks: TaskFile | None, game: AnyEnvironment | None
+    request: PromptsOptions, tasks: TaskFile | None, game: AnyEnvironment | None
 ) -> Sequence[str]:
     """Who acts in its runs: of `pair`, which has many teams, one alone."""
     if tasks is not None:
         return tasks.about.team
     if game is not None:
         return [spec.name for spec in game.agents]
-    return workflows.get(asked.workflow).roles
+    return workflows.get(request.workflow).roles
 
 
-def _tasks(asked: PromptsOptions, deployment: Settings) -> TaskFile | None:
+def _tasks(request: PromptsOptions, deployment: Settings) -> TaskFile | None:
     """The file, where one is played. Raises `TrainingError` where nobody could play it."""
-    if asked.tasks is None:
+    if request.tasks is None:
         return None
-    if asked.workflow != PairWorkflow.name:
+    if request.workflow != PairWorkflow.name:
         raise TrainingError(
-            f"--tasks: {asked.workflow!r} plays no tasks of a team: give --workflow "
+            f"--tasks: {request.workflow!r} plays no tasks of a team: give --workflow "
             f"{PairWorkflow.name}"
         )
-    found = read_tasks(asked.tasks)
+    task_file = read_tasks(request.tasks)
     # Its runs would wait until their deadline.
-    if found.about.environment in JUDGED and "judge" not in deployment.workers:
+    if task_file.about.environment in JUDGED and "judge" not in deployment.workers:
         raise TrainingError(
             "--tasks: no worker of the deployment judges what the team hands in; give its profile "
             "[workers.judge]"
         )
-    return found
+    return task_file
 
 
 def _candidates(
-    asked: PromptsOptions,
+    request: PromptsOptions,
     playing: Sequence[str],
     game: AnyEnvironment | None,
     files: Mapping[str, str],
@@ -185,40 +190,46 @@ def _candidates(
         read = [
             prompt
             for agent in playing
-            for prompt in roles.get(serving_role(asked.workflow, agent)).prompts
+            for prompt in roles.get(serving_role(request.workflow, agent)).prompts
         ]
     else:
         # An agent may have a prompt for calls and one for programs, and reads one of them.
-        by_program = bool(asked.setting.get("python"))
+        by_program = bool(request.setting.get("python"))
         read = [game.prompt(spec, by_program=by_program) for spec in game.agents]
     shipped = {prompt.name: prompt for prompt in read}
-    for name in asked.prompts:
+    for name in request.prompts:
         if name not in shipped:
-            pair = asked.workflow == PairWorkflow.name
-            who = "the team that plays" if pair else f"the workflow {asked.workflow!r}"
+            pair = request.workflow == PairWorkflow.name
+            who = "the team that plays" if pair else f"the workflow {request.workflow!r}"
             raise TrainingError(
                 f"--prompt {name}: {who} has no such prompt; it has: {', '.join(shipped)}"
             )
-    variants = read_variants(asked.variants, asked.prompts or shipped)
-    chosen = asked.prompts or tuple(name for name in shipped if name in variants or asked.propose)
-    found: dict[str, list[Candidate]] = {}
-    for name in chosen:
+    variants = read_variants(request.variants, request.prompts or shipped)
+    prompt_names = request.prompts or tuple(
+        name for name in shipped if name in variants or request.propose
+    )
+    candidates_by_prompt: dict[str, list[Candidate]] = {}
+    for name in prompt_names:
         current = in_force(shipped[name], files.get(f"{name}.md"))
-        others = [one for one in variants.get(name, []) if one.prompt.text != current.prompt.text]
-        if not others and not asked.propose:
-            if name in asked.prompts:
+        others = [
+            variant
+            for variant in variants.get(name, [])
+            if variant.prompt.text != current.prompt.text
+        ]
+        if not others and not request.propose:
+            if name in request.prompts:
                 raise TrainingError(
                     f"--prompt {name}: there is no candidate beside the prompt in force: give a "
                     "file of another text by --variants, or let a model write some by --propose"
                 )
             continue
-        found[name] = [current, *others]
-    if not found:
+        candidates_by_prompt[name] = [current, *others]
+    if not candidates_by_prompt:
         raise TrainingError(
             "there is no candidate beside the prompts in force: give files of other texts by "
             "--variants, or let a model write some by --propose N --proposer POLICY"
         )
-    return found
+    return candidates_by_prompt
 
 
 def _game(asked: PromptsOptions) -> AnyEnvironment | None:
@@ -232,8 +243,8 @@ def _game(asked: PromptsOptions) -> AnyEnvironment | None:
         raise TrainingError(f"--game {name}: {error}") from error
 
 
-def _require_proposer(asked: PromptsOptions) -> None:
-    propose, proposer = asked.propose, asked.proposer
+def _require_proposer(request: PromptsOptions) -> None:
+    propose, proposer = request.propose, request.proposer
     if propose and not proposer:
         raise TrainingError("--propose: who writes them? Name a policy by --proposer, as in llm")
     if proposer and not propose:
@@ -241,7 +252,7 @@ def _require_proposer(asked: PromptsOptions) -> None:
 
 
 def _models(policies: Sequence[str], deployment: Settings) -> dict[str, str]:
-    found: dict[str, str] = {}
+    model_by_pool: dict[str, str] = {}
     for policy in policies:
         pool = pool_of(policy)
         if pool not in deployment.models:
@@ -252,64 +263,64 @@ def _models(policies: Sequence[str], deployment: Settings) -> dict[str, str]:
         model = deployment.models[pool]
         # A path would name this machine; its last part says which weights.
         name = Path(model.model).name if os.path.isabs(model.model) else model.model
-        found[pool] = f"{model.engine}:{name}"
-    return found
+        model_by_pool[pool] = f"{model.engine}:{name}"
+    return model_by_pool
 
 
 def _require_workers(roles: Sequence[str], deployment: Settings) -> None:
     """Runs whose role nobody takes would wait until their deadline."""
-    taken = {role for worker in deployment.workers.values() for role in worker.roles}
+    worker_roles = {role for worker in deployment.workers.values() for role in worker.roles}
     for role in roles:
-        if role not in taken:
+        if role not in worker_roles:
             raise TrainingError(
                 f"no worker of the deployment takes the role {role!r} (they take: "
-                f"{', '.join(sorted(taken)) or 'none'}); give a worker of its profile that role"
+                f"{', '.join(sorted(worker_roles)) or 'none'}); give a worker of its profile that role"
             )
 
 
 def _questions(
-    asked: PromptsOptions,
+    request: PromptsOptions,
     tasks: TaskFile | None,
     game: AnyEnvironment | None,
     settings: SearchSettings,
 ) -> Questions:
     needed = questions_needed(settings)
-    path, held_out = asked.tasks or asked.data, settings.held_out
-    if game is None and (asked.size is not None or asked.difficulty or asked.setting):
+    path, held_out = request.tasks or request.data, settings.held_out
+    if game is None and (request.size is not None or request.difficulty or request.setting):
         raise TrainingError(
             "--size, --difficulty and --setting are of generated puzzles: name a --game, or leave "
             "them away"
         )
     if path is not None:
-        found = from_tasks(path, tasks, held_out) if tasks else from_file(path, held_out)
-        return _enough(found, path, settings, needed)
+        questions = from_tasks(path, tasks, held_out) if tasks else from_file(path, held_out)
+        return _enough(questions, path, settings, needed)
     if game is not None:
         return puzzles(
             game,
-            size=asked.size,
-            difficulty=asked.difficulty,
-            setting=asked.setting,
+            size=request.size,
+            difficulty=request.difficulty,
+            setting=request.setting,
             seed=settings.seed,
             train=needed,
             held_out=held_out,
         )
-    dataset = asked.dataset
+    dataset = request.dataset
     if dataset is None:
-        dataset = "worlds" if offers_tools(asked.workflow) else "wordproblems"
+        dataset = "worlds" if offers_tools(request.workflow) else "wordproblems"
     return generated(dataset, settings.seed, needed, held_out)
 
 
 def _enough(questions: Questions, path: Path, settings: SearchSettings, needed: int) -> Questions:
     """The questions of a file. Raises `TrainingError` where they are too few."""
-    there, kept = len(questions.train), len(questions.held_out)
+    there, held_out_count = len(questions.train), len(questions.held_out)
     if there < needed:
         raise TrainingError(
             f"--runs {settings.runs:,}: the search would ask {needed:,} questions, and {path} has "
             f"{there:,} for it; take fewer runs (about {settings.runs * there // needed:,})"
         )
-    if kept < settings.held_out:
+    if held_out_count < settings.held_out:
         raise TrainingError(
-            f"--held-out {settings.held_out:,}: {path} has {kept:,} questions to hold out; take "
+            f"--held-out {settings.held_out:,}: {path} has {held_out_count:,} questions to hold out; take "
             "as many, or more data"
         )
     return questions

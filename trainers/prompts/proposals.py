@@ -26,7 +26,7 @@ _BEGIN, _END = "<prompt>", "</prompt>"
 
 
 @dataclass(frozen=True)
-class Tried:
+class EvaluatedCandidate:
     """A candidate with what it solved."""
 
     text: str
@@ -43,7 +43,9 @@ class Failure:
     fault: str
 
 
-def request(best: Tried, others: Sequence[Tried], failures: Sequence[Failure]) -> str:
+def request(
+    best: EvaluatedCandidate, others: Sequence[EvaluatedCandidate], failures: Sequence[Failure]
+) -> str:
     """What the proposer is asked."""
     parts = [
         f"The instructions as they are solved {best.solved} of {best.asked} questions:",
@@ -52,14 +54,14 @@ def request(best: Tried, others: Sequence[Tried], failures: Sequence[Failure]) -
     if others:
         parts.append("Other instructions that were tried on the same questions:")
         parts += [
-            f"solved {one.solved} of {one.asked}:\n{_BEGIN}\n{one.text}\n{_END}"
-            for one in others[:MAX_TRIED]
+            f"solved {entry.solved} of {entry.asked}:\n{_BEGIN}\n{entry.text}\n{_END}"
+            for entry in others[:MAX_TRIED]
         ]
     parts.append("Questions that went wrong under the first ones:")
     parts += [
-        f"Question {number}: {_cut(one.question)}\nAnswer: {_cut(one.answer) or '(none)'}\n"
-        f"Wrong: {_cut(one.fault)}"
-        for number, one in enumerate(failures[:MAX_FAILURES], start=1)
+        f"Question {number}: {_cut(entry.question)}\nAnswer: {_cut(entry.answer) or '(none)'}\n"
+        f"Wrong: {_cut(entry.fault)}"
+        for number, entry in enumerate(failures[:MAX_FAILURES], start=1)
     ]
     parts.append("Write better instructions.")
     return "\n\n".join(parts)
@@ -71,7 +73,7 @@ def _cut(text: str) -> str:
 
 
 def read_proposal(
-    answer: str, *, of: Prompt, label: str, origin: str, known: Sequence[Candidate], cut: bool
+    answer: str, *, of: Prompt, label: str, origin: str, candidates: Sequence[Candidate], cut: bool
 ) -> Candidate:
     """The candidate that a proposer's answer holds. Raises `InvalidPrompt` with why it holds none.
 
@@ -89,7 +91,9 @@ def read_proposal(
     text = answer[begin + len(_BEGIN) : end].strip()
     content = f"---\nname: {of.name}\nversion: {of.version + 1}\n---\n{text}\n"
     prompt = replacement(content, of.name, origin=label)
-    same = next((one for one in known if one.prompt.text == prompt.text), None)
+    same = next(
+        (candidate for candidate in candidates if candidate.prompt.text == prompt.text), None
+    )
     if same is not None:
         raise InvalidPrompt(f"the text is that of {same.label}")
     return Candidate(label, origin, prompt, content)

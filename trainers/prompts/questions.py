@@ -102,11 +102,11 @@ def fault(question: Question, trajectory: Trajectory) -> str:
 def _answer_fault(gold: str, trajectory: Trajectory) -> str:
     if trajectory.outcome is not Outcome.ANSWERED or trajectory.answer is None:
         return _ended_otherwise(trajectory)
-    wanted, given = parse_number(gold), parse_number(trajectory.answer)
+    wanted, answer_number = parse_number(gold), parse_number(trajectory.answer)
     if wanted is None:
         same = plain(trajectory.answer).casefold() == plain(gold).casefold()
     else:
-        same = given is not None and given.value == wanted.value
+        same = answer_number is not None and answer_number.value == wanted.value
     return "" if same else f"the answer is {trajectory.answer[:200]!r}, right is {gold[:200]!r}"
 
 
@@ -135,19 +135,23 @@ def generated(dataset: Dataset, seed: int, train: int, held_out: int) -> Questio
 
 def _worlds(seed: int) -> Iterator[Question]:
     """Without end."""
-    for one in api_worlds.stream(api_worlds.Split.TRAIN, seed):
-        yield Question(id=f"{one.split}/{one.id}", task=one.task)
+    for instance in api_worlds.stream(api_worlds.Split.TRAIN, seed):
+        yield Question(id=f"{instance.split}/{instance.id}", task=instance.task)
 
 
 def _problems(seed: int) -> Iterator[Question]:
     """Without end; repeats are possible."""
-    for one in word_problems.stream(word_problems.Split.TRAIN, seed):
-        yield Question(id=f"{one.split}/{one.id}", task=Task(prompt=one.prompt), gold=one.answer)
+    for problem in word_problems.stream(word_problems.Split.TRAIN, seed):
+        yield Question(
+            id=f"{problem.split}/{problem.id}",
+            task=Task(prompt=problem.prompt),
+            gold=problem.answer,
+        )
 
 
-def _is_held_out(asked: str) -> bool:
+def _is_held_out(prompt: str) -> bool:
     """Of a quarter of all questions."""
-    return split_of(asked) is Split.TEST
+    return split_of(prompt) is Split.TEST
 
 
 def puzzles(
@@ -164,7 +168,9 @@ def puzzles(
 
     def part(split: Split, count: int) -> tuple[Question, ...]:
         drawn = game.puzzles(split, seed, count, levels)
-        return tuple(Question(id=f"{split}/{one.id}", task=game.task(one)) for one in drawn)
+        return tuple(
+            Question(id=f"{split}/{instance.id}", task=game.task(instance)) for instance in drawn
+        )
 
     try:
         levels = game.levels(size, difficulty, setting)
@@ -183,12 +189,12 @@ def from_file(path: Path, held_out: int) -> Questions:
 
     Raises `UnreadableData` naming the line.
     """
-    found: dict[str, Question] = {}
+    questions: dict[str, Question] = {}
     for number, question in _read(path):
-        if question.id in found:
+        if question.id in questions:
             raise UnreadableData(f"{path}:{number}: the question stands in an earlier line, too")
-        found[question.id] = question
-    return _parted(path, "answer", found.values(), held_out)
+        questions[question.id] = question
+    return _parted(path, "answer", questions.values(), held_out)
 
 
 def from_tasks(path: Path, file: TaskFile, held_out: int) -> Questions:
@@ -206,17 +212,17 @@ def from_tasks(path: Path, file: TaskFile, held_out: int) -> Questions:
 
 def _parted(path: Path, checker: str, questions: Iterable[Question], held_out: int) -> Questions:
     train: list[Question] = []
-    kept: list[Question] = []
+    held_out_questions: list[Question] = []
     for question in questions:
         # The prompts of puzzles are all alike.
-        asked = question.task.model_dump_json() if checker == "puzzle" else question.task.prompt
-        (kept if _is_held_out(asked) else train).append(question)
-    if not train or not kept:
+        prompt = question.task.model_dump_json() if checker == "puzzle" else question.task.prompt
+        (held_out_questions if _is_held_out(prompt) else train).append(question)
+    if not train or not held_out_questions:
         raise UnreadableData(
-            f"{path} has {len(train)} questions for the search and {len(kept)} held out: it needs "
+            f"{path} has {len(train)} questions for the search and {len(held_out_questions)} held out: it needs "
             "some of both"
         )
-    return Questions(path.name, checker, tuple(train), tuple(kept[:held_out]))
+    return Questions(path.name, checker, tuple(train), tuple(held_out_questions[:held_out]))
 
 
 def _read(path: Path) -> Iterator[tuple[int, Question]]:

@@ -38,7 +38,7 @@ class CandidateFacts(Record):
     those that were left."""
 
 
-class Refused(Record):
+class RejectedProposal(Record):
     """A proposal that was no candidate."""
 
     label: str
@@ -76,7 +76,7 @@ class PromptFacts(Record):
     """Candidates and new questions of each round, as planned."""
     candidates: tuple[CandidateFacts, ...]
     """From the best to the worst."""
-    refused: tuple[Refused, ...]
+    refused: tuple[RejectedProposal, ...]
     winner: str
     alpha: float
     """What the test had to be below."""
@@ -103,10 +103,10 @@ def bounds(interval: Interval) -> Bounds:
     return interval.estimate, interval.low, interval.high
 
 
-def rate(solved: int, asked: int) -> Bounds:
+def rate(solved: int, attempts: int) -> Bounds:
     """With Wilson's interval."""
-    found = wilson(solved, asked)
-    return (solved / asked if asked else 0.0, found.low, found.high)
+    interval = wilson(solved, attempts)
+    return (solved / attempts if attempts else 0.0, interval.low, interval.high)
 
 
 def compared(
@@ -125,7 +125,9 @@ def compared(
         only_current=table.only_b,
         difference=bounds(
             bootstrap_difference(
-                [float(one) for one in winner], [float(one) for one in current], seed=seed
+                [float(outcome) for outcome in winner],
+                [float(outcome) for outcome in current],
+                seed=seed,
             )
         ),
         p=mcnemar_exact(table.only_a, table.only_b),

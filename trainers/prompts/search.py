@@ -18,14 +18,14 @@ from loopline.runtime.terminal.pluralize import counted
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.candidates import CURRENT, Candidate
 from loopline.trainers.prompts.halving import kept, ranked, rounds
-from loopline.trainers.prompts.playing import Played, Player, Watch
-from loopline.trainers.prompts.proposals import Failure, Tried, read_proposal, request
+from loopline.trainers.prompts.playing import FinishedRun, Player, RunListener
+from loopline.trainers.prompts.proposals import EvaluatedCandidate, Failure, read_proposal, request
 from loopline.trainers.prompts.questions import CHECKERS, Question, Questions
 from loopline.trainers.prompts.report import (
     CandidateFacts,
     Comparison,
     PromptFacts,
-    Refused,
+    RejectedProposal,
     Report,
     compared,
     rate,
@@ -40,20 +40,20 @@ class Arm:
     """A candidate and the runs that it played."""
 
     candidate: Candidate
-    played: list[Played] = field(default_factory=list[Played])
+    played: list[FinishedRun] = field(default_factory=list[FinishedRun])
     left_in_round: int | None = None
 
     @property
     def solved(self) -> int:
-        return sum(one.solved for one in self.played)
+        return sum(run.solved for run in self.played)
 
     @property
     def tokens_per_run(self) -> float:
-        return sum(one.tokens for one in self.played) / max(1, len(self.played))
+        return sum(run.tokens for run in self.played) / max(1, len(self.played))
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search found."""
 
     report: Report
@@ -72,7 +72,7 @@ def questions_needed(settings: SearchSettings) -> int:
             plan = rounds(len(candidates) + settings.propose, settings.runs)
         except ValueError as error:
             raise TrainingError(f"{name}: --runs: {error}") from error
-        most = max(most, sum(one.questions for one in plan))
+        most = max(most, sum(round_plan.questions for round_plan in plan))
     return most
 
 
@@ -86,7 +86,7 @@ class Search:
         candidates: Mapping[str, Sequence[Candidate]],
         files: Mapping[str, str],
         player: Player,
-        watch: Watch,
+        watch: RunListener,
     ) -> None:
         self._settings = settings
         self._questions = questions
@@ -97,7 +97,7 @@ class Search:
         self._adopted: dict[str, Candidate] = {}
         self._proposed: dict[str, tuple[Candidate, ...]] = {}
 
-    async def run(self) -> Found:
+    async def run(self) -> SearchResult:
         """Raises `TrainingError` when the deployment answers nothing, and `BusUnavailable`."""
         facts = [await self._prompt(name) for name in self._settings.prompts]
         report = Report(
@@ -108,45 +108,45 @@ class Search:
             tokens=self._player.tokens,
             micro_dollars=self._player.micro_dollars,
         )
-        return Found(report, self._adopted, self._proposed)
+        return SearchResult(report, self._adopted, self._proposed)
 
     async def _prompt(self, name: str) -> PromptFacts:
         settings = self._settings
-        arms = {one.label: Arm(one) for one in self._candidates[name]}
+        arms = {entry.label: Arm(entry) for entry in self._candidates[name]}
         plan = rounds(len(arms) + settings.propose, settings.runs)
         self._watch.say(_said_of_plan(name, len(arms), settings))
-        left, refused, stopped = list(arms), list[Refused](), False
+        remaining, refused, stopped = list(arms), list[RejectedProposal](), False
         begin = 0
         for number, (_, questions) in enumerate(plan, start=1):
-            if number > 1 and len(left) == 1:
+            if number > 1 and len(remaining) == 1:
                 # Proposals that came to nothing leave nobody to compare with.
                 break
-            asked = self._questions.train[begin : begin + questions]
+            round_questions = self._questions.train[begin : begin + questions]
             begin += questions
-            if not self._affords(len(left) * len(asked)):
+            if not self._affords(len(remaining) * len(round_questions)):
                 stopped = True
                 break
-            await asyncio.gather(*(self._ask(arms[label], asked) for label in left))
+            await asyncio.gather(*(self._ask(arms[label], round_questions) for label in remaining))
             if number == 1:
                 _require_answers(arms[CURRENT].played)
-                refused = await self._proposals(name, arms, asked)
+                refused = await self._proposals(name, arms, round_questions)
                 if _unread(arms):
                     self._watch.say(
                         f"{name}: no candidate changed a single token of any run: is the prompt "
                         "used in these runs, and does the model's chat template show it?"
                     )
-                left = list(arms)
-            order = ranked({label: arms[label].solved for label in left})
+                remaining = list(arms)
+            order = ranked({label: arms[label].solved for label in remaining})
             # Proposals that came to nothing leave fewer than planned.
             for label in order[kept(len(order)) :]:
                 arms[label].left_in_round = number
-            left = [label for label in left if arms[label].left_in_round is None]
+            remaining = [label for label in remaining if arms[label].left_in_round is None]
             best = arms[order[0]]
             self._watch.say(
                 f"{name}, round {number}: {order[0]} leads with {best.solved} of "
-                f"{len(best.played)}; {counted(len(left), 'candidate')} left"
+                f"{len(best.played)}; {counted(len(remaining), 'candidate')} left"
             )
-        order = ranked({label: arms[label].solved for label in left})
+        order = ranked({label: arms[label].solved for label in remaining})
         winner = arms[order[0]]
         comparison, why = await self._judged(winner, arms[CURRENT], stopped=stopped)
         alpha = settings.alpha / len(settings.prompts)
@@ -159,7 +159,7 @@ class Search:
         self._watch.say(f"{name}: {winner.candidate.label if better else CURRENT} ({why})")
         return PromptFacts(
             prompt=name,
-            rounds=tuple((one.arms, one.questions) for one in plan),
+            rounds=tuple((entry.arms, entry.questions) for entry in plan),
             candidates=tuple(map(_facts, _by_success(arms.values()))),
             refused=tuple(refused),
             winner=winner.candidate.label,
@@ -175,9 +175,9 @@ class Search:
 
     async def _proposals(
         self, name: str, arms: dict[str, Arm], questions: Sequence[Question]
-    ) -> list[Refused]:
+    ) -> list[RejectedProposal]:
         """Let the proposer write, each time from the best so far, and measure what it wrote."""
-        refused: list[Refused] = []
+        refused: list[RejectedProposal] = []
         policy, written = self._settings.proposer, list[Candidate]()
         # A variant may have such a name from an earlier search.
         named = [int(label.rpartition("-")[2]) for label in arms if _PROPOSED.fullmatch(label)]
@@ -193,12 +193,15 @@ class Search:
             label = f"proposal-{max(named, default=0) + number}"
             self._watch.planned(1)
             answer = await self._player.propose(
-                name, number, policy, _request(best, [arms[one] for one in order[1:]], questions)
+                name,
+                number,
+                policy,
+                _request(best, [arms[arm_label] for arm_label in order[1:]], questions),
             )
             try:
                 candidate = _proposed(answer, label, best, arms)
             except InvalidPrompt as error:
-                refused.append(Refused(label=label, why=str(error)))
+                refused.append(RejectedProposal(label=label, why=str(error)))
                 self._watch.say(f"{name}: {label} is no candidate: {error}")
                 continue
             written.append(candidate)
@@ -221,15 +224,15 @@ class Search:
         if not self._affords(0):
             return None, "the tokens do not suffice for the comparison on held-out questions"
         self._watch.planned(2 * len(questions))
-        ours, theirs = await asyncio.gather(
+        winner_runs, current_runs = await asyncio.gather(
             self._player.play(self._with(winner.candidate), questions),
             self._player.play(self._with(current.candidate), questions),
         )
-        tokens = (_mean_tokens(ours), _mean_tokens(theirs))
+        tokens = (_mean_tokens(winner_runs), _mean_tokens(current_runs))
         return (
             compared(
-                [one.solved for one in ours],
-                [one.solved for one in theirs],
+                [run.solved for run in winner_runs],
+                [run.solved for run in current_runs],
                 tokens,
                 self._settings.seed,
             ),
@@ -247,8 +250,8 @@ class Search:
         budget, player = self._settings.tokens, self._player
         if budget is None:
             return True
-        each = player.tokens / max(1, player.runs)
-        return player.tokens + each * (runs + 2 * len(self._questions.held_out)) <= budget
+        tokens_per_run = player.tokens / max(1, player.runs)
+        return player.tokens + tokens_per_run * (runs + 2 * len(self._questions.held_out)) <= budget
 
 
 def _said_of_plan(name: str, candidates: int, settings: SearchSettings) -> str:
@@ -261,10 +264,10 @@ def _said_of_plan(name: str, candidates: int, settings: SearchSettings) -> str:
     )
 
 
-def _require_answers(played: Sequence[Played]) -> None:
+def _require_answers(played: Sequence[FinishedRun]) -> None:
     """Raises `TrainingError` where every run of the prompt in force ended in an error: that says
     nothing of any prompt."""
-    if played and all(one.outcome in (Outcome.ERROR, Outcome.DEADLINE) for one in played):
+    if played and all(run.outcome in (Outcome.ERROR, Outcome.DEADLINE) for run in played):
         first = played[0]
         raise TrainingError(
             f"all {len(played)} runs of the prompt in force ended as {first.outcome} "
@@ -275,8 +278,8 @@ def _require_answers(played: Sequence[Played]) -> None:
 
 def _unread(arms: Mapping[str, Arm]) -> bool:
     """Whether nothing depends on the prompt: not even the tokens that were read."""
-    facts = [[(one.solved, one.tokens) for one in arm.played] for arm in arms.values()]
-    return len(facts) > 1 and all(each == facts[0] for each in facts)
+    facts = [[(run.solved, run.tokens) for run in arm.played] for arm in arms.values()]
+    return len(facts) > 1 and all(row == facts[0] for row in facts)
 
 
 def _request(best: Arm, others: Sequence[Arm], questions: Sequence[Question]) -> str:
@@ -285,14 +288,14 @@ def _request(best: Arm, others: Sequence[Arm], questions: Sequence[Question]) ->
         for question, played in zip(questions, best.played, strict=True)
         if not played.solved
     ]
-    return request(_tried(best), [_tried(one) for one in others], failures)
+    return request(_tried(best), [_tried(arm) for arm in others], failures)
 
 
-def _tried(arm: Arm) -> Tried:
-    return Tried(arm.candidate.prompt.text, arm.solved, len(arm.played))
+def _tried(arm: Arm) -> EvaluatedCandidate:
+    return EvaluatedCandidate(arm.candidate.prompt.text, arm.solved, len(arm.played))
 
 
-def _proposed(answer: Played, label: str, best: Arm, arms: Mapping[str, Arm]) -> Candidate:
+def _proposed(answer: FinishedRun, label: str, best: Arm, arms: Mapping[str, Arm]) -> Candidate:
     if answer.outcome is not Outcome.ANSWERED:
         raise InvalidPrompt(f"the proposer's run ended as {answer.outcome}: {answer.reason}")
     return read_proposal(
@@ -300,7 +303,7 @@ def _proposed(answer: Played, label: str, best: Arm, arms: Mapping[str, Arm]) ->
         of=best.candidate.prompt,
         label=label,
         origin=f"proposed by {answer.by}",
-        known=[arm.candidate for arm in arms.values()],
+        candidates=[arm.candidate for arm in arms.values()],
         cut=answer.cut,
     )
 
@@ -326,5 +329,5 @@ def _facts(arm: Arm) -> CandidateFacts:
     )
 
 
-def _mean_tokens(played: Sequence[Played]) -> float:
-    return sum(one.tokens for one in played) / max(1, len(played))
+def _mean_tokens(played: Sequence[FinishedRun]) -> float:
+    return sum(run.tokens for run in played) / max(1, len(played))

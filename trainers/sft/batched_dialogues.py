@@ -76,13 +76,13 @@ def _delegate(prompts: Sequence[str], llm: Model, slm: Model, calculator: bool) 
     active = list(range(len(prompts)))
     for _ in range(MAX_HAND_OVERS):
         _until_hand_over(llm, [talks[i] for i in active])
-        asked = [(i, _sub_problems(talks[i].text)) for i in active]
-        active = [i for i, problems in asked if problems]
+        sub_problems = [(i, _sub_problems(talks[i].text)) for i in active]
+        active = [i for i, problems in sub_problems if problems]
         if not active:
             break
-        jobs = [(i, problem) for i, problems in asked for problem in problems or ()]
+        jobs = [(i, problem) for i, problems in sub_problems for problem in problems or ()]
         answers = _solve_sub_tasks([problem for _, problem in jobs], llm, slm, calculator)
-        for i, problems in asked:
+        for i, problems in sub_problems:
             if problems:
                 mine = [a for (j, _), a in zip(jobs, answers, strict=True) if j == i]
                 several = [f"{n}: {a}" for n, a in enumerate(mine, 1)]
@@ -212,16 +212,18 @@ def _decode(model: Model, prompts: list[Sequence[int]], limit: int) -> list[list
     cache = DynamicCache()
     rows = list(range(len(prompts)))
     with torch.inference_mode():
-        for done in range(1, max(room) + 1):
-            chosen = _next_tokens(model, ids, mask, positions, cache)
-            for row, token in zip(rows, chosen, strict=True):
+        for length in range(1, max(room) + 1):
+            next_tokens = _next_tokens(model, ids, mask, positions, cache)
+            for row, token in zip(rows, next_tokens, strict=True):
                 results[row].append(token)
             keep = [
-                n for n, token in enumerate(chosen) if token != model.end and done < room[rows[n]]
+                n
+                for n, token in enumerate(next_tokens)
+                if token != model.end and length < room[rows[n]]
             ]
             if not keep:
                 break
-            ids = torch.tensor([[chosen[n]] for n in keep])
+            ids = torch.tensor([[next_tokens[n]] for n in keep])
             positions = positions[keep, -1:] + 1
             mask = torch.cat([mask[keep], torch.ones(len(keep), 1, dtype=mask.dtype)], dim=1)
             if len(keep) < len(rows):

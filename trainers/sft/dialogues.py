@@ -95,11 +95,11 @@ def dialogues(mix: Mapping[str, float], seed: int) -> Iterator[Dialogue]:
         problem = next(problems)
         while kind.startswith("short") and problem.steps > 1:
             problem = next(problems)
-        made = dialogue(kind, problem, rng)
+        new_dialogue = dialogue(kind, problem, rng)
         if not kind.startswith("sub_task") and rng.random() < _ROUGH_CHANCE:
-            question = Turn("user", roughen(made.turns[0].text, rng))
-            made = Dialogue(made.tools, (question, *made.turns[1:]))
-        yield made
+            question = Turn("user", roughen(new_dialogue.turns[0].text, rng))
+            new_dialogue = Dialogue(new_dialogue.tools, (question, *new_dialogue.turns[1:]))
+        yield new_dialogue
 
 
 def dialogue(kind: str, problem: WordProblem, rng: random.Random) -> Dialogue:
@@ -140,8 +140,8 @@ def _stage(
     label: str, parts: list[SubTask], rng: random.Random, tools: tuple[str, ...]
 ) -> list[Turn]:
     if len(parts) > 1:
-        asked = [{"problem": p.problem, "expected_type": "integer"} for p in parts]
-        call = tool_call("delegate_many", {"problems": asked})
+        sub_problems = [{"problem": p.problem, "expected_type": "integer"} for p in parts]
+        call = tool_call("delegate_many", {"problems": sub_problems})
         answers = "\n".join(f"{i}: {part.answer}" for i, part in enumerate(parts, 1))
         return [Turn("assistant", f"{label}\n{call}"), Turn("tool", answers)]
     part = parts[0]
@@ -181,24 +181,24 @@ def _joined(turns: list[Turn]) -> tuple[Turn, ...]:
 
 def _calculated(question: str, links: tuple[Link, ...]) -> Dialogue:
     turns = [Turn("user", question)]
-    done = ""
+    sentence = ""
     for link in links:
         label = f"{link.label}." if link.label else ""
         for equation in (e for part in link.parts for e in part.equations):
             call = tool_call("calculate", {"expression": equation.expression})
-            said = " ".join(piece for piece in (done, label) if piece)
-            turns.append(Turn("assistant", f"{said}\n{call}" if said else call))
+            text = " ".join(piece for piece in (sentence, label) if piece)
+            turns.append(Turn("assistant", f"{text}\n{call}" if text else call))
             turns.append(Turn("tool", str(equation.result)))
-            done, label = f"{equation}.", ""
-    turns.append(Turn("assistant", f"{done} {boxed(links[-1].parts[-1].answer)}"))
+            sentence, label = f"{equation}.", ""
+    turns.append(Turn("assistant", f"{sentence} {boxed(links[-1].parts[-1].answer)}"))
     return Dialogue(CALCULATOR, tuple(turns))
 
 
 def _in_the_head(question: str, links: tuple[Link, ...]) -> Dialogue:
-    said: list[str] = []
+    sentences: list[str] = []
     for link in links:
         if link.label:
-            said.append(f"{link.label}.")
-        said += [f"{equation}." for part in link.parts for equation in part.equations]
-    said.append(boxed(links[-1].parts[-1].answer))
-    return Dialogue((), (Turn("user", question), Turn("assistant", " ".join(said))))
+            sentences.append(f"{link.label}.")
+        sentences += [f"{equation}." for part in link.parts for equation in part.equations]
+    sentences.append(boxed(links[-1].parts[-1].answer))
+    return Dialogue((), (Turn("user", question), Turn("assistant", " ".join(sentences))))

@@ -73,8 +73,8 @@ class Skill(Record):
 
     def shown(self) -> str:
         """`97.2 % (95.4–98.3)`"""
-        found = wilson(self.right, self.asked)
-        return f"{100 * self.rate:.1f} % ({100 * found.low:.1f}–{100 * found.high:.1f})"
+        interval = wilson(self.right, self.asked)
+        return f"{100 * self.rate:.1f} % ({100 * interval.low:.1f}–{100 * interval.high:.1f})"
 
 
 def measure(
@@ -92,15 +92,18 @@ def measure(
     arm: Arm
     if task in ("llm_sub_tasks", "slm_sub_tasks"):
         arm = "llm" if task == "llm_sub_tasks" else "slm"
-        chosen = [_one_sub_task(p.sub_tasks, index) for index, p in enumerate(problems)]
-        prompts = [question_with_type(part.problem, "integer") for part in chosen]
-        answers = [str(part.answer) for part in chosen]
+        parts = [_one_sub_task(p.sub_tasks, index) for index, p in enumerate(problems)]
+        prompts = [question_with_type(part.problem, "integer") for part in parts]
+        answers = [str(part.answer) for part in parts]
     else:
         arm = task
         prompts = [problem.prompt for problem in problems]
         answers = [problem.answer for problem in problems]
-    given = attempt(arm, prompts, llm=llm, slm=slm, calculator=calculator)
-    marks = ("1" if each == right else "0" for each, right in zip(given, answers, strict=True))
+    predictions = attempt(arm, prompts, llm=llm, slm=slm, calculator=calculator)
+    marks = (
+        "1" if prediction == right else "0"
+        for prediction, right in zip(predictions, answers, strict=True)
+    )
     return Skill(task=task, split=split, calculator=calculator, seed=seed, outcomes="".join(marks))
 
 
@@ -124,8 +127,8 @@ def read_skills(folder: Path) -> list[Skill]:
 
 def add_skills(folder: Path, measured: Sequence[Skill]) -> list[Skill]:
     """Keep new measurements beside the old ones, replacing those of the same task and split."""
-    kept = {skill.key: skill for skill in [*read_skills(folder), *measured]}
-    skills = list(kept.values())
+    skills_by_key = {skill.key: skill for skill in [*read_skills(folder), *measured]}
+    skills = list(skills_by_key.values())
     (folder / SKILLS).write_bytes(_SKILLS.dump_json(skills, indent=1) + b"\n")
     return skills
 
@@ -140,10 +143,12 @@ def markdown(skills: Sequence[Skill]) -> str:
 def table(skills: Sequence[Skill]) -> Table:
     """The same for a terminal: narrow enough for 80 columns."""
     (task, _, *columns), *rows = _rows(skills)
-    made = figures(task, *(column.replace(" ", "\n") for column in columns), words=(task,))
+    skill_table = figures(task, *(column.replace(" ", "\n") for column in columns), words=(task,))
     for title, tool, *cells in rows:
-        made.add_row(f"{title} (tool: {tool})", *(cell.replace(" (", "\n(") for cell in cells))
-    return made
+        skill_table.add_row(
+            f"{title} (tool: {tool})", *(cell.replace(" (", "\n(") for cell in cells)
+        )
+    return skill_table
 
 
 def _rows(skills: Sequence[Skill]) -> list[list[str]]:
@@ -154,7 +159,7 @@ def _rows(skills: Sequence[Skill]) -> list[list[str]]:
         for calculator, tool in TOOLS.items():
             row = {s.split: s for s in skills if s.task == task and s.calculator == calculator}
             if row:
-                asked = max(skill.asked for skill in row.values())
+                question_count = max(skill.asked for skill in row.values())
                 cells = (row[c].shown() if c in row else "–" for c in columns)
-                rows.append([title, tool, str(asked), *cells])
+                rows.append([title, tool, str(question_count), *cells])
     return rows

@@ -87,9 +87,9 @@ RECIPES: dict[str, Recipe] = {
 
 def recipe(name: str) -> Recipe:
     """The recipe of that name. Raises `UnknownModel` with the names that there are."""
-    found = RECIPES.get(name)
-    if found is None:
+    model_recipe = RECIPES.get(name)
+    if model_recipe is None:
         raise UnknownModel(
             f"there is no recipe for a model {name!r}; choose one of: {', '.join(RECIPES)}"
         )
-    return found
+    return model_recipe

@@ -23,11 +23,11 @@ _INSERT = 0.03
 
 def roughen(text: str, rng: random.Random) -> str:
     """`text` with some small words gone and some empty ones added; numbers are never touched."""
-    kept: list[str] = []
+    output_words: list[str] = []
     for word in text.split(" "):
         if word in SMALL and rng.random() < _DROP:
             continue
-        if kept and rng.random() < _INSERT:
-            kept.append(rng.choice(EMPTY))
-        kept.append(word)
-    return " ".join(kept)
+        if output_words and rng.random() < _INSERT:
+            output_words.append(rng.choice(EMPTY))
+        output_words.append(word)
+    return " ".join(output_words)

@@ -130,8 +130,8 @@ def train(
 
 def learn_tokenizer(recipe: Recipe) -> Tokenizer:
     """The tokenizer of a recipe: a function of its mix and vocabulary alone."""
-    chosen = islice(dialogues(recipe.mix, TOKENIZER_SEED), TOKENIZER_DIALOGUES)
-    return build_tokenizer((render(dialogue) for dialogue in chosen), recipe.vocabulary)
+    selected_dialogues = islice(dialogues(recipe.mix, TOKENIZER_SEED), TOKENIZER_DIALOGUES)
+    return build_tokenizer((render(dialogue) for dialogue in selected_dialogues), recipe.vocabulary)
 
 
 def schedule(recipe: Recipe, step: int) -> float:
@@ -201,8 +201,8 @@ def _step(training: _Training, batch: Batch, factor: float) -> float:
     loss = dialogue_loss(training.model, batch)
     loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(training.model.parameters(), recipe.clip)
-    found = float(loss.detach())
-    for what, value in (("loss", found), ("gradient's norm", float(norm))):
+    loss_value = float(loss.detach())
+    for what, value in (("loss", loss_value), ("gradient's norm", float(norm))):
         if not math.isfinite(value):
             raise TrainingError(
                 f"the {what} is {value} at step {training.step + 1}, which is not taken. Lower the "
@@ -213,7 +213,7 @@ def _step(training: _Training, batch: Batch, factor: float) -> float:
     for optimizer in training.optimizers:
         optimizer.step()
         optimizer.zero_grad()
-    return found
+    return loss_value
 
 
 def _facts(training: _Training, losses: list[float], output: Path) -> TrainingFacts:
@@ -241,7 +241,7 @@ def _facts(training: _Training, losses: list[float], output: Path) -> TrainingFa
 
 def _optimizers(model: Any, recipe: Recipe) -> list[torch.optim.Optimizer]:
     return muon_and_adamw(
-        [each for each in model.model.layers.parameters() if each.dim() == 2],
+        [parameter for parameter in model.model.layers.parameters() if parameter.dim() == 2],
         model.parameters(),
         matrix_learning_rate=recipe.matrix_learning_rate,
         learning_rate=recipe.learning_rate,

@@ -53,11 +53,11 @@ def _find(name: str) -> Callable[[ModelSettings], Engine]:
         return cast(Callable[[ModelSettings], Engine], import_module(BUILT_IN[name]).engine)
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
         return cast(Callable[[ModelSettings], Engine], point.load())
-    known = engine_names()
-    nearest = difflib.get_close_matches(name, known, n=1)
+    engines = engine_names()
+    nearest = difflib.get_close_matches(name, engines, n=1)
     hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
     raise EngineError(
-        f"there is no engine {name!r}{hint}. Known: {', '.join(known)}. An engine of your own is "
+        f"there is no engine {name!r}{hint}. Known: {', '.join(engines)}. An engine of your own is "
         f"registered as an entry point in the group {ENTRY_POINT_GROUP!r}",
         kind="bad_request",
     )

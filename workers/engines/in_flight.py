@@ -18,8 +18,8 @@ class Ticket:
 
     def __init__(self, request: GenerateRequest) -> None:
         self.request_id = request.id
-        left = None if request.deadline is None else request.deadline - time.time()
-        self._ends = None if left is None else time.monotonic() + left
+        remaining = None if request.deadline is None else request.deadline - time.time()
+        self._ends = None if remaining is None else time.monotonic() + remaining
         """By a clock that nobody sets: it may be long until then."""
         self._cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tell: Callable[[EngineError], object] | None = None
@@ -38,11 +38,11 @@ class Ticket:
         if self._cancelled.done():
             raise self._cancellation()
         self._tell = tell
-        left = self.seconds_left()
+        remaining = self.seconds_left()
         timer = None
-        if left is not None:
+        if remaining is not None:
             loop = asyncio.get_running_loop()
-            timer = loop.call_later(left, lambda: tell(self._lateness()))
+            timer = loop.call_later(remaining, lambda: tell(self._lateness()))
         try:
             yield
         finally:
@@ -73,8 +73,8 @@ class Ticket:
         seconds. `undo` gives back a result that arrived while the waiter itself was cancelled
         (a slot taken that nobody would release).
         """
-        left = self.seconds_left()
-        limits = [seconds for seconds in (timeout, left) if seconds is not None]
+        remaining = self.seconds_left()
+        limits = [seconds for seconds in (timeout, remaining) if seconds is not None]
         task = asyncio.ensure_future(work)
         delivered = False
         try:
@@ -97,7 +97,7 @@ class Ticket:
         if self._cancelled.done():
             raise self._cancellation()
         # Not by the clock: uvloop's timers may end a little early.
-        if left is not None and (timeout is None or left <= timeout):
+        if remaining is not None and (timeout is None or remaining <= timeout):
             raise self._lateness()
         raise TimeoutError
 

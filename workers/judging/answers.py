@@ -49,11 +49,11 @@ class AnswerJudge:
 
 
 def _within(answer: str, gold: str, tolerance: float) -> bool:
-    one, other = parse_number(answer), parse_number(_bare(gold))
-    if one is None or other is None or one.percent != other.percent:
+    answer_number, gold_number = parse_number(answer), parse_number(_bare(gold))
+    if answer_number is None or gold_number is None or answer_number.percent != gold_number.percent:
         return False
     # The decimal that was written: 4.3 lies within 0.1 of 4.2, whatever binary fractions say.
-    return abs(one.value - other.value) <= Fraction(str(tolerance))
+    return abs(answer_number.value - gold_number.value) <= Fraction(str(tolerance))
 
 
 def _bare(text: str) -> str:

@@ -185,12 +185,14 @@ def _same_lists(answers: list[str], golds: list[str], leaves: Leaves) -> bool:
     answers, golds = _different(answers), _different(golds)
     if not answers or len(answers) != len(golds) or len(golds) > MAX_PARTS:
         return False
-    left = list(answers)
+    remaining = list(answers)
     for gold in golds:
-        found = next((each for each in left if _same_items(each, gold, leaves)), None)
-        if found is None:
+        match = next(
+            (candidate for candidate in remaining if _same_items(candidate, gold, leaves)), None
+        )
+        if match is None:
             return False
-        left.remove(found)
+        remaining.remove(match)
     return True
 
 
@@ -200,50 +202,59 @@ def _same_items(answer: str, gold: str, leaves: Leaves) -> bool:
         return bool(answer)
     if not answer or not gold:
         return False
-    said, wanted = (list(_sides(each)) for each in (answer, gold))
-    if len(said) > 1 or len(wanted) > 1:
-        return _same_relations(answer, said, gold, wanted, leaves)
-    one, other = _bracketed(answer), _bracketed(gold)
-    if one is not None and other is not None:
+    answer_sides, wanted = (list(_sides(text)) for text in (answer, gold))
+    if len(answer_sides) > 1 or len(wanted) > 1:
+        return _same_relations(answer, answer_sides, gold, wanted, leaves)
+    answer_brackets, gold_brackets = _bracketed(answer), _bracketed(gold)
+    if answer_brackets is not None and gold_brackets is not None:
         return (
-            (one.opening, one.closing) == (other.opening, other.closing)
-            and len(one.items) == len(other.items) <= MAX_PARTS
-            and all(map(lambda a, b: _same_items(a, b, leaves), one.items, other.items))
+            (answer_brackets.opening, answer_brackets.closing)
+            == (gold_brackets.opening, gold_brackets.closing)
+            and len(answer_brackets.items) == len(gold_brackets.items) <= MAX_PARTS
+            and all(
+                map(
+                    lambda a, b: _same_items(a, b, leaves),
+                    answer_brackets.items,
+                    gold_brackets.items,
+                )
+            )
         )
-    if one is not None or other is not None:
+    if answer_brackets is not None or gold_brackets is not None:
         return False
     return _same_leaves(answer, gold, leaves)
 
 
 def _same_relations(
-    answer: str, said: list[str], gold: str, wanted: list[str], leaves: Leaves
+    answer: str, answer_sides: list[str], gold: str, wanted: list[str], leaves: Leaves
 ) -> bool:
     """Where one of both relates something to something."""
-    named, also_named = _is_name_of(said), _is_name_of(wanted)
+    named, also_named = _is_name_of(answer_sides), _is_name_of(wanted)
     if named and also_named:
-        same_name = _squeezed(said[0]) == _squeezed(wanted[0])
-        if same_name or len(said) > 3 or len(wanted) > 3:
-            return _same(said[-1], wanted[-1], leaves) and _agrees_with_itself(said, leaves)
-        return not _says_plainly(said, wanted) and leaves.same(answer, gold)
+        same_name = _squeezed(answer_sides[0]) == _squeezed(wanted[0])
+        if same_name or len(answer_sides) > 3 or len(wanted) > 3:
+            return _same(answer_sides[-1], wanted[-1], leaves) and _agrees_with_itself(
+                answer_sides, leaves
+            )
+        return not _says_plainly(answer_sides, wanted) and leaves.same(answer, gold)
     if named and len(wanted) == 1:
-        return _same(said[-1], gold, leaves) and _agrees_with_itself(said, leaves)
-    if also_named and len(said) == 1:
+        return _same(answer_sides[-1], gold, leaves) and _agrees_with_itself(answer_sides, leaves)
+    if also_named and len(answer_sides) == 1:
         return _same(answer, wanted[-1], leaves)
     if len(wanted) == 1 and _bracketed(gold) is None and "\\cup" not in gold:
         # "3 + 4 = 7" works it out.
         return (
-            set(said[1::2]) == {"="}
-            and _same(said[-1], gold, leaves)
-            and _agrees_with_itself(said, leaves)
+            set(answer_sides[1::2]) == {"="}
+            and _same(answer_sides[-1], gold, leaves)
+            and _agrees_with_itself(answer_sides, leaves)
         )
-    if len(said) == 1 and _bracketed(answer) is None and "\\cup" not in answer:
+    if len(answer_sides) == 1 and _bracketed(answer) is None and "\\cup" not in answer:
         return False
     return leaves.same(answer, gold)
 
 
-def _says_plainly(said: list[str], wanted: list[str]) -> bool:
+def _says_plainly(answer_sides: list[str], wanted: list[str]) -> bool:
     """Whether both give numbers to variables: `a = 7` is no `b = 7`."""
-    return written_number(said[-1]) is not None and written_number(wanted[-1]) is not None
+    return written_number(answer_sides[-1]) is not None and written_number(wanted[-1]) is not None
 
 
 def _agrees_with_itself(sides: list[str], leaves: Leaves) -> bool:

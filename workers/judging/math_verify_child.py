@@ -65,8 +65,8 @@ def main() -> None:
         try:
             # The order of arguments matters: verify(gold, target) is not symmetric.
             gold = parse(request["gold"], parsing_timeout=ALARM_SECONDS)
-            said = parse(request["prediction"], parsing_timeout=ALARM_SECONDS)
-            verdict = verify(gold, said, timeout_seconds=ALARM_SECONDS)
+            prediction = parse(request["prediction"], parsing_timeout=ALARM_SECONDS)
+            verdict = verify(gold, prediction, timeout_seconds=ALARM_SECONDS)
         except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - a verdict for any text
             verdict = False
         print("true" if verdict else "false", flush=True)
@@ -78,15 +78,15 @@ def _same(answer: str, gold: str) -> bool:
     from loopline.workers.judging.relations import compared, is_relation, read
 
     def compare() -> bool:
-        said, wanted = read(answer), read(gold)
+        parsed_answer, wanted = read(answer), read(gold)
         if is_relation(wanted):
-            return compared(said, wanted)
+            return compared(parsed_answer, wanted)
         unworked = _unworked(answer) - _unworked(gold)
-        if _evades([wanted], [said], unworked):
+        if _evades([wanted], [parsed_answer], unworked):
             return False
-        if not _is_form(gold) and _calculation([wanted], [said], answer):
+        if not _is_form(gold) and _calculation([wanted], [parsed_answer], answer):
             return False
-        return compared(said, wanted)
+        return compared(parsed_answer, wanted)
 
     try:
         return bool(timeout(ALARM_SECONDS)(compare)())
@@ -147,39 +147,40 @@ def _bare(text: str) -> str:
     return " ".join(_SPACE.sub(" ", _LAYOUT.sub("", _WORDS.sub(" x ", text))).split())
 
 
-def _evades(gold: list[Any], said: list[Any], unworked: set[str]) -> bool:
+def _evades(gold: list[Any], answer_forms: list[Any], unworked: set[str]) -> bool:
     """Whether the gold answer is a number and the other only says how it is worked out (a sum, a
     limit, a remainder, ...), or is as small a number as it, and another one. Math-Verify takes
     both: it works them out itself, and rounds to six decimals."""
     from sympy import Derivative, Integral, Limit, Product, Sum
 
     to_do = (Sum, Product, Integral, Limit, Derivative)
-    golds, answers = _values(gold), _values(said)
-    if not golds or not all(each.is_number and not each.has(*to_do) for each in golds):
+    golds, answers = _values(gold), _values(answer_forms)
+    if not golds or not all(value.is_number and not value.has(*to_do) for value in golds):
         return False
-    return bool(unworked) or any(each.has(*to_do) or _only_near(each, golds) for each in answers)
+    return bool(unworked) or any(value.has(*to_do) or _only_near(value, golds) for value in answers)
 
 
 def _only_near(answer: Any, golds: list[Any]) -> bool:
     """Whether an answer and a gold one that is not zero are the same to six decimals alone."""
     if not answer.is_number or not answer.is_real:
         return False
-    said = answer.evalf()
-    return bool(abs(said) < _SMALL) and all(
-        each.evalf().is_zero is False and abs(said - each.evalf()) > _SMALL * abs(each.evalf())
-        for each in golds
+    approximation = answer.evalf()
+    return bool(abs(approximation) < _SMALL) and all(
+        gold_value.evalf().is_zero is False
+        and abs(approximation - gold_value.evalf()) > _SMALL * abs(gold_value.evalf())
+        for gold_value in golds
     )
 
 
-def _calculation(gold: list[Any], said: list[Any], prediction: str) -> bool:
+def _calculation(gold: list[Any], answer_forms: list[Any], prediction: str) -> bool:
     """Whether the gold answer is a rational number and the other one is no number as it is
     written, but one that SymPy would work out."""
     golds = _values(gold)
     if not golds or not all(
-        each.is_number and (each.is_rational or each.is_Float) for each in golds
+        value.is_number and (value.is_rational or value.is_Float) for value in golds
     ):
         return False
-    return calculates(prediction) or not all(map(_written, _values(said)))
+    return calculates(prediction) or not all(map(_written, _values(answer_forms)))
 
 
 def _written(expression: Any) -> bool:
@@ -194,7 +195,7 @@ def _written(expression: Any) -> bool:
     if isinstance(expression, Pow):
         return _written(expression.base) and isinstance(expression.exp, Integer)
     if isinstance(expression, Mul):
-        factors = [each for each in expression.args if not _scales(each)]
+        factors = [factor for factor in expression.args if not _scales(factor)]
         return len(factors) <= 1 and all(map(_written, expression.args))
     return isinstance(expression, FiniteSet | Tuple) and all(map(_written, expression.args))
 
@@ -212,7 +213,7 @@ def _scales(factor: Any) -> bool:
 def _values(parsed: list[Any]) -> list[Any]:
     from sympy import Basic
 
-    return [_value(each) for each in parsed if isinstance(each, Basic)]
+    return [_value(item) for item in parsed if isinstance(item, Basic)]
 
 
 def _value(expression: Any) -> Any:

@@ -25,16 +25,16 @@ async def judged_outputs(
     """A verdict for each program (empty: none); equal ones are run once. Raises
     SandboxUnavailable."""
     different = list(dict.fromkeys(programs))
-    ran = await asyncio.gather(*(_run(sandbox, each, seconds) for each in different))
-    found: dict[str, OutputVerdict] = {}
+    ran = await asyncio.gather(*(_run(sandbox, source, seconds) for source in different))
+    verdict_by_program: dict[str, OutputVerdict] = {}
     for program, verdict in zip(different, ran, strict=True):
         if verdict.failure is None:
             right = await answers.right(verdict.answer, problem)
             agrees = bool(reasoner) and await answers.equal(verdict.answer, reasoner)
             failure = None if right else Failure.WRONG_ANSWER
             verdict = verdict.model_copy(update={"failure": failure, "agrees": agrees})
-        found[program] = verdict
-    return tuple(found[each] for each in programs)
+        verdict_by_program[program] = verdict
+    return tuple(verdict_by_program[source] for source in programs)
 
 
 async def _run(sandbox: Sandbox, program: str, seconds: float) -> OutputVerdict:

@@ -63,24 +63,24 @@ class ProblemFolder:
             write_atomic(path, content)
         return key
 
-    def copy_to(self, other: ProblemFolder, keys: Iterable[str]) -> None:
+    def copy_to(self, destination: ProblemFolder, keys: Iterable[str]) -> None:
         """Let another folder have these. Raises ProblemUnknown, or OSError."""
         for key in keys:
-            other.add(self._get(key))
+            destination.add(self._get(key))
 
     def code(self, key: str) -> CodeProblem:
         """Raises ProblemUnknown."""
-        found = self._get(key)
-        if not isinstance(found, CodeProblem):
+        problem = self._get(key)
+        if not isinstance(problem, CodeProblem):
             raise ProblemUnknown(f"problem {key[:12]} is no programming problem")
-        return found
+        return problem
 
     def math(self, key: str) -> MathProblem:
         """Raises ProblemUnknown."""
-        found = self._get(key)
-        if not isinstance(found, MathProblem):
+        problem = self._get(key)
+        if not isinstance(problem, MathProblem):
             raise ProblemUnknown(f"problem {key[:12]} is no problem of mathematics")
-        return found
+        return problem
 
     def _get(self, key: str) -> CodeProblem | MathProblem:
         if key not in self._known:

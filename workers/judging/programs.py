@@ -47,9 +47,9 @@ class ProgramJudge:
         """A verdict for each program (empty: none); equal ones are run once. Raises
         SandboxUnavailable."""
         different = list(dict.fromkeys(programs))
-        found = await asyncio.gather(*(self.program(problem, each) for each in different))
-        by_program = dict(zip(different, found, strict=True))
-        return tuple(by_program[each] for each in programs)
+        verdicts = await asyncio.gather(*(self.program(problem, program) for program in different))
+        by_program = dict(zip(different, verdicts, strict=True))
+        return tuple(by_program[program] for program in programs)
 
     async def program(self, problem: CodeProblem, program: str) -> ProgramVerdict:
         """How it does against the golden tests. Raises SandboxUnavailable."""
@@ -57,8 +57,8 @@ class ProgramJudge:
         if not program:
             return ProgramVerdict(pass_rate=0.0, failures={Failure.NO_CODE: total})
         verdict = await self._judge.check(problem, program, problem.tests, patience=PATIENCE)
-        found = map(failure_of, verdict.outcomes, problem.tests)
-        failures = Counter(failure for failure in found if failure is not None)
+        failure_kinds = map(failure_of, verdict.outcomes, problem.tests)
+        failures = Counter(failure for failure in failure_kinds if failure is not None)
         return ProgramVerdict(pass_rate=(total - failures.total()) / total, failures=dict(failures))
 
     async def tests(
@@ -111,11 +111,14 @@ class ProgramJudge:
     async def _first_right(self, problem: CodeProblem) -> _Golden:
         in_time = True
         for solution in problem.solutions:
-            found = await self.program(problem, solution)
-            if found.pass_rate == 1.0:
+            verdict = await self.program(problem, solution)
+            if verdict.pass_rate == 1.0:
                 return _Golden(solution, in_time=True)
             # One that gave a wrong answer as well is wrong, however much time it gets.
-            if Failure.TIMED_OUT in found.failures and Failure.WRONG_ANSWER not in found.failures:
+            if (
+                Failure.TIMED_OUT in verdict.failures
+                and Failure.WRONG_ANSWER not in verdict.failures
+            ):
                 in_time = False
         if not in_time:
             log.warning("golden programs ran out of time", problem=problem.id)

@@ -31,15 +31,15 @@ def read(text: str) -> Any:
     return latex2sympy(text, is_real=True, convert_degrees=False, normalization_config=None)
 
 
-def is_relation(said: Any) -> bool:
+def is_relation(answer: Any) -> bool:
     """Whether it is an equation or an inequality, or a chain of these."""
     from latex2sympy2_extended.logic import And
     from sympy.core.relational import Relational
 
-    return isinstance(said, And | Relational)
+    return isinstance(answer, And | Relational)
 
 
-def compared(said: Any, wanted: Any) -> bool:
+def compared(answer: Any, wanted: Any) -> bool:
     """Whether both say the same."""
     from latex2sympy2_extended.logic import And
     from math_verify.grader import sympy_expr_eq
@@ -47,53 +47,55 @@ def compared(said: Any, wanted: Any) -> bool:
     from sympy.core.relational import Relational
 
     relations = (And, Relational)
-    if isinstance(said, Eq) and isinstance(wanted, Eq):
-        return _same_equation(said, wanted)
-    if isinstance(said, relations) and isinstance(wanted, relations):
-        if said.free_symbols != wanted.free_symbols:
+    if isinstance(answer, Eq) and isinstance(wanted, Eq):
+        return _same_equation(answer, wanted)
+    if isinstance(answer, relations) and isinstance(wanted, relations):
+        if answer.free_symbols != wanted.free_symbols:
             return False
-        if len(said.free_symbols) == 1:
-            return bool(_set_of(said) == _set_of(wanted))
-        return _same_inequality(said, wanted)
-    if isinstance(said, relations) or isinstance(wanted, relations):
-        other = wanted if isinstance(said, relations) else said
-        return isinstance(other, Set) and bool(_set_of(said) == _set_of(wanted))
-    return bool(sympy_expr_eq(wanted, said, ROUNDED_TO, DIGITS))
+        if len(answer.free_symbols) == 1:
+            return bool(_set_of(answer) == _set_of(wanted))
+        return _same_inequality(answer, wanted)
+    if isinstance(answer, relations) or isinstance(wanted, relations):
+        counterpart = wanted if isinstance(answer, relations) else answer
+        return isinstance(counterpart, Set) and bool(_set_of(answer) == _set_of(wanted))
+    return bool(sympy_expr_eq(wanted, answer, ROUNDED_TO, DIGITS))
 
 
-def _set_of(said: Any) -> Any:
+def _set_of(expression: Any) -> Any:
     """The numbers that a relation in one variable allows, or a set itself."""
     from latex2sympy2_extended.logic import And
     from sympy import Eq, FiniteSet, Intersection, Reals, Set
 
-    if isinstance(said, Set):
+    if isinstance(expression, Set):
         # Math-Verify's own sets keep their order; SymPy's compare.
-        return FiniteSet(*said.args) if said.is_FiniteSet else said
-    if isinstance(said, And):
-        return Intersection(*map(_set_of, said.args))
-    if isinstance(said, Eq):
+        return FiniteSet(*expression.args) if expression.is_FiniteSet else expression
+    if isinstance(expression, And):
+        return Intersection(*map(_set_of, expression.args))
+    if isinstance(expression, Eq):
         raise TypeError("an equation is no set of numbers")
-    (symbol,) = said.free_symbols
-    return said.as_set() if symbol.is_real else Intersection(Reals, said.as_set())
+    (symbol,) = expression.free_symbols
+    return expression.as_set() if symbol.is_real else Intersection(Reals, expression.as_set())
 
 
-def _same_equation(said: Any, wanted: Any) -> bool:
+def _same_equation(answer: Any, wanted: Any) -> bool:
     from sympy import simplify
 
-    one, other = said.lhs - said.rhs, wanted.lhs - wanted.rhs
-    if one.free_symbols != other.free_symbols:
+    answer_difference, wanted_difference = answer.lhs - answer.rhs, wanted.lhs - wanted.rhs
+    if answer_difference.free_symbols != wanted_difference.free_symbols:
         return False
-    ratio = simplify(one / other)
+    ratio = simplify(answer_difference / wanted_difference)
     return bool(ratio.is_number and ratio.is_nonzero)
 
 
-def _same_inequality(said: Any, wanted: Any) -> bool:
+def _same_inequality(answer: Any, wanted: Any) -> bool:
     from sympy import simplify
     from sympy.core.relational import Relational
 
-    if not isinstance(said, Relational) or not isinstance(wanted, Relational):
+    if not isinstance(answer, Relational) or not isinstance(wanted, Relational):
         return False
-    one, other = said.lts - said.gts, wanted.lts - wanted.gts  # pyright: ignore
-    ratio = simplify(one / other)
-    strict = type(said).__name__.startswith("Strict") == type(wanted).__name__.startswith("Strict")
+    answer_difference, wanted_difference = answer.lts - answer.gts, wanted.lts - wanted.gts  # pyright: ignore
+    ratio = simplify(answer_difference / wanted_difference)
+    strict = type(answer).__name__.startswith("Strict") == type(wanted).__name__.startswith(
+        "Strict"
+    )
     return bool(strict and ratio.is_number and ratio.is_positive)

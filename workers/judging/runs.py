@@ -16,7 +16,7 @@ async def program_runs(
 ) -> tuple[ProgramRun, ...]:
     """What came of each program. Raises SandboxUnavailable."""
     ran = await asyncio.gather(
-        *(run_program(sandbox, each, stdin=stdin, seconds=seconds) for each in programs)
+        *(run_program(sandbox, program, stdin=stdin, seconds=seconds) for program in programs)
     )
     return tuple(ran)
 
@@ -29,9 +29,9 @@ async def run_program(
     output = result.stdout[-MAX_OUTPUT:]
     if result.ending is Ending.OK:
         return ProgramRun(output=output, last=last_line(result.stdout))
-    said = result.stderr.strip().rpartition("\n")[2][:300]
+    message = result.stderr.strip().rpartition("\n")[2][:300]
     return ProgramRun(
-        output=output, trouble=f"{result.ending}: {said}" if said else str(result.ending)
+        output=output, trouble=f"{result.ending}: {message}" if message else str(result.ending)
     )
 
 

@@ -40,7 +40,7 @@ log = structlog.get_logger("loopline.workers.judging")
 _REQUESTS: dict[str, type[JudgeRequest]] = {request.tool: request for request in REQUESTS}
 
 
-class Unable(Exception):
+class JudgeUnavailable(Exception):
     """What this judge can't do here, whoever asks; the message says what to do."""
 
 
@@ -82,53 +82,59 @@ class JudgeService:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
             return {"error": f"{name}: {where}: {first['msg']}"}
-        except (ProblemUnknown, Unable) as error:
+        except (ProblemUnknown, JudgeUnavailable) as error:
             return {"error": str(error)}
 
-    async def _answered(self, asked: JudgeRequest) -> Record:
-        match asked:
+    async def _answered(self, request: JudgeRequest) -> Record:
+        match request:
             case JudgePrograms():
-                problem = self.problems.code(asked.problem)
-                found = await self._of_programs().programs(problem, asked.programs)
-                return ProgramVerdicts(verdicts=found)
+                problem = self.problems.code(request.problem)
+                verdicts = await self._of_programs().programs(problem, request.programs)
+                return ProgramVerdicts(verdicts=verdicts)
             case JudgeTests():
-                problem = self.problems.code(asked.problem)
-                tested = await self._of_programs().tests(problem, asked.program, asked.tests)
+                problem = self.problems.code(request.problem)
+                tested = await self._of_programs().tests(problem, request.program, request.tests)
                 return TestVerdicts(verdicts=tested)
             case JudgeAnswers():
-                gold = self.problems.math(asked.problem)
+                gold = self.problems.math(request.problem)
                 judge = self._of_answers()
                 # Samples of one question often agree, and a single one may cost its whole time.
-                right = {one: await judge.right(one, gold) for one in dict.fromkeys(asked.answers)}
-                return AnswerVerdicts(right=tuple(right[one] for one in asked.answers))
+                right = {
+                    answer: await judge.right(answer, gold)
+                    for answer in dict.fromkeys(request.answers)
+                }
+                return AnswerVerdicts(right=tuple(right[answer] for answer in request.answers))
             case JudgeOutputs():
-                gold, judge = self.problems.math(asked.problem), self._of_answers()
+                gold, judge = self.problems.math(request.problem), self._of_answers()
                 ran = await judged_outputs(
-                    self._open_sandbox(), judge, gold, asked.programs,
-                    seconds=asked.seconds, reasoner=asked.reasoner,
+                    self._open_sandbox(), judge, gold, request.programs,
+                    seconds=request.seconds, reasoner=request.reasoner,
                 )  # fmt: skip
                 return OutputVerdicts(verdicts=ran)
             case RunPrograms():
                 runs = await program_runs(
-                    self._open_sandbox(), asked.programs, stdin=asked.stdin, seconds=asked.seconds
+                    self._open_sandbox(),
+                    request.programs,
+                    stdin=request.stdin,
+                    seconds=request.seconds,
                 )
                 return ProgramRuns(runs=runs)
             case _:
-                raise Unable(f"a judge can't answer {asked.tool!r}")
+                raise JudgeUnavailable(f"a judge can't answer {request.tool!r}")
 
     def _open_sandbox(self) -> Sandbox:
         if isinstance(self.sandbox, str):
-            raise Unable(self.sandbox)
+            raise JudgeUnavailable(self.sandbox)
         return self.sandbox
 
     def _of_programs(self) -> ProgramJudge:
         if self.programs is None:
-            raise Unable(str(self.sandbox))
+            raise JudgeUnavailable(str(self.sandbox))
         return self.programs
 
     def _of_answers(self) -> AnswerJudge:
         if isinstance(self.answers, str):
-            raise Unable(self.answers)
+            raise JudgeUnavailable(self.answers)
         return self.answers
 
 

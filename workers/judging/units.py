@@ -63,10 +63,10 @@ def unit_of(text: str) -> tuple[_Dimensions, Fraction] | None:
     scale = Fraction(1)
     for term in _TERM.finditer(text[:200]):
         name = term["name"]
-        known = _UNITS.get(name) or _UNITS.get(name.lower()) or _UNITS.get(name.lower()[:-1])
-        if known is None or (len(name) > 1 and name[-1] in "sS" and name[:-1].lower() in _SHORT):
+        unit = _UNITS.get(name) or _UNITS.get(name.lower()) or _UNITS.get(name.lower()[:-1])
+        if unit is None or (len(name) > 1 and name[-1] in "sS" and name[:-1].lower() in _SHORT):
             continue
-        dimension, factor = known
+        dimension, factor = unit
         power = int(term["exponent"] or {"²": 2, "³": 3}.get(term["sign"] or "", 1))
         power = -power if term["per"] else power
         powers[dimension] = powers.get(dimension, 0) + power
@@ -79,10 +79,10 @@ _SHORT = frozenset(name for name in _UNITS if len(name) == 1)
 
 
 def measured_alike(
-    one: Fraction, around_one: str, other: Fraction, around_other: str
+    value: Fraction, around_one: str, other_value: Fraction, around_other: str
 ) -> bool | None:
     """Whether two numbers with their units are the same; None where one of them has no unit."""
     first, second = unit_of(around_one), unit_of(around_other)
     if first is None or second is None:
         return None
-    return first[0] == second[0] and one * first[1] == other * second[1]
+    return first[0] == second[0] and value * first[1] == other_value * second[1]

@@ -20,7 +20,7 @@ _MAX_EXPONENT = 400
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenNumber:
     """A number, and what stands around it."""
 
     value: Fraction
@@ -74,7 +74,7 @@ _LATEX_SIGNS = (
 )
 
 
-def written_number(text: str) -> Written | None:
+def written_number(text: str) -> WrittenNumber | None:
     """The one number that a text is, or the last of a chain of equals that says the same
     throughout; None for all else."""
     if len(text) > MAX_NUMBER_CHARS:
@@ -90,16 +90,18 @@ def written_number(text: str) -> Written | None:
 
 def written_numbers_agree(answer: str, gold: str) -> bool:
     """Whether both are the same number, in the same unit where both have one."""
-    one, other = written_number(answer), written_number(gold)
-    if one is None or other is None:
+    answer_number, gold_number = written_number(answer), written_number(gold)
+    if answer_number is None or gold_number is None:
         return False
-    if one.percent == other.percent:
-        measured = measured_alike(one.value, one.around, other.value, other.around)
-        return one.value == other.value if measured is None else measured
-    return bool(one.readings & other.readings)
+    if answer_number.percent == gold_number.percent:
+        measured = measured_alike(
+            answer_number.value, answer_number.around, gold_number.value, gold_number.around
+        )
+        return answer_number.value == gold_number.value if measured is None else measured
+    return bool(answer_number.readings & gold_number.readings)
 
 
-def _may_equal(side: str, last: Written) -> bool:
+def _may_equal(side: str, last: WrittenNumber) -> bool:
     """Whether a side of a chain of equals is no other number than the last one."""
     if not side:
         return True
@@ -118,20 +120,20 @@ def _may_equal(side: str, last: Written) -> bool:
         return re.search(r"[A-Za-z\\]", side) is not None
 
 
-def _one(text: str) -> Written | None:
+def _one(text: str) -> WrittenNumber | None:
     if _TWICE_NEGATED.match(text):
         return None
     text = _NEGATIVE_FRACTION.sub(_with_one_sign, text)
     bare = _LAYOUT.sub("", text).strip().removesuffix(".").strip()
     exact = _periodic(bare) or _scientific(bare)
     if exact is not None:
-        return Written(exact, percent=False, around="")
+        return WrittenNumber(exact, percent=False, around="")
     number = parse_number(text)
     if number is None:
         return None
     if _DIVIDED.search(bare) and _is_quotient(bare) and number.value.denominator == 1:
         return None
-    return Written(number.value, number.percent, _around(text))
+    return WrittenNumber(number.value, number.percent, _around(text))
 
 
 def _is_quotient(text: str) -> bool:

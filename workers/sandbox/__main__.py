@@ -37,16 +37,16 @@ def main() -> int:
                         help="run N small programs (200) and print how many a second")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one line of JSON")
     parser.add_argument("--unsafe-exec", action="store_true", help="without bubblewrap")
-    chosen = parser.parse_args()
-    settings = SandboxSettings(unsafe_exec=chosen.unsafe_exec)
+    arguments = parser.parse_args()
+    settings = SandboxSettings(unsafe_exec=arguments.unsafe_exec)
     try:
-        speed = asyncio.run(measure(chosen.measure or settings.ready, settings))
+        speed = asyncio.run(measure(arguments.measure or settings.ready, settings))
     except SandboxUnavailable as error:
         print(error, file=sys.stderr)
         return 1
-    if chosen.json:
+    if arguments.json:
         print(json.dumps({"executions_per_second": round(speed, 1), "cores": cores()}))
-    elif chosen.measure:
+    elif arguments.measure:
         print(f"{speed:.1f} executions/s on {cores()} cores, {settings.parallel} at once")
     else:
         print("the sandbox works")

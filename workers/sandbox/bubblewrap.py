@@ -87,8 +87,8 @@ class Bubblewrap:
         """`hidden`: folders that programs find empty where they would see them, below `/usr` or
         beside the standard library; made where they are not there. Raises OSError where they can't
         be."""
-        found = shutil.which(PROGRAM)
-        if found is None:
+        program_path = shutil.which(PROGRAM)
+        if program_path is None:
             raise SandboxUnavailable(
                 f"generated programs need bubblewrap, and there is no `{PROGRAM}` on PATH", _INSTALL
             )
@@ -99,7 +99,7 @@ class Bubblewrap:
                 "run on such a machine, or say --unsafe-exec (sandbox.unsafe_exec) to run "
                 "generated programs without isolation",
             )
-        self._path = found
+        self._path = program_path
         self._disk_bytes = disk_bytes
         self._users = _spare_users()
         self._covered = in_sight((_PROJECT, *hidden))
@@ -144,7 +144,7 @@ class Bubblewrap:
         os.close(write)
         try:
             # Standard input is empty, so the launcher ends when it has said that it is ready.
-            done = subprocess.run(
+            result = subprocess.run(
                 self.command(read),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -159,10 +159,10 @@ class Bubblewrap:
             ) from error
         finally:
             os.close(read)
-        if not done.stdout.startswith(b"\x01"):
-            said = done.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
+        if not result.stdout.startswith(b"\x01"):
+            message = result.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
             raise SandboxUnavailable(
-                f"bubblewrap ({self._path}) does not work here: {said}", _NAMESPACES
+                f"bubblewrap ({self._path}) does not work here: {message}", _NAMESPACES
             )
 
     def _place_to_write(self) -> list[str]:
@@ -212,14 +212,18 @@ def in_sight(folders: Iterable[Path]) -> list[Path]:
     """Those that lie in what a program gets to see: none that lies in another one of them, and none
     that the interpreter lies in."""
     bound = (Path("/usr"), Path(interpreter().prefix))
-    found: list[Path] = []
+    visible_folders: list[Path] = []
     # A folder comes before those in it.
-    for folder in sorted(each.resolve() for each in folders):
-        seen = any(folder.is_relative_to(each) for each in bound)
-        needed = any(each.is_relative_to(folder) for each in bound)
-        if seen and not needed and not any(folder.is_relative_to(each) for each in found):
-            found.append(folder)
-    return found
+    for folder in sorted(path.resolve() for path in folders):
+        is_visible = any(folder.is_relative_to(path) for path in bound)
+        needed = any(path.is_relative_to(folder) for path in bound)
+        if (
+            is_visible
+            and not needed
+            and not any(folder.is_relative_to(path) for path in visible_folders)
+        ):
+            visible_folders.append(folder)
+    return visible_folders
 
 
 def _nothing_at(folder: str, rights: str = "0555") -> list[str]:
@@ -232,7 +236,7 @@ def installed_packages() -> tuple[str, ...]:
     whatever this machine has (also where it puts them on its path)."""
     prefix = Path(interpreter().prefix)
     roots = (Path("/usr"), Path("/usr/local"), prefix)
-    found = (
+    paths = (
         folder
         for root in roots
         for pattern in ("lib/python3*/site-packages", "lib/python3*/dist-packages",
@@ -240,7 +244,7 @@ def installed_packages() -> tuple[str, ...]:
         for folder in root.glob(pattern)
         if folder.is_dir() and not folder.is_symlink()
     )  # fmt: skip
-    return tuple(dict.fromkeys(map(str, found)))
+    return tuple(dict.fromkeys(map(str, paths)))
 
 
 def _own_prefix(prefix: str) -> Sequence[str]:
@@ -249,6 +253,6 @@ def _own_prefix(prefix: str) -> Sequence[str]:
     if path.is_relative_to("/usr"):
         return ()
     # Folders on the way would be made with the rights of the real ones: none, for a home.
-    above = [str(each) for each in reversed(path.parents) if str(each) != "/"]
-    made = [word for each in above for word in ("--perms", "0755", "--dir", each)]
-    return (*made, "--ro-bind", prefix, prefix)
+    above = [str(parent) for parent in reversed(path.parents) if str(parent) != "/"]
+    arguments = [word for parent in above for word in ("--perms", "0755", "--dir", parent)]
+    return (*arguments, "--ro-bind", prefix, prefix)

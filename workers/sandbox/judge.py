@@ -86,12 +86,12 @@ class Verdict:
     @property
     def pass_rate(self) -> float:
         """The share that passed, 0–1; 0 without tests."""
-        return sum(each.passed for each in self.outcomes) / max(1, len(self.outcomes))
+        return sum(outcome.passed for outcome in self.outcomes) / max(1, len(self.outcomes))
 
     @property
     def solved(self) -> bool:
         """Whether there were tests and all passed."""
-        return bool(self.outcomes) and all(each.passed for each in self.outcomes)
+        return bool(self.outcomes) and all(outcome.passed for outcome in self.outcomes)
 
 
 @dataclass
@@ -102,10 +102,10 @@ class _Outcomes:
     found: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
     _hung: list[int] = field(default_factory=list[int])
 
-    def add(self, found: dict[int, Outcome]) -> None:
-        self.found |= found
-        for at, each in found.items():
-            if each.timed_out:
+    def add(self, outcomes: dict[int, Outcome]) -> None:
+        self.found |= outcomes
+        for at, outcome in outcomes.items():
+            if outcome.timed_out:
                 insort(self._hung, at)
 
     def hopeless(self, place: int) -> bool:
@@ -193,12 +193,12 @@ class Judge:
         result = await self._sandbox.run(
             program, preamble=problem.preamble, stdin=test.stdin, limits=limits
         )
-        shown = result.stdout[:MAX_SHOWN]
+        output = result.stdout[:MAX_SHOWN]
         if result.ending is not Ending.OK:
             last = result.stderr.strip().rpartition("\n")[2][:300]
-            return Outcome(False, shown, f"{result.ending}: {last}" if last else result.ending)
+            return Outcome(False, output, f"{result.ending}: {last}" if last else result.ending)
         passed = outputs_agree(result.stdout, test.stdout)
-        return Outcome(passed, shown, "" if passed else "wrong answer")
+        return Outcome(passed, output, "" if passed else "wrong answer")
 
     async def _call(
         self, problem: CodeProblem, program: str, tests: dict[int, CallTest], limits: Limits
@@ -260,11 +260,11 @@ async def _relayed(
             if line is None:
                 outcomes[at] = Outcome(False, "", f"{OF_THE_TEST}{await _ending(assertions)}")
                 return outcomes
-            said: dict[str, Any] = json.loads(line)
-            if "ask" not in said:
-                outcomes[at] = Outcome(said["passed"], "", carried(said["why"] or ""))
+            message: dict[str, Any] = json.loads(line)
+            if "ask" not in message:
+                outcomes[at] = Outcome(message["passed"], "", carried(message["why"] or ""))
                 continue
-            await candidate.write_line(json.dumps(said["ask"]).encode(), until - loop.time())
+            await candidate.write_line(json.dumps(message["ask"]).encode(), until - loop.time())
             reply = await candidate.read_line(until - loop.time())
             if reply is None:
                 outcomes[at] = Outcome(False, "", await _ending(candidate))
@@ -297,11 +297,11 @@ def _called(line: bytes, test: CallTest) -> Outcome:
         return Outcome(False, "", _complaint(reply))
     try:
         value = decode(reply["value"])
-        shown = repr(value)[:MAX_SHOWN]
+        value_text = repr(value)[:MAX_SHOWN]
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return Outcome(False, "", "the function returned what is no plain data")
     passed = any(values_agree(value, right) for right in (test.expected, *test.also_right))
-    return Outcome(passed, shown, "" if passed else "wrong answer")
+    return Outcome(passed, value_text, "" if passed else "wrong answer")
 
 
 def _reply(line: bytes) -> dict[str, Any]:
@@ -316,20 +316,20 @@ def _reply(line: bytes) -> dict[str, Any]:
 def _complaint(reply: dict[str, Any]) -> str:
     """What a program says that it raised. Only texts: what else may stand there need not be
     printable."""
-    said = (reply.get("raised"), reply.get("message"))
-    told = ": ".join(each for each in said if isinstance(each, str))[:MAX_SHOWN]
-    return carried(told) or "no answer"
+    parts = (reply.get("raised"), reply.get("message"))
+    message = ": ".join(part for part in parts if isinstance(part, str))[:MAX_SHOWN]
+    return carried(message) or "no answer"
 
 
 def _most_bytes(test: CallTest) -> int:
     """No right value is longer than this: `encode` makes of `[]` at most `{"tuple": []}`. So that a
     program can't keep its judge busy (with a million keys of one hash, for example)."""
     right = (test.expected, *test.also_right)
-    return 8 * max(len(json.dumps(each)) for each in right) + 4_000
+    return 8 * max(len(json.dumps(value)) for value in right) + 4_000
 
 
 def _request(test: CallTest) -> bytes:
-    arguments = [encode(each) for each in test.arguments]
+    arguments = [encode(argument) for argument in test.arguments]
     return json.dumps({"call": test.function, "arguments": arguments, "named": {}}).encode()
 
 

@@ -121,16 +121,16 @@ class Sandbox:
         `beside` another that the caller holds: it does not count among those that run at once, as
         two callers who wait for their second would wait for each other.
         """
-        chosen = limits or self._limits
-        if chosen.disk_bytes > self._limits.disk_bytes:
+        job_limits = limits or self._limits
+        if job_limits.disk_bytes > self._limits.disk_bytes:
             raise ValueError(
-                f"limits.disk_bytes is {chosen.disk_bytes:,}, and the sandbox was made with "
+                f"limits.disk_bytes is {job_limits.disk_bytes:,}, and the sandbox was made with "
                 f"{self._limits.disk_bytes:,}: make it with more"
             )
         async with contextlib.nullcontext() if beside else self._running:
             process = await self._take()
             try:
-                process.give(job, chosen, stdin)
+                process.give(job, job_limits, stdin)
                 yield process
             finally:
                 await process.end()

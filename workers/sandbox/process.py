@@ -64,24 +64,24 @@ class SandboxProcess:
         except BaseException:
             file.close()
             raise
-        made = cls(process, folder, file)
+        instance = cls(process, folder, file)
         try:
             assert process.stdout is not None
             async with asyncio.timeout(START_SECONDS):
                 ready = await process.stdout.read(1)
             if ready != READY:
                 assert process.stderr is not None
-                said = (await process.stderr.read(2_000)).decode(errors="replace").strip()
-                raise SandboxUnavailable(f"a sandboxed interpreter did not start: {said}")
+                message = (await process.stderr.read(2_000)).decode(errors="replace").strip()
+                raise SandboxUnavailable(f"a sandboxed interpreter did not start: {message}")
         except TimeoutError as error:
-            await made.end()
+            await instance.end()
             raise SandboxUnavailable(
                 f"a sandboxed interpreter did not start within {START_SECONDS:.0f} s"
             ) from error
         except BaseException:
-            await made.end()
+            await instance.end()
             raise
-        return made
+        return instance
 
     @property
     def alive(self) -> bool:
@@ -158,8 +158,8 @@ class SandboxProcess:
         await self.end()
         code = self._process.returncode
         ending = self._ended or _ending(code)
-        known = None if self._ended else _signed(code)
-        return Result(ending, _text(self._stdout), _text(self._stderr), known, wall)
+        exit_code = None if self._ended else _signed(code)
+        return Result(ending, _text(self._stdout), _text(self._stderr), exit_code, wall)
 
     async def end(self) -> None:
         """Kill whatever is left of it, and wait for that."""
@@ -188,10 +188,10 @@ class SandboxProcess:
 
     def _deadline(self, seconds: float | None = None) -> float:
         """When its time is up, or `seconds` from now if that is sooner; in the loop's time."""
-        left = self._given + self._limits.wall_seconds - time.monotonic()
+        remaining = self._given + self._limits.wall_seconds - time.monotonic()
         if seconds is not None:
-            left = min(left, seconds)
-        return asyncio.get_running_loop().time() + left
+            remaining = min(remaining, seconds)
+        return asyncio.get_running_loop().time() + remaining
 
     def _write(self, content: bytes) -> None:
         assert self._process.stdin is not None

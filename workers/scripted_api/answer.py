@@ -131,7 +131,7 @@ class Answer:
     def _words(self, index: int, choice: Choice) -> Iterator[tuple[int, dict[str, Any]]]:
         """Chunks of the content; ids and logprobs of the markup come with the last of them."""
         stream = TextStream(_CODEC, self._body.sampling().stop)
-        said, sent = 0, 0
+        token_start, sent = 0, 0
         before = [self.prompt_ids[-1], *choice.ids]
         for position, token in enumerate(choice.ids):
             piece = stream.push(token)
@@ -141,11 +141,11 @@ class Answer:
                 piece += choice.content[sent:]
             elif not piece:
                 continue
-            ids = choice.ids[said : position + 1]
-            logprobs = _logprobs([before[said]], ids) if self._body.logprobs else None
+            ids = choice.ids[token_start : position + 1]
+            logprobs = _logprobs([before[token_start]], ids) if self._body.logprobs else None
             extra = {"token_ids": ids} if self._body.return_token_ids else {}
             yield len(ids), self._chunk(index, {"content": piece}, logprobs=logprobs, choice=extra)
-            said = position + 1
+            token_start = position + 1
 
     def _choice(self, index: int, mistake_rate: float, room: int) -> Choice:
         sampling = self._body.sampling()

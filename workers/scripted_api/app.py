@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from loopline.workers.engines.faults import FaultChooser, FaultKind
 from loopline.workers.scripted_api.answer import Answer, content_hash
+from loopline.workers.scripted_api.counts import ServerCounts
 from loopline.workers.scripted_api.options import ServerOptions
-from loopline.workers.scripted_api.counts import Served
 from loopline.workers.scripted_api.wire import ApiError, ChatRequest
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -29,7 +29,7 @@ class ScriptedApp:
     def __init__(self, options: ServerOptions) -> None:
         self._options = options
         self._faults = FaultChooser(options.faults)
-        self.served = Served()
+        self.served = ServerCounts()
         self.closing = asyncio.Event()
         self.routes = Starlette(
             routes=[

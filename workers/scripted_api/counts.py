@@ -8,7 +8,7 @@ from collections import Counter
 from loopline.agents.records import Usage
 
 
-class Served:
+class ServerCounts:
     """Counts of one server since it started.
 
     An answer is counted when the server has made it whole, whether or not its client is still

@@ -11,8 +11,8 @@ from typing import Self
 import uvicorn
 
 from loopline.workers.scripted_api.app import ScriptedApp
+from loopline.workers.scripted_api.counts import ServerCounts
 from loopline.workers.scripted_api.options import ServerOptions
-from loopline.workers.scripted_api.counts import Served
 
 
 class Listener(uvicorn.Server):
@@ -43,7 +43,7 @@ class ScriptedServer:
         """Base address for clients, ending in `/v1`."""
 
     @property
-    def served(self) -> Served:
+    def served(self) -> ServerCounts:
         """The server's books, without a request. Raises RuntimeError before it has started."""
         if self._app is None:
             raise RuntimeError("the scripted server has not been started")

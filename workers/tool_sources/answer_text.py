@@ -37,8 +37,8 @@ def text_of(headers: httpx.Headers, body: bytes) -> str | None:
     kind = whole.partition(";")[0].strip().lower()
     charset = _charset(whole, kind, body)
     # What the header says of a text is believed; of anything else its bytes are asked.
-    said = kind.startswith("text/") or kind.endswith(_TEXT_ENDINGS) or kind == "application/json"
-    if not said and (kind.startswith(_PICTURES) or not _looks_like_text(body, charset)):
+    is_text = kind.startswith("text/") or kind.endswith(_TEXT_ENDINGS) or kind == "application/json"
+    if not is_text and (kind.startswith(_PICTURES) or not _looks_like_text(body, charset)):
         return None
     return body.decode(charset, "replace").removeprefix("\ufeff")
 
@@ -55,8 +55,8 @@ def _charset(header: str, kind: str, body: bytes) -> str:
     named = re.search(r"""charset\s*=\s*["']?([^\s"';]{1,40})""", header, re.IGNORECASE)
     if named is not None:
         return _known(named[1]) or "utf-8"
-    if kind.endswith(("xml", "html")) and (said := _DECLARED.search(body[:1_024])):
-        return _known((said[1] or said[2]).decode("ascii", "replace")) or "utf-8"
+    if kind.endswith(("xml", "html")) and (match := _DECLARED.search(body[:1_024])):
+        return _known((match[1] or match[2]).decode("ascii", "replace")) or "utf-8"
     return "utf-8"
 
 
@@ -75,5 +75,6 @@ def _looks_like_text(body: bytes, charset: str) -> bool:
     except UnicodeError:
         return False
     return not any(
-        unicodedata.category(each) in ("Cc", "Cn") and each not in "\t\n\r\f\x1b" for each in begins
+        unicodedata.category(character) in ("Cc", "Cn") and character not in "\t\n\r\f\x1b"
+        for character in begins
     )

@@ -57,26 +57,28 @@ def offered_names(source: str, owns: Iterable[str]) -> dict[str, str]:
     One of which nothing is left, that is too long or would be another's ends with its hash. The
     order in which a source lists its tools does not matter.
     """
-    short = {own: _NOT_IN_A_NAME.sub("_", own).strip("_") for own in owns}
+    short = {tool_name: _NOT_IN_A_NAME.sub("_", tool_name).strip("_") for tool_name in owns}
     meant = Counter(short.values())
     names: dict[str, str] = {}
-    for own, name in short.items():
+    for tool_name, name in short.items():
         whole = f"{source}{BETWEEN}{name}"
-        if name and (meant[name] == 1 or own == name) and len(whole) <= MAX_NAME_CHARS:
-            names[own] = whole
-    taken = set(names.values())
-    for own in sorted(short.keys() - names.keys()):
-        names[own] = _hashed(f"{source}{BETWEEN}{short[own] or 'tool'}", own, taken)
-        taken.add(names[own])
+        if name and (meant[name] == 1 or tool_name == name) and len(whole) <= MAX_NAME_CHARS:
+            names[tool_name] = whole
+    used_names = set(names.values())
+    for tool_name in sorted(short.keys() - names.keys()):
+        names[tool_name] = _hashed(
+            f"{source}{BETWEEN}{short[tool_name] or 'tool'}", tool_name, used_names
+        )
+        used_names.add(names[tool_name])
     return names
 
 
-def _hashed(begins: str, own: str, taken: set[str]) -> str:
-    digest = hashlib.sha256(own.encode(errors="replace")).hexdigest()
+def _hashed(begins: str, tool_name: str, used_names: set[str]) -> str:
+    digest = hashlib.sha256(tool_name.encode(errors="replace")).hexdigest()
     lengths = range(HASH_CHARS, MAX_NAME_CHARS // 2)
     # Longer than the first, only where a source names another tool so by intent.
     names = (f"{begins[: MAX_NAME_CHARS - n - 1]}_{digest[:n]}" for n in lengths)
-    return next(name for name in names if name not in taken)
+    return next(name for name in names if name not in used_names)
 
 
 def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]) -> Catalogue:
@@ -85,18 +87,18 @@ def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]
     own_names: dict[str, str] = {}
     left_out: list[str] = []
     chars = 0
-    taken: dict[str, ListedTool] = {}
+    tools_by_name: dict[str, ListedTool] = {}
     names = offered_names(source, dict.fromkeys(tool.name for tool in listed))
     for tool in listed:
         if not any(fnmatchcase(tool.name, pattern) for pattern in allow):
             continue
         name = names[tool.name]
         try:
-            if first := taken.get(name):
+            if first := tools_by_name.get(name):
                 if first == tool:
                     continue  # a list whose pages repeat
                 raise ToolRefused(f"its name {name} is taken by {first.name[:100]!r}")
-            taken[name] = tool
+            tools_by_name[name] = tool
             if len(specs) >= MAX_TOOLS:
                 raise ToolRefused(f"a source offers at most {MAX_TOOLS} tools; narrow its `allow`")
             spec = ToolSpec(
@@ -119,8 +121,8 @@ def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]
 
 def _described(tool: ListedTool) -> str:
     """Its description, after a name in another script, of which its offered name keeps nothing."""
-    told = _carried(tool.description)
-    return told if tool.name.isascii() else f"{_carried(tool.name[:100])}: {told}"
+    description = _carried(tool.description)
+    return description if tool.name.isascii() else f"{_carried(tool.name[:100])}: {description}"
 
 
 def _carried(text: str) -> str:

@@ -27,8 +27,8 @@ class Unpacker:
     def __init__(self, header: str) -> None:
         """Raises `BadCoding` for a coding that can't be read here."""
         codings = [part.strip().lower() for part in header.split(",")]
-        packed = [each for each in codings if each in _WINDOW or each in _UNREADABLE]
-        if len(packed) > 1 or any(each in _UNREADABLE for each in packed):
+        packed = [coding for coding in codings if coding in _WINDOW or coding in _UNREADABLE]
+        if len(packed) > 1 or any(coding in _UNREADABLE for coding in packed):
             raise BadCoding(f"the answer is packed in {header[:64]!r}, which nobody asked for")
         self._coding = packed[0] if packed else ""
         self._stream = zlib.decompressobj(_WINDOW[self._coding]) if packed else None

@@ -84,8 +84,8 @@ def _json(text: str) -> JsonValue:
     def members(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
         whole = dict(pairs)
         if len(whole) < len(pairs):
-            seen: set[str] = set()
-            twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+            keys: set[str] = set()
+            twice = next(key for key, _ in pairs if key in keys or keys.add(key))
             raise BadDocument(f"the key {twice[:100]!r} stands twice in one object")
         return whole
 
@@ -155,17 +155,17 @@ class _Builder:
         self._open.append(_Open(value, event.anchor))
 
     def _end(self, event: Any) -> None:
-        done = self._open.pop()
-        if isinstance(done.value, dict):
-            for more in done.merged:
-                for one in more if isinstance(more, list) else [more]:
-                    if not isinstance(one, dict):
+        node = self._open.pop()
+        if isinstance(node.value, dict):
+            for more in node.merged:
+                for mapping in more if isinstance(more, list) else [more]:
+                    if not isinstance(mapping, dict):
                         raise BadDocument(f"`<<` merges something that is no object{_at(event)}")
                     # What a mapping says itself wins over what it merges.
-                    done.value = {**one, **done.value}
-                    done.size += len(one)
-                    self._count_aliased(len(one))
-        self._put(event, done.value, done.anchor, done.size)
+                    node.value = {**mapping, **node.value}
+                    node.size += len(mapping)
+                    self._count_aliased(len(mapping))
+        self._put(event, node.value, node.anchor, node.size)
 
     def _alias(self, event: Any) -> None:
         self._no_key(event)

@@ -54,20 +54,20 @@ def messages_of(line: bytes) -> list[JSONRPCMessage]:
         except ValueError:
             continue
     try:
-        said: Any = json.loads(line.removeprefix(_BOM).decode("utf-8", "replace"))
+        payload: Any = json.loads(line.removeprefix(_BOM).decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return []
     # Protocol 2025-03-26 had batches.
-    found = [_message(each) for each in (said if isinstance(said, list) else [said])]
-    return [each for each in found if each is not None]
+    messages = [_message(item) for item in (payload if isinstance(payload, list) else [payload])]
+    return [item for item in messages if item is not None]
 
 
-def _message(said: Any) -> JSONRPCMessage | None:
+def _message(payload: Any) -> JSONRPCMessage | None:
     """An answer in JSON-RPC 1's manner (`error` and `result` beside each other, no version, an
     error that is a text), or a message as it is."""
-    if not isinstance(said, dict):
+    if not isinstance(payload, dict):
         return None
-    whole: dict[str, Any] = dict(said)
+    whole: dict[str, Any] = dict(payload)
     if "method" not in whole and "id" in whole and ("result" in whole or "error" in whole):
         error = whole.get("error")
         if error is None:
@@ -85,8 +85,8 @@ def _message(said: Any) -> JSONRPCMessage | None:
 
 
 def _error(error: Any) -> dict[str, Any]:
-    told: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
-    code, message = told.get("code"), told.get("message")
+    details: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
+    code, message = details.get("code"), details.get("message")
     return {
         "code": code if isinstance(code, int) else INTERNAL_ERROR,
         "message": message if isinstance(message, str) else json.dumps(error)[:1_000],
@@ -196,8 +196,8 @@ def _tool(tool: Any) -> JsonObject:
     if not isinstance(schema, dict):
         raise ToolRefused(f"{name[:100]}: its schema is no object")
     words = [tool.get(key) for key in ("description", "title")]
-    told = next((word for word in words if isinstance(word, str) and word), name)
-    return {"name": name, "description": told, "inputSchema": _root(name, schema)}
+    description = next((word for word in words if isinstance(word, str) and word), name)
+    return {"name": name, "description": description, "inputSchema": _root(name, schema)}
 
 
 def _root(name: str, schema: dict[str, Any]) -> JsonObject:
@@ -216,7 +216,7 @@ def _root(name: str, schema: dict[str, Any]) -> JsonObject:
     else:
         result.pop("properties", None)
     if isinstance(required, list):
-        result["required"] = [each for each in required if isinstance(each, str)]
+        result["required"] = [item for item in required if isinstance(item, str)]
     else:
         result.pop("required", None)
     if not isinstance(schema.get("$schema", ""), str):

@@ -48,21 +48,21 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         self._max_bytes = max_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        asked = _asked(request)
+        request_id = _asked(request)
         try:
             response = self._bounded(await self._inner.handle_async_request(request))
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            if asked is None:
+            if request_id is None:
                 raise
-            return _error(asked, NOT_CARRIED_OUT, f"no connection: {error}")
+            return _error(request_id, NOT_CARRIED_OUT, f"no connection: {error}")
         except httpx2.TransportError as error:
-            if asked is None:
+            if request_id is None:
                 raise
             what = f"the connection broke ({type(error).__name__}); the call may have taken effect"
-            return _error(asked, INTERNAL_ERROR, what)
-        if asked is None or response.status_code < 400:
+            return _error(request_id, INTERNAL_ERROR, what)
+        if request_id is None or response.status_code < 400:
             return response
-        return await _refusal(asked, request, response)
+        return await _refusal(request_id, request, response)
 
     def _bounded(self, response: httpx2.Response) -> httpx2.Response:
         stream = response.stream
@@ -71,14 +71,14 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         kind = response.headers.get("content-type", "").lower()
         endless = kind.startswith("text/event-stream")
         coding = response.headers.get("content-encoding", "")
-        kept = [
+        headers = [
             (name, value)
             for name, value in response.headers.multi_items()
             if name.lower() not in ("content-encoding", "content-length")
         ]
         return httpx2.Response(
             response.status_code,
-            headers=kept,
+            headers=headers,
             stream=_BoundedStream(stream, coding, None if endless else self._max_bytes),
             extensions=response.extensions,
         )
@@ -99,13 +99,13 @@ def _asked(request: httpx2.Request) -> Any:
     return message.get("id") if calls else None
 
 
-def _error(asked: Any, code: int, told: str) -> httpx2.Response:
-    error = {"code": code, "message": told[:500]}
-    return httpx2.Response(200, json={"jsonrpc": "2.0", "id": asked, "error": error})
+def _error(request_id: Any, code: int, message: str) -> httpx2.Response:
+    error = {"code": code, "message": message[:500]}
+    return httpx2.Response(200, json={"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
 async def _refusal(
-    asked: Any, request: httpx2.Request, response: httpx2.Response
+    request_id: Any, request: httpx2.Request, response: httpx2.Response
 ) -> httpx2.Response:
     """What a server said when it turned a request away: that its session is gone, or its words."""
     body = bytearray()
@@ -119,14 +119,16 @@ async def _refusal(
     finally:
         await response.aclose()
     text = body[:MAX_REFUSAL_BYTES].decode("utf-8", "replace").strip()
-    said = _json_error(text)
+    json_error = _json_error(text)
     status = response.status_code
-    words = said["message"] if said is not None else text
+    words = json_error["message"] if json_error is not None else text
     gone = status in (404, 410) or (status in (400, 409, 422) and _LOST_SESSION.search(words))
-    if gone and _SESSION in request.headers and (said or {}).get("code") not in _OF_THE_CALL:
-        return _error(asked, NOT_CARRIED_OUT, f"HTTP {status}: the session is gone ({words[:100]})")
-    code = said["code"] if said is not None else INTERNAL_ERROR
-    return _error(asked, code, words if said is not None else f"HTTP {status}: {words}")
+    if gone and _SESSION in request.headers and (json_error or {}).get("code") not in _OF_THE_CALL:
+        return _error(
+            request_id, NOT_CARRIED_OUT, f"HTTP {status}: the session is gone ({words[:100]})"
+        )
+    code = json_error["code"] if json_error is not None else INTERNAL_ERROR
+    return _error(request_id, code, words if json_error is not None else f"HTTP {status}: {words}")
 
 
 def _json_error(text: str) -> dict[str, Any] | None:

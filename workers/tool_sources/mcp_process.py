@@ -76,7 +76,7 @@ class ProcessTransport:
     async def __aenter__(self) -> tuple[Incoming, Outgoing]:
         """Raises `OSError` if no process can be started. A program that is not there says so on
         its standard error."""
-        watched, held = os.pipe()
+        watched, write_end = os.pipe()
         try:
             self._process = process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", "-S", GUARDIAN, str(watched), *self._command,
@@ -90,11 +90,11 @@ class ProcessTransport:
                 pass_fds=(watched,),
             )  # fmt: skip
         except BaseException:
-            os.close(held)
+            os.close(write_end)
             raise
         finally:
             os.close(watched)
-        self._held = held
+        self._held = write_end
         to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
         self._tasks = [
@@ -132,9 +132,9 @@ class ProcessTransport:
 
     def _release(self) -> None:
         """End what the guardian guards."""
-        held, self._held = self._held, None
-        if held is not None:
-            os.close(held)
+        descriptor, self._held = self._held, None
+        if descriptor is not None:
+            os.close(descriptor)
 
     async def _read(
         self, process: Process, to_session: MemoryObjectSendStream[SessionMessage | Exception]
@@ -169,8 +169,10 @@ class ProcessTransport:
         assert process.stdin is not None
         async with from_session:
             try:
-                async for each in from_session:
-                    text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                async for session_message in from_session:
+                    text = session_message.message.model_dump_json(
+                        by_alias=True, exclude_unset=True
+                    )
                     process.stdin.write(text.encode() + b"\n")
                     await process.stdin.drain()
             except (OSError, RuntimeError) as error:  # RuntimeError: uvloop's closed transport
@@ -191,5 +193,5 @@ async def _discard(output: asyncio.StreamReader) -> None:
 
 def _base_environment() -> dict[str, str]:
     """What any program needs. A value that begins with `()` is a function of a shell's."""
-    found = {name: os.environ[name] for name in BASE_ENVIRONMENT if name in os.environ}
-    return {name: value for name, value in found.items() if not value.startswith("()")}
+    variables = {name: os.environ[name] for name in BASE_ENVIRONMENT if name in os.environ}
+    return {name: value for name, value in variables.items() if not value.startswith("()")}

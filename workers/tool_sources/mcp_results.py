@@ -20,14 +20,14 @@ def plain_result(result: dict[str, Any]) -> dict[str, Any]:
     """
     if result.get("resultType", "complete") != "complete":
         return result  # it is none yet: the server asks for something
-    known = [key for key in ("content", "structuredContent", "toolResult") if key in result]
+    keys = [key for key in ("content", "structuredContent", "toolResult") if key in result]
     parts = [part for block in _blocks(result.get("content")) if (part := _block(block))]
     for key in ("structuredContent", "toolResult"):  # the second before there were contents
         value = result.get(key)
         if value is not None and not _says(parts, value):
             parts.append(value if isinstance(value, str) else _json(value))
     failed = result.get("isError") is True
-    if not known:
+    if not keys:
         parts, failed = ["the server's answer has no content"], True
     text = "\n".join(parts)
     plain = {"content": [{"type": "text", "text": text}], "isError": failed}
@@ -36,7 +36,7 @@ def plain_result(result: dict[str, Any]) -> dict[str, Any]:
 
 def text_of(result: types.CallToolResult) -> str:
     """The text of a plain result. Raises `ToolFailed` for one that says it is an error."""
-    text = "\n".join(each.text for each in result.content if isinstance(each, types.TextContent))
+    text = "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
     if result.is_error:
         raise ToolFailed(text or _FAILED)
     return text
@@ -84,9 +84,9 @@ def _says(parts: list[str], value: Any) -> bool:
     """Whether texts are this value already: as JSON, or wrapped as servers wrap what is no
     object, or each item of a list by itself."""
     values = [*map(_value, parts)]
-    told: list[Any] = [*values, values, *parts, "\n".join(parts)]
+    candidates: list[Any] = [*values, values, *parts, "\n".join(parts)]
     wrapped = isinstance(value, dict) and [*value] == ["result"]
-    return bool(parts) and (value in told or (wrapped and value["result"] in told))
+    return bool(parts) and (value in candidates or (wrapped and value["result"] in candidates))
 
 
 def _value(text: str) -> Any:
@@ -98,8 +98,8 @@ def _value(text: str) -> Any:
 
 def reason_of(error: BaseException) -> str:
     """What went wrong, from within the groups that several tasks at once raise."""
-    found = list(_leaves(error))
-    first = found[0] if found else error
+    leaves = list(_leaves(error))
+    first = leaves[0] if leaves else error
     return f"{type(first).__name__}: {first}"[:300]
 
 

@@ -135,8 +135,8 @@ class McpSource:
 
     def _join(self, client: Client, listed: list[ListedTool], left_out: list[str]) -> None:
         before = self.catalogue
-        found = catalogue_of(self.name, listed, self._settings.allow)
-        self.catalogue = replace(found, left_out=(*left_out, *found.left_out))
+        new_catalogue = catalogue_of(self.name, listed, self._settings.allow)
+        self.catalogue = replace(new_catalogue, left_out=(*left_out, *new_catalogue.left_out))
         if before.specs and before.specs != self.catalogue.specs:
             log.warning("mcp server lists other tools than before", source=self.name)
         for why in self.catalogue.left_out:
@@ -269,7 +269,7 @@ async def _list_tools(client: Client, max_bytes: int) -> list[ListedTool]:
     listed: list[ListedTool] = []
     read = 0
     cursor: str | None = None
-    seen: set[str] = set()
+    cursors: set[str] = set()
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         listed += [
@@ -279,7 +279,7 @@ async def _list_tools(client: Client, max_bytes: int) -> list[ListedTool]:
         cursor = page.next_cursor
         read += len(page.model_dump_json())
         # A server that does not read cursors gives the first page again, and the same one.
-        if not cursor or cursor in seen or len(listed) >= MAX_LISTED or read > max_bytes:
+        if not cursor or cursor in cursors or len(listed) >= MAX_LISTED or read > max_bytes:
             break
-        seen.add(cursor)
+        cursors.add(cursor)
     return listed[:MAX_LISTED]

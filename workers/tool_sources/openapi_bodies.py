@@ -78,7 +78,7 @@ def _body(media: str, described: JsonObject, references: References) -> tuple[Bo
         sent = "text/plain" if "*" in bare else bare
         return Body(kind="text", media=sent), {**whole, "type": "string"}
     if kind == "form":
-        styles = {name: _style(each) for name, each in _encodings(described).items()}
+        styles = {name: _style(encoding) for name, encoding in _encodings(described).items()}
         return Body(kind="form", media=bare, styles=styles), schema if schema else {}
     if kind == "multipart":
         return _multipart(bare, whole, described, references)
@@ -88,16 +88,16 @@ def _body(media: str, described: JsonObject, references: References) -> tuple[Bo
 def _encodings(described: JsonObject) -> dict[str, JsonObject]:
     encoding = described.get("encoding")
     listed = encoding.items() if isinstance(encoding, dict) else ()
-    return {name: each for name, each in listed if isinstance(each, dict)}
+    return {name: value for name, value in listed if isinstance(value, dict)}
 
 
 def _style(encoding: JsonObject) -> Style:
     """By OpenAPI's rule a style, if there is one, wins over a content type."""
     named, explode = encoding.get("style"), encoding.get("explode")
     reserved = encoding.get("allowReserved") is True
-    said = named in _FORM_STYLES or isinstance(explode, bool) or reserved
+    has_style = named in _FORM_STYLES or isinstance(explode, bool) or reserved
     media = encoding.get("contentType")
-    if not said and isinstance(media, str) and _kind(_bare(media)) == "json":
+    if not has_style and isinstance(media, str) and _kind(_bare(media)) == "json":
         return Style(name="json", explode=False)
     name = str(named) if named in _FORM_STYLES else "form"
     exploded = explode if isinstance(explode, bool) else name == "form"
@@ -114,19 +114,19 @@ def _multipart(
     encodings = _encodings(described)
     listed = whole.get("required")
     required = listed if isinstance(listed, list) else []
-    kept: JsonObject = {}
+    fields: JsonObject = {}
     kinds: dict[str, str] = {}
-    for name, each in properties.items():
-        said = encodings.get(name, {}).get("contentType")
-        kind = said.partition(",")[0].strip() if isinstance(said, str) else ""
-        if _is_file(_whole(each, references), kind, references):
+    for name, property_schema in properties.items():
+        content_type = encodings.get(name, {}).get("contentType")
+        kind = content_type.partition(",")[0].strip() if isinstance(content_type, str) else ""
+        if _is_file(_whole(property_schema, references), kind, references):
             if name in required:
                 raise ToolRefused(f"{name[:64]} is a file")
             continue
-        kept[name] = each
+        fields[name] = property_schema
         if kind:
             kinds[name] = kind
-    schema: JsonObject = {**whole, "properties": kept, "required": [*required]}
+    schema: JsonObject = {**whole, "properties": fields, "required": [*required]}
     return Body(kind="multipart", media=media, kinds=kinds), schema
 
 

@@ -13,7 +13,7 @@ from loopline.workers.tool_sources.catalogue import catalogue_of
 from loopline.workers.tool_sources.document_text import BadDocument, read_text
 from loopline.workers.tool_sources.errors import SourceUnavailable
 from loopline.workers.tool_sources.openapi_operation import ReadDocument
-from loopline.workers.tool_sources.openapi_operations import Wanted, operations_of
+from loopline.workers.tool_sources.openapi_operations import OperationFilter, operations_of
 from loopline.workers.tool_sources.openapi_servers import base_url_of
 
 MEMORY_BYTES = 1 << 30
@@ -54,16 +54,18 @@ def read_document(question: Question, raw: bytes) -> ReadDocument:
         raise SourceUnavailable(f"{question.place}: no JSON or YAML object")
     _check_version(question.place, document)
     base_url = base_url_of(document, question.place, question.base_url)
-    wanted = Wanted(question.allow, question.headers, question.query)
-    found = operations_of(document, base_url, wanted)
-    catalogue = catalogue_of(question.source, found.listed, question.allow)
+    wanted = OperationFilter(question.allow, question.headers, question.query)
+    operations = operations_of(document, base_url, wanted)
+    catalogue = catalogue_of(question.source, operations.listed, question.allow)
     names = set(catalogue.own_names.values())
     return ReadDocument(
         base_url=base_url,
         specs=catalogue.specs,
         own_names=catalogue.own_names,
-        left_out=(*found.left_out, *catalogue.left_out),
-        operations={name: each for name, each in found.by_name.items() if name in names},
+        left_out=(*operations.left_out, *catalogue.left_out),
+        operations={
+            name: operation for name, operation in operations.by_name.items() if name in names
+        },
     )
 
 
@@ -74,12 +76,12 @@ def _check_version(place: str, document: JsonObject) -> None:
     if isinstance(version, str) and version.startswith("3."):
         return
     if "swagger" in document:
-        found = "Swagger 2 (convert it to OpenAPI 3)"
+        version_text = "Swagger 2 (convert it to OpenAPI 3)"
     elif isinstance(version, str | int | float):
-        found = f"`openapi: {str(version)[:50]}`"
+        version_text = f"`openapi: {str(version)[:50]}`"
     else:
-        found = "no version"
-    raise SourceUnavailable(f"{place}: needs `openapi: 3.…`, found {found}")
+        version_text = "no version"
+    raise SourceUnavailable(f"{place}: needs `openapi: 3.…`, found {version_text}")
 
 
 def answered(question: Question, raw: bytes) -> bytes:

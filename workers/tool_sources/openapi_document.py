@@ -40,9 +40,9 @@ async def read_document(
         document_bytes=len(raw),
         seconds=settings.connect_seconds,
     )
-    given = question.model_dump_json().encode() + b"\n" + raw
+    payload = question.model_dump_json().encode() + b"\n" + raw
     try:
-        answer = await ask_child(CHILD, given, max_answer_bytes=MAX_READ_BYTES)
+        answer = await ask_child(CHILD, payload, max_answer_bytes=MAX_READ_BYTES)
         reply = Reply.model_validate_json(answer)
     except (ChildFailed, ValidationError) as error:
         raise SourceUnavailable(f"{place}: {str(error)[:300]}") from error

@@ -47,7 +47,7 @@ _STYLES = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class OperationFilter:
     """What a profile wants of a document."""
 
     allow: Sequence[str] = ("*",)
@@ -70,35 +70,39 @@ class Operations:
             self.left_out.append(f"{name[:100]}: {why}")
 
 
-def operations_of(document: JsonObject, base_url: str, wanted: Wanted) -> Operations:
+def operations_of(document: JsonObject, base_url: str, wanted: OperationFilter) -> Operations:
     """Every allowed operation that can be called with named arguments at the API's own server."""
     reader = _Reader(document, base_url, wanted)
-    found = reader.found
+    operations = reader.found
     for method, path, shared, node in reader.nodes():
-        given = node.get("operationId")
-        name = given if isinstance(given, str) and given else f"{method.lower()}_{path}"
+        operation_id = node.get("operationId")
+        name = (
+            operation_id
+            if isinstance(operation_id, str) and operation_id
+            else f"{method.lower()}_{path}"
+        )
         if not any(fnmatchcase(name, pattern) for pattern in wanted.allow):
             continue
-        if len(found.by_name) >= MAX_OPERATIONS:
-            found.leave_out(
+        if len(operations.by_name) >= MAX_OPERATIONS:
+            operations.leave_out(
                 name, f"a document offers at most {MAX_OPERATIONS} operations; narrow its `allow`"
             )
             break
         try:
-            if name in found.by_name:
+            if name in operations.by_name:
                 raise ToolRefused("there are two operations of this name")
             operation, schema = reader.operation(method, path, shared, node)
         except ToolRefused as error:
-            found.leave_out(name, error)
+            operations.leave_out(name, error)
             continue
-        found.by_name[name] = operation
-        told = _told(node, method, path)
-        found.listed.append(ListedTool(name, told, schema, reader.references))
-    return found
+        operations.by_name[name] = operation
+        description = _told(node, method, path)
+        operations.listed.append(ListedTool(name, description, schema, reader.references))
+    return operations
 
 
 class _Reader:
-    def __init__(self, document: JsonObject, base_url: str, wanted: Wanted) -> None:
+    def __init__(self, document: JsonObject, base_url: str, wanted: OperationFilter) -> None:
         self.found = Operations()
         self.references = References.of_document(document)
         self._document = document
@@ -146,8 +150,8 @@ class _Reader:
         parameters: dict[str, Parameter] = {}
         properties: JsonObject = {}
         required: list[JsonValue] = []
-        for found in self._parameters(shared, node):
-            parameter, schema = self._parameter(found, path)
+        for parameter_node in self._parameters(shared, node):
+            parameter, schema = self._parameter(parameter_node, path)
             if parameter is None or (parameter.place == "path" and parameter.name not in in_path):
                 continue
             argument = parameter.name
@@ -159,8 +163,12 @@ class _Reader:
             properties[argument] = schema
             if parameter.required:
                 required.append(argument)
-        told = {each.name for each in parameters.values() if each.place == "path"}
-        if unknown := in_path - told:
+        path_names = {
+            path_parameter.name
+            for path_parameter in parameters.values()
+            if path_parameter.place == "path"
+        }
+        if unknown := in_path - path_names:
             raise ToolRefused(f"its path has {sorted(unknown)}, which it does not describe")
         body = self._body(node, properties, required)
         schema: JsonObject = {
@@ -177,25 +185,25 @@ class _Reader:
         if "requestBody" not in node:
             return None
         described = self._dereferenced(node["requestBody"])
-        found = body_of(described, self.references)
-        if found is None:
+        body_parts = body_of(described, self.references)
+        if body_parts is None:
             return None
-        body, properties["body"] = found
+        body, properties["body"] = body_parts
         if described.get("required") is True:
             required.append("body")
         return body
 
     def _parameters(self, *nodes: JsonObject) -> list[JsonObject]:
         """The path's parameters and the operation's, which win."""
-        found: dict[tuple[JsonValue, JsonValue], JsonObject] = {}
+        parameters: dict[tuple[JsonValue, JsonValue], JsonObject] = {}
         for node in nodes:
             listed = node.get("parameters")
-            for each in listed if isinstance(listed, list) else ():
-                parameter = self._dereferenced(each)
+            for entry in listed if isinstance(listed, list) else ():
+                parameter = self._dereferenced(entry)
                 name, place = parameter.get("name"), parameter.get("in")
                 if isinstance(name, str) and isinstance(place, str):
-                    found[name, place] = parameter
-        return list(found.values())
+                    parameters[name, place] = parameter
+        return list(parameters.values())
 
     def _parameter(self, node: JsonObject, path: str) -> tuple[Parameter | None, JsonObject]:
         name, place = str(node["name"]), str(node["in"])
@@ -231,9 +239,9 @@ class _Reader:
         explode = node.get("explode")
         exploded = explode if isinstance(explode, bool) else named in ("form", "cookie")
         inner: JsonObject = dict(schema) if isinstance(schema, dict) else {}
-        told = node.get("description")
-        if isinstance(told, str) and "description" not in inner:
-            inner["description"] = told
+        description = node.get("description")
+        if isinstance(description, str) and "description" not in inner:
+            inner["description"] = description
         return inner, Style(name=str(named), explode=exploded)
 
     def _dereferenced(self, node: JsonValue) -> JsonObject:
@@ -251,12 +259,12 @@ def _check_path(path: str) -> None:
     """Raises `ToolRefused` for a path that would not be one of the API's own server."""
     if not path.startswith("/"):
         raise ToolRefused("its path does not begin with /")
-    if any(ord(each) < 32 or each in "\\\x7f" for each in path):
+    if any(ord(part) < 32 or part in "\\\x7f" for part in path):
         raise ToolRefused("its path has a character that no path has")
     if "#" in path:
         raise ToolRefused("its path has a fragment (#…), which no request carries")
     segments = path.partition("?")[0].split("/")
-    if any(unquote(each) in (".", "..") for each in segments):
+    if any(unquote(part) in (".", "..") for part in segments):
         raise ToolRefused("its path leads out of itself")
 
 

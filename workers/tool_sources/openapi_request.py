@@ -94,8 +94,10 @@ def _url(base_url: str, operation: Operation, in_path: dict[str, str], query: li
     whole = base.path.rstrip("/") + _filled(path, in_path)
     if any(unquote(segment) in (".", "..") for segment in whole.split("/")):
         raise ToolFailed(f"{', '.join(in_path)}: together they lead to another path")
-    asked = [part for part in (base.query, _filled(literal, in_path), *query) if part]
-    return f"{base.scheme}://{base.netloc}{whole}" + (f"?{'&'.join(asked)}" if asked else "")
+    query_parts = [part for part in (base.query, _filled(literal, in_path), *query) if part]
+    return f"{base.scheme}://{base.netloc}{whole}" + (
+        f"?{'&'.join(query_parts)}" if query_parts else ""
+    )
 
 
 def _filled(template: str, in_path: dict[str, str]) -> str:
@@ -111,7 +113,7 @@ def _path_part(argument: str, parameter: Parameter, value: JsonValue) -> str:
     text = path_part(parameter.name, parameter.style, value)
     # Behind a proxy that unpacks escapes, `..%2F` too is a way to another operation.
     steps = re.split(r"[/\\]", unquote(text))
-    if value in (None, "", [], {}) or steps == [""] or any(each in (".", "..") for each in steps):
+    if value in (None, "", [], {}) or steps == [""] or any(step in (".", "..") for step in steps):
         raise ToolFailed(f"{argument}: {plain(value)[:100]!r} can't be part of a path")
     return text
 
@@ -158,10 +160,10 @@ def _parts(
             name,
             (
                 None,
-                (json.dumps(each) if as_json else plain(each)).encode(errors="replace"),
-                kind or ("application/json" if isinstance(each, dict | list) else None),
+                (json.dumps(item) if as_json else plain(item)).encode(errors="replace"),
+                kind or ("application/json" if isinstance(item, dict | list) else None),
             ),
         )
-        for each in values
-        if each is not None
+        for item in values
+        if item is not None
     ]

@@ -33,13 +33,13 @@ def base_url_of(document: JsonObject, place: str, base_url: str | None) -> str:
     """
     if base_url is not None:
         return base_url
-    found = server_url(document)
+    server = server_url(document)
     try:
-        whole = urljoin(place, found) if is_url(place) else found
+        whole = urljoin(place, server) if is_url(place) else server
         elsewhere = is_url(place) and origin(whole) != origin(place)
         odd = _odd(whole)
     except ValueError as error:
-        raise SourceUnavailable(f"{place}: its server {found[:100]!r}: {error}") from error
+        raise SourceUnavailable(f"{place}: its server {server[:100]!r}: {error}") from error
     if not is_url(whole):
         raise SourceUnavailable(
             f"{place}: names no server with an http(s) URL ({whole[:100]!r}); set base_url"

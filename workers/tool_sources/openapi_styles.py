@@ -82,7 +82,7 @@ def path_part(name: str, style: Style, value: JsonValue) -> str:
             fields = (f"{escaped(key)}={write(plain(inner))}" for key, inner in value.items())
             return begin + between.join(fields)
         case list() if style.explode and matrix:
-            return begin + between.join(f"{escaped(name)}={write(plain(each))}" for each in value)
+            return begin + between.join(f"{escaped(name)}={write(plain(item))}" for item in value)
         case dict() | list():
             joint = between if style.explode else ","
             text = joint.join(map(write, _flat(value)))

@@ -77,11 +77,11 @@ class _Writer:
             if id(target) in inside:
                 return {}
             beside = {key: value for key, value in schema.items() if key not in _REFERENCES}
-            found = self.node(target, onwards, inside | {id(target)}, depth + 1)
+            target_schema = self.node(target, onwards, inside | {id(target)}, depth + 1)
             if not _says_more(beside):
-                return {**found, **_told(beside)}
+                return {**target_schema, **_told(beside)}
             result = self.node(beside, references, inside, depth + 1)
-            _add(result, found)
+            _add(result, target_schema)
             return _nullable(result) if schema.get("nullable") is True else result
         result = self._leaf(schema)
         self._object(schema, result, references, inside, depth)
@@ -105,10 +105,10 @@ class _Writer:
     def _leaf(self, schema: JsonObject) -> JsonObject:
         result: JsonObject = {}
         kinds = schema.get("type")
-        told_kinds = [each.lower() for each in _list(kinds) or [kinds] if isinstance(each, str)]
+        told_kinds = [item.lower() for item in _list(kinds) or [kinds] if isinstance(item, str)]
         # A name that is not one of JSON's says nothing, so it must not narrow the others.
-        known = all(kind in _TYPES for kind in told_kinds)
-        named = [*dict.fromkeys(told_kinds)] if known else []
+        is_known = all(kind in _TYPES for kind in told_kinds)
+        named = [*dict.fromkeys(told_kinds)] if is_known else []
         if schema.get("format") == "int-or-string":  # as Kubernetes says it, of a `string`
             named = ["integer", "string"]
         if named:
@@ -117,7 +117,7 @@ class _Writer:
         text = named == ["string"] or sorted(named) == ["null", "string"]
         choices = schema.get("enum")
         if isinstance(choices, list) and 0 < len(choices) <= MAX_CHOICES:
-            result["enum"] = [_as_text(each) if text else each for each in choices]
+            result["enum"] = [_as_text(item) if text else item for item in choices]
         for key in ("const", "default"):
             value = schema.get(key)
             if key in schema and not isinstance(value, dict | list):
@@ -170,7 +170,10 @@ class _Writer:
             and (others is False or isinstance(others, dict))
         ):
             # Which names a pattern means is let go, so any other name may be one of them.
-            kinds = [self.node(each, references, inside, depth + 1) for each in patterns.values()]
+            kinds = [
+                self.node(pattern_schema, references, inside, depth + 1)
+                for pattern_schema in patterns.values()
+            ]
             if isinstance(others, dict):
                 kinds.append(self.node(others, references, inside, depth + 1))
             result["additionalProperties"] = kinds[0] if len(kinds) == 1 else {"anyOf": [*kinds]}
@@ -206,8 +209,8 @@ def _read_only(properties: JsonValue, name: str) -> bool:
 
 def _told(schema: JsonObject) -> JsonObject:
     """What a schema says of itself in words."""
-    told, form = schema.get("description"), schema.get("format")
-    words = told[:MAX_DESCRIPTION_CHARS] if isinstance(told, str) else ""
+    description, form = schema.get("description"), schema.get("format")
+    words = description[:MAX_DESCRIPTION_CHARS] if isinstance(description, str) else ""
     if isinstance(form, str) and form not in words:
         words = f"{words} ({form[:32]})".strip()
     return {"description": words} if words else {}

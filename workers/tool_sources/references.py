@@ -51,10 +51,10 @@ class References:
         # By the letter a percent sign is escaped in a reference; not everybody does.
         for spelled in dict.fromkeys((reference, reference.replace("%", "%25"))):
             try:
-                found = self._resolver.lookup(spelled)
+                resolution = self._resolver.lookup(spelled)
             except Exception:  # noqa: BLE001, S112 - see `_in`; the loop ends in a refusal
                 continue
-            return found.contents, References(found.resolver, self._specification)
+            return resolution.contents, References(resolution.resolver, self._specification)
         if reference.startswith("#"):
             raise ToolRefused(f"its schema refers to nothing: {reference[:100]}")
         raise ToolRefused(f"it refers to another document: {quote(reference[:100], safe=_URL)}")

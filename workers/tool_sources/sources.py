@@ -117,8 +117,8 @@ class ToolSources:
             async with limit:
                 return await source.call(source.catalogue.own_names[name], arguments)
         except ToolFailed as error:
-            told = self._credentials[prefix].hidden(str(error))
-            return {"error": told[: self._settings[prefix].max_output_chars]}
+            message = self._credentials[prefix].hidden(str(error))
+            return {"error": message[: self._settings[prefix].max_output_chars]}
         except Exception as error:  # noqa: BLE001 - foreign code answered; its caller is a model
             if isinstance(error, TimeoutError) and limit.expired():
                 seconds = self._settings[prefix].timeout_seconds
@@ -145,17 +145,17 @@ def _problems(spec: ToolSpec, arguments: JsonObject) -> str:
     """What is wrong with arguments, each with its place; empty if nothing is."""
     from jsonschema import Draft202012Validator
 
-    found: list[str] = []
+    problems: list[str] = []
     try:
         for error in Draft202012Validator(spec.parameters).iter_errors(arguments):
-            if len(found) == SHOWN_PROBLEMS:
-                found.append("and more")
+            if len(problems) == SHOWN_PROBLEMS:
+                problems.append("and more")
                 break
             where = ".".join(map(str, error.absolute_path)) or "arguments"
-            found.append(f"{where}: {error.message}"[:SHOWN_CHARS])
+            problems.append(f"{where}: {error.message}"[:SHOWN_CHARS])
     except ValueError as error:  # an integer of more digits than Python writes into a message
-        found.append(str(error)[:SHOWN_CHARS])
-    return "; ".join(found)
+        problems.append(str(error)[:SHOWN_CHARS])
+    return "; ".join(problems)
 
 
 @asynccontextmanager

@@ -120,8 +120,8 @@ class Api:
         try:
             parsed = self.declaration.parse(arguments)
         except InvalidArguments as error:
-            told = str(error).partition(": ")[2].encode("ascii", "replace").decode()
-            return {"error": f"invalid arguments: {told}"[:MAX_ERROR_CHARS]}
+            message = str(error).partition(": ")[2].encode("ascii", "replace").decode()
+            return {"error": f"invalid arguments: {message}"[:MAX_ERROR_CHARS]}
         try:
             return self.function(state, **{name: getattr(parsed, name) for name in self.parameters})
         except ApiError as error:
@@ -152,8 +152,11 @@ def api(description: str, *, changes: bool = False) -> Callable[[F], F]:
         if function.__name__ in REGISTERED:
             raise TypeError(f"there are two APIs {function.__name__}")
         typed: dict[str, Any] = {
-            each.name: (hints[each.name], ... if each.default is each.empty else each.default)
-            for each in parameters
+            parameter.name: (
+                hints[parameter.name],
+                ... if parameter.default is parameter.empty else parameter.default,
+            )
+            for parameter in parameters
         }
         model = create_model(function.__name__, __base__=StrictArguments, **typed)
         declaration = ToolDeclaration[BaseModel](function.__name__, description, model)
@@ -170,8 +173,8 @@ def page_of(key: str, rows: Sequence[JsonObject], page: int) -> JsonObject:
     start = (page - 1) * PAGE_SIZE
     if start and start >= len(rows):
         raise ApiError(f"there is no page {page}")
-    shown: list[JsonValue] = list(rows[start : start + PAGE_SIZE])
-    answer: JsonObject = {key: shown}
+    page_rows: list[JsonValue] = list(rows[start : start + PAGE_SIZE])
+    answer: JsonObject = {key: page_rows}
     if start + PAGE_SIZE < len(rows):
         answer["next_page"] = page + 1
     return answer

@@ -39,7 +39,7 @@ def _parameter(name: str, schema: JsonValue, *, optional: bool) -> str:
 def _kind(schema: JsonObject) -> str:
     choices = schema.get("enum")
     if isinstance(choices, list):
-        shown = choices if len(choices) <= _MAX_CHOICES else [choices[0], "..", choices[-1]]
-        return "|".join(str(choice) for choice in shown).replace("|..|", "..")
+        excerpt = choices if len(choices) <= _MAX_CHOICES else [choices[0], "..", choices[-1]]
+        return "|".join(str(choice) for choice in excerpt).replace("|..|", "..")
     kind = schema.get("type")
     return _SHORT.get(kind, "") if isinstance(kind, str) else ""

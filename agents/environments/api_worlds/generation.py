@@ -74,13 +74,13 @@ def stream(split: Split | str, seed: int, difficulty: Difficulty = DEFAULT) -> I
 def _stream(split: Split, seed: int, difficulty: Difficulty) -> Iterator[Instance]:
     rng = random.Random(f"api_worlds:{split.value}:{seed}")
     single, combined = intents_of(split)
-    known: set[str] = set()
+    ids: set[str] = set()
     while True:
         together = combined and (not single or rng.random() < difficulty.combined)
         intent = rng.choice(combined if together else single)
         instance = _one(rng, split, intent, difficulty)
-        if instance is not None and instance.id not in known:
-            known.add(instance.id)
+        if instance is not None and instance.id not in ids:
+            ids.add(instance.id)
             yield instance
 
 

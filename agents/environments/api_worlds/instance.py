@@ -125,21 +125,21 @@ class Instance:
         steps, facts = self.oracle.steps, self.oracle.facts
         observed = [parsed(step.observation) for step in steps]
         values = [v for step in steps for v in (step.call.arguments or {}).values()]
-        chosen = {*facts, *(str(value) for value in values if is_name(value))}
+        key_values = {*facts, *(str(value) for value in values if is_name(value))}
         # Where nothing is asked for, nothing is said beside it.
-        done = [
-            each
-            for step, each in zip(steps, observed, strict=True)
-            if not facts or APIS[step.call.name].changes or "error" in each
+        action_observations = [
+            observation
+            for step, observation in zip(steps, observed, strict=True)
+            if not facts or APIS[step.call.name].changes or "error" in observation
         ]
-        near = {*rows_of(observed, chosen), *beside_rows(done)}
-        said = [self.instruction, self.oracle.answer or ""]
-        allowed = [*said, *(str(value) for value in values), *near]
-        seen = {value for value in leaves(observed) if isinstance(value, str)}
+        near = {*rows_of(observed, key_values), *beside_rows(action_observations)}
+        texts = [self.instruction, self.oracle.answer or ""]
+        allowed = [*texts, *(str(value) for value in values), *near]
+        strings = {value for value in leaves(observed) if isinstance(value, str)}
         return AnswerGoal(
             facts=facts,
             allowed=tuple(allowed),
-            rivals=frozenset(seen.difference(allowed)),
+            rivals=frozenset(strings.difference(allowed)),
             wrong=frozenset(self.oracle.wrong),
             keys=frozenset(keys(observed)),
         )
@@ -150,8 +150,8 @@ class Instance:
         """Whether a run solved the instruction: `answer` is `None` for a run that gave up, `calls`
         are all that it made, `world` is what they left behind (made from the calls when not
         given)."""
-        made = self.verify_calls(calls, world)
-        return self.verify_answer(answer, calls) if made.solved else made
+        calls_verdict = self.verify_calls(calls, world)
+        return self.verify_answer(answer, calls) if calls_verdict.solved else calls_verdict
 
     def verify_calls(self, calls: Sequence[ToolCall], world: World | None = None) -> Verdict:
         """Whether a run's calls left the world as the instruction wants it."""
@@ -227,9 +227,9 @@ def solve(intent: Intent, slots: Slots, world: World, offered: Sequence[str]) ->
     thoughts: list[str] = []
 
     def rationale(conclusion: str) -> str:
-        told = " ".join((*thoughts, conclusion))
+        reasoning = " ".join((*thoughts, conclusion))
         thoughts.clear()
-        return told
+        return reasoning
 
     try:
         step = next(program)

@@ -209,10 +209,10 @@ def single_call(text: IntentText) -> Callable[[Slots], Program]:
     def program(slots: Slots) -> Program:
         arguments = passed_on(text.arguments, slots)
         observation = yield Step(text.why.format(**slots), text.tools, arguments)
-        known = {**slots, **observation}
-        wanted = tuple(known[fact] for fact in text.facts.split())
-        done = "Now I know the answer." if wanted else "That is done."
-        return Answer(text.answer.format(**known), wanted, done)
+        values = {**slots, **observation}
+        wanted = tuple(values[fact] for fact in text.facts.split())
+        conclusion = "Now I know the answer." if wanted else "That is done."
+        return Answer(text.answer.format(**values), wanted, conclusion)
 
     return program
 
@@ -240,19 +240,19 @@ Valued = tuple[str, int]
 """Whose value it is, and the value."""
 
 
-def weighed(one: Valued, before: Valued | None, *, largest: bool) -> str:
+def weighed(current: Valued, before: Valued | None, *, largest: bool) -> str:
     """A value beside the best one before it."""
-    told = f"{one[0]} {one[1]}"
+    statement = f"{current[0]} {current[1]}"
     if before is None:
-        return f"{told}."
-    better = one[1] > before[1] if largest else one[1] < before[1]
-    return f"{told}, before {before[0]} {before[1]}, {'better' if better else 'no'}."
+        return f"{statement}."
+    better = current[1] > before[1] if largest else current[1] < before[1]
+    return f"{statement}, before {before[0]} {before[1]}, {'better' if better else 'no'}."
 
 
 def two_weighed(first: Valued, second: Valued, *, largest: bool) -> Thought:
     """Two values beside each other."""
-    told = (weighed(first, None, largest=largest), weighed(second, first, largest=largest))
-    return Thought(" ".join(told))
+    statements = (weighed(first, None, largest=largest), weighed(second, first, largest=largest))
+    return Thought(" ".join(statements))
 
 
 def quoted(row: Any) -> str:
@@ -279,8 +279,8 @@ def not_there(field: str, value: object) -> str:
 
 def numbered(names: Iterable[str], number: int = 0) -> Thought:
     """Names, counted on from a number."""
-    told = ", ".join(f"{count} {name}" for count, name in enumerate(names, number + 1))
-    return Thought(f"{told or 'Nothing'}.")
+    listing = ", ".join(f"{count} {name}" for count, name in enumerate(names, number + 1))
+    return Thought(f"{listing or 'Nothing'}.")
 
 
 Rows = list[dict[str, Any]]
@@ -292,7 +292,7 @@ def pages(
     why: str,
     arguments: JsonObject,
     read: Callable[[Rows, int], Thought],
-    seen: Callable[[Rows], str],
+    describe: Callable[[Rows], str],
 ) -> Generator[Step | Thought, Any, Rows]:
     """All rows of a search, page by page. `read` tells the rows from a number on, `seen` in the
     rationale of a further page what the rows so far come to, so that nothing has to be remembered
@@ -302,7 +302,7 @@ def pages(
     yield read(rows, 0)
     while "next_page" in observation:
         page, old = observation["next_page"], len(rows)
-        step = Step(f"{seen(rows)} I look at page {page}.", tool, {**arguments, "page": page})
+        step = Step(f"{describe(rows)} I look at page {page}.", tool, {**arguments, "page": page})
         observation = yield step
         rows.extend(observation[key])
         yield read(rows, old)

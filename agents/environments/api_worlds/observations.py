@@ -16,11 +16,11 @@ def leaves(value: Any) -> Iterator[str | int]:
     """Every name and number in a parsed observation, keys of objects left out unless they stand
     for rows (a menu, a cart)."""
     if isinstance(value, dict):
-        for each in value.values():
-            yield from leaves(each)
+        for item in value.values():
+            yield from leaves(item)
     elif isinstance(value, list):
-        for each in value:
-            yield from leaves(each)
+        for item in value:
+            yield from leaves(item)
     elif isinstance(value, str | int):
         yield value
 
@@ -29,6 +29,6 @@ def keys(value: Any) -> Iterator[str]:
     """The keys of every object in a parsed observation."""
     if isinstance(value, dict):
         yield from value
-    for each in value.values() if isinstance(value, dict) else value:
-        if isinstance(each, dict | list):
-            yield from keys(each)
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, dict | list):
+            yield from keys(item)

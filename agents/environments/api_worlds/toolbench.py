@@ -59,8 +59,8 @@ def answer(instance: Instance) -> JsonObject:
     ]
     for step in instance.oracle.steps:
         name = function_name(step.call.name)
-        told = json.loads(step.observation)
-        response = {"error": told.get("error", ""), "response": step.observation}
+        observation = json.loads(step.observation)
+        response = {"error": observation.get("error", ""), "response": step.observation}
         messages.append(_called(step.rationale, name, step.call.arguments or {}))
         messages.append({"role": "function", "name": name, "content": json.dumps(response)})
     final = instance.oracle.answer

@@ -74,9 +74,9 @@ def check_answer(text: str, goal: AnswerGoal) -> Verdict:
     """Compare an answer with what it has to say."""
     if not text.strip():
         return Verdict("the answer is empty")
-    for found in _KEY.finditer(text):
-        if found["key"] in goal.keys:
-            return Verdict(f"the answer pastes what a tool said: {found[0]}")
+    for match in _KEY.finditer(text):
+        if match["key"] in goal.keys:
+            return Verdict(f"the answer pastes what a tool said: {match[0]}")
     numbers = numbers_in(text)
     words = _WORDS.findall(text.lower())
     spelled = frozenset(_SPELLED[word] for word in words if word in _SPELLED)
@@ -88,8 +88,8 @@ def check_answer(text: str, goal: AnswerGoal) -> Verdict:
         if _stands_in(text, lost):
             return Verdict(f"the answer names {lost}, which was not chosen")
     allowed = (*goal.facts, *goal.allowed)
-    known = {number for value in allowed for number in numbers_in(value)}
-    strange = sorted(numbers - known)
+    allowed_numbers = {number for value in allowed for number in numbers_in(value)}
+    strange = sorted(numbers - allowed_numbers)
     if strange:
         return Verdict(f"the answer says {strange[0]}, which is not asked for")
     for rival in sorted(goal.rivals | _same_kind(goal.facts)):
@@ -109,7 +109,7 @@ def check_world(expected: Mapping[str, str], actual: Mapping[str, str]) -> Verdi
 def numbers_in(text: str) -> frozenset[str]:
     """Numbers, times and ids of a text, each in one spelling (`1,200.0` is `1200`)."""
     signed = _MINUS.sub("-", text)
-    return frozenset(_normal(found[0]) for found in _NUMBER.finditer(signed))
+    return frozenset(_normal(match[0]) for match in _NUMBER.finditer(signed))
 
 
 def says(text: str, name: str) -> bool:
@@ -131,7 +131,7 @@ def beside_rows(observations: Iterable[Any]) -> Iterable[str]:
             yield str(field)
 
 
-def rows_of(observations: Iterable[Any], chosen: Collection[str]) -> Iterable[str]:
+def rows_of(observations: Iterable[Any], selection: Collection[str]) -> Iterable[str]:
     """Values of the rows in parsed observations that have a chosen name, or a chosen number or day
     that no other row has."""
     rows = [
@@ -144,7 +144,7 @@ def rows_of(observations: Iterable[Any], chosen: Collection[str]) -> Iterable[st
     ]
     among_rows = Counter(value for row in rows for value in set(row))
     for row in rows:
-        if any(value in chosen and (is_name(value) or among_rows[value] == 1) for value in row):
+        if any(value in selection and (is_name(value) or among_rows[value] == 1) for value in row):
             yield from row
 
 

@@ -66,8 +66,8 @@ class World:
         an unknown tool, wrong arguments and impossible requests are `{"error": "…"}`."""
         answer: JsonObject
         if name not in self._tools or name not in APIS:
-            shown = name[:40].encode("ascii", "replace").decode()
-            answer = {"error": f"unknown tool {shown}"}
+            safe_name = name[:40].encode("ascii", "replace").decode()
+            answer = {"error": f"unknown tool {safe_name}"}
         else:
             api = APIS[name]
             answer = api.call(self.state(api.state), arguments)

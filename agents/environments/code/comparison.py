@@ -28,11 +28,12 @@ _MAX_NUMBER = 400
 
 def outputs_agree(actual: str, expected: str) -> bool:
     """Whether a program wrote what it should have."""
-    ours, theirs = _lines(actual), _lines(expected)
-    if ours == theirs:
+    actual_lines, expected_lines = _lines(actual), _lines(expected)
+    if actual_lines == expected_lines:
         return True
-    return len(ours) == len(theirs) and all(
-        _lines_agree(one, other) for one, other in zip(ours, theirs, strict=True)
+    return len(actual_lines) == len(expected_lines) and all(
+        _lines_agree(actual_line, expected_line)
+        for actual_line, expected_line in zip(actual_lines, expected_lines, strict=True)
     )
 
 
@@ -51,7 +52,10 @@ def _agree(actual: Any, expected: Any) -> bool:
         return (
             isinstance(actual, list | tuple)
             and len(actual) == len(expected)
-            and all(_agree(one, other) for one, other in zip(actual, expected, strict=True))
+            and all(
+                _agree(actual_item, expected_item)
+                for actual_item, expected_item in zip(actual, expected, strict=True)
+            )
         )
     if isinstance(expected, dict):
         return isinstance(actual, Mapping) and _mappings_agree(actual, expected)
@@ -75,20 +79,22 @@ def _lines(text: str) -> list[str]:
 
 
 def _lines_agree(actual: str, expected: str) -> bool:
-    ours, theirs = actual.split(), expected.split()
-    return len(ours) == len(theirs) and all(map(_words_agree, ours, theirs))
+    actual_words, expected_words = actual.split(), expected.split()
+    return len(actual_words) == len(expected_words) and all(
+        map(_words_agree, actual_words, expected_words)
+    )
 
 
 def _words_agree(actual: str, expected: str) -> bool:
     if actual == expected:
         return True
-    ours, theirs = _number(actual), _number(expected)
-    if ours is None or theirs is None:
+    actual_number, expected_number = _number(actual), _number(expected)
+    if actual_number is None or expected_number is None:
         return False
-    if ours == theirs:
+    if actual_number == expected_number:
         return True
     is_float = any(sign in expected for sign in ".eE")
-    return is_float and _near(float(ours), float(theirs))
+    return is_float and _near(float(actual_number), float(expected_number))
 
 
 def _number(word: str) -> Decimal | None:

@@ -44,26 +44,28 @@ def extract_code(completion: str, function: str | None = None) -> str:
     blocks, fenced = _blocks(text)
     if not fenced:
         tagged = _TAGGED.finditer(text)
-        blocks = [_Block(one["python"] or one["code"] or "", labelled=True) for one in tagged]
+        blocks = [_Block(match["python"] or match["code"] or "", labelled=True) for match in tagged]
         if not blocks:
             return text.strip("\n") if _is_program(text) else ""
     return _chosen([block for block in blocks if block.source.strip()], function)
 
 
 def _chosen(blocks: Sequence[_Block], function: str | None) -> str:
-    known = [_names(block.source) for block in blocks]
+    block_names = [_names(block.source) for block in blocks]
     if function is not None:
-        for block, (defined, _) in reversed(list(zip(blocks, known, strict=True))):
+        for block, (defined, _) in reversed(list(zip(blocks, block_names, strict=True))):
             if function in defined:
                 return block.source
-    own: list[_Block] = []
+    candidates: list[_Block] = []
     before: set[str] = set()
-    for block, (defined, used) in zip(blocks, known, strict=True):
+    for block, (defined, used) in zip(blocks, block_names, strict=True):
         if not (used - defined) & before:
-            own.append(block)
+            candidates.append(block)
         before |= defined
-    labelled = [block for block in own if block.labelled]
-    programs = labelled or [block for block in own if _is_program(block.source)] or own
+    labelled = [block for block in candidates if block.labelled]
+    programs = (
+        labelled or [block for block in candidates if _is_program(block.source)] or candidates
+    )
     return programs[-1].source if programs else ""
 
 
@@ -88,7 +90,7 @@ def _blocks(text: str) -> tuple[list[_Block], bool]:
     """Contents of the fenced blocks of Python, in order, each with its last newline; and whether
     there is any fence."""
     fences = [fence for fence in _FENCE.finditer(text) if _is_fence(fence)]
-    found: list[_Block] = []
+    blocks: list[_Block] = []
     at = 0
     while at < len(fences):
         opening = fences[at]
@@ -102,11 +104,11 @@ def _blocks(text: str) -> tuple[list[_Block], bool]:
         language = _LANGUAGE.match(opening["info"].strip())
         name = language["name"] if language else ""
         if not name or _is_python(opening["info"]):
-            found.append(
+            blocks.append(
                 _Block(_content(text[opening.end() + 1 : end], opening), labelled=bool(name))
             )
         at = following if closing is not None else len(fences)
-    return found, bool(fences)
+    return blocks, bool(fences)
 
 
 def _is_fence(fence: re.Match[str]) -> bool:
@@ -125,7 +127,7 @@ def _closing(text: str, fences: Sequence[re.Match[str]], at: int) -> int | None:
     program of it. None where nothing does."""
     opening = fences[at]
     first: int | None = None
-    for tried, place in enumerate(range(at + 1, len(fences))):
+    for attempt, place in enumerate(range(at + 1, len(fences))):
         fence = fences[place]
         if not fence["marks"].startswith(opening["marks"]):
             continue
@@ -134,7 +136,7 @@ def _closing(text: str, fences: Sequence[re.Match[str]], at: int) -> int | None:
         if first is None:
             first = place
         content = _content(text[opening.end() + 1 : fence.start()], opening)
-        if tried >= _MAX_CLOSINGS or len(content) > MAX_PROGRAM_CHARS or _parses(content):
+        if attempt >= _MAX_CLOSINGS or len(content) > MAX_PROGRAM_CHARS or _parses(content):
             return place if _parses(content) else first
     return first
 

@@ -37,6 +37,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loopline.agents.environments.code.comparison import outputs_agree, values_agree
+from loopline.agents.environments.code.leakage import as_read, copied, of_its_cases, rounded
 from loopline.agents.environments.code.parsing import parsed
 from loopline.agents.environments.code.problem import (
     AssertionTest,
@@ -45,7 +46,6 @@ from loopline.agents.environments.code.problem import (
     CodeTest,
     ProgramTest,
 )
-from loopline.agents.environments.code.leakage import as_read, copied, of_its_cases, rounded
 from loopline.agents.thinking import said
 from loopline.agents.tools.json_arguments import parse_arguments
 
@@ -70,12 +70,12 @@ def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest
     before = _last_block(text[: output[0]], _INPUT) if output else None
     if output is None or before is None:
         return None
-    given, wanted = before[1], output[1]
-    if len(given) + len(wanted) > MAX_TEST_CHARS:
+    input_text, wanted = before[1], output[1]
+    if len(input_text) + len(wanted) > MAX_TEST_CHARS:
         return None
-    test = _program_test(given, wanted)
+    test = _program_test(input_text, wanted)
     if question.function is not None:
-        test = _call_test(question.function, given, wanted)
+        test = _call_test(question.function, input_text, wanted)
     if test is None or copied(question.statement, test):
         return None
     if any(_told(example, test) for example in question.examples):
@@ -86,22 +86,24 @@ def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest
 def show_test(test: ProgramTest | CallTest) -> str:
     """A test in the form that it is read in."""
     if isinstance(test, ProgramTest):
-        given, wanted = test.stdin.removesuffix("\n"), test.stdout.removesuffix("\n")
+        input_text, wanted = test.stdin.removesuffix("\n"), test.stdout.removesuffix("\n")
     else:
-        given = "\n".join(json.dumps(each, ensure_ascii=False) for each in test.arguments)
+        input_text = "\n".join(
+            json.dumps(argument, ensure_ascii=False) for argument in test.arguments
+        )
         wanted = json.dumps(test.expected, ensure_ascii=False)
-    return f"**Test Input:**\n```\n{given}\n```\n**Test Output:**\n```\n{wanted}\n```"
+    return f"**Test Input:**\n```\n{input_text}\n```\n**Test Output:**\n```\n{wanted}\n```"
 
 
-def _program_test(given: str, wanted: str) -> ProgramTest | None:
+def _program_test(stdin: str, wanted: str) -> ProgramTest | None:
     if not wanted.strip():
         return None
-    return ProgramTest(stdin=f"{given}\n" if given else "", stdout=wanted)
+    return ProgramTest(stdin=f"{stdin}\n" if stdin else "", stdout=wanted)
 
 
-def _call_test(function: str, given: str, wanted: str) -> CallTest | None:
+def _call_test(function: str, arguments_text: str, wanted: str) -> CallTest | None:
     try:
-        arguments = tuple(_value(line) for line in given.split("\n") if line.strip())
+        arguments = tuple(_value(line) for line in arguments_text.split("\n") if line.strip())
         return CallTest(function=function, arguments=arguments, expected=_value(wanted))
     except (ValueError, ValidationError):
         return None
@@ -117,43 +119,44 @@ def _told(example: CodeTest, test: ProgramTest | CallTest) -> bool:
     if isinstance(example, CallTest):
         return values_agree(arguments, list(example.arguments))
     return isinstance(example, AssertionTest) and any(
-        values_agree(arguments, known) for known in _calls(example.source, test.function)
+        values_agree(arguments, example_arguments)
+        for example_arguments in _calls(example.source, test.function)
     )
 
 
 def _goes_on(example: ProgramTest, test: ProgramTest) -> bool:
     """Whether the test's input is the example's, or that with more behind it which the output, that
     of the example, does not depend on."""
-    known, given = (list(map(as_read, each.stdin.split())) for each in (example, test))
-    if known == given:
+    example_words, test_words = (list(map(as_read, case.stdin.split())) for case in (example, test))
+    if example_words == test_words:
         return True
     # As the judge asks it: would who writes the example's output pass the test?
     same_output = outputs_agree(example.stdout, test.stdout)
-    return same_output and bool(known) and known == given[: len(known)]
+    return same_output and bool(example_words) and example_words == test_words[: len(example_words)]
 
 
 def _rounded(value: Any) -> Any:
     """With whole numbers for those that only pass for others: `3.0000000001`."""
     if isinstance(value, list):
-        return [_rounded(each) for each in value]
+        return [_rounded(item) for item in value]
     if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
+        return {key: _rounded(item) for key, item in value.items()}
     return rounded(value) if isinstance(value, float) else value
 
 
 def _calls(source: str, function: str) -> list[list[Any]]:
     """The arguments of a function's calls in an assertion, where they are values."""
-    found: list[list[Any]] = []
+    argument_lists: list[list[Any]] = []
     try:
         tree = parsed(source)
     except ValueError:
         return []
-    named = _Named(tree)
+    named = _NameResolver(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and function in _called(node):
             with contextlib.suppress(ValueError, RecursionError):
-                found += _arguments(node, named)
-    return found
+                argument_lists += _arguments(node, named)
+    return argument_lists
 
 
 def _called(call: ast.Call) -> tuple[str, ...]:
@@ -165,29 +168,29 @@ def _called(call: ast.Call) -> tuple[str, ...]:
             return ()
 
 
-def _arguments(call: ast.Call, named: _Named) -> list[list[Any]]:
+def _arguments(call: ast.Call, named: _NameResolver) -> list[list[Any]]:
     """What a call is given: names stand for what was assigned to them, stars for what they hold,
     and keywords for their values in any order, as the function's own is not known here. Raises
     ValueError for what is no value."""
-    given: list[Any] = []
+    values: list[Any] = []
     for argument in call.args:
         if isinstance(argument, ast.Starred):
-            held = named.value(argument.value)
-            if not isinstance(held, list):
+            items = named.value(argument.value)
+            if not isinstance(items, list):
                 raise ValueError("what a star is before holds nothing")  # noqa: TRY004
-            given += held
+            values += items
         else:
-            given.append(named.value(argument))
+            values.append(named.value(argument))
     by_name: list[Any] = []
     for keyword in call.keywords:
         value = named.value(keyword.value)
         by_name += [value] if keyword.arg else list(value.values())
     if len(by_name) > _MOST_KEYWORDS:
-        return [[*given, *by_name]]
-    return [[*given, *order] for order in itertools.permutations(by_name)]
+        return [[*values, *by_name]]
+    return [[*values, *order] for order in itertools.permutations(by_name)]
 
 
-class _Named(ast.NodeTransformer):
+class _NameResolver(ast.NodeTransformer):
     """Puts what was assigned to a name in its place."""
 
     def __init__(self, tree: ast.Module) -> None:
@@ -218,11 +221,11 @@ class _Named(ast.NodeTransformer):
 
 def _last_block(text: str, heading: re.Pattern[str]) -> tuple[int, str] | None:
     """Where the last block under a heading begins, and what stands in it."""
-    for found in reversed(list(heading.finditer(text))):
-        opening = _OPENING.match(text, found.end())
+    for match in reversed(list(heading.finditer(text))):
+        opening = _OPENING.match(text, match.end())
         closing = text.find(_FENCE, opening.end()) if opening else -1
         if opening is not None and closing >= 0:
-            return found.start(), text[opening.end() : closing].removesuffix("\n")
+            return match.start(), text[opening.end() : closing].removesuffix("\n")
     return None
 
 

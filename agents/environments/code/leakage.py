@@ -46,7 +46,7 @@ def tells(statement: str, test: CodeTest) -> bool:
     if isinstance(test, ProgramTest):
         # Most hidden tests are longer, of which there may be millions.
         return len(test.stdin) <= len(statement) and _tells_program(
-            *(_words(each) for each in (statement, test.stdin, test.stdout))
+            *(_words(text) for text in (statement, test.stdin, test.stdout))
         )
     # A statement says the plain value where a data set holds it in a list of one.
     return isinstance(test, CallTest) and any(
@@ -67,30 +67,34 @@ def copied(statement: str, test: ProgramTest | CallTest) -> bool:
             or _goes_on(statement, test)
             or any(of_its_cases(*example, test) for example in _listed(statement))
         )
-    given = list(map(_read, _values(test.arguments)))
-    return _tells_call(_read(_tight(statement)), given, _read(_value(test.expected)))
+    arguments = list(map(_read, _values(test.arguments)))
+    return _tells_call(_read(_tight(statement)), arguments, _read(_value(test.expected)))
 
 
 def of_its_cases(stdin: str, stdout: str, test: ProgramTest) -> bool:
     """Whether a test consists of cases of an example of which the first line says how many it has:
     `1 / 3 4` of `2 / 3 4 / 5 6`, or `3 / 3 4 / 3 4 / 3 4` of `1 / 3 4`. Their outputs are told with
     it."""
-    (known, outputs), (given, wanted) = (
-        (_lines_read(one), _lines_read(other))
-        for one, other in ((stdin, stdout), (test.stdin, test.stdout))
+    (example_lines, outputs), (test_lines, wanted) = (
+        (_lines_read(input_text), _lines_read(output_text))
+        for input_text, output_text in ((stdin, stdout), (test.stdin, test.stdout))
     )
-    cases, all_cases = (_count(lines[0]) if len(lines) > 1 else 0 for lines in (given, known))
+    cases, all_cases = (
+        _count(lines[0]) if len(lines) > 1 else 0 for lines in (test_lines, example_lines)
+    )
     if not cases or not 1 <= all_cases <= len(outputs) or not set(wanted) <= set(outputs):
         return False
-    size, odd = divmod(len(known) - 1, all_cases)
-    if all_cases == 1 and len(given) - 1 != cases * size:
+    size, odd = divmod(len(example_lines) - 1, all_cases)
+    if all_cases == 1 and len(test_lines) - 1 != cases * size:
         # Its 1 need not be a number of cases: a test says that by as many as its own line says.
         return False
     # Most programs don't read what stands behind the last case; where each has as many lines, that
     # is known.
     end = None if odd else 1 + cases * size
-    return set(given[1:]) <= set(known[1:]) or (
-        end is not None and len(given) > end and set(given[1:end]) <= set(known[1:])
+    return set(test_lines[1:]) <= set(example_lines[1:]) or (
+        end is not None
+        and len(test_lines) > end
+        and set(test_lines[1:end]) <= set(example_lines[1:])
     )
 
 
@@ -109,64 +113,64 @@ def _listed(statement: str) -> Iterator[tuple[str, str]]:
             parts.append((named[0], []))
         elif parts:
             parts[-1][1].append(line)
-    for (first, given), (second, wanted) in pairwise(parts):
+    for (first, input_lines), (second, wanted) in pairwise(parts):
         if (first, second) == ("input", "output"):
-            yield "\n".join(given), "\n".join(wanted)
+            yield "\n".join(input_lines), "\n".join(wanted)
 
 
 def _goes_on(statement: str, test: ProgramTest) -> bool:
     """Whether the test's input is that of an example in the statement, or that with more behind it
     which most programs don't read, and who writes the example's output passes the test."""
-    told, given = (_words_read(each).split() for each in (statement, test.stdin))
+    statement_words, test_words = (_words_read(text).split() for text in (statement, test.stdin))
     wanted = test.stdout.split()
     return any(
-        given[: len(known)] == known
-        and outputs_agree(" ".join(told[at : at + len(wanted)]), " ".join(wanted))
-        for known, at in _examples(told)
+        test_words[: len(example_words)] == example_words
+        and outputs_agree(" ".join(statement_words[at : at + len(wanted)]), " ".join(wanted))
+        for example_words, at in _examples(statement_words)
     )
 
 
-def _examples(told: Sequence[str]) -> Iterator[tuple[Sequence[str], int]]:
+def _examples(words: Sequence[str]) -> Iterator[tuple[Sequence[str], int]]:
     """The input of each example in a statement's words, and where its output begins."""
     begun: int | None = None
-    for at, word in enumerate(told):
+    for at, word in enumerate(words):
         heading = word.strip(_MARKS).lower()
         if heading == "input":
             begun = at + 1
         elif heading == "output" and begun is not None:
             end, output = at, at + 1
-            while end > begun and told[end - 1].strip(_MARKS).lower() in _LABELS:
+            while end > begun and words[end - 1].strip(_MARKS).lower() in _LABELS:
                 end -= 1
             if end > begun:
-                yield told[begun:end], output
+                yield words[begun:end], output
             # "Sample Input 1 … Sample Output 1"
-            if end > begun + 1 and told[begun : begun + 1] == told[output : output + 1]:
-                yield told[begun + 1 : end], output + 1
+            if end > begun + 1 and words[begun : begun + 1] == words[output : output + 1]:
+                yield words[begun + 1 : end], output + 1
             begun = None
 
 
-def _tells_program(text: str, given: str, wanted: str) -> bool:
-    at = text.find(given) if given.strip() and wanted.strip() else -1
+def _tells_program(text: str, stdin: str, wanted: str) -> bool:
+    at = text.find(stdin) if stdin.strip() and wanted.strip() else -1
     while at >= 0:
         # The space at the end of the one may be that at the beginning of the other.
-        end = at + len(given) - 1
-        found = text.find(wanted, end, end + _BETWEEN + len(wanted))
-        if found >= 0 and _ANSWER.search(text[end:found].lower()):
+        end = at + len(stdin) - 1
+        position = text.find(wanted, end, end + _BETWEEN + len(wanted))
+        if position >= 0 and _ANSWER.search(text[end:position].lower()):
             return True
-        at = text.find(given, at + 1)
+        at = text.find(stdin, at + 1)
     return False
 
 
-def _tells_call(text: str, given: Sequence[str], right: str) -> bool:
-    if sum(map(len, given)) > len(text):
+def _tells_call(text: str, arguments: Sequence[str], right: str) -> bool:
+    if sum(map(len, arguments)) > len(text):
         return False
-    wanted, all_given = _whole(right), _whole(",".join(given))
+    wanted, all_given = _whole(right), _whole(",".join(arguments))
     # A call, of whatever name, with its value soon after it, or an arrow from one to the other.
-    called = rf"\w\({re.escape(','.join(given))}\)\W{{0,8}}(?:returns?)?"
+    called = rf"\w\({re.escape(','.join(arguments))}\)\W{{0,8}}(?:returns?)?"
     if re.search(rf"(?:{called}|{all_given}\W{{0,3}}[-=]+>)\W{{0,8}}{wanted}", text):
         return True
     answers = re.finditer(rf"output\W{{0,4}}{wanted}", text)
-    return bool(given) and any(_in_order(given, text[: each.start()]) for each in answers)
+    return bool(arguments) and any(_in_order(arguments, text[: match.start()]) for match in answers)
 
 
 def _in_order(values: Sequence[str], before: str) -> bool:
@@ -229,11 +233,11 @@ def _tight(text: str) -> str:
 
 def _read(tight: str) -> str:
     # `True` equals 1, so that one may be written for the other.
-    return _SPELLED.sub(lambda each: _TRUTHS.get(each[0]) or as_read(each[0]), tight)
+    return _SPELLED.sub(lambda match: _TRUTHS.get(match[0]) or as_read(match[0]), tight)
 
 
 def _values(values: Sequence[object]) -> list[str]:
-    return [_value(each) for each in values]
+    return [_value(value) for value in values]
 
 
 def _value(value: object) -> str:

@@ -122,11 +122,11 @@ def tester_rewards(
     program; `written`: there is a test that can be used; `right`: a golden program passes it;
     `agrees`: the turn's program does."""
     rate = golden_pass_rate
-    known = () if right is None else (Part("local", "right_test", float(right), 1.0),)
+    test_parts = () if right is None else (Part("local", "right_test", float(right), 1.0),)
     return Rewards(
         parts=(
             Part("team", "golden", rate, 1.0),
-            *known,
+            *test_parts,
             Part("dense", "golden", rate, 1.0),
             Part("dense", "agrees", float(agrees), 1.0),
             Part("sparse", "solved", float(rate == 1.0), 1.0),
@@ -164,8 +164,8 @@ def observe(member: Member, question: CodeQuestion, turns: Sequence[Turn]) -> st
 def _examples(question: CodeQuestion) -> list[str]:
     lines: list[str] = []
     for test in question.examples:
-        told = test.source if test.kind == "assertion" else show_test(test)
-        lines += ["", told]
+        text = test.source if test.kind == "assertion" else show_test(test)
+        lines += ["", text]
     return ["", "Examples:", *lines] if lines else []
 
 
@@ -188,21 +188,21 @@ def _disagreement(turn: Turn) -> list[str]:
 def _coder_form(question: CodeQuestion) -> str:
     function = question.function
     whole = "a whole program that reads standard input and writes standard output"
-    asked = whole if function is None else f"Python that defines `{function}`"
-    return f"Write {asked}, in one block that begins with ```python."
+    request = whole if function is None else f"Python that defines `{function}`"
+    return f"Write {request}, in one block that begins with ```python."
 
 
 def _tester_form(question: CodeQuestion) -> str:
     if question.function is None:
         test = ProgramTest(stdin="(all that is read)", stdout="(all that must be written)")
-        shown, said = show_test(test), ""
+        example, note = show_test(test), ""
     else:
-        shown = (
+        example = (
             "**Test Input:**\n```\n(each argument on a line)\n```\n**Test Output:**\n```\n"
             "(the value)\n```"
         )
-        said = ", arguments and value as JSON"
-    return f"Write one new test that a right program passes{said}, in this form:\n{shown}"
+        note = ", arguments and value as JSON"
+    return f"Write one new test that a right program passes{note}, in this form:\n{example}"
 
 
 def _fenced(text: str, language: str = "") -> str:

@@ -181,13 +181,13 @@ def reasoner_rewards(answer: str, *, right: bool) -> Rewards:
 def tool_rewards(answer: str, *, right: bool, reasoner_right: bool) -> Rewards:
     """-1 to 2 with α = 1. `right`: of its own answer. The mask stays 1, as to have no answer costs
     something."""
-    own = float(right) if answer else -1.0
+    answer_reward = float(right) if answer else -1.0
     return Rewards(
         parts=(
             Part("team", "reasoner_right", float(reasoner_right), 1.0),
-            Part("local", "right", own, 1.0),
+            Part("local", "right", answer_reward, 1.0),
             Part("dense", "reasoner_right", float(reasoner_right), 1.0),
-            Part("dense", "right", own, 1.0),
+            Part("dense", "right", answer_reward, 1.0),
             Part("sparse", "right", float(right), 1.0),
         )
     )

@@ -121,16 +121,16 @@ def is_free(grid: tuple[str, ...], cell: Cell) -> bool:
 @lru_cache(maxsize=4096)
 def distances_to(grid: tuple[str, ...], goal: Cell) -> Mapping[Cell, int]:
     """Breadth-first distances to `goal`; the oracle of this environment."""
-    found = {goal: 0}
+    distances = {goal: 0}
     queue = deque([goal])
     while queue:
         cell = queue.popleft()
         for move in STEPS:
-            other = beside(cell, move)
-            if other not in found and is_free(grid, other):
-                found[other] = found[cell] + 1
-                queue.append(other)
-    return found
+            neighbour = beside(cell, move)
+            if neighbour not in distances and is_free(grid, neighbour):
+                distances[neighbour] = distances[cell] + 1
+                queue.append(neighbour)
+    return distances
 
 
 def shortest_path(instance: PlanPathInstance, start: Cell) -> tuple[str, ...]:

@@ -100,11 +100,11 @@ def _ways_in_sight(instance: PlanPathInstance, start: Cell) -> dict[Cell, Moves]
     while queue:
         cell = queue.popleft()
         for move in STEPS:
-            other = beside(cell, move)
-            away = abs(other[0] - start[0]), abs(other[1] - start[1])
+            neighbour = beside(cell, move)
+            away = abs(neighbour[0] - start[0]), abs(neighbour[1] - start[1])
             far = sum(away) > 1 if instance.setting.listed else max(away) > sight
-            if other not in ways and not far and is_free(instance.grid, other):
-                ways[other] = (*ways[cell], move)
-                queue.append(other)
+            if neighbour not in ways and not far and is_free(instance.grid, neighbour):
+                ways[neighbour] = (*ways[cell], move)
+                queue.append(neighbour)
     del ways[start]
     return ways

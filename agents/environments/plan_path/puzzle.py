@@ -81,11 +81,11 @@ class PlanPathPuzzle:
         * progress: 1 − d / d₀, where the published rewards stop at 0 for a way back
         """
         read = 0.0 if step.action is None else 1.0
-        tried = step.legal + step.illegal
+        attempts = step.legal + step.illegal
         solved = float(self.solved(step.after))
-        legal = step.legal / tried if tried else 0.0
+        legal = step.legal / attempts if attempts else 0.0
         if agent == PLAN:
-            nearer = self._nearer(step) / tried if tried else 0.0
+            nearer = self._nearer(step) / attempts if attempts else 0.0
             local = {"format": (0.1, read), "legal": (0.1, legal), "shortest": (0.8, nearer)}
         else:
             shaping = self._shaping_share(step) if step.legal else 0.0

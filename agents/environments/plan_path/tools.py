@@ -71,10 +71,10 @@ def nearest_by_search(instance: PlanPathInstance, start: Cell, reach: int) -> tu
         if len(ways[cell]) == reach:
             break
         for move in STEPS:
-            other = beside(cell, move)
-            if other not in ways and is_free(instance.grid, other):
-                ways[other] = (*ways[cell], move)
-                queue.append(other)
+            neighbour = beside(cell, move)
+            if neighbour not in ways and is_free(instance.grid, neighbour):
+                ways[neighbour] = (*ways[cell], move)
+                queue.append(neighbour)
     best = min(ways, key=lambda cell: (manhattan(cell, instance.goal), len(ways[cell])))
     return ways[best]
 

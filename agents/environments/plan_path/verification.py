@@ -21,10 +21,10 @@ def check_walk(instance: PlanPathInstance, answers: Sequence[Sequence[str]]) -> 
     cells = "".join(instance.grid)
     here = instance.start[0] * width + instance.start[1]
     goal = instance.goal[0] * width + instance.goal[1]
-    made, most = 0, math.ceil(instance.shortest * instance.setting.detour)
+    move_count, most = 0, math.ceil(instance.shortest * instance.setting.detour)
     for answer in answers:
         for move in answer:
-            if here == goal or (strict and made >= most):
+            if here == goal or (strict and move_count >= most):
                 break
             column = here % width
             possible = {
@@ -35,10 +35,10 @@ def check_walk(instance: PlanPathInstance, answers: Sequence[Sequence[str]]) -> 
             }
             there = here + {"U": -width, "D": width, "L": -1, "R": 1}[move]
             if possible[move] and cells[there] == ".":
-                here, made = there, made + 1
+                here, move_count = there, move_count + 1
             elif strict:
                 break
     if here == goal:
-        return Verdict(measures={"moves_over_shortest": float(made - instance.shortest)})
+        return Verdict(measures={"moves_over_shortest": float(move_count - instance.shortest)})
     row, column = divmod(here, width)
     return Verdict(f"the walk ends at row {row + 1}, column {column + 1}, not at the goal")

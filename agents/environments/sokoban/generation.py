@@ -45,8 +45,10 @@ def stream(
 ) -> Iterator[SokobanInstance]:
     """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
     unknown split, and while drawing when the difficulty leaves no instance."""
-    chosen, wanted = difficulty or Difficulty(), as_split(split)
-    return drawn("sokoban", wanted, seed, lambda rng: _draw(rng, wanted, chosen), _TRIES)
+    effective_difficulty, wanted = difficulty or Difficulty(), as_split(split)
+    return drawn(
+        "sokoban", wanted, seed, lambda rng: _draw(rng, wanted, effective_difficulty), _TRIES
+    )
 
 
 def instances(
@@ -103,10 +105,10 @@ def _room(rng: random.Random, difficulty: Difficulty) -> frozenset[Cell]:
         while queue:
             cell = queue.popleft()
             for move in STEPS:
-                other = beside(cell, move)
-                if other in cells and other not in piece:
-                    piece.add(other)
-                    queue.append(other)
+                neighbour = beside(cell, move)
+                if neighbour in cells and neighbour not in piece:
+                    piece.add(neighbour)
+                    queue.append(neighbour)
         cells -= piece
         pieces.append(frozenset(piece))
     return max(pieces, key=len, default=frozenset())

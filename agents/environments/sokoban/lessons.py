@@ -122,7 +122,7 @@ def _greedy_calls(instance: SokobanInstance, play: Play, dice: random.Random) ->
         if push is None:
             break
         calls.append(_call(*push))
-        play = next(after for one, after in successors(level, play) if one == push)
+        play = next(after for move, after in successors(level, play) if move == push)
     return f"{MARK} [{', '.join(calls)}]"
 
 

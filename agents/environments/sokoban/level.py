@@ -97,19 +97,19 @@ def parse_level(rows: Sequence[str]) -> tuple[Level, Play]:
     width = len(rows[0]) if rows else 0
     if not width or any(len(row) != width for row in rows):
         raise ValueError("the rows of a level are all of one length")
-    found: dict[str, set[Cell]] = {sign: set() for sign in SIGNS}
+    cells_by_sign: dict[str, set[Cell]] = {sign: set() for sign in SIGNS}
     for r, row in enumerate(rows):
         for c, sign in enumerate(row):
-            if sign not in found:
+            if sign not in cells_by_sign:
                 raise ValueError(f"{sign!r} in row {r + 1} is no sign of a level ({SIGNS!r})")
-            found[sign].add((r, c))
-    players = found[PLAYER] | found[PLAYER_ON_TARGET]
-    boxes = found[BOX] | found[BOX_ON_TARGET]
-    targets = found[TARGET] | found[BOX_ON_TARGET] | found[PLAYER_ON_TARGET]
+            cells_by_sign[sign].add((r, c))
+    players = cells_by_sign[PLAYER] | cells_by_sign[PLAYER_ON_TARGET]
+    boxes = cells_by_sign[BOX] | cells_by_sign[BOX_ON_TARGET]
+    targets = cells_by_sign[TARGET] | cells_by_sign[BOX_ON_TARGET] | cells_by_sign[PLAYER_ON_TARGET]
     if len(players) != 1:
         raise ValueError(f"a level has one player, not {len(players)}")
     if not boxes or len(boxes) != len(targets):
         raise ValueError(f"{len(boxes)} boxes and {len(targets)} targets: as many as one another")
-    floor = found[FLOOR] | players | boxes | targets
+    floor = cells_by_sign[FLOOR] | players | boxes | targets
     level = Level(len(rows), width, frozenset(floor), frozenset(targets))
     return level, Play(players.pop(), frozenset(boxes))

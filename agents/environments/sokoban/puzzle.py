@@ -91,9 +91,9 @@ class SokobanPuzzle:
         """
         solved = float(self.solved(step.after))
         read = 0.0 if step.action is None else 1.0
-        tried = step.legal + step.illegal
+        attempts = step.legal + step.illegal
         if agent == PLAN:
-            legal = step.legal / tried if tried else 0.0
+            legal = step.legal / attempts if attempts else 0.0
             free = float(step.legal > 0 and not self.level.stuck(step.after))
             local = {"format": (0.1, read), "legal": (0.1, legal), "no_deadlock": (0.8, free)}
         else:
@@ -172,7 +172,7 @@ class SokobanPuzzle:
             ("wall", sorted(inside - level.floor)),
             ("floor", sorted(level.floor - inside)),
         )
-        lines = [", ".join(f"{name} {_place(cell)}" for name, found in named for cell in found)]
+        lines = [", ".join(f"{name} {_place(cell)}" for name, places in named for cell in places)]
         for box in sorted(state.boxes):
             target = min(sorted(level.targets), key=lambda target: manhattan(box, target))
             sides = ", ".join(f"{move} {self._beside(state, box, move)}" for move in STEPS)

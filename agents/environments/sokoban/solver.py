@@ -30,16 +30,20 @@ class SearchLimit(Exception):
 
 def standing(level: Level, play: Play) -> set[Cell]:
     """Every cell that the player can walk to without a push."""
-    found = {play.player}
-    left = [play.player]
-    while left:
-        cell = left.pop()
+    reachable_cells = {play.player}
+    frontier = [play.player]
+    while frontier:
+        cell = frontier.pop()
         for move in STEPS:
-            other = beside(cell, move)
-            if other not in found and other in level.floor and other not in play.boxes:
-                found.add(other)
-                left.append(other)
-    return found
+            neighbour = beside(cell, move)
+            if (
+                neighbour not in reachable_cells
+                and neighbour in level.floor
+                and neighbour not in play.boxes
+            ):
+                reachable_cells.add(neighbour)
+                frontier.append(neighbour)
+    return reachable_cells
 
 
 def reach(level: Level, play: Play) -> dict[Cell, Moves]:
@@ -49,17 +53,17 @@ def reach(level: Level, play: Play) -> dict[Cell, Moves]:
     while queue:
         cell = queue.popleft()
         for move in STEPS:
-            other = beside(cell, move)
-            if other not in ways and other in level.floor and other not in play.boxes:
-                ways[other] = (*ways[cell], move)
-                queue.append(other)
+            neighbour = beside(cell, move)
+            if neighbour not in ways and neighbour in level.floor and neighbour not in play.boxes:
+                ways[neighbour] = (*ways[cell], move)
+                queue.append(neighbour)
     return ways
 
 
 @lru_cache(maxsize=1024)
 def pushes_to_target(level: Level) -> Mapping[Cell, int]:
     """Fewest pushes to the nearest target for a box alone on the board; dead cells are left out."""
-    found = dict.fromkeys(level.targets, 0)
+    distances = dict.fromkeys(level.targets, 0)
     queue = deque(sorted(level.targets))
     while queue:
         cell = queue.popleft()
@@ -68,10 +72,10 @@ def pushes_to_target(level: Level) -> Mapping[Cell, int]:
             # behind it.
             box = beside(cell, MIRRORED[move])
             behind = beside(box, MIRRORED[move])
-            if box in level.floor and behind in level.floor and box not in found:
-                found[box] = found[cell] + 1
+            if box in level.floor and behind in level.floor and box not in distances:
+                distances[box] = distances[cell] + 1
                 queue.append(box)
-    return found
+    return distances
 
 
 def solve(level: Level, play: Play, most_states: int = MAX_STATES) -> Moves | None:
@@ -99,12 +103,12 @@ def solve(level: Level, play: Play, most_states: int = MAX_STATES) -> Moves | No
         for push, after in successors(level, here):
             if push[0] not in bounds or beside(*push) not in bounds:
                 continue
-            found = _key(level, after)
-            if found not in closed and cost[key] + 1 < cost.get(found, 1 << 30):
-                cost[found] = cost[key] + 1
-                came[found] = (key, push)
-                bound = cost[found] + sum(bounds[box] for box in after.boxes)
-                heapq.heappush(queue, (bound, next(order), found))
+            next_key = _key(level, after)
+            if next_key not in closed and cost[key] + 1 < cost.get(next_key, 1 << 30):
+                cost[next_key] = cost[key] + 1
+                came[next_key] = (key, push)
+                bound = cost[next_key] + sum(bounds[box] for box in after.boxes)
+                heapq.heappush(queue, (bound, next(order), next_key))
     return None
 
 
@@ -133,14 +137,14 @@ def nearest_by_pushes(level: Level, play: Play, pushes: int, most_states: int) -
             if len(came) >= most_states:
                 break
             for push, after in successors(level, Play(*key)):
-                found = _key(level, after)
-                if found in came or len(came) >= most_states:
+                next_key = _key(level, after)
+                if next_key in came or len(came) >= most_states:
                     continue
-                came[found] = (key, push)
-                wave.append(found)
+                came[next_key] = (key, push)
+                wave.append(next_key)
                 to_go = _to_go(bounds, after.boxes)
                 if to_go < least:
-                    best, least = found, to_go
+                    best, least = next_key, to_go
         frontier = wave
     return _moves(level, play, _way(came, best))
 

@@ -36,5 +36,5 @@ def check_play(instance: SokobanInstance, moves: Sequence[str]) -> Verdict:
             text[behind] = _BOX_ON[text[behind]]
         if text[to] != "#":
             text[player], text[to] = _LEAVES[text[player]], _PLAYER_ON[text[to]]
-    left = text.count("$")
-    return Verdict(f"{left} of the boxes are on no target") if left else Verdict()
+    remaining = text.count("$")
+    return Verdict(f"{remaining} of the boxes are on no target") if remaining else Verdict()

@@ -60,8 +60,10 @@ def stream(
 ) -> Iterator[SudokuInstance]:
     """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
     unknown split, and while drawing when the difficulty leaves no instance."""
-    chosen, wanted = difficulty or Difficulty(), as_split(split)
-    return drawn("sudoku", wanted, seed, lambda rng: _draw(rng, wanted, chosen), _TRIES)
+    effective_difficulty, wanted = difficulty or Difficulty(), as_split(split)
+    return drawn(
+        "sudoku", wanted, seed, lambda rng: _draw(rng, wanted, effective_difficulty), _TRIES
+    )
 
 
 def instances(

@@ -40,9 +40,11 @@ class SudokuInstance(Record):
             raise ValueError(f"digits are 0 (blank) to {size}")
         if all(digit for row in self.givens for digit in row):
             raise ValueError("there is no blank cell")
-        found = len(first_completions(self.givens))
-        if found != 1:
-            raise ValueError("it has no completion" if not found else "it has several completions")
+        completion_count = len(first_completions(self.givens))
+        if completion_count != 1:
+            raise ValueError(
+                "it has no completion" if not completion_count else "it has several completions"
+            )
         return self
 
     @property

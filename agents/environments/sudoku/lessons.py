@@ -83,12 +83,12 @@ def weak_answer(
         begun = proposed if proposed and dice.random() < team.follows else ()
         for write in begun:
             grid = written(grid, write)
-        own = (
+        additions = (
             ()
             if begun and not blanks(grid)
             else _tried(episode, grid, dice.randint(1, team.most), team, dice)
         )
-        return f"{MARK} [{said_writes((*begun, *own))}]"
+        return f"{MARK} [{said_writes((*begun, *additions))}]"
     calls = dice.randint(1, episode.puzzle.setting.calls)
     if dice.random() < team.asks:
         return f"{MARK} [{', '.join(['singles(1)'] * calls)}]"
@@ -103,15 +103,15 @@ def _tried(
     givens = episode.puzzle.start()
     cells = blanks(grid) or [(r, c) for r, c in sorted(conflicts(grid)) if not givens[r][c]]
     cells = cells or blanks(givens)
-    found: list[Write] = []
-    while cells and len(found) < most:
+    writes: list[Write] = []
+    while cells and len(writes) < most:
         r, c = cells.pop(dice.randrange(len(cells)))
         fitting = candidates(grid, (r, c))
-        known = fitting and dice.random() >= team.noise
-        write = (r, c, dice.choice(fitting) if known else dice.randint(1, len(grid)))
+        is_fitting = fitting and dice.random() >= team.noise
+        write = (r, c, dice.choice(fitting) if is_fitting else dice.randint(1, len(grid)))
         grid = written(grid, write)
-        found.append(write)
-    return tuple(found)
+        writes.append(write)
+    return tuple(writes)
 
 
 LESSONS = Lessons[Difficulty, SudokuInstance, Filling, WeakTeam](

@@ -105,12 +105,12 @@ class SudokuPuzzle:
         before, after, size = step.before, step.after, self.instance.size
         solved = float(self.solved(after))
         read = 0.0 if step.action is None else 1.0
-        tried = step.legal + step.illegal
+        attempts = step.legal + step.illegal
         clashing = conflicts(after)
         wrote = {write[:2] for write in step.action or () if refusal(self.instance, write) is None}
         if agent == PLAN:
             new = [(r, c) for r, c in wrote - clashing if not before[r][c] and after[r][c]]
-            legal = step.legal / tried if tried else 0.0
+            legal = step.legal / attempts if attempts else 0.0
             local = {
                 "format": (0.1, read),
                 "legal": (0.1, legal),
@@ -189,10 +189,10 @@ class SudokuPuzzle:
         right = wrong = to_fill = 0
         rows = zip(self.instance.givens, state, self.instance.solution, strict=True)
         for givens, digits, solved in rows:
-            for given, digit, true in zip(givens, digits, solved, strict=True):
-                to_fill += not given
-                right += not given and digit == true
-                wrong += not given and digit not in (0, true)
+            for clue, digit, true in zip(givens, digits, solved, strict=True):
+                to_fill += not clue
+                right += not clue and digit == true
+                wrong += not clue and digit not in (0, true)
         return (right - wrong) / to_fill
 
     def _listed(self, state: Grid) -> str:
@@ -204,13 +204,13 @@ class SudokuPuzzle:
             for c, digit in enumerate(row):
                 cell = f"r{r + 1}c{c + 1}"
                 if digit:
-                    given = self.instance.givens[r][c]
-                    lists["Given:" if given else "Written:"].append(f"{cell}={digit}")
+                    clue = self.instance.givens[r][c]
+                    lists["Given:" if clue else "Written:"].append(f"{cell}={digit}")
                 else:
                     fitting = candidates(state, (r, c))
                     others = [d for d in range(1, self.instance.size + 1) if d not in fitting]
-                    known = f"not {' '.join(map(str, others))}" if others else "any"
-                    blanks.append(f"({r + 1}, {c + 1}, {known})")
+                    constraint = f"not {' '.join(map(str, others))}" if others else "any"
+                    blanks.append(f"({r + 1}, {c + 1}, {constraint})")
         filled_in = [" ".join([name, *cells]) for name, cells in lists.items() if cells]
         return "\n".join((*filled_in, *blanks))
 

@@ -53,11 +53,11 @@ def written(grid: Grid, write: Write) -> Grid:
 
 def conflicts(grid: Grid) -> frozenset[Cell]:
     """Cells whose digit stands twice in a row, column or box."""
-    found: set[Cell] = set()
+    cells: set[Cell] = set()
     for unit in units(len(grid)):
         counts = Counter(grid[r][c] for r, c in unit if grid[r][c])
-        found |= {(r, c) for r, c in unit if counts[grid[r][c]] > 1}
-    return frozenset(found)
+        cells |= {(r, c) for r, c in unit if counts[grid[r][c]] > 1}
+    return frozenset(cells)
 
 
 def constraints_met(grid: Grid) -> int:
@@ -78,10 +78,10 @@ def filled(grid: Grid) -> int:
 
 def candidates(grid: Grid, cell: Cell) -> tuple[int, ...]:
     """Digits that stand in no unit of a cell; the cell's own digit does not count."""
-    seen = {
+    peer_digits = {
         grid[r][c] for unit in units(len(grid)) if cell in unit for r, c in unit if (r, c) != cell
     }
-    return tuple(digit for digit in range(1, len(grid) + 1) if digit not in seen)
+    return tuple(digit for digit in range(1, len(grid) + 1) if digit not in peer_digits)
 
 
 def next_single(grid: Grid) -> Write | None:

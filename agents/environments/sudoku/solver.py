@@ -90,12 +90,12 @@ def completions(
 @lru_cache(maxsize=4096)
 def first_completions(grid: Grid) -> tuple[Grid, ...]:
     """None, one, or two completions: two mean that it is not unique. Raises `SearchLimit`."""
-    found: list[Grid] = []
+    solutions: list[Grid] = []
     for completion in completions(grid, most=MAX_NODES):
-        found.append(completion)
-        if len(found) == 2:
+        solutions.append(completion)
+        if len(solutions) == 2:
             break
-    return tuple(found)
+    return tuple(solutions)
 
 
 def blank(size: int) -> Grid:

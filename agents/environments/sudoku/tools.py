@@ -43,16 +43,16 @@ def functions(instance: SudokuInstance) -> Mapping[str, ToolFunction[Scratch]]:
         return Answer(after, "contradicts another digit" if clash else "fits so far")
 
     def singles(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
-        after, found = scratch, list[Write]()
+        after, writes = scratch, list[Write]()
         for _ in range(min(int(arguments[0]), instance.setting.search)):
             write = next_single(after[0])
             if write is None:
                 break
             after = _after(after, write)
-            found.append(write)
-        if not found:
+            writes.append(write)
+        if not writes:
             return Answer(scratch, "found none", worked=False)
-        return Answer(after, said_writes(tuple(found)))
+        return Answer(after, said_writes(tuple(writes)))
 
     def clashes(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         cells = sorted(conflicts(scratch[0]))

@@ -65,12 +65,12 @@ def stream(
     """Endless instances of one split, the same ones for the same arguments; of the split's wordings
     only those that are asked for. Raises ValueError for an unknown split, and while drawing when
     nothing fits."""
-    chosen, wanted = difficulty or Difficulty(), as_split(split)
-    return _stream(wanted, seed, chosen, wordings)
+    effective_difficulty, wanted = difficulty or Difficulty(), as_split(split)
+    return _stream(wanted, seed, effective_difficulty, wordings)
 
 
 def _stream(
-    split: Split, seed: int, chosen: Difficulty, wordings: Callable[[Wording], bool]
+    split: Split, seed: int, effective_difficulty: Difficulty, wordings: Callable[[Wording], bool]
 ) -> Iterator[WordProblemInstance]:
     tried = 0
 
@@ -81,15 +81,15 @@ def _stream(
             raise ValueError(
                 f"{_TRIES} tries in a row made no word problem: the difficulty leaves none"
             )
-        return chosen.allows(chain)
+        return effective_difficulty.allows(chain)
 
-    told = Told.UNSEEN_WORDINGS if split is Split.TEST else Told.TRAIN
+    wording_split = Told.UNSEEN_WORDINGS if split is Split.TEST else Told.TRAIN
     selection = Selection(
         fits, lambda wording: split_of_wording(wording) is split and wordings(wording)
     )
-    for problem in word_problems.stream(told, seed, selection):
+    for problem in word_problems.stream(wording_split, seed, selection):
         tried = 0
-        yield WordProblemInstance.of(problem, chosen.setting)
+        yield WordProblemInstance.of(problem, effective_difficulty.setting)
 
 
 def instances(

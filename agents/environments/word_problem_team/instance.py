@@ -69,9 +69,11 @@ class WordProblemInstance(Record):
 
     @model_validator(mode="after")
     def _works_out(self) -> Self:
-        known = {number.value for number in numbers_of(self.text)} | constants()
+        available_values = {number.value for number in numbers_of(self.text)} | constants()
         for place, step in enumerate(self.solution, 1):
-            strange = next((side for side in (step.left, step.right) if side not in known), None)
+            strange = next(
+                (side for side in (step.left, step.right) if side not in available_values), None
+            )
             if strange is not None:
                 raise ValueError(
                     f"equation {place} has {strange}, which is no number of the text, no earlier "
@@ -79,7 +81,7 @@ class WordProblemInstance(Record):
                 )
             if apply(step.operator, Fraction(step.left), Fraction(step.right)) != step.result:
                 raise ValueError(f"equation {place} is wrong")
-            known.add(step.result)
+            available_values.add(step.result)
         return self
 
     @classmethod
@@ -88,10 +90,15 @@ class WordProblemInstance(Record):
         return cls(
             text=problem.prompt,
             solution=tuple(
-                Equation(left=one.left, operator=one.op, right=one.right, result=one.result)
+                Equation(
+                    left=equation.left,
+                    operator=equation.op,
+                    right=equation.right,
+                    result=equation.result,
+                )
                 for link in problem.links
                 for part in link.parts
-                for one in part.equations
+                for equation in part.equations
             ),
             wordings=tuple(problem.wording.split("+")),
             setting=setting,
@@ -134,8 +141,8 @@ def split_of_wording(wording: Wording) -> Split:
 
 def split_of_wordings(ids: Iterable[str]) -> Split | None:
     """The split that all of these belong to, if it is one. Raises KeyError for an unknown one."""
-    found = {_splits()[one] for one in ids}
-    return found.pop() if len(found) == 1 else None
+    splits = {_splits()[wording_id] for wording_id in ids}
+    return splits.pop() if len(splits) == 1 else None
 
 
 @cache

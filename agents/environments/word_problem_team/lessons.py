@@ -56,13 +56,13 @@ _MARKUP = (
 
 def _spoken() -> Iterator[str]:
     """The words of what training tells, as they are written there."""
-    told = [
+    texts = [
         wording.text
         for scheme in schemes()
         for wording in scheme.wordings
         if not scheme.held_out and split_of_wording(wording) is Split.TRAIN
     ]
-    for text in (*told, *words.ASIDES, *words.CONNECTIVES):
+    for text in (*texts, *words.ASIDES, *words.CONNECTIVES):
         yield from _WORD.findall(_SLOT.sub(" ", text))
     yield from (*words.SHE, *words.HE, *words.RELATIVES, *words.CHILDREN, *words.TRIPS)
     yield from ("she", "She", "he", "He", "his", "His", "her", "Her", "him", "an", "An")
@@ -153,23 +153,23 @@ def _call(instance: WordProblemInstance, work: Work, team: WeakTeam, dice: rando
     if erring < team.wrong_operator:
         call = dice.choice([name for name in OPERATORS if name != call])
     elif erring < team.wrong_operator + team.wrong_operands:
-        shown = [_written(instance, number) for number in numbers_of(instance.text)]
-        shown += [one.name for one in work.kept]
-        left, right = dice.choice(shown), dice.choice(shown)
+        operands = [_written(instance, number) for number in numbers_of(instance.text)]
+        operands += [calculation.name for calculation in work.kept]
+        left, right = dice.choice(operands), dice.choice(operands)
     return f"{call}({left}, {right})"
 
 
 def _next(instance: WordProblemInstance, work: Work) -> Equation:
     """The first calculation that is not kept; the last one if all are."""
-    kept = {one.key for one in work.kept}
-    left = [step for step in instance.solution if equation_key(step) not in kept]
-    return left[0] if left else instance.solution[-1]
+    keys = {calculation.key for calculation in work.kept}
+    remaining = [step for step in instance.solution if equation_key(step) not in keys]
+    return remaining[0] if remaining else instance.solution[-1]
 
 
 def _spelled(instance: WordProblemInstance, work: Work, value: int) -> list[str]:
     """How a number can be written: the names that it has, results first; the digits of one that
     does not stand in the text."""
-    names = [one.name for one in work.kept if one.result == value]
+    names = [calculation.name for calculation in work.kept if calculation.result == value]
     for number in numbers_of(instance.text):
         if number.value == value:
             names.append(_written(instance, number))

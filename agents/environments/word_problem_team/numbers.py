@@ -33,14 +33,14 @@ class Number:
 @lru_cache(maxsize=4096)
 def numbers_of(text: str) -> tuple[Number, ...]:
     """The first `MOST_NAMES` numbers, in order."""
-    found: list[Number] = []
+    numbers: list[Number] = []
     for match in _NUMBER.finditer(text):
         word = match[0].lower()
         value = int(word) if word.isdigit() else _WORDS[word]
-        found.append(Number(f"n{len(found) + 1}", value, match.start()))
-        if len(found) == MOST_NAMES:
+        numbers.append(Number(f"n{len(numbers) + 1}", value, match.start()))
+        if len(numbers) == MOST_NAMES:
             break
-    return tuple(found)
+    return tuple(numbers)
 
 
 def with_names(text: str) -> str:

@@ -116,18 +116,18 @@ class WordProblemPuzzle:
         """
         solved = float(self.solved(step.after))
         read = 0.0 if step.action is None else 1.0
-        tried = step.legal + step.illegal
+        attempts = step.legal + step.illegal
         sound = self._good(step) if step.after.answer is None else solved
         would = solved
         if agent == PLAN:
-            legal = step.legal / tried if tried else 0.0
+            legal = step.legal / attempts if attempts else 0.0
             local = {"format": (0.1, read), "legal": (0.1, legal), "sound": (0.8, sound)}
             dense = {"right": (2.0, solved)}
         else:
             local = {"format": (0.1, read), "executed": (0.1, step.worked), "sound": (0.8, sound)}
-            own = self._own(step)
-            dense = {"right": (1.0, own)}
-            would = max(solved, own)
+            answer_reward = self._own(step)
+            dense = {"right": (1.0, answer_reward)}
+            would = max(solved, answer_reward)
         parts = (
             *weighted("team", {"solved": (1.0, solved)}),
             *weighted("local", local),
@@ -165,10 +165,10 @@ class WordProblemPuzzle:
     def as_json(self, action: Items) -> JsonObject:
         """What was not calculated is named by what was written."""
         return {
-            "keep": [str(one.works[-1]) if one.works else one.of for one in action
-                     if one.verb == "keep"],
-            "answer": [str(one.works[-1]) if one.works else one.of for one in action
-                       if one.verb == "answer"],
+            "keep": [str(item.works[-1]) if item.works else item.of for item in action
+                     if item.verb == "keep"],
+            "answer": [str(item.works[-1]) if item.works else item.of for item in action
+                       if item.verb == "answer"],
         }  # fmt: skip
 
     def items(self) -> list[str]:
@@ -188,17 +188,17 @@ class WordProblemPuzzle:
     def _good(self, step: Step[Work, Items]) -> float:
         """Of the equations that are new, the share that the solution has."""
         new = step.after.kept[len(step.before.kept) :]
-        known = {equation_key(one) for one in self.instance.solution}
-        known -= {one.key for one in step.before.kept}
-        return sum(one.key in known for one in new) / len(new) if new else 0.0
+        solution_keys = {equation_key(equation) for equation in self.instance.solution}
+        solution_keys -= {equation.key for equation in step.before.kept}
+        return sum(equation.key in solution_keys for equation in new) / len(new) if new else 0.0
 
     def _own(self, step: Step[Work, Items]) -> float:
         """Of a tool agent's action: 1 for what is the answer, 0 for something else, −1 for
         nothing."""
         if step.after.answer is not None:
             return float(self.solved(step.after))
-        made = step.after.kept[len(step.before.kept) :]
-        return float(made[-1].result == self.instance.answer) if made else -1.0
+        new_works = step.after.kept[len(step.before.kept) :]
+        return float(new_works[-1].result == self.instance.answer) if new_works else -1.0
 
     def _stray(self, step: Step[Work, Items]) -> float:
         """Of an action of several calculations, those that are none of the solution's; in the
@@ -206,8 +206,10 @@ class WordProblemPuzzle:
         new = step.after.kept[len(step.before.kept) :]
         if len(new) < 2 or self.solved(step.after):
             return 0.0
-        known = {equation_key(one) for one in self.instance.solution}
-        return sum(one.key not in known for one in new) / (len(self.instance.solution) + 1)
+        solution_keys = {equation_key(equation) for equation in self.instance.solution}
+        return sum(equation.key not in solution_keys for equation in new) / (
+            len(self.instance.solution) + 1
+        )
 
     def _done(self, state: Work) -> float:
         if state.answer == self.instance.answer:

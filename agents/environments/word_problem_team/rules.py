@@ -25,7 +25,7 @@ Key = tuple[Operator, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Worked:
+class Calculation:
     """A calculation that was done: `r1 = mul(n1, n2) = 72`."""
 
     name: str
@@ -52,7 +52,7 @@ class Item:
     verb: Verb
     of: str
     """A result's name or, of an answer, a number."""
-    works: tuple[Worked, ...] = ()
+    works: tuple[Calculation, ...] = ()
     """Of this turn's calculations the one of that name, behind those that it needs; empty if there
     is none."""
 
@@ -67,17 +67,17 @@ Items = tuple[Item, ...]
 class Work:
     """How far the problem is worked out."""
 
-    kept: tuple[Worked, ...] = ()
+    kept: tuple[Calculation, ...] = ()
     answer: int | None = None
 
     def result(self, name: str) -> int | None:
         """Of a kept calculation."""
-        return next((one.result for one in self.kept if one.name == name), None)
+        return next((step.result for step in self.kept if step.name == name), None)
 
     @property
     def next_name(self) -> str:
         """Of the next result."""
-        return f"r{max((int(one.name[1:]) for one in self.kept), default=0) + 1}"
+        return f"r{max((int(step.name[1:]) for step in self.kept), default=0) + 1}"
 
 
 def key_of(operator: Operator, left: int, right: int) -> Key:
@@ -94,25 +94,25 @@ def equation_key(step: Equation) -> Key:
 def at_hand(instance: WordProblemInstance, work: Work) -> dict[str, int]:
     """What can be calculated with, by how it is written: numbers of the text, by their names too
     where they are shown, results by their names and values, and `constants`."""
-    known = {str(value): value for value in constants()}
+    values = {str(value): value for value in constants()}
     for number in numbers_of(instance.text):
-        known[str(number.value)] = number.value
+        values[str(number.value)] = number.value
         if instance.setting.named:
-            known[number.name] = number.value
-    for one in work.kept:
-        known[str(one.result)] = known[one.name] = one.result
-    return known
+            values[number.name] = number.value
+    for step in work.kept:
+        values[str(step.result)] = values[step.name] = step.result
+    return values
 
 
 def calculated(
     instance: WordProblemInstance, work: Work, call: str, left: str, right: str
-) -> Worked | str:
+) -> Calculation | str:
     """The calculation, with the next name; or why it can't be done, in a few words."""
-    known = at_hand(instance, work)
+    values_by_name = at_hand(instance, work)
     for side in (left, right):
-        if side not in known:
+        if side not in values_by_name:
             return f"{side} is not at hand"
-    values = known[left], known[right]
+    values = values_by_name[left], values_by_name[right]
     if call == "div" and not values[1]:
         return "division by 0"
     result = apply(OPERATORS[call], Fraction(values[0]), Fraction(values[1]))
@@ -122,12 +122,12 @@ def calculated(
         return "not above 0"
     if result > LARGEST:
         return "too large"
-    return Worked(work.next_name, call, left, right, values, int(result))
+    return Calculation(work.next_name, call, left, right, values, int(result))
 
 
-def with_kept(work: Work, works: Iterable[Worked]) -> Work:
+def with_kept(work: Work, works: Iterable[Calculation]) -> Work:
     """Those kept as well that are not yet."""
-    new = tuple(one for one in works if one not in work.kept)
+    new = tuple(step for step in works if step not in work.kept)
     return replace(work, kept=(*work.kept, *new))
 
 
@@ -144,26 +144,26 @@ def done(work: Work, item: Item) -> Work | Refusal:
         return with_kept(work, item.works)
     if item.of.isdigit():
         return replace(work, answer=int(item.of))
-    kept = with_kept(work, item.works)
-    value = kept.result(item.of)
+    new_work = with_kept(work, item.works)
+    value = new_work.result(item.of)
     if value is None:
         return Refusal("not_calculated", item.of)
-    return replace(kept, answer=value)
+    return replace(new_work, answer=value)
 
 
-def behind(name: str, works: Sequence[Worked]) -> tuple[Worked, ...]:
+def behind(name: str, works: Sequence[Calculation]) -> tuple[Calculation, ...]:
     """The calculation of that name, behind those of `works` that it needs; these are in the order
     in which they were done."""
-    needed, chain = {name}, list[Worked]()
-    for one in reversed(works):
-        if one.name in needed:
-            needed |= {one.left, one.right}
-            chain.append(one)
+    needed, chain = {name}, list[Calculation]()
+    for step in reversed(works):
+        if step.name in needed:
+            needed |= {step.left, step.right}
+            chain.append(step)
     return tuple(reversed(chain))
 
 
 def found(instance: WordProblemInstance, work: Work) -> int:
     """How many equations of the solution were kept, those aside whose result was answered: by its
     name, as a number, or as the result of the same once more."""
-    kept = {one.key for one in work.kept if one.result != work.answer}
-    return sum(equation_key(step) in kept for step in instance.solution)
+    keys = {entry.key for entry in work.kept if entry.result != work.answer}
+    return sum(equation_key(step) in keys for step in instance.solution)

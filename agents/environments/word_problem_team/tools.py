@@ -31,13 +31,13 @@ def functions(instance: WordProblemInstance) -> Mapping[str, ToolFunction[Scratc
         def run(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
             work, items = scratch
             left, right = map(str, arguments)
-            made = calculated(instance, work, name, left, right)
-            if isinstance(made, str):
-                return Answer(scratch, made, worked=False)
-            new = (*(item.works[-1] for item in items), made)
-            item = Item("keep", made.name, behind(made.name, new))
+            outcome = calculated(instance, work, name, left, right)
+            if isinstance(outcome, str):
+                return Answer(scratch, outcome, worked=False)
+            new = (*(item.works[-1] for item in items), outcome)
+            item = Item("keep", outcome.name, behind(outcome.name, new))
             return Answer(
-                (with_kept(work, (made,)), (*items, item)), f"{made.name} = {made.result}"
+                (with_kept(work, (outcome,)), (*items, item)), f"{outcome.name} = {outcome.result}"
             )
 
         return ToolFunction(name, (("x", "operand"), ("y", "operand")), _ABOUT[name], run)

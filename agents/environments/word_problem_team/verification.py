@@ -18,7 +18,7 @@ from loopline.agents.environments.game import Verdict
 from loopline.agents.environments.team_episode import PLAN
 from loopline.agents.environments.word_problem_team.instance import WordProblemInstance
 from loopline.agents.environments.word_problem_team.numbers import numbers_of
-from loopline.agents.environments.word_problem_team.rules import Items, Worked
+from loopline.agents.environments.word_problem_team.rules import Calculation, Items
 
 
 def check_work(instance: WordProblemInstance, actions: Sequence[Items]) -> Verdict:
@@ -29,27 +29,27 @@ def check_work(instance: WordProblemInstance, actions: Sequence[Items]) -> Verdi
         gold = _value(step.operator, Fraction(step.left), Fraction(step.right))
     names = {number.name: Fraction(number.value) for number in numbers_of(instance.text)}
     results: dict[str, Fraction] = {}
-    said: Fraction | None = None
+    answer_value: Fraction | None = None
     for item in (item for action in actions for item in action):
         for worked in item.works:
             results[worked.name] = _worked(worked, names | results)
         if item.verb == "answer":
-            said = Fraction(item.of) if item.of.isdigit() else results.get(item.of)
-            if said is not None:
+            answer_value = Fraction(item.of) if item.of.isdigit() else results.get(item.of)
+            if answer_value is not None:
                 break
         elif PLAN not in instance.setting.team:
-            said = results.get(item.of)
-    if said is None:
+            answer_value = results.get(item.of)
+    if answer_value is None:
         return Verdict("there is no answer")
-    return Verdict() if said == gold else Verdict(f"{said} is not the answer")
+    return Verdict() if answer_value == gold else Verdict(f"{answer_value} is not the answer")
 
 
-def _worked(one: Worked, values: dict[str, Fraction]) -> Fraction:
+def _worked(step: Calculation, values: dict[str, Fraction]) -> Fraction:
     left, right = (
-        Fraction(side) if side.isdigit() else values[side] for side in (one.left, one.right)
+        Fraction(side) if side.isdigit() else values[side] for side in (step.left, step.right)
     )
     signs = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-    return _value(signs[one.call], left, right)
+    return _value(signs[step.call], left, right)
 
 
 def _value(sign: str, left: Fraction, right: Fraction) -> Fraction:

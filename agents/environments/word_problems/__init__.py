@@ -31,13 +31,13 @@ def stream(split: Split | str, seed: int, wanted: Selection = EVERYTHING) -> Ite
 def generate(split: Split | str, n: int, seed: int) -> list[WordProblem]:
     """`n` different problems of one split. Raises ValueError for an unknown split or `n` < 0."""
     if split not in set(Split):
-        known = ", ".join(Split)
-        raise ValueError(f"no split {str(split)!r}; there are: {known}")
+        split_names = ", ".join(Split)
+        raise ValueError(f"no split {str(split)!r}; there are: {split_names}")
     if n < 0:
         raise ValueError(f"cannot generate {n} problems")
-    chosen: dict[str, WordProblem] = {}
+    problems: dict[str, WordProblem] = {}
     source = stream(split, seed)
-    while len(chosen) < n:
+    while len(problems) < n:
         problem = next(source)
-        chosen.setdefault(problem.id, problem)
-    return list(chosen.values())
+        problems.setdefault(problem.id, problem)
+    return list(problems.values())

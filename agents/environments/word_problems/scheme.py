@@ -102,34 +102,38 @@ class Scheme:
     def draw(self, rng: random.Random, x: int | None) -> dict[str, int] | None:
         """Numbers for this link given the quantity so far, or `None` if there are none."""
         values: dict[str, int] = {} if x is None else {"x": x}
-        for found in _NUMBER.finditer(self.numbers):
-            value = _draw(rng, found, values)
+        for match in _NUMBER.finditer(self.numbers):
+            value = _draw(rng, match, values)
             if value is None:
                 return None
-            values[found["name"]] = value
+            values[match["name"]] = value
         values.pop("x", None)
         return values
 
     def evaluate(self, values: Mapping[str, int]) -> list[list[Fraction]] | None:
         """Exact results of each part's operations; `None` if one is not a positive integer."""
-        known: dict[str, Fraction] = {name: Fraction(value) for name, value in values.items()}
+        values_by_name: dict[str, Fraction] = {
+            name: Fraction(value) for name, value in values.items()
+        }
         results: list[list[Fraction]] = []
         for number, part in enumerate(self.parts, 1):
             row: list[Fraction] = []
             for index, step in enumerate(part.operations, 1):
-                result = apply(step.op, operand(step.left, known), operand(step.right, known))
+                result = apply(
+                    step.op, operand(step.left, values_by_name), operand(step.right, values_by_name)
+                )
                 if result <= 0 or result.denominator != 1:
                     return None
-                known[f"r{index}"] = result
+                values_by_name[f"r{index}"] = result
                 row.append(result)
-            known[f"t{number}"] = row[-1]
+            values_by_name[f"t{number}"] = row[-1]
             results.append(row)
         return results
 
 
-def operand(name: str, known: Mapping[str, Fraction]) -> Fraction:
+def operand(name: str, values: Mapping[str, Fraction]) -> Fraction:
     """The value of one side of an operation."""
-    return Fraction(int(name)) if name.isdigit() else known[name]
+    return Fraction(int(name)) if name.isdigit() else values[name]
 
 
 def apply(op: Operator, left: Fraction, right: Fraction) -> Fraction:
@@ -146,19 +150,19 @@ def apply(op: Operator, left: Fraction, right: Fraction) -> Fraction:
 
 
 def _bound(text: str, values: Mapping[str, int]) -> int:
-    found = _BOUND.match(text)
-    if found is None:
+    match = _BOUND.match(text)
+    if match is None:
         raise ValueError(f"not a bound: {text!r}")
-    base = values[found["name"]] if found["name"] else 0
-    return base + int(found["offset"] or 0)
+    base = values[match["name"]] if match["name"] else 0
+    return base + int(match["offset"] or 0)
 
 
-def _draw(rng: random.Random, found: re.Match[str], values: Mapping[str, int]) -> int | None:
-    rule = found["rule"]
+def _draw(rng: random.Random, match: re.Match[str], values: Mapping[str, int]) -> int | None:
+    rule = match["rule"]
     if rule is None:
-        low, high = _bound(found["low"], values), _bound(found["high"], values)
+        low, high = _bound(match["low"], values), _bound(match["high"], values)
         return rng.randint(low, high) if low <= high else None
-    args = found["args"].split(",")
+    args = match["args"].split(",")
     of = values[args[0]]
     match rule:
         case "multiple":

@@ -43,7 +43,7 @@ _ARTICLE = re.compile(r"\b([Aa])n? (?=([a-z]+))")
 
 
 @dataclass(frozen=True)
-class _Shelf:
+class _SchemeIndex:
     """The schemes of one domain that a split may use, by place."""
 
     openings: tuple[Scheme, ...]
@@ -51,9 +51,9 @@ class _Shelf:
     questions: tuple[Scheme, ...]
 
 
-def _shelf(domain: str, *, with_held_out: bool) -> _Shelf:
+def _shelf(domain: str, *, with_held_out: bool) -> _SchemeIndex:
     fitting = [s for s in schemes() if s.domain == domain and (with_held_out or not s.held_out)]
-    return _Shelf(
+    return _SchemeIndex(
         tuple(s for s in fitting if s.place == "open"),
         tuple(s for s in fitting if s.place == "change"),
         tuple(s for s in fitting if s.place == "ask"),
@@ -61,7 +61,7 @@ def _shelf(domain: str, *, with_held_out: bool) -> _Shelf:
 
 
 @cache
-def _shelves(*, with_held_out: bool) -> dict[str, _Shelf]:
+def _shelves(*, with_held_out: bool) -> dict[str, _SchemeIndex]:
     return {domain: _shelf(domain, with_held_out=with_held_out) for domain in DOMAINS}
 
 
@@ -115,7 +115,7 @@ def _choose_numbers(
     rng: random.Random, chain: Sequence[Scheme]
 ) -> tuple[Mapping[str, int], ...] | None:
     x: int | None = None
-    chosen: list[Mapping[str, int]] = []
+    choices: list[Mapping[str, int]] = []
     for link in chain:
         drawn = link.draw(rng, x)
         if drawn is None:
@@ -133,8 +133,8 @@ def _choose_numbers(
             x = int(results[-1][-1])
         elif "a" in drawn:
             x = drawn["a"]
-        chosen.append(values)
-    return tuple(chosen)
+        choices.append(values)
+    return tuple(choices)
 
 
 def _write(
@@ -179,9 +179,9 @@ def _cast(rng: random.Random) -> dict[str, str]:
     female = rng.random() < 0.5
     names = [rng.choice(words.SHE if female else words.HE)]
     while len(names) < 3:
-        other = rng.choice(words.SHE + words.HE)
-        if other not in names:
-            names.append(other)
+        candidate = rng.choice(words.SHE + words.HE)
+        if candidate not in names:
+            names.append(candidate)
     thing, container = rng.choice(words.THINGS), rng.choice(words.CONTAINERS)
     goods, other_goods = rng.sample(words.GOODS, 2)
     period, kinds = rng.choice(words.PERIODS), rng.choice(words.PAIRED_KINDS)
@@ -214,17 +214,17 @@ def _sentence(
 
 
 def _choose(rng: random.Random, text: str) -> str:
-    return _CHOICE.sub(lambda found: rng.choice(found[1].split("|")), text)
+    return _CHOICE.sub(lambda match: rng.choice(match[1].split("|")), text)
 
 
 def _fill(rng: random.Random, text: str, cast: Mapping[str, str], values: Mapping[str, int]) -> str:
     named = rng.random() < 0.4
 
-    def slot(found: re.Match[str]) -> str:
-        name = found[1]
+    def slot(match: re.Match[str]) -> str:
+        name = match[1]
         number = values.get(name.removesuffix("_"))
         if number is not None and (name.endswith("_") or name not in cast):
-            spelled = rng.random() < _WORD_CHANCE and number <= 12 and not _glued(text, found)
+            spelled = rng.random() < _WORD_CHANCE and number <= 12 and not _glued(text, match)
             return words.NUMBER_WORDS[number] if spelled else str(number)
         match name:
             case "N":
@@ -249,18 +249,18 @@ def _fill(rng: random.Random, text: str, cast: Mapping[str, str], values: Mappin
                 return cast[name]
 
     filled = _ARTICLE.sub(_article, _SLOT.sub(slot, text))
-    return re.sub(r"(?:^|(?<=[.?] ))[a-z]", lambda found: found[0].upper(), filled)
+    return re.sub(r"(?:^|(?<=[.?] ))[a-z]", lambda match: match[0].upper(), filled)
 
 
-def _glued(text: str, found: re.Match[str]) -> bool:
+def _glued(text: str, match: re.Match[str]) -> bool:
     """Whether the number touches a currency or percent sign and so must stay in digits."""
-    return text[found.start() - 1 : found.start()] == "$" or text[found.end() :][:1] == "%"
+    return text[match.start() - 1 : match.start()] == "$" or text[match.end() :][:1] == "%"
 
 
-def _article(found: re.Match[str]) -> str:
-    word = found[2]
+def _article(match: re.Match[str]) -> str:
+    word = match[2]
     vowel = (word[0] in "aeiou" and not word.startswith("one")) or word == "hour"
-    return f"{found[1]}{'n' if vowel else ''} "
+    return f"{match[1]}{'n' if vowel else ''} "
 
 
 def _solve(scheme: Scheme, values: Mapping[str, int], cast: Mapping[str, str]) -> Link:
@@ -268,13 +268,13 @@ def _solve(scheme: Scheme, values: Mapping[str, int], cast: Mapping[str, str]) -
     results = scheme.evaluate(values)
     if results is None:
         raise ValueError(f"{scheme.name} has no sensible result for {dict(values)}")
-    known = {**values, **{f"t{i}": int(row[-1]) for i, row in enumerate(results, 1)}}
+    all_values = {**values, **{f"t{i}": int(row[-1]) for i, row in enumerate(results, 1)}}
     parts: list[SubTask] = []
     for part, row in zip(scheme.parts, results, strict=True):
-        local = {**known, **{f"r{i}": int(value) for i, value in enumerate(row, 1)}}
+        local = {**all_values, **{f"r{i}": int(value) for i, value in enumerate(row, 1)}}
         parts.append(
             SubTask(
-                problem=_task_text(part, cast, known),
+                problem=_task_text(part, cast, all_values),
                 equations=tuple(
                     Equation(_side(step, "left", local), step.op, _side(step, "right", local),
                              int(result))
@@ -285,15 +285,15 @@ def _solve(scheme: Scheme, values: Mapping[str, int], cast: Mapping[str, str]) -
     return Link(scheme.name, scheme.label, tuple(parts), _stages(scheme.parts))
 
 
-def _side(step: Operation, which: str, known: Mapping[str, int]) -> int:
+def _side(step: Operation, which: str, values: Mapping[str, int]) -> int:
     name = step.left if which == "left" else step.right
-    return int(name) if name.isdigit() else known[name]
+    return int(name) if name.isdigit() else values[name]
 
 
-def _task_text(part: Part, cast: Mapping[str, str], known: Mapping[str, int]) -> str:
-    def slot(found: re.Match[str]) -> str:
-        name = found[1]
-        number = known.get(name.removesuffix("_"))
+def _task_text(part: Part, cast: Mapping[str, str], values: Mapping[str, int]) -> str:
+    def slot(match: re.Match[str]) -> str:
+        name = match[1]
+        number = values.get(name.removesuffix("_"))
         if number is not None and (name.endswith("_") or name not in cast):
             return str(number)
         return cast[name]

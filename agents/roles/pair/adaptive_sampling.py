@@ -37,13 +37,13 @@ class AdaptiveSampling(BaseModel):
         if self.success is not None:
             return parts["total"] >= self.success
         # No test makes a program right: the sparse part of all tests of a turn is the same.
-        own = parts.get(_RIGHT_TEST)
-        return (parts["sparse"] if own is None else own) >= 1.0
+        test_reward = parts.get(_RIGHT_TEST)
+        return (parts["sparse"] if test_reward is None else test_reward) >= 1.0
 
-    def wants_more(self, successes: Sequence[bool], size: int, done: int) -> bool:
+    def wants_more(self, successes: Sequence[bool], size: int, round_count: int) -> bool:
         """Whether an observation whose samples were so in `done` rounds is sampled once more;
         `size` is K."""
-        if done >= self.rounds:
+        if round_count >= self.rounds:
             return False
         good = sum(successes)
         if self.exit_when == "positive":

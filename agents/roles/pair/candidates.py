@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Scored(Generic[T]):
+class ScoredCandidate(Generic[T]):
     """One candidate: what it did, and what that earned."""
 
     call: Call
@@ -52,32 +52,40 @@ async def choose(
     prompt: Prompt,
     observed: str,
     options: PairOptions,
-    score: Callable[[Sequence[Call]], Awaitable[Sequence[Scored[T]]]],
+    score: Callable[[Sequence[Call]], Awaitable[Sequence[ScoredCandidate[T]]]],
 ) -> Choice[T]:
     """Sample the observation, and choose the candidate with the highest reward; of several the
     first. With adaptive sampling in as many rounds as it wants. Raises `RequestFailed` if there
     are no completions."""
     adaptive = None if options.greedy else options.adaptive
-    scored: list[Scored[T]] = []
+    scored: list[ScoredCandidate[T]] = []
     candidates: list[Candidate] = []
-    done, more = 0, True
+    round_count, more = 0, True
     while more:
-        found = await score(await _completions(context, host, prompt, observed, options, done))
-        scored += found
-        candidates += [
-            Candidate(calls=(one.call,), action=one.action, reward_parts=_parts(one, options))
-            for one in found
-        ]
-        done += 1
-        more = adaptive is not None and adaptive.wants_more(
-            [adaptive.succeeds(one.reward_parts) for one in candidates], options.candidates, done
+        batch = await score(
+            await _completions(context, host, prompt, observed, options, round_count)
         )
-    totals = [one.reward_parts["total"] for one in candidates]
+        scored += batch
+        candidates += [
+            Candidate(
+                calls=(candidate.call,),
+                action=candidate.action,
+                reward_parts=_parts(candidate, options),
+            )
+            for candidate in batch
+        ]
+        round_count += 1
+        more = adaptive is not None and adaptive.wants_more(
+            [adaptive.succeeds(candidate.reward_parts) for candidate in candidates],
+            options.candidates,
+            round_count,
+        )
+    totals = [candidate.reward_parts["total"] for candidate in candidates]
     selected = totals.index(max(totals))
     return Choice(tuple(candidates), selected, totals[selected], scored[selected].found)
 
 
-def _parts(scored: Scored[T], options: PairOptions) -> dict[str, float]:
+def _parts(scored: ScoredCandidate[T], options: PairOptions) -> dict[str, float]:
     rewards = scored.rewards
     total = rewards.total(options.scheme, options.alpha)
     return {**rewards.scores(), **rewards.sums(), "total": total}
@@ -89,7 +97,7 @@ async def _completions(
     prompt: Prompt,
     observed: str,
     options: PairOptions,
-    done: int,
+    round_index: int,
 ) -> tuple[Call, ...]:
     """K completions of the same observation, after so many rounds.
 
@@ -97,7 +105,9 @@ async def _completions(
     same candidates again. So it does from round to round.
     """
     wanted = 1 if options.greedy else options.candidates
-    seeded = f"{context.run.seed}/{prompt.name}/{context.turn}" + (f"/{done}" if done else "")
+    seeded = f"{context.run.seed}/{prompt.name}/{context.turn}" + (
+        f"/{round_index}" if round_index else ""
+    )
     sampling = SamplingParams(
         temperature=0.0 if options.greedy else options.temperature,
         max_tokens=options.max_tokens,

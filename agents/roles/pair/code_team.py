@@ -29,9 +29,14 @@ from loopline.agents.judging import (
 from loopline.agents.prompts import Prompt, load_prompt
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, JsonObject, Run, Step
-from loopline.agents.roles.pair.candidates import Scored, choose
+from loopline.agents.roles.pair.candidates import ScoredCandidate, choose
 from loopline.agents.roles.pair.settings import options_of
-from loopline.agents.roles.pair.teamwork import Chosen, Standing, acted, chosen_by_turn
+from loopline.agents.roles.pair.teamwork import (
+    EpisodeState,
+    ExecutedCandidate,
+    acted,
+    chosen_by_turn,
+)
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.roles.umi.step import refuse_other_payloads
 
@@ -53,22 +58,24 @@ class Coder:
         text = observe("coder", instance.question, turns)
         entries: list[JsonObject] = []
 
-        async def judged(calls: Sequence[Call]) -> list[Scored[ProgramVerdict]]:
+        async def judged(calls: Sequence[Call]) -> list[ScoredCandidate[ProgramVerdict]]:
             function = instance.question.function
             programs = [program_in(call.said, function) for call in calls]
-            asked = JudgePrograms(problem=instance.judged_as, programs=tuple(programs))
-            reply, entry = await ask_judge(host, asked, ProgramVerdicts)
+            request = JudgePrograms(problem=instance.judged_as, programs=tuple(programs))
+            reply, entry = await ask_judge(host, request, ProgramVerdicts)
             entries.append(entry)
             return [
-                Scored(call, {"code": code}, coder_rewards(code, one.pass_rate), one)
-                for call, code, one in zip(calls, programs, reply.verdicts, strict=True)
+                ScoredCandidate(
+                    call, {"code": code}, coder_rewards(code, judgement.pass_rate), judgement
+                )
+                for call, code, judgement in zip(calls, programs, reply.verdicts, strict=True)
             ]
 
         choice = await choose(context, host, self.prompts[0], text, options, judged)
         program = program_in(choice.text, instance.question.function)
         after = (*turns, _turn(program, choice.found, None, None))
         alone = len(instance.setting.team) == 1
-        standing = Standing(
+        standing = EpisodeState(
             turn=len(turns),
             following=None if alone else "tester",
             verdict=verdict(after),
@@ -98,30 +105,30 @@ class UnitTester:
         text = observe("tester", instance.question, turns)
         entries: list[JsonObject] = []
 
-        async def judged(calls: Sequence[Call]) -> list[Scored[TestVerdict]]:
+        async def judged(calls: Sequence[Call]) -> list[ScoredCandidate[TestVerdict]]:
             tests = [read_test(instance.question, call.said) for call in calls]
-            asked = JudgeTests(problem=instance.judged_as, program=program, tests=tuple(tests))
-            reply, entry = await ask_judge(host, asked, TestVerdicts)
+            request = JudgeTests(problem=instance.judged_as, program=program, tests=tuple(tests))
+            reply, entry = await ask_judge(host, request, TestVerdicts)
             entries.append(entry)
             return [
-                Scored(
+                ScoredCandidate(
                     call,
                     {"test": None if test is None else test.model_dump(mode="json")},
                     tester_rewards(
                         of_program.pass_rate,
                         written=test is not None,
-                        right=one.right,
-                        agrees=one.agrees,
+                        right=judgement.right,
+                        agrees=judgement.agrees,
                     ),
-                    one,
+                    judgement,
                 )
-                for call, test, one in zip(calls, tests, reply.verdicts, strict=True)
+                for call, test, judgement in zip(calls, tests, reply.verdicts, strict=True)
             ]
 
         choice = await choose(context, host, self.prompts[0], text, options, judged)
         test = read_test(instance.question, choice.text)
         after = (*turns, _turn(program, of_program, test, choice.found))
-        standing = Standing(
+        standing = EpisodeState(
             turn=len(turns),
             following=None if done(after, instance.setting) else "coder",
             verdict=verdict(after),
@@ -142,7 +149,7 @@ def code_turns(instance: CodeInstance, journal: Sequence[Step]) -> tuple[Turn, .
     return tuple(_rebuilt(instance, turn) for turn in played)
 
 
-def _rebuilt(instance: CodeInstance, members: dict[str, Chosen]) -> Turn:
+def _rebuilt(instance: CodeInstance, members: dict[str, ExecutedCandidate]) -> Turn:
     coder, tester = members["coder"], members.get("tester")
     of_program = ProgramVerdict.model_validate(coder.judged)
     program = program_in(coder.text, instance.question.function)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 
 from loopline.agents.environments.environment import AnyEnvironment
-from loopline.agents.environments.game import Episode, ProgramNotRun, Taken, replayed
+from loopline.agents.environments.game import ActionRecord, Episode, ProgramNotRun, replayed
 from loopline.agents.environments.registry import find
 from loopline.agents.environments.tool_program import ProgramRun
 from loopline.agents.errors import InvalidTask, JournalIncomplete, UnknownName
@@ -36,14 +36,14 @@ def episode_of(run: Run, journal: Iterable[Step] = ()) -> Episode:
         raise JournalIncomplete(f"run {run.id}: {error}") from error
 
 
-def taken_in(step: Step) -> Taken:
+def taken_in(step: Step) -> ActionRecord:
     """The action that a step of a puzzle executed, with what a judge said of its program. Raises
     `JournalIncomplete`."""
     judged = step.decision.data.get("judged")
     if judged is None:
-        return Taken(step.agent, text_of(step))
+        return ActionRecord(step.agent, text_of(step))
     try:
-        return Taken(step.agent, text_of(step), ProgramRun.model_validate(judged))
+        return ActionRecord(step.agent, text_of(step), ProgramRun.model_validate(judged))
     except ValidationError as error:
         raise JournalIncomplete(
             f"turn {step.turn} of {step.agent!r} has no account of its program"

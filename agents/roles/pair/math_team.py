@@ -29,9 +29,14 @@ from loopline.agents.judging import (
 from loopline.agents.prompts import Prompt, load_prompt
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, JsonObject, Run, Step
-from loopline.agents.roles.pair.candidates import Scored, choose
+from loopline.agents.roles.pair.candidates import ScoredCandidate, choose
 from loopline.agents.roles.pair.settings import options_of
-from loopline.agents.roles.pair.teamwork import Chosen, Standing, acted, chosen_by_turn
+from loopline.agents.roles.pair.teamwork import (
+    EpisodeState,
+    ExecutedCandidate,
+    acted,
+    chosen_by_turn,
+)
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.roles.umi.step import refuse_other_payloads
 
@@ -53,21 +58,23 @@ class Reasoner:
         text = observe("reasoner", instance.question.statement, turns)
         entries: list[JsonObject] = []
 
-        async def judged(calls: Sequence[Call]) -> list[Scored[bool]]:
+        async def judged(calls: Sequence[Call]) -> list[ScoredCandidate[bool]]:
             answers = [reasoning_answer(call.said) for call in calls]
-            asked = JudgeAnswers(problem=instance.judged_as, answers=tuple(answers))
-            reply, entry = await ask_judge(host, asked, AnswerVerdicts)
+            request = JudgeAnswers(problem=instance.judged_as, answers=tuple(answers))
+            reply, entry = await ask_judge(host, request, AnswerVerdicts)
             entries.append(entry)
             return [
-                Scored(call, {"answer": answer}, reasoner_rewards(answer, right=right), right)
+                ScoredCandidate(
+                    call, {"answer": answer}, reasoner_rewards(answer, right=right), right
+                )
                 for call, answer, right in zip(calls, answers, reply.right, strict=True)
             ]
 
         choice = await choose(context, host, self.prompts[0], text, options, judged)
         right: JsonObject = {"right": choice.found}
-        after = (*turns, _turn(Chosen(choice.text, right), None))
+        after = (*turns, _turn(ExecutedCandidate(choice.text, right), None))
         alone = len(instance.setting.team) == 1
-        standing = Standing(
+        standing = EpisodeState(
             turn=len(turns),
             following=None if alone else "tool_user",
             verdict=verdict(after),
@@ -96,30 +103,32 @@ class ToolUser:
         text = observe("tool_user", instance.question.statement, turns)
         entries: list[JsonObject] = []
 
-        async def judged(calls: Sequence[Call]) -> list[Scored[OutputVerdict]]:
+        async def judged(calls: Sequence[Call]) -> list[ScoredCandidate[OutputVerdict]]:
             programs = [program_in(call.said) for call in calls]
-            asked = JudgeOutputs(
+            request = JudgeOutputs(
                 problem=instance.judged_as,
                 programs=tuple(programs),
                 seconds=instance.setting.program_seconds,
                 reasoner=reasoning_answer(reasoner.text),
             )
-            reply, entry = await ask_judge(host, asked, OutputVerdicts)
+            reply, entry = await ask_judge(host, request, OutputVerdicts)
             entries.append(entry)
             return [
-                Scored(
+                ScoredCandidate(
                     call,
-                    {"code": program, "answer": one.answer},
-                    tool_rewards(one.answer, right=one.right, reasoner_right=_is_right(reasoner)),
-                    one,
+                    {"code": program, "answer": judgement.answer},
+                    tool_rewards(
+                        judgement.answer, right=judgement.right, reasoner_right=_is_right(reasoner)
+                    ),
+                    judgement,
                 )
-                for call, program, one in zip(calls, programs, reply.verdicts, strict=True)
+                for call, program, judgement in zip(calls, programs, reply.verdicts, strict=True)
             ]
 
         choice = await choose(context, host, self.prompts[0], text, options, judged)
         ran = choice.found.model_dump(mode="json")
-        after = (*turns, _turn(reasoner, Chosen(choice.text, ran)))
-        standing = Standing(
+        after = (*turns, _turn(reasoner, ExecutedCandidate(choice.text, ran)))
+        standing = EpisodeState(
             turn=len(turns),
             following=None if done(after, instance.setting) else "reasoner",
             verdict=verdict(after),
@@ -139,11 +148,11 @@ def math_turns(instance: MathInstance, journal: Sequence[Step]) -> tuple[Turn, .
     return tuple(_rebuilt(turn) for turn in chosen_by_turn(journal, instance.setting.team))
 
 
-def _rebuilt(members: dict[str, Chosen]) -> Turn:
+def _rebuilt(members: dict[str, ExecutedCandidate]) -> Turn:
     return _turn(members["reasoner"], members.get("tool_user"))
 
 
-def _turn(reasoner: Chosen, tool_user: Chosen | None) -> Turn:
+def _turn(reasoner: ExecutedCandidate, tool_user: ExecutedCandidate | None) -> Turn:
     answer, right = reasoning_answer(reasoner.text), _is_right(reasoner)
     if tool_user is None:
         return Turn(solution=reasoner.text, reasoner=answer, facts=Facts(reasoner_right=right))
@@ -159,5 +168,5 @@ def _turn(reasoner: Chosen, tool_user: Chosen | None) -> Turn:
     )
 
 
-def _is_right(reasoner: Chosen) -> bool:
+def _is_right(reasoner: ExecutedCandidate) -> bool:
     return reasoner.judged.get("right") is True

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from loopline.agents.environments.environment import AnyEnvironment
 from loopline.agents.environments.game import (
+    ActionRecord,
     Agent,
-    Applied,
     Episode,
     ProgrammedEpisode,
-    Taken,
+    Transition,
     taken_by,
 )
 from loopline.agents.environments.puzzle_splits import content_hash
@@ -23,12 +23,12 @@ from loopline.agents.payloads import PLAYER, TurnPayload
 from loopline.agents.prompts import Prompt
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Decision, JsonObject, json_object
-from loopline.agents.roles.pair.candidates import Scored, choose
+from loopline.agents.roles.pair.candidates import ScoredCandidate, choose
 from loopline.agents.roles.pair.episode import environment_of, episode_of
 from loopline.agents.roles.pair.settings import options_of
 from loopline.agents.roles.protocol import StepContext, StepResult
 
-Trial = tuple[Episode, Applied]
+Trial = tuple[Episode, Transition]
 """A copy of the episode on which a completion was applied, and what came of it."""
 
 
@@ -68,7 +68,7 @@ class PlayerRole:
         prompt = environment.prompt(spec, by_program=by_program)
         entries: list[JsonObject] = []
 
-        async def tried(calls: Sequence[Call]) -> list[Scored[Trial]]:
+        async def tried(calls: Sequence[Call]) -> list[ScoredCandidate[Trial]]:
             runs = await self._run(context, host, agent, episode, calls, entries)
             return [
                 self._tried(context, agent, episode, call, ran)
@@ -137,14 +137,14 @@ class PlayerRole:
         episode: Episode,
         call: Call,
         ran: ProgramRun | None,
-    ) -> Scored[Trial]:
+    ) -> ScoredCandidate[Trial]:
         """Raises `EnvironmentFault`."""
         environment = context.run.task.environment
         with environment_code(environment, f"as the episode was copied for {agent}"):
             trial = episode.copy()
         with environment_code(environment, f"on an action of {agent}"):
-            applied = taken_by(trial, Taken(agent, call.said, ran))
-        return Scored(call, _action(applied), applied.rewards, (trial, applied))
+            applied = taken_by(trial, ActionRecord(agent, call.said, ran))
+        return ScoredCandidate(call, _action(applied), applied.rewards, (trial, applied))
 
 
 def _agrees(context: StepContext, environment: AnyEnvironment, action: JsonObject) -> bool | None:
@@ -159,7 +159,10 @@ def _agrees(context: StepContext, environment: AnyEnvironment, action: JsonObjec
     return action.get("did") == proposed
 
 
-def _action(applied: Applied) -> JsonObject:
+def _action(applied: Transition) -> JsonObject:
     """`did`: the action as the environment read it; `refused`: the reasons, by name."""
     observation = applied.observation
-    return {"did": observation.action, "refused": [one.reason for one in observation.refusals]}
+    return {
+        "did": observation.action,
+        "refused": [refusal.reason for refusal in observation.refusals],
+    }

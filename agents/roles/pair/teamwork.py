@@ -20,7 +20,7 @@ from loopline.agents.roles.protocol import StepResult
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ExecutedCandidate:
     """The executed candidate of an earlier step."""
 
     text: str
@@ -28,15 +28,17 @@ class Chosen:
     """What the judge said of it."""
 
 
-def chosen(step: Step) -> Chosen:
+def chosen(step: Step) -> ExecutedCandidate:
     """Raises `JournalIncomplete` for a step that executed nothing."""
     judged = step.decision.data.get("judged")
     if not isinstance(judged, dict):
         raise JournalIncomplete(f"turn {step.turn} of {step.agent!r} has no verdict")
-    return Chosen(text_of(step), judged)
+    return ExecutedCandidate(text_of(step), judged)
 
 
-def chosen_by_turn(journal: Sequence[Step], team: Sequence[str]) -> Iterator[dict[str, Chosen]]:
+def chosen_by_turn(
+    journal: Sequence[Step], team: Sequence[str]
+) -> Iterator[dict[str, ExecutedCandidate]]:
     """Member → what it did, turn by turn; the last one may lack those who come later. Raises
     `JournalIncomplete` for steps that are not of this team in its order."""
     ordered = sorted(journal, key=lambda step: step.turn)
@@ -48,7 +50,7 @@ def chosen_by_turn(journal: Sequence[Step], team: Sequence[str]) -> Iterator[dic
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class EpisodeState:
     """Where the episode is after a step."""
 
     turn: int
@@ -64,8 +66,8 @@ def acted(
     choice: Choice[Any],
     observed: str,
     judged: JsonObject,
-    asked: Sequence[JsonObject],
-    standing: Standing,
+    messages: Sequence[JsonObject],
+    standing: EpisodeState,
 ) -> StepResult:
     """The step's result: the decision `acted`, as that of a puzzle's agents, with what the judge
     said of the chosen candidate, and `answer` at the end. `asked`: each request to the judge, as
@@ -87,5 +89,5 @@ def acted(
         candidates=choice.candidates,
         decision=Decision(kind="acted", data=data),
         selected=choice.selected,
-        observation={"turns": [list(asked)]},
+        observation={"turns": [list(messages)]},
     )

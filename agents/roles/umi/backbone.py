@@ -49,7 +49,7 @@ _END = "</s>"
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallTurn:
     """A turn that calls, or tries to."""
 
     rationale: str
@@ -57,7 +57,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Concluded:
+class FinalTurn:
     """A turn that ends the way."""
 
     rationale: str
@@ -84,21 +84,21 @@ def conclusion_part(answer: str | None) -> str:
     return f"conclusion: {GIVE_UP if answer is None else answer}"
 
 
-def read_step(text: str) -> Called | Concluded | Unreadable:
+def read_step(text: str) -> CallTurn | FinalTurn | Unreadable:
     """The backbone's turn: what its first line `Action:` or `conclusion:` begins, and the thought
     before it."""
-    own = said(text).partition(_END)[0]
-    found = _PART.search(own)
-    if found is None:
+    body = said(text).partition(_END)[0]
+    match = _PART.search(body)
+    if match is None:
         return Unreadable("its text has no line `Action:` and no line `conclusion:`")
-    rationale = read_answer(own[: found.start()])
-    if found["call"]:
-        return Called(rationale, read_action(own[found.start() :]))
-    answer = own[found.end() :].strip()
+    rationale = read_answer(body[: match.start()])
+    if match["call"]:
+        return CallTurn(rationale, read_action(body[match.start() :]))
+    answer = body[match.end() :].strip()
     if not answer:
         return Unreadable("there is nothing behind `conclusion:`")
     gives_up = answer.strip("*_`\"' .").lower() == GIVE_UP.rstrip(".")
-    return Concluded(rationale, None if gives_up else answer)
+    return FinalTurn(rationale, None if gives_up else answer)
 
 
 def called_in_trajectory(number: int, rationale: str, call: Action) -> str:

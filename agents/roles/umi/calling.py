@@ -28,11 +28,11 @@ async def carried_out(
     `refused` for a tool that is not offered."""
     request = tools.request(action.name, action.arguments, earlier)
     if request is None:
-        known = ", ".join(spec.name for spec in tools.specs) or "none"
-        return refused(call, f"there is no tool {action.name[:64]!r}; the tools are: {known}")
+        tool_names = ", ".join(spec.name for spec in tools.specs) or "none"
+        return refused(call, f"there is no tool {action.name[:64]!r}; the tools are: {tool_names}")
     output = await host.call_tool(request.tool, request.arguments)
-    said: JsonObject = {} if rationale is None else {"rationale": rationale}
-    data: JsonObject = {**said, "name": action.name, "arguments": action.arguments}
+    extra: JsonObject = {} if rationale is None else {"rationale": rationale}
+    data: JsonObject = {**extra, "name": action.name, "arguments": action.arguments}
     entry: JsonObject = {"tool": request.tool, "arguments": request.arguments, "output": output}
     return result(call, Decision(kind="call", data=data), entry)
 

@@ -38,16 +38,16 @@ def _given(
     turns = [Turn("user", run.task.prompt)]
     if run.task.environment != tool_step.ENVIRONMENT:
         return turns
-    given = GivenStep.model_validate(run.task.instance)
-    for call in given.before:
+    step = GivenStep.model_validate(run.task.instance)
+    for call in step.before:
         turns += _asked_again(call.asked_again)
         turns += written(call)
         turns.append(Turn("observation", observation_text(call.output, observation_chars)))
-    return [*turns, *_asked_again(given.asked_again)]
+    return [*turns, *_asked_again(step.asked_again)]
 
 
-def _asked_again(said: str | None) -> list[Turn]:
-    return [] if said is None else [Turn("user", said)]
+def _asked_again(message: str | None) -> list[Turn]:
+    return [] if message is None else [Turn("user", message)]
 
 
 def _of_team(call: GivenCall) -> Sequence[Turn]:

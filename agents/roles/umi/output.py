@@ -51,7 +51,7 @@ _SHOWN_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlannerTurn:
     """The planner's turn."""
 
     rationale: str
@@ -73,22 +73,22 @@ class Unreadable:
     reason: str
 
 
-def read_plan(text: str) -> Plan | Unreadable:
+def read_plan(text: str) -> PlannerTurn | Unreadable:
     """The planner's rationale and its decision: the first `Next:` that names a role. Whatever
     follows it is none of the planner's business."""
-    own = said(text).partition(_END)[0]
-    found = _NEXT.search(own)
-    if found is None:
-        shown = " ".join(own.split())[-_SHOWN_CHARS:]
+    body = said(text).partition(_END)[0]
+    match = _NEXT.search(body)
+    if match is None:
+        excerpt = " ".join(body.split())[-_SHOWN_CHARS:]
         return Unreadable(
             "its text names no next role (Next: caller, conclusion or give up)"
-            + (f": …{shown}" if shown else ", it is empty")
+            + (f": …{excerpt}" if excerpt else ", it is empty")
         )
-    before = own[: found.start()].rstrip().rstrip("*_`").rstrip()
+    before = body[: match.start()].rstrip().rstrip("*_`").rstrip()
     rationale = _OWN_TAG.sub("", before, count=1).strip()
-    if found["call"]:
-        return Plan(rationale, "call")
-    return Plan(rationale, "conclude" if found["conclude"] else "give_up")
+    if match["call"]:
+        return PlannerTurn(rationale, "call")
+    return PlannerTurn(rationale, "conclude" if match["conclude"] else "give_up")
 
 
 def written_plan(rationale: str, following: Next) -> str:
@@ -105,22 +105,22 @@ def read_answer(text: str) -> str:
 
 def read_action(text: str) -> Action | Unreadable:
     """The caller's call, in either form."""
-    own = _OWN_TAG.sub("", said(text), count=1)
-    action = _ACTION.search(own)
+    body = _OWN_TAG.sub("", said(text), count=1)
+    action = _ACTION.search(body)
     if action is None:
-        whole = _object_at(own, own.find("{"), "the call is")
+        whole = _object_at(body, body.find("{"), "the call is")
         if isinstance(whole, dict) and "Action" in whole:
             return _of_object(whole)
-        if isinstance(whole, str) and '"Action"' in own:
+        if isinstance(whole, str) and '"Action"' in body:
             return Unreadable(whole)
         return Unreadable("there is no line `Action: <name of a tool>`")
     name = action["name"].partition(_END)[0].strip(_AROUND_A_NAME)
     if not name:
         return Unreadable("`Action:` names no tool")
-    given = _INPUT.search(own, action.end())
-    if given is None:
+    match = _INPUT.search(body, action.end())
+    if match is None:
         return Unreadable("there is no line `Action Input: <JSON object>`")
-    arguments = _object_at(own, given.end(), "the arguments are")
+    arguments = _object_at(body, match.end(), "the arguments are")
     if isinstance(arguments, str):
         return Unreadable(arguments)
     return Action(name, arguments)

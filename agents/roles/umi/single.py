@@ -7,7 +7,7 @@ from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Decision
 from loopline.agents.roles.conversation import cut_off
 from loopline.agents.roles.protocol import StepContext, StepResult
-from loopline.agents.roles.umi.backbone import Concluded, backbone_input, read_step
+from loopline.agents.roles.umi.backbone import FinalTurn, backbone_input, read_step
 from loopline.agents.roles.umi.calling import carried_out, refused
 from loopline.agents.roles.umi.history import single_history
 from loopline.agents.roles.umi.output import Unreadable
@@ -37,32 +37,34 @@ class UmiSingle:
         turns = single_history(context.run, context.journal, options.observation_chars)
         text = backbone_input(tools.specs, turns, options.tool_style)
         call = await completion(context, host, self.prompts[0], text)
-        taken = read_step(call.said)
-        if isinstance(taken, Unreadable):
+        outcome = read_step(call.said)
+        if isinstance(outcome, Unreadable):
             cut = cut_off(call)
-            return _gave_up(call, "", f"{taken.reason} ({cut})" if cut else taken.reason)
-        if isinstance(taken, Concluded):
-            return _concluded(call, taken)
+            return _gave_up(call, "", f"{outcome.reason} ({cut})" if cut else outcome.reason)
+        if isinstance(outcome, FinalTurn):
+            return _concluded(call, outcome)
         if _calls_so_far(context) >= options.max_calls:
             limit = f"wants another call after {options.max_calls}, which is the limit"
-            return _gave_up(call, taken.rationale, limit)
-        if isinstance(taken.call, Unreadable):
+            return _gave_up(call, outcome.rationale, limit)
+        if isinstance(outcome.call, Unreadable):
             cut = cut_off(call)
-            reason = taken.call.reason
+            reason = outcome.call.reason
             return refused(call, f"{reason} ({cut})" if cut else reason)
         earlier = calls_of(context.journal)
-        return await carried_out(host, tools, earlier, call, taken.call, rationale=taken.rationale)
+        return await carried_out(
+            host, tools, earlier, call, outcome.call, rationale=outcome.rationale
+        )
 
 
-def _concluded(call: Call, taken: Concluded) -> StepResult:
+def _concluded(call: Call, conclusion: FinalTurn) -> StepResult:
     cut = cut_off(call)
     if cut is not None:
         # What the answer lacks may be what was asked for.
-        return _gave_up(call, taken.rationale, cut)
-    if taken.answer is None:
-        reason = " ".join(taken.rationale.split()) or "the model gave no reason"
-        return _gave_up(call, taken.rationale, reason)
-    data = {"rationale": taken.rationale, "answer": taken.answer}
+        return _gave_up(call, conclusion.rationale, cut)
+    if conclusion.answer is None:
+        reason = " ".join(conclusion.rationale.split()) or "the model gave no reason"
+        return _gave_up(call, conclusion.rationale, reason)
+    data = {"rationale": conclusion.rationale, "answer": conclusion.answer}
     return result(call, Decision(kind="answer", data={**data}))
 
 

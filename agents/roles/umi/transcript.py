@@ -106,16 +106,20 @@ def document(tool: ToolSpec) -> JsonObject:
 
 
 def _parameter(schema: JsonValue, *, optional: bool) -> str:
-    known = schema if isinstance(schema, dict) else {}
-    kind, choices, told = known.get("type"), known.get("enum"), known.get("description")
+    definition = schema if isinstance(schema, dict) else {}
+    kind, choices, description = (
+        definition.get("type"),
+        definition.get("enum"),
+        definition.get("description"),
+    )
     parts = [kind if isinstance(kind, str) else "any"]
     if isinstance(choices, list):
         parts.append(f"one of {json.dumps(choices, ensure_ascii=False)}")
     if optional:
         parts.append("optional")
-    if isinstance(told, str):
+    if isinstance(description, str):
         # The end of it, as in the published documents: examples stand there.
-        parts.append(told[-MAX_DESCRIPTION_CHARS:])
+        parts.append(description[-MAX_DESCRIPTION_CHARS:])
     return ", ".join(parts)
 
 
@@ -129,8 +133,8 @@ def turns_of(run: Run, journal: Iterable[Step], observation_chars: int) -> list[
                 turns.append(Turn("assistant", written_plan(_text(data.get("rationale")), kind)))
             case "umi_caller", "call":
                 name, arguments = _text(data.get("name")), data.get("arguments")
-                given = arguments if isinstance(arguments, dict) else {}
-                turns.append(Turn("caller", written_call(name, given)))
+                call_arguments = arguments if isinstance(arguments, dict) else {}
+                turns.append(Turn("caller", written_call(name, call_arguments)))
                 turns.append(Turn("observation", observation_of(step, observation_chars)))
             case "umi_caller", "refused":
                 turns.append(Turn("caller", _text(data.get("text"))))
@@ -179,10 +183,10 @@ def observation_text(output: JsonValue, limit: int) -> str:
         case _:
             text = whole_tool_text(output)
             total = len(text)
-    kept = text[:limit]
-    if len(kept) == total:
+    prefix = text[:limit]
+    if len(prefix) == total:
         return text
-    return f"{kept} [truncated: the first {len(kept)} of {total} characters]"
+    return f"{prefix} [truncated: the first {len(prefix)} of {total} characters]"
 
 
 def _text(value: JsonValue) -> str:
@@ -195,6 +199,6 @@ def _single_text(step: Step) -> str:
     if step.decision.kind == "refused":
         return _text(data.get("text"))
     arguments, rationale = data.get("arguments"), _text(data.get("rationale"))
-    given = arguments if isinstance(arguments, dict) else {}
-    written = written_call(_text(data.get("name")), given)
+    call_arguments = arguments if isinstance(arguments, dict) else {}
+    written = written_call(_text(data.get("name")), call_arguments)
     return f"{rationale}\n{written}" if rationale else written

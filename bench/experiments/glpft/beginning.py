@@ -20,20 +20,20 @@ def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Pat
     the folder has already, in work too, stays. Raises `UnreadableModel`, OSError."""
     if (training / CHECKPOINTS / COPYING).exists() or (training / COPYING).exists():
         return
-    for other in others:
-        facts = read_facts(other / COPYING)
+    for sibling in others:
+        facts = read_facts(sibling / COPYING)
         if facts is None or not _alike(facts.settings, settings):
             continue
         if not (training / INITIAL).exists():
             with atomic_folder(training / INITIAL) as part:
-                shutil.copytree(other / INITIAL, part, dirs_exist_ok=True)
-        own = facts.model_copy(update={"settings": settings})
+                shutil.copytree(sibling / INITIAL, part, dirs_exist_ok=True)
+        new_facts = facts.model_copy(update={"settings": settings})
         with atomic_folder(training / COPYING) as part:
-            shutil.copytree(other / COPYING, part, dirs_exist_ok=True)
-            (part / FACTS).write_text(own.model_dump_json(indent=1) + "\n")
+            shutil.copytree(sibling / COPYING, part, dirs_exist_ok=True)
+            (part / FACTS).write_text(new_facts.model_dump_json(indent=1) + "\n")
         return
 
 
-def _alike(one: GlpftSettings, other: GlpftSettings) -> bool:
+def _alike(first: GlpftSettings, second: GlpftSettings) -> bool:
     """Whether they differ by their method at most."""
-    return one == other.model_copy(update={"method": one.method})
+    return first == second.model_copy(update={"method": first.method})

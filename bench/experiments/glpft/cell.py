@@ -19,9 +19,9 @@ from loopline.bench.experiments.glpft.grid import (
     training_folder,
 )
 from loopline.bench.experiments.harness import SETTINGS
-from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.data.datasets import DataSet, read
-from loopline.trainers.glpft.pipeline import Watch, claim, train
+from loopline.trainers.glpft.pipeline import StageListener, claim, train
 from loopline.trainers.glpft.settings import BATCH_MICRO, GlpftSettings
 from loopline.trainers.glpft.stage_training import StageProgress
 from loopline.trainers.glpft.stages import EVEN_SHARES, stages_of
@@ -42,11 +42,11 @@ class Done:
     said: str = ""
 
 
-def run_job(output: Path, job: str, tell: Callable[[Told], None]) -> str:
+def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
     """One cell for `loopline.bench.experiments.worker`."""
 
     def at(done: Done) -> None:
-        tell(Told(event=done.phase, done=done.done, total=done.total, said=done.said))
+        tell(JobLine(event=done.phase, done=done.done, total=done.total, said=done.said))
 
     items = items_of(Common.model_validate_json((output / SETTINGS).read_bytes()))
     cell = Cell.model_validate_json(job)
@@ -89,8 +89,8 @@ def work(
 
     def trained(now: StageProgress) -> None:
         at = round(begins[now.stage] * tokens) + now.tokens
-        said = f"{now.stage}  loss {now.loss:.3f}  {now.tokens_per_second:,.0f} tokens/s"
-        tell(Done("training", min(at, tokens), tokens, said))
+        message = f"{now.stage}  loss {now.loss:.3f}  {now.tokens_per_second:,.0f} tokens/s"
+        tell(Done("training", min(at, tokens), tokens, message))
 
     tell(Done("training", 0, tokens))
     claim(settings, data, training)
@@ -100,7 +100,7 @@ def work(
         data,
         training,
         checkpoint_every=CHECKPOINT_EVERY,
-        watch=Watch(progress=trained),
+        watch=StageListener(progress=trained),
     )
     asyncio.run(_play(cell, folder, items, tell))
 

@@ -65,18 +65,18 @@ async def evaluate(
     is told how many there are. Raises `BenchError` for a run that an engine's failure has ended,
     and what `EngineRunner.play` raises."""
     results = read_results(folder)
-    left = [item for item in items if item.id not in results]
+    remaining = [item for item in items if item.id not in results]
     by_run: dict[str, Item] = {}
-    judge, done = WorldsJudge(), len(items) - len(left)
-    on_result(done)
-    played = EngineRunner(pools).play_all(_runs(left, method, by_run), together=TOGETHER)
+    judge, result_count = WorldsJudge(), len(items) - len(remaining)
+    on_result(result_count)
+    played = EngineRunner(pools).play_all(_runs(remaining, method, by_run), together=TOGETHER)
     with AppendLog(results_path(folder), go_on="the same command") as log:
         async with aclosing(played):
             async for trajectory in played:
                 item = by_run.pop(trajectory.run.id)
                 log.append(_judged(trajectory, item, method, judge).model_dump(mode="json"))
-                done += 1
-                on_result(done)
+                result_count += 1
+                on_result(result_count)
         log.sync()
 
 
@@ -86,9 +86,11 @@ def _runs(items: Sequence[Item], method: Method, by_run: dict[str, Item]) -> Ite
     options = workflows.get(workflow).check_options(OPTIONS)
     prompts = prompt_hashes(workflow)
     for item in items:
-        asked = ManifestItem(id=item.id, question=item.question, gold=item.gold, about=item.about)
-        assert asked.task is not None
-        environment, instance = asked.task
+        manifest_item = ManifestItem(
+            id=item.id, question=item.question, gold=item.gold, about=item.about
+        )
+        assert manifest_item.task is not None
+        environment, instance = manifest_item.task
         now = time.time()
         run = Run(
             id=new_run_id(now),

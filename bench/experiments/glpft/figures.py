@@ -115,12 +115,12 @@ class _Played:
 
 
 def _baselines(grid: GlpftGrid) -> dict[str, dict[str, float]]:
-    asked = {item.id: instance_of(item) for item in grid.items}
+    instances = {item.id: instance_of(item) for item in grid.items}
     groups = _groups(grid)
     solved = {
-        name: solved_by_players(asked[item] for item in items) for name, items in groups.items()
+        name: solved_by_players(instances[item] for item in items) for name, items in groups.items()
     }
-    best = [best_of(solved[ALL], given=given) for given in (True, False)]
+    best = [best_of(solved[ALL], is_given=is_given) for is_given in (True, False)]
     return {
         name_of(player): {name: solved[name][player] / len(items) for name, items in groups.items()}
         for player in best
@@ -133,7 +133,7 @@ def _size(grid: GlpftGrid, size: str, baselines: dict[str, dict[str, float]]) ->
     played = {
         method: _played(
             grid,
-            [each for each in grid.cells if (each.size, each.method) == (size, method)],
+            [entry for entry in grid.cells if (entry.size, entry.method) == (size, method)],
             groups,
         )
         for method in grid.methods
@@ -141,14 +141,14 @@ def _size(grid: GlpftGrid, size: str, baselines: dict[str, dict[str, float]]) ->
     differences: list[Difference] = []
     if "glpft" in played:
         differences = [
-            _difference(grid, groups, played["glpft"], other)
-            for name, other in played.items()
+            _difference(grid, groups, played["glpft"], results)
+            for name, results in played.items()
             if name != "glpft"
         ]
     return SizeFigures(
         size=size,
         budget=grid.sizes[size].tokens,
-        methods=tuple(each.facts for each in played.values()),
+        methods=tuple(entry.facts for entry in played.values()),
         differences=tuple(differences),
         baselines=baselines,
     )
@@ -181,12 +181,16 @@ def _played(grid: GlpftGrid, cells: Sequence[Cell], groups: dict[str, list[str]]
             name: Solved(
                 instructions=len(items),
                 mean=_mean(by_seed, items, _solved, grid.common.question_seed),
-                seeds=tuple(fmean(_solved(one[item]) for item in items) for one in by_seed),
+                seeds=tuple(
+                    fmean(_solved(seed_results[item]) for item in items) for seed_results in by_seed
+                ),
             )
             for name, items in groups.items()
         },
         hallucination=_mean(by_seed, groups[ALL], _invented, grid.common.question_seed),
-        calls=fmean(one[item].measures["calls"] for one in by_seed for item in groups[ALL]),
+        calls=fmean(
+            seed_results[item].measures["calls"] for seed_results in by_seed for item in groups[ALL]
+        ),
         unseen_apis_hallucination=(
             _mean(by_seed, apart, _invented, grid.common.question_seed) if apart else None
         ),
@@ -210,14 +214,14 @@ def _report(folder: Path) -> Report:
 def _require_alike(grid: GlpftGrid, size: str) -> None:
     """Raises `OutputError` for cells that were trained in different ways: a release of this
     program may have other defaults than the one that began the folder."""
-    found: dict[str, str] = {}
+    cells_by_settings: dict[str, str] = {}
     for cell in grid.cells:
         if cell.size == size:
             settings = _report(cell.folder(grid.output)).settings
-            found[settings.model_dump_json(exclude={"method", "seed"})] = cell.name
-    if len(found) > 1:
+            cells_by_settings[settings.model_dump_json(exclude={"method", "seed"})] = cell.name
+    if len(cells_by_settings) > 1:
         raise OutputError(
-            f"{' and '.join(found.values())} were trained with different settings (see "
+            f"{' and '.join(cells_by_settings.values())} were trained with different settings (see "
             f"training/settings.json of each), so they do not compare; remove the older cells of "
             f"{grid.output}, and the same command does them again"
         )
@@ -225,8 +229,8 @@ def _require_alike(grid: GlpftGrid, size: str) -> None:
 
 def _playing(cell: Cell, report: Report) -> list[StageFacts]:
     """The models that play: of the other stages' models they only begin."""
-    served = served_by(cell.method)[1].values()
-    return [stage for stage in report.stages if stage.stage in served]
+    stage_names = served_by(cell.method)[1].values()
+    return [stage for stage in report.stages if stage.stage in stage_names]
 
 
 def _difference(
@@ -260,7 +264,7 @@ def _by_item(
     by_seed: Sequence[dict[str, Result]], items: Sequence[str], value: Callable[[Result], float]
 ) -> list[float]:
     """Each item's mean over the seeds."""
-    return [fmean(value(one[item]) for one in by_seed) for item in items]
+    return [fmean(value(seed_results[item]) for seed_results in by_seed) for item in items]
 
 
 def _solved(result: Result) -> float:
@@ -273,9 +277,13 @@ def _invented(result: Result) -> float:
 
 def _classes(by_seed: Sequence[dict[str, Result]], items: Sequence[str]) -> dict[str, int]:
     counts = Counter(
-        str(class_of(one[item].outcome, one[item].right, one[item].signals))
-        for one in by_seed
+        str(
+            class_of(
+                seed_results[item].outcome, seed_results[item].right, seed_results[item].signals
+            )
+        )
+        for seed_results in by_seed
         for item in items
-        if not one[item].right
+        if not seed_results[item].right
     )
     return dict(counts.most_common())

@@ -41,7 +41,7 @@ OPTIONS: JsonObject = {"calculator": False, "constrained": True, "tool_style": "
 
 def schedules_sha256() -> str:
     """Of what `train glpft` trains random weights by."""
-    table = {name: each.model_dump() for name, each in MICRO.items()}
+    table = {name: schedule.model_dump() for name, schedule in MICRO.items()}
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
 
@@ -191,14 +191,14 @@ def results_path(folder: Path) -> Path:
 def read_results(folder: Path) -> dict[str, Result]:
     """A cell's results so far, by item. Raises `OutputError` naming a damaged line."""
     path = results_path(folder)
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     for number, record in read_log(path):
         try:
             result = Result.model_validate(record)
         except ValidationError as error:
             raise corrupt(path, number, str(error.errors()[0]["msg"])) from error
-        found[result.item] = result
-    return found
+        results[result.item] = result
+    return results
 
 
 def finished(folder: Path, items: Sequence[Item]) -> bool:
@@ -209,9 +209,9 @@ def finished(folder: Path, items: Sequence[Item]) -> bool:
 
 def _numbers(option: str, parts: Sequence[str], text: str) -> list[int]:
     try:
-        found = [int(part.strip().replace("_", "")) for part in parts]
+        numbers = [int(part.strip().replace("_", "")) for part in parts]
     except ValueError:
-        found = []
-    if not found or min(found) < 1:
+        numbers = []
+    if not numbers or min(numbers) < 1:
         raise UsageError(f"{option} takes whole numbers above 0, comma-separated; got {text!r}")
-    return found
+    return numbers

@@ -44,9 +44,9 @@ def about(grid: GlpftGrid) -> str:
 
 def heading(size: SizeFigures) -> str:
     """What is equal for all methods."""
-    each = size.methods[0]
+    method = size.methods[0]
     return (
-        f"{size.size}: {each.parameters:,} parameters in each model, {size.budget:,} training "
+        f"{size.size}: {method.parameters:,} parameters in each model, {size.budget:,} training "
         "tokens for all models of a method together"
     )
 
@@ -82,8 +82,8 @@ def splits(size: SizeFigures) -> Table:
         ["method", *(f"{SHORT[name]} ({first[name].instructions:,})" for name in names)],
         [
             *(
-                [each.method, *(share(each.solved[name].mean) for name in names)]
-                for each in size.methods
+                [method.method, *(share(method.solved[name].mean) for name in names)]
+                for method in size.methods
             ),
             *(
                 [f"by hand: {player}", *(say.share(shares[name]) for name in names)]
@@ -99,8 +99,11 @@ def differences(size: SizeFigures) -> Table:
     return (
         ["pair", *(SHORT[name] for name in names)],
         [
-            [f"{each.first} − {each.second}", *(points(each.solved[name]) for name in names)]
-            for each in size.differences
+            [
+                f"{difference.first} − {difference.second}",
+                *(points(difference.solved[name]) for name in names),
+            ]
+            for difference in size.differences
         ],
     )
 
@@ -112,35 +115,38 @@ def hallucination(size: SizeFigures) -> Table:
     return (
         ["method", *(f"{SHORT[name]} ({first[name].instructions:,})" for name in names)],
         [
-            [each.method, *(share(found) for found in shares if found is not None)]
-            for each in size.methods
-            for shares in ((each.hallucination, each.unseen_apis_hallucination),)
+            [method.method, *(share(found) for found in shares if found is not None)]
+            for method in size.methods
+            for shares in ((method.hallucination, method.unseen_apis_hallucination),)
         ],
     )
 
 
 def classes(size: SizeFigures) -> Table:
     """Runs of each class of failure."""
-    names = sorted({name for each in size.methods for name in each.classes})
+    names = sorted({name for method in size.methods for name in method.classes})
     return (
-        ["class", *(each.method for each in size.methods)],
+        ["class", *(method.method for method in size.methods)],
         [
-            [name.replace("_", " "), *(f"{each.classes.get(name, 0):,}" for each in size.methods)]
+            [
+                name.replace("_", " "),
+                *(f"{method.classes.get(name, 0):,}" for method in size.methods),
+            ]
             for name in names
         ],
     )
 
 
-def _solved(each: MethodFigures) -> list[str]:
-    found = each.solved[ALL]
+def _solved(method: MethodFigures) -> list[str]:
+    score = method.solved[ALL]
     return [
-        each.method,
-        str(each.models),
-        f"{each.parameters:,}",
-        f"{round(sum(each.tokens) / len(each.tokens)):,}",
-        str(len(each.seeds)),
-        say.share(found.mean.estimate),
-        say.span(found.mean.low, found.mean.high),
-        say.span(min(found.seeds), max(found.seeds)),
-        f"{each.calls:.2f}",
+        method.method,
+        str(method.models),
+        f"{method.parameters:,}",
+        f"{round(sum(method.tokens) / len(method.tokens)):,}",
+        str(len(method.seeds)),
+        say.share(score.mean.estimate),
+        say.span(score.mean.low, score.mean.high),
+        say.span(min(score.seeds), max(score.seeds)),
+        f"{method.calls:.2f}",
     ]

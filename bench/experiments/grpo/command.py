@@ -51,21 +51,21 @@ def _done(grid: GrpoGrid) -> GrpoReport | None:
     """None if it was stopped."""
     with timed(grid.output) as seconds:
         by_hand = _by_hand(grid.output, grid.settings)
-        made = _trained(grid)
-        if made is None:
+        training = _trained(grid)
+        if training is None:
             return None
-        trials, arms = made
-        done = with_needed([*grid.trials, *arms])
-        every = results_of(done, grid.output)
+        trials, arms = training
+        trained_arms = with_needed([*grid.trials, *arms])
+        every = results_of(trained_arms, grid.output)
         stopped = {
-            arm.name: f"{one.stopped}. {lower(arm)}"
-            for arm, one in zip(done, every, strict=True)
-            if one.stopped
+            arm.name: f"{arm_result.stopped}. {lower(arm)}"
+            for arm, arm_result in zip(trained_arms, every, strict=True)
+            if arm_result.stopped
         }
         name = grid.settings.game.name
         return report_of(
             grid.settings, results_of(arms, grid.output), by_hand.solved, said(name),
-            seconds() / 60, cpu_minutes=fsum(one.cpu_seconds for one in every) / 60,
+            seconds() / 60, cpu_minutes=fsum(arm_result.cpu_seconds for arm_result in every) / 60,
             trials=trials, stopped=stopped,
         )  # fmt: skip
 
@@ -75,8 +75,8 @@ def _trained(grid: GrpoGrid) -> tuple[tuple[Trial, ...], list[Arm]] | None:
     stopped."""
     with JobProgress("trainings") as progress:
 
-        def of_all(jobs: int, left: int) -> Watcher:
-            return progress.watch(jobs + grid.behind, left + grid.behind)
+        def of_all(jobs: int, remaining: int) -> Watcher:
+            return progress.watch(jobs + grid.behind, remaining + grid.behind)
 
         if not do_arms(grid.first, grid.output, jobs=grid.jobs, watcher=of_all):
             return None
@@ -102,9 +102,9 @@ def _require_puzzles(grid: GrpoGrid) -> None:
 
 def _by_hand(output: Path, settings: ArmSettings) -> ByHand:
     path = output / BASELINES
-    found = find_record(path, ByHand, f"remove {path}, then run the same command again")
-    if found is not None:
-        return found
-    found = ByHand(solved=settings.game.baselines(settings.test_seed, settings.held_out))
-    write_record(path, found)
-    return found
+    record = find_record(path, ByHand, f"remove {path}, then run the same command again")
+    if record is not None:
+        return record
+    record = ByHand(solved=settings.game.baselines(settings.test_seed, settings.held_out))
+    write_record(path, record)
+    return record

@@ -136,12 +136,18 @@ def report_of(
     order = {seed: at for at, seed in enumerate(settings.seeds)}
     by_arm: dict[ArmName, list[ArmResult]] = {}
     for name in ROWS:
-        own = sorted((one for one in results if one.arm == name), key=lambda one: order[one.seed])
-        if own:
-            by_arm[name] = own
+        arm_results = sorted(
+            (result for result in results if result.arm == name),
+            key=lambda result: order[result.seed],
+        )
+        if arm_results:
+            by_arm[name] = arm_results
     return GrpoReport(
         settings=settings,
-        arms=tuple(_arm(name, own, by_arm.get(WARM_START, ())) for name, own in by_arm.items()),
+        arms=tuple(
+            _arm(name, arm_results, by_arm.get(WARM_START, ()))
+            for name, arm_results in by_arm.items()
+        ),
         differences=tuple(
             _difference(pairs)
             for first, second in CLAIMS
@@ -161,40 +167,43 @@ def report_of(
 def at_equal_tokens(arms: Sequence[ArmFigures]) -> dict[ArmName, float]:
     """What the arms that learn from rewards solved of the validation split at the first look after
     as many tokens as AT-GRPO had in the end, or at their last one; empty without AT-GRPO."""
-    whole = next((each.tokens for each in arms if each.arm == AT_GRPO), None)
+    whole = next((arm.tokens for arm in arms if arm.arm == AT_GRPO), None)
     if whole is None:
         return {}
-    found: dict[ArmName, float] = {}
-    for each in arms:
-        if KINDS[each.arm].way == "reinforced":
-            later = (point.success for point in each.curve if point.tokens >= whole)
-            found[each.arm] = next(later, each.curve[-1].success)
-    return found
+    success_by_arm: dict[ArmName, float] = {}
+    for arm in arms:
+        if KINDS[arm.arm].way == "reinforced":
+            later = (point.success for point in arm.curve if point.tokens >= whole)
+            success_by_arm[arm.arm] = next(later, arm.curve[-1].success)
+    return success_by_arm
 
 
-def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult]) -> ArmFigures:
+def _arm(name: ArmName, results: Sequence[ArmResult], warm: Sequence[ArmResult]) -> ArmFigures:
     def mean(value: Callable[[ArmResult], float]) -> float:
-        return fmean(map(value, own))
+        return fmean(map(value, results))
 
     failures: Counter[str] = Counter()
-    for one in own:
-        failures.update(one.failures)
-    agreement = [one.agreement for one in own if one.agreement is not None]
-    begun = _pairs(own, warm) if name != WARM_START else []
+    for result in results:
+        failures.update(result.failures)
+    agreement = [result.agreement for result in results if result.agreement is not None]
+    begun = _pairs(results, warm) if name != WARM_START else []
     return ArmFigures(
         arm=name,
-        tuning=own[0].tuning,
-        success=Bounds.of_seeds([_cells(one) for one in own], least=0.0),
-        by_seed={one.seed: Bounds.of(wilson(one.solved, len(one.outcomes))) for one in own},
+        tuning=results[0].tuning,
+        success=Bounds.of_seeds([_cells(result) for result in results], least=0.0),
+        by_seed={
+            result.seed: Bounds.of(wilson(result.solved, len(result.outcomes)))
+            for result in results
+        },
         gain=_gap(begun) if begun else None,
-        samples=mean(lambda one: one.samples),
-        tokens=mean(lambda one: one.tokens),
-        steps=mean(lambda one: one.steps),
-        train_cpu_minutes=mean(lambda one: one.train_cpu_seconds) / 60,
+        samples=mean(lambda result: result.samples),
+        tokens=mean(lambda result: result.tokens),
+        steps=mean(lambda result: result.steps),
+        train_cpu_minutes=mean(lambda result: result.train_cpu_seconds) / 60,
         agreement=fmean(agreement) if agreement else None,
         failures=dict(failures.most_common()),
-        said=own[0].said,
-        curve=_curve([one.curve for one in own]),
+        said=results[0].said,
+        curve=_curve([result.curve for result in results]),
     )
 
 
@@ -202,8 +211,8 @@ def _pairs(
     first: Sequence[ArmResult], second: Sequence[ArmResult]
 ) -> list[tuple[ArmResult, ArmResult]]:
     """Of the seeds that both have."""
-    others = {one.seed: one for one in second}
-    return [(one, others[one.seed]) for one in first if one.seed in others]
+    others = {result.seed: result for result in second}
+    return [(result, others[result.seed]) for result in first if result.seed in others]
 
 
 def _difference(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Difference:
@@ -221,16 +230,16 @@ def _gap(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Bounds:
     """First less second, paired by seed and puzzle."""
     return Bounds.of_seeds(
         [
-            [mine - other for mine, other in zip(_cells(a), _cells(b), strict=True)]
+            [mine - baseline for mine, baseline in zip(_cells(a), _cells(b), strict=True)]
             for a, b in pairs
         ],
         least=-1.0,
     )
 
 
-def _cells(one: ArmResult) -> list[float]:
+def _cells(result: ArmResult) -> list[float]:
     """Of each puzzle 1 if it was solved, else 0."""
-    return [float(mark == "1") for mark in one.outcomes]
+    return [float(mark == "1") for mark in result.outcomes]
 
 
 def _curve(curves: Sequence[Sequence[Point]]) -> tuple[CurvePoint, ...]:

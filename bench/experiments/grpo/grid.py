@@ -152,15 +152,15 @@ class GrpoGrid:
 
 def _tunings_of(name: ArmName, ways: Sequence[Way]) -> list[Tuning]:
     """That concern such an arm, each once."""
-    return list(dict.fromkeys(found for way in ways for found in way.tunings(name)))
+    return list(dict.fromkeys(tuning for way in ways for tuning in way.tunings(name)))
 
 
 def with_needed(arms: Sequence[Arm]) -> list[Arm]:
     """The arms, each after those that it needs."""
-    found: dict[Arm, None] = {}
+    all_arms: dict[Arm, None] = {}
     for arm in arms:
-        found |= dict.fromkeys((*with_needed(arm.needs), arm))
-    return list(found)
+        all_arms |= dict.fromkeys((*with_needed(arm.needs), arm))
+    return list(all_arms)
 
 
 def grid_of(
@@ -201,7 +201,7 @@ def _changed(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:
     for name, value in key_value_options("--set", changes).items():
         part, _, inner = name.partition(".")
         if part not in CHANGEABLE or inner not in data[part]:
-            names = ", ".join(f"{part}.{each}" for part in CHANGEABLE for each in data[part])
+            names = ", ".join(f"{part}.{key}" for part in CHANGEABLE for key in data[part])
             raise UsageError(f"--set {name}: there is no such setting; there are: {names}")
         data[part][inner] = value
     try:
@@ -215,21 +215,21 @@ def _changed(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:
 def seeds_of(text: str) -> tuple[int, ...]:
     """What `--seeds` names. Raises `UsageError`."""
     try:
-        found = tuple(dict.fromkeys(int(part) for part in text.split(",")))
+        seeds = tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError as error:
         raise UsageError(f"--seeds {text}: whole numbers, as in 1,2,3") from error
     # Of seed 0 the puzzles of a batch would be those of a demonstration: both count from seed times
     # a large number.
-    if not 1 <= min(found) <= max(found) < 2**32:
+    if not 1 <= min(seeds) <= max(seeds) < 2**32:
         raise UsageError(f"--seeds {text}: from 1 to {2**32 - 1}")
-    return found
+    return seeds
 
 
 def _ways(text: str) -> tuple[Way, ...]:
-    found = tuple(dict.fromkeys(_way(part.strip()) for part in text.split(",")))
-    if all(way.scope != "all" for way in found):
+    ways = tuple(dict.fromkeys(_way(part.strip()) for part in text.split(",")))
+    if all(way.scope != "all" for way in ways):
         raise UsageError(f"--trials {text}: none is for all arms; name one without a scope, as own")
-    return found
+    return ways
 
 
 def _way(text: str) -> Way:

@@ -75,27 +75,27 @@ def last_line(report: GrpoReport) -> dict[str, object]:
         "seeds": list(report.settings.seeds),
         "held_out": report.settings.held_out,
         "arms": {
-            each.arm: {
-                "solved": round(each.success.estimate, 4),
-                "low": round(each.success.low, 4),
-                "high": round(each.success.high, 4),
-                "seeds": [round(found.estimate, 4) for found in each.by_seed.values()],
-                "samples": round(each.samples),
-                "tokens": round(each.tokens),
-                "tuning": str(each.tuning),
+            arm.arm: {
+                "solved": round(arm.success.estimate, 4),
+                "low": round(arm.success.low, 4),
+                "high": round(arm.success.high, 4),
+                "seeds": [round(bounds.estimate, 4) for bounds in arm.by_seed.values()],
+                "samples": round(arm.samples),
+                "tokens": round(arm.tokens),
+                "tuning": str(arm.tuning),
             }
-            for each in report.arms
+            for arm in report.arms
         },
         "differences": {
-            f"{each.first} - {each.second}": {
-                "points": round(100 * each.gap.estimate, 2),
-                "low": round(100 * each.gap.low, 2),
-                "high": round(100 * each.gap.high, 2),
-                "finding": each.verdict,
+            f"{arm.first} - {arm.second}": {
+                "points": round(100 * arm.gap.estimate, 2),
+                "low": round(100 * arm.gap.low, 2),
+                "high": round(100 * arm.gap.high, 2),
+                "finding": arm.verdict,
             }
-            for each in report.differences
+            for arm in report.differences
         },
-        "baselines": {name: round(each.estimate, 4) for name, each in report.baselines.items()},
+        "baselines": {name: round(arm.estimate, 4) for name, arm in report.baselines.items()},
         "minutes": report.minutes,
         "cpu_minutes": report.cpu_minutes,
     }

@@ -64,16 +64,16 @@ def game_of(report: GrpoReport) -> str:
 
 def about(report: GrpoReport) -> str:
     """What was done."""
-    chosen = report.settings
-    size, rewarded = chosen.network, chosen.reinforced
-    seeds = ", ".join(map(str, chosen.seeds))
+    run_settings = report.settings
+    size, rewarded = run_settings.network, run_settings.reinforced
+    seeds = ", ".join(map(str, run_settings.seeds))
     return (
         f"From random weights ({size.layers} layers, {size.hidden} wide), seeds {seeds}; measured "
-        f"by greedy play of {chosen.held_out:,} held-out puzzles with the final weights (best "
+        f"by greedy play of {run_settings.held_out:,} held-out puzzles with the final weights (best "
         "of K: with the warm start, sampled, where the rules choose). K = "
         f"{rewarded.candidates}, {rewarded.episodes} puzzles per version, {rewarded.steps} "
-        f"versions of AT-GRPO; {chosen.supervised.steps} supervised steps of "
-        f"{chosen.supervised.batch} answers before. "
+        f"versions of AT-GRPO; {run_settings.supervised.steps} supervised steps of "
+        f"{run_settings.supervised.batch} answers before. "
         f"{_BUDGET.format(_TRIED if report.trials else 'them as they are')}{_ADVANTAGE} "
         f"{_changed(report)}{_scarce(report)}{_of_seeds(report)}{_INTERVALS}"
     )
@@ -81,13 +81,13 @@ def about(report: GrpoReport) -> str:
 
 def _of_seeds(report: GrpoReport) -> str:
     """Over which seeds there are means."""
-    counts = {len(each.by_seed) for each in report.arms}
+    counts = {len(arm.by_seed) for arm in report.arms}
     if counts == {1}:
         return "Of one seed. "
     most = max(counts, default=1)
     if len(counts) <= 1:
         return f"Means over {most} seeds. "
-    fewer = ", ".join(each.arm for each in report.arms if len(each.by_seed) < most)
+    fewer = ", ".join(arm.arm for arm in report.arms if len(arm.by_seed) < most)
     return (
         f"Means over {most} seeds; over the first {min(counts)} of {fewer}. A difference is of the "
         "seeds that both arms have. "
@@ -96,8 +96,8 @@ def _of_seeds(report: GrpoReport) -> str:
 
 def _changed(report: GrpoReport) -> str:
     """What is not as the game's own settings have it."""
-    own = report.settings.game.training.model_dump()
-    changed = changed_settings(own, report.settings.model_dump(include=set(own)))
+    defaults = report.settings.game.training.model_dump()
+    changed = changed_settings(defaults, report.settings.model_dump(include=set(defaults)))
     return f"In place of the game's own settings: {', '.join(changed)}. " if changed else ""
 
 
@@ -140,16 +140,16 @@ def solved(report: GrpoReport) -> Table:
             "published, 1.7B"]  # fmt: skip
     rows = [
         [
-            each.arm,
-            say.share(each.success.estimate),
-            say.span(each.success.low, each.success.high),
-            _counted_seeds(len(each.by_seed)),
-            _range(each),
-            "–" if each.gain is None else points(each.gain),
-            "–" if each.agreement is None else f"{each.agreement:.0%}",
-            f"{published[each.arm]:.1f} %" if each.arm in published else "–",
+            arm.arm,
+            say.share(arm.success.estimate),
+            say.span(arm.success.low, arm.success.high),
+            _counted_seeds(len(arm.by_seed)),
+            _range(arm),
+            "–" if arm.gain is None else points(arm.gain),
+            "–" if arm.agreement is None else f"{arm.agreement:.0%}",
+            f"{published[arm.arm]:.1f} %" if arm.arm in published else "–",
         ]
-        for each in report.arms
+        for arm in report.arms
     ]
     return head, rows
 
@@ -158,13 +158,13 @@ def differences(report: GrpoReport) -> Table:
     """Each claim, with what may be said of it."""
     rows = [
         [
-            f"{each.first} − {each.second}",
-            points(each.gap),
-            _counted_seeds(len(each.by_seed)),
-            ", ".join(say.points(gap) for gap in each.by_seed.values()),
-            each.verdict,
+            f"{difference.first} − {difference.second}",
+            points(difference.gap),
+            _counted_seeds(len(difference.by_seed)),
+            ", ".join(say.points(gap) for gap in difference.by_seed.values()),
+            difference.verdict,
         ]
-        for each in report.differences
+        for difference in report.differences
     ]
     return ["arms", "points [95 %]", "seeds", "by seed", "finding"], rows
 
@@ -172,8 +172,8 @@ def differences(report: GrpoReport) -> Table:
 def by_hand(report: GrpoReport) -> Table:
     """Players that have learned nothing."""
     rows = [
-        [name, say.share(each.estimate), say.span(each.low, each.high)]
-        for name, each in report.baselines.items()
+        [name, say.share(bounds.estimate), say.span(bounds.low, bounds.high)]
+        for name, bounds in report.baselines.items()
     ]
     return ["player", "solved", "95 %"], rows
 
@@ -183,10 +183,10 @@ def by_seed(report: GrpoReport) -> Table:
     seeds = report.settings.seeds
     rows = [
         [
-            each.arm,
-            *(say.share(each.by_seed[at].estimate) if at in each.by_seed else "–" for at in seeds),
+            arm.arm,
+            *(say.share(arm.by_seed[at].estimate) if at in arm.by_seed else "–" for at in seeds),
         ]
-        for each in report.arms
+        for arm in report.arms
     ]
     return ["arm", *(f"seed {seed}" for seed in seeds)], rows
 
@@ -194,16 +194,20 @@ def by_seed(report: GrpoReport) -> Table:
 def trials(report: GrpoReport) -> Table:
     """Every trial: factors of the game's settings, of which `batch` is the puzzles per version or
     the answers per supervised step."""
-    chosen = {each.arm: each.tuning for each in report.arms}
+    tuning_by_arm = {entry.arm: entry.tuning for entry in report.arms}
     rows = [
         [
-            each.arm,
-            str(each.tuning),
-            say.share(each.validation),
-            say.share(each.held_out),
-            "chosen" if chosen[each.arm] == each.tuning else "ended early" if each.stopped else "",
+            entry.arm,
+            str(entry.tuning),
+            say.share(entry.validation),
+            say.share(entry.held_out),
+            "chosen"
+            if tuning_by_arm[entry.arm] == entry.tuning
+            else "ended early"
+            if entry.stopped
+            else "",
         ]
-        for each in report.trials
+        for entry in report.trials
     ]
     return ["arm", "tuning", "validation, last looks", "held out", ""], rows
 
@@ -218,16 +222,16 @@ def compute(report: GrpoReport) -> Table:
     equal = at_equal_tokens(report.arms)
     rows = [
         [
-            each.arm,
-            say.count(each.steps),
-            say.count(each.samples),
-            say.count(each.tokens),
-            f"{each.tokens / each.samples:.1f}" if each.samples else "–",
-            f"{each.train_cpu_minutes:.1f}",
-            say.share(equal[each.arm]) if each.arm in equal else "–",
+            arm.arm,
+            say.count(arm.steps),
+            say.count(arm.samples),
+            say.count(arm.tokens),
+            f"{arm.tokens / arm.samples:.1f}" if arm.samples else "–",
+            f"{arm.train_cpu_minutes:.1f}",
+            say.share(equal[arm.arm]) if arm.arm in equal else "–",
         ]
-        for each in report.arms
-        if each.steps
+        for arm in report.arms
+        if arm.steps
     ]
     head = ["arm", "steps", "samples", "tokens", "tokens per sample", "CPU-minutes training",
             "validation, at AT-GRPO's tokens"]  # fmt: skip
@@ -237,25 +241,29 @@ def compute(report: GrpoReport) -> Table:
 def failures(report: GrpoReport) -> Table:
     """By arm."""
     rows = [
-        [each.arm, ", ".join(f"{count:,} {kind}" for kind, count in each.failures.items()) or "–"]
-        for each in report.arms
+        [arm.arm, ", ".join(f"{count:,} {kind}" for kind, count in arm.failures.items()) or "–"]
+        for arm in report.arms
     ]
     return ["arm", "failures"], rows
 
 
 def kinds(report: GrpoReport) -> Table:
     """In words."""
-    return ["arm", "about"], [[each.arm, KINDS[each.arm].about] for each in report.arms]
+    return ["arm", "about"], [[arm.arm, KINDS[arm.arm].about] for arm in report.arms]
 
 
 def settings(report: GrpoReport) -> Table:
     """What the weights follow from, besides the seed."""
-    chosen = report.settings
-    size, imitated, rewarded = chosen.network, chosen.supervised, chosen.reinforced
-    whole_runs = max(1, rewarded.minibatch // chosen.game.turns)
-    weak = ", ".join(f"{name} {value:g}" for name, value in chosen.game.weak_team)
-    tuned = any(each.tuning != OWN for each in report.arms)
-    own = "; each times the arm's own factor" if tuned else ""
+    run_settings = report.settings
+    size, imitated, rewarded = (
+        run_settings.network,
+        run_settings.supervised,
+        run_settings.reinforced,
+    )
+    whole_runs = max(1, rewarded.minibatch // run_settings.game.turns)
+    weak = ", ".join(f"{name} {value:g}" for name, value in run_settings.game.weak_team)
+    tuned = any(arm.tuning != OWN for arm in report.arms)
+    factor_note = "; each times the arm's own factor" if tuned else ""
     rows = [
         ["model", f"{size.layers} layers, {size.hidden} wide, {size.feed_forward} inside, "
          f"{size.heads} heads, {size.context} tokens"],
@@ -265,7 +273,7 @@ def settings(report: GrpoReport) -> Table:
         ["rewards", f"{rewarded.scheme}: {REWARDED[rewarded.scheme]}"],
         ["from rewards", f"{rewarded.steps:,} versions of AT-GRPO, {rewarded.episodes} puzzles "
          f"each, K = {rewarded.candidates}, at most {rewarded.limit} tokens an answer; learning "
-         f"rate {rewarded.learning_rate:g}, entropy {rewarded.entropy:g}{own}"],
+         f"rate {rewarded.learning_rate:g}, entropy {rewarded.entropy:g}{factor_note}"],
         ["an update", f"{rewarded.minibatch} groups of answers; {whole_runs} of whole runs, "
          "which have as many answers"],
         ["adapters", f"rank {rewarded.rank}, {LORA_RATE:g} times the learning rate"],
@@ -277,11 +285,11 @@ def said(report: GrpoReport) -> Table:
     """Whether success was learned by reading, or by one answer that fits everywhere."""
     rows = [
         [
-            f"{each.arm}, {agent.replace('_', ' ')}",
+            f"{arm.arm}, {agent.replace('_', ' ')}",
             ", ".join(f"{text!r} {count:,}" for text, count in answers.items()),
         ]
-        for each in report.arms
-        for agent, answers in each.said.items()
+        for arm in report.arms
+        for agent, answers in arm.said.items()
     ]
     return ["agent", "answers"], rows
 
@@ -290,6 +298,6 @@ def _counted_seeds(count: int) -> str:
     return "1, held fixed" if count == 1 else str(count)
 
 
-def _range(each: ArmFigures) -> str:
-    shares = [found.estimate for found in each.by_seed.values()]
+def _range(arm: ArmFigures) -> str:
+    shares = [bounds.estimate for bounds in arm.by_seed.values()]
     return say.span(min(shares), max(shares))

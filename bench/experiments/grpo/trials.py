@@ -59,5 +59,5 @@ def chosen_of(trials: Sequence[Trial]) -> dict[ArmName, Tuning]:
 def lower(arm: Arm) -> str:
     """What can be asked for where an arm ended early."""
     part = "supervised" if arm.what.way == "supervised" else "reinforced"
-    tried = "by --trials, or " if arm.what.learns else ""
-    return f"Lower its learning rate {tried}by --set {part}.learning_rate=… in another folder"
+    hint = "by --trials, or " if arm.what.learns else ""
+    return f"Lower its learning rate {hint}by --set {part}.learning_rate=… in another folder"

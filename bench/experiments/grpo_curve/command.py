@@ -24,7 +24,7 @@ from loopline.bench.experiments.grpo_curve.report import document, last_line
 from loopline.bench.experiments.grpo_curve.settings import CurveSettings
 from loopline.bench.experiments.harness import conduct
 from loopline.runtime.errors import EXIT_FAILED
-from loopline.trainers.core.job_processes import Job, Told
+from loopline.trainers.core.job_processes import Job, JobLine
 from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.folder import claim, timed
@@ -54,16 +54,16 @@ def done(output: Path, settings: CurveSettings) -> CurveReport:
     """Do what is left of the warm start and the loops, one after the other: each has the machine
     for itself. Raises `BenchError`, `TrainingError`; KeyboardInterrupt after Ctrl-C."""
     warm, loops = warm_start_of(settings), loops_of(settings)
-    left: list[Job] = [loop for loop in loops if read_result(loop, output) is None]
+    remaining: list[Job] = [loop for loop in loops if read_result(loop, output) is None]
     if read_arm(warm.folder(output)) is None:
-        left.append(warm)
+        remaining.append(warm)
     with timed(output) as seconds, JobProgress("trainings") as progress:
-        progress.watch(1 + len(loops), len(left))
+        progress.watch(1 + len(loops), len(remaining))
 
         def finished(job: Job, solved: int) -> None:
-            if job in left:
-                said = f"{solved:,} of {settings.held_out:,} held-out puzzles solved"
-                progress.tell(job, Told(event="finished", said=said))
+            if job in remaining:
+                message = f"{solved:,} of {settings.held_out:,} held-out puzzles solved"
+                progress.tell(job, JobLine(event="finished", said=message))
 
         start = do_warm_start(settings, output, partial(progress.tell, warm))
         finished(warm, start.solved)

@@ -71,7 +71,7 @@ class CurveFigures(Record):
 
     @property
     def within(self) -> bool:
-        return all(each.place == "within" for each in self.held)
+        return all(look.place == "within" for look in self.held)
 
     @property
     def rises(self) -> bool:
@@ -99,11 +99,11 @@ class CurveReport(Record):
 
     @property
     def attacked(self) -> list[CurveFigures]:
-        return [each for each in self.loops if each.loop.kind == "attacked"]
+        return [curve for curve in self.loops if curve.loop.kind == "attacked"]
 
     @property
     def undisturbed(self) -> list[CurveFigures]:
-        return [each for each in self.loops if each.loop.kind == "undisturbed"]
+        return [curve for curve in self.loops if curve.loop.kind == "undisturbed"]
 
     @property
     def passed(self) -> bool:
@@ -114,45 +114,47 @@ def report_of(
     settings: CurveSettings, results: Sequence[LoopResult], minutes: float
 ) -> CurveReport:
     """From the results of all loops."""
-    undisturbed = [each for each in results if each.loop.kind == "undisturbed"]
+    undisturbed = [entry for entry in results if entry.loop.kind == "undisturbed"]
     alpha = ALPHA / len(settings.looked_at_rounds)
-    loops = tuple(_figures(each, undisturbed, alpha) for each in results)
-    attacked = [each for each in loops if each.loop.kind == "attacked"]
-    discordant = fmean(held.discordant for each in attacked for held in each.held)
+    loops = tuple(_figures(entry, undisturbed, alpha) for entry in results)
+    attacked = [entry for entry in loops if entry.loop.kind == "attacked"]
+    discordant = fmean(look.discordant for entry in attacked for look in entry.held)
     return CurveReport(
         settings=settings,
         loops=loops,
         alpha=alpha,
         detectable=detectable_difference(settings.held_out, discordant, alpha=alpha),
-        within=all(each.within for each in attacked),
-        rises=all(each.rises for each in loops),
-        violations=sum(len(each.history.violations) for each in loops),
+        within=all(entry.within for entry in attacked),
+        rises=all(entry.rises for entry in loops),
+        violations=sum(len(entry.history.violations) for entry in loops),
         minutes=round(minutes, 2),
     )
 
 
-def held_against(own: LoopResult, others: Sequence[LoopResult], alpha: float) -> tuple[Held, ...]:
+def held_against(
+    result: LoopResult, others: Sequence[LoopResult], alpha: float
+) -> tuple[Held, ...]:
     """Every look of a loop but the warm start's against those of others, by the rule above."""
     if not others:
         return ()
-    by_round = [{look.round: look.outcomes for look in each.looks} for each in others]
+    by_round = [{look.round: look.outcomes for look in entry.looks} for entry in others]
     return tuple(
-        _held(look.round, look.outcomes, [each[look.round] for each in by_round], alpha)
-        for look in own.looks[1:]
+        _held(look.round, look.outcomes, [entry[look.round] for entry in by_round], alpha)
+        for look in result.looks[1:]
     )
 
 
-def _held(number: int, own: str, others: Sequence[str], alpha: float) -> Held:
-    shares = [_share(each) for each in others]
-    share, least, greatest = _share(own), min(shares), max(shares)
-    nearest = min(others, key=lambda each: abs(_share(each) - share))
-    pairs = paired_table(_solved(own), _solved(nearest))
+def _held(number: int, outcomes: str, others: Sequence[str], alpha: float) -> Held:
+    shares = [_share(candidate) for candidate in others]
+    share, least, greatest = _share(outcomes), min(shares), max(shares)
+    nearest = min(others, key=lambda candidate: abs(_share(candidate) - share))
+    pairs = paired_table(_solved(outcomes), _solved(nearest))
     apart = not least <= share <= greatest
     p = mcnemar_exact(pairs.only_a, pairs.only_b) if apart else 1.0
     place: Place = "within"
     if p < alpha:
         place = "below" if share < least else "above"
-    discordant = (pairs.only_a + pairs.only_b) / len(own)
+    discordant = (pairs.only_a + pairs.only_b) / len(outcomes)
     return Held(
         round=number, least=least, greatest=greatest, p=p, discordant=discordant, place=place
     )
@@ -160,14 +162,14 @@ def _held(number: int, own: str, others: Sequence[str], alpha: float) -> Held:
 
 def _figures(own: LoopResult, undisturbed: Sequence[LoopResult], alpha: float) -> CurveFigures:
     last = own.looks[-1].outcomes
-    others = [each for each in undisturbed if each.loop != own.loop]
+    others = [other_result for other_result in undisturbed if other_result.loop != own.loop]
     outcomes = {look.round: look.outcomes for look in own.looks}
-    twins = [each for each in others if each.loop.seed == own.loop.seed]
+    twins = [other_result for other_result in others if other_result.loop.seed == own.loop.seed]
     return CurveFigures(
         loop=own.loop,
         looks={
-            number: Bounds.of(wilson(found.count("1"), len(found)))
-            for number, found in outcomes.items()
+            number: Bounds.of(wilson(marks.count("1"), len(marks)))
+            for number, marks in outcomes.items()
         },
         gain=_gap(last, own.looks[0].outcomes),
         held=held_against(own, others, alpha),

@@ -14,12 +14,12 @@ from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import PolicyRef
 from loopline.bench.experiments.grpo_curve.settings import CurveSettings
 from loopline.trainers.core.network import load_base
-from loopline.trainers.grpo.vectorized_rollout import Prompter, Rules, roll_out
 from loopline.trainers.grpo.init_from import begun_weights
 from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.sampling import DEVICE, Sampler
 from loopline.trainers.grpo.settings import SHARED, GrpoSettings, InitialPolicy
+from loopline.trainers.grpo.vectorized_rollout import Prompter, Rules, roll_out
 from loopline.workers.engines.local.adapter_base import weights_sha256
 
 
@@ -50,14 +50,14 @@ class Measurement:
         grpo = self._grpo.model_copy(update={"init_from": {SHARED: begin}})
         begins = begun_weights(self._network, grpo)
         Policies(self._network, (SHARED,), grpo, begins).put_in(SHARED)
-        chosen = self._settings
+        settings = self._settings
         return roll_out(
-            chosen.game.tables(Split.TEST, chosen.test_seed, chosen.held_out),
+            settings.game.tables(Split.TEST, settings.test_seed, settings.held_out),
             self._prompter,
             self._sampler,
-            Rules(candidates=1, limit=chosen.reinforced.limit),
+            Rules(candidates=1, limit=settings.reinforced.limit),
             lambda agent: PolicyRef(name=SHARED, base=grpo.base, version=0),
             lambda agent: None,
-            torch.Generator().manual_seed(chosen.test_seed),
+            torch.Generator().manual_seed(settings.test_seed),
             run="look",
         ).outcomes

@@ -31,7 +31,7 @@ from loopline.bench.proofs.grpo_faults.checker import check
 from loopline.bench.proofs.grpo_faults.driver import ONLY_KILLS, LoopAttack, LoopDriver, LoopWork
 from loopline.bench.proofs.grpo_faults.kept import KeptAdapters
 from loopline.bench.proofs.grpo_faults.model import store_float32
-from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.core.models import WEIGHTS
 from loopline.trainers.grpo.arms.arm import work
@@ -43,7 +43,7 @@ from loopline.trainers.grpo.settings import SHARED
 from loopline.workers.atomic_files import atomic_folder
 
 Kind = Literal["undisturbed", "attacked"]
-Tell = Callable[[Told], None]
+Tell = Callable[[JobLine], None]
 HISTORY = "history.json"
 RESULT = "result.json"
 
@@ -127,7 +127,7 @@ def do_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResul
     """Train the warm start, unless it is there, measure it, and write it as it is served. Ctrl-C
     saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`."""
     arm = warm_start_of(settings)
-    found = work(arm, output, settings, tell)
+    result = work(arm, output, settings, tell)
     base = output / "base"
     if not base.exists():
         from safetensors.torch import load_file
@@ -135,28 +135,28 @@ def do_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResul
         with atomic_folder(base) as partial:
             shutil.copytree(arm.folder(output) / MODEL, partial, dirs_exist_ok=True)
             store_float32(load_file(partial / WEIGHTS), partial)
-    return found
+    return result
 
 
 def do_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) -> LoopResult:
     """Run the loop, measure what its rounds published, and write its result; a finished one is
     read. The warm start must be there. Raises `BenchError`, `TrainingError`."""
-    found = read_result(loop, output)
-    if found is not None:
-        return found
+    stored_result = read_result(loop, output)
+    if stored_result is not None:
+        return stored_result
     folder, base = loop.folder(output), output / "base"
-    kept = KeptAdapters(folder / "adapters")
+    adapters = KeptAdapters(folder / "adapters")
     path = folder / HISTORY
     history = find_record(path, LoopHistory, f"remove {folder} to run it again")
     if history is None:
-        history = _played(loop, settings, base, folder, kept, tell)
+        history = _played(loop, settings, base, folder, adapters, tell)
         write_record(path, history)
     measurement, looks = Measurement(base, settings), list[Look]()
     for number in (0, *settings.looked_at_rounds):
-        look = Look(round=number, outcomes=measurement.outcomes(kept.of(number) / SHARED))
+        look = Look(round=number, outcomes=measurement.outcomes(adapters.of(number) / SHARED))
         looks.append(look)
-        said = f"round {number}: {look.solved:,} of {settings.held_out:,} held-out puzzles"
-        tell(Told(event="playing", said=said))
+        message = f"round {number}: {look.solved:,} of {settings.held_out:,} held-out puzzles"
+        tell(JobLine(event="playing", said=message))
     result = LoopResult(loop=loop, history=history, looks=tuple(looks))
     write_record(folder / RESULT, result)
     return result
@@ -167,7 +167,7 @@ def _played(
     settings: CurveSettings,
     base: Path,
     folder: Path,
-    kept: KeptAdapters,
+    adapters: KeptAdapters,
     tell: Tell,
 ) -> LoopHistory:
     """From a bus without anything on it to the end of the loop, checked."""
@@ -181,29 +181,33 @@ def _played(
         LoopWork(base, settings.rounds, settings.groups, loop_arguments(settings, loop.seed)),
         seed=loop.seed,
         faults=faults,
-        progress=lambda done, said: tell(
-            Told(event="training", done=done, total=settings.rounds, said=said)
+        progress=lambda count, message: tell(
+            JobLine(event="training", done=count, total=settings.rounds, said=message)
         ),
-        kept=kept,
+        kept=adapters,
     )
-    found = driver.attack()
+    attack = driver.attack()
     scratch = folder / "trained-again"
     scratch.mkdir()
-    return history_of(found, folder, [str(each) for each in check(found.evidence, scratch)])
+    return history_of(
+        attack, folder, [str(violation) for violation in check(attack.evidence, scratch)]
+    )
 
 
-def history_of(found: LoopAttack, folder: Path, violations: list[str]) -> LoopHistory:
+def history_of(attack: LoopAttack, folder: Path, violations: list[str]) -> LoopHistory:
     """Of a loop that has ended in `folder`."""
     report = read_loop_report(folder / "loop")
-    fates = [group.fate for each in found.evidence.sealed for group in each.groups]
+    fates = [group.fate for round_entry in attack.evidence.sealed for group in round_entry.groups]
     return LoopHistory(
-        rounds=len(found.evidence.sealed),
+        rounds=len(attack.evidence.sealed),
         groups=len(fates),
         trained_groups=fates.count("trained"),
-        runs=len(found.evidence.bus.accepted),
-        injected=dict(found.injected),
-        died=tuple(found.died),
-        sampled=() if report is None else tuple(each.success for each in report.rounds),
-        seconds=round(found.seconds, 1),
+        runs=len(attack.evidence.bus.accepted),
+        injected=dict(attack.injected),
+        died=tuple(attack.died),
+        sampled=()
+        if report is None
+        else tuple(round_entry.success for round_entry in report.rounds),
+        seconds=round(attack.seconds, 1),
         violations=tuple(violations),
     )

@@ -43,12 +43,12 @@ def document(report: CurveReport) -> Document:
 def spread_plot(report: CurveReport) -> str:
     """The undisturbed loops as one band, the attacked ones as lines."""
     rounds = (0, *report.settings.looked_at_rounds)
-    shares = [[each.looks[number].estimate for each in report.undisturbed] for number in rounds]
+    shares = [[curve.looks[number].estimate for curve in report.undisturbed] for number in rounds]
     spread = Curve(
         "undisturbed",
         [
-            Point(float(number), sum(found) / len(found), min(found), max(found))
-            for number, found in zip(rounds, shares, strict=True)
+            Point(float(number), sum(values) / len(values), min(values), max(values))
+            for number, values in zip(rounds, shares, strict=True)
         ],
     )
     return _plot("Success by round", [spread, *map(_curve, report.attacked)])
@@ -58,10 +58,10 @@ def loops_plot(report: CurveReport) -> str:
     """A line for each loop."""
     lines = [
         Curve(
-            each.loop.name,
-            [Point.at(float(number), found.estimate) for number, found in each.looks.items()],
+            curve.loop.name,
+            [Point.at(float(number), bounds.estimate) for number, bounds in curve.looks.items()],
         )
-        for each in report.loops
+        for curve in report.loops
     ]
     return _plot("Every loop", lines)
 
@@ -70,10 +70,10 @@ def sampled_plot(report: CurveReport) -> str:
     """What the loops saw themselves."""
     lines = [
         Curve(
-            each.loop.name,
-            [Point.at(float(at), solved) for at, solved in enumerate(each.history.sampled, 1)],
+            curve.loop.name,
+            [Point.at(float(at), solved) for at, solved in enumerate(curve.history.sampled, 1)],
         )
-        for each in report.loops
+        for curve in report.loops
     ]
     return _plot("Solved in training", lines)
 
@@ -84,31 +84,33 @@ def last_line(report: CurveReport) -> dict[str, object]:
         "within_spread": report.within,
         "rises": report.rises,
         "violations": report.violations,
-        "groups_under_attack": sum(each.history.groups for each in report.attacked),
+        "groups_under_attack": sum(curve.history.groups for curve in report.attacked),
         "held_out": report.settings.held_out,
         "alpha": round(report.alpha, 5),
         "detectable": None if report.detectable is None else round(report.detectable, 4),
-        "loops": {each.loop.name: _numbers(each) for each in report.loops},
+        "loops": {curve.loop.name: _numbers(curve) for curve in report.loops},
         "minutes": report.minutes,
     }
 
 
-def _numbers(each: CurveFigures) -> dict[str, object]:
+def _numbers(curve: CurveFigures) -> dict[str, object]:
     return {
-        "solved": {str(number): round(found.estimate, 4) for number, found in each.looks.items()},
-        "gain": [round(end, 4) for end in (each.gain.estimate, each.gain.low, each.gain.high)],
-        "within": each.within,
-        "injected": each.history.injected,
-        "seconds": each.history.seconds,
+        "solved": {
+            str(number): round(bounds.estimate, 4) for number, bounds in curve.looks.items()
+        },
+        "gain": [round(end, 4) for end in (curve.gain.estimate, curve.gain.low, curve.gain.high)],
+        "within": curve.within,
+        "injected": curve.history.injected,
+        "seconds": curve.history.seconds,
     }
 
 
-def _curve(each: CurveFigures) -> Curve:
+def _curve(figures: CurveFigures) -> Curve:
     points = [
-        Point(float(number), found.estimate, found.low, found.high)
-        for number, found in each.looks.items()
+        Point(float(number), bounds.estimate, bounds.low, bounds.high)
+        for number, bounds in figures.looks.items()
     ]
-    return Curve(each.loop.name, points)
+    return Curve(figures.loop.name, points)
 
 
 def _plot(label: str, lines: list[Curve]) -> str:

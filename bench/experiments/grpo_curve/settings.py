@@ -84,7 +84,7 @@ def settings_of(
             f"--rounds {rounds:,}: the bus keeps {MAX_VERSIONS} versions of a policy, by which the "
             f"looks tell rounds apart; give {MAX_VERSIONS - 1} or fewer"
         )
-    chosen = CurveSettings()
+    defaults = CurveSettings()
     return CurveSettings(
         seeds=tuple(range(seed, seed + undisturbed)),
         warm_seed=seed,
@@ -92,13 +92,13 @@ def settings_of(
         held_out=held_out,
         look_every=look_every,
         only_kills=only_kills,
-        reinforced=chosen.reinforced.model_copy(update={"steps": rounds, "episodes": puzzles}),
+        reinforced=defaults.reinforced.model_copy(update={"steps": rounds, "episodes": puzzles}),
     )
 
 
 def loop_arguments(settings: CurveSettings, seed: int) -> tuple[str, ...]:
     """Of `train grpo loop`: the game as the warm start has played it, and the rates."""
-    game, chosen = settings.game, settings.reinforced
+    game, training = settings.game, settings.reinforced
     sides = game.environment.sides
     difficulty = game.puzzle.model_dump(mode="json")
     played = difficulty.pop("setting")
@@ -107,12 +107,12 @@ def loop_arguments(settings: CurveSettings, seed: int) -> tuple[str, ...]:
     return (
         "--game", game.name, *(part for option in size for part in option),
         *_named("--difficulty", difficulty), *_named("--setting", played),
-        "--no-instructions", "--max-tokens", str(chosen.limit), "--truncated", "keep",
-        "--puzzles", str(chosen.episodes), "--batch", str(MIN_GROUPS),
-        "--group-size", str(chosen.candidates), "--minibatch", str(chosen.minibatch),
-        "--weights", "lora", "--rank", str(chosen.rank),
-        "--learning-rate", repr(chosen.learning_rate * LORA_RATE),
-        "--entropy", repr(chosen.entropy), "--seed", str(seed),
+        "--no-instructions", "--max-tokens", str(training.limit), "--truncated", "keep",
+        "--puzzles", str(training.episodes), "--batch", str(MIN_GROUPS),
+        "--group-size", str(training.candidates), "--minibatch", str(training.minibatch),
+        "--weights", "lora", "--rank", str(training.rank),
+        "--learning-rate", repr(training.learning_rate * LORA_RATE),
+        "--entropy", repr(training.entropy), "--seed", str(seed),
     )  # fmt: skip
 
 

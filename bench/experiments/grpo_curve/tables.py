@@ -13,35 +13,35 @@ TITLE = "The learning curve of an attacked loop"
 
 def about(report: CurveReport) -> str:
     """What was done."""
-    chosen = report.settings
-    rewarded, environment = chosen.reinforced, chosen.game.environment
-    sides = " x ".join(str(getattr(chosen.game.puzzle, side)) for side in environment.sides)
+    settings = report.settings
+    rewarded, environment = settings.reinforced, settings.game.environment
+    sides = " x ".join(str(getattr(settings.game.puzzle, side)) for side in environment.sides)
     return (
         f"`train grpo loop` on {f'{environment.title} {sides}'.rstrip()}, from a warm start "
-        f"of {chosen.supervised.steps} supervised steps: {counted(rewarded.steps, 'round')} of "
+        f"of {settings.supervised.steps} supervised steps: {counted(rewarded.steps, 'round')} of "
         f"{counted(rewarded.episodes, 'puzzle')}, K = {rewarded.candidates}, adapters of rank "
         f"{rewarded.rank}; the trainer, four workers, a recorder and Redis are processes. "
         f"{counted(len(report.undisturbed), 'undisturbed loop')}, "
         f"{len(report.attacked)} attacked, of the same settings; loops of one seed are twins (the "
         "same first adapters, puzzles and seeds of every completion). What each round published is "
-        f"measured by play of the same {chosen.held_out:,} held-out puzzles at temperature 1, "
+        f"measured by play of the same {settings.held_out:,} held-out puzzles at temperature 1, "
         "with the same seed."
     )
 
 
 def rule(report: CurveReport) -> str:
     """How the verdict was come to."""
-    seen = (
+    criterion = (
         "no difference would have been found at the discordance that was seen"
         if report.detectable is None
         else f"a difference of {say.points(report.detectable).lstrip('+')} points would have been "
         "found in four of five cases"
     )
-    called = sum(not each.within for each in report.undisturbed)
+    called = sum(not curve.within for curve in report.undisturbed)
     return (
         "A look is out of the spread if the loop solves fewer than every undisturbed one, or more, "
         "and McNemar's exact test against the nearest of them, puzzle by puzzle, has p < "
-        f"{report.alpha:.4f} ({ALPHA:.0%} over the curve's looks). At one look {seen}. The same "
+        f"{report.alpha:.4f} ({ALPHA:.0%} over the curve's looks). At one look {criterion}. The same "
         f"rule, applied to each undisturbed loop against the others, calls out {called} of "
         f"{len(report.undisturbed)}."
     )
@@ -50,29 +50,31 @@ def rule(report: CurveReport) -> str:
 def verdicts(report: CurveReport) -> list[str]:
     """In a sentence each."""
     lines: list[str] = []
-    for each in report.attacked:
+    for curve in report.attacked:
         out = [
-            f"{look.place} it at round {look.round}" for look in each.held if look.place != "within"
+            f"{look.place} it at round {look.round}"
+            for look in curve.held
+            if look.place != "within"
         ]
-        looks = counted(len(each.held), "look")
+        looks = counted(len(curve.held), "look")
         lines.append(
-            f"{each.loop.name}: out of the undisturbed loops' spread, {', '.join(out)}, of {looks}"
+            f"{curve.loop.name}: out of the undisturbed loops' spread, {', '.join(out)}, of {looks}"
             if out
-            else f"{each.loop.name}: within the undisturbed loops' spread at all of {looks}"
+            else f"{curve.loop.name}: within the undisturbed loops' spread at all of {looks}"
         )
-    flat = [each for each in report.loops if not each.rises]
+    flat = [curve for curve in report.loops if not curve.rises]
     if flat:
         lines += [
-            f"{each.loop.name} does not rise over the warm start: {points(each.gain)} points"
-            for each in flat
+            f"{curve.loop.name} does not rise over the warm start: {points(curve.gain)} points"
+            for curve in flat
         ]
     else:
-        least = min(report.loops, key=lambda each: each.gain.low)
+        least = min(report.loops, key=lambda curve: curve.gain.low)
         lines.append(
             f"every loop rises over the warm start, {least.loop.name} least: "
             f"{points(least.gain)} points"
         )
-    groups = sum(each.history.groups for each in report.attacked)
+    groups = sum(curve.history.groups for curve in report.attacked)
     lines.append(
         f"{counted(report.violations, 'violation')} in the histories of "
         f"{counted(len(report.loops), 'loop')}; {counted(groups, 'group')} sealed under attack"
@@ -96,21 +98,21 @@ def curves(report: CurveReport) -> Table:
     rows = [
         [
             "warm start" if number == 0 else str(number),
-            *(share(each.looks[number]) for each in report.loops),
+            *(share(curve.looks[number]) for curve in report.loops),
         ]
         for number in rounds
     ]
-    return ["round", *(each.loop.name for each in report.loops)], rows
+    return ["round", *(curve.loop.name for curve in report.loops)], rows
 
 
 def held(loops: list[CurveFigures]) -> Table:
     """Every look, with what the rule says."""
     head = ["loop", "round", "solved", "least–greatest of the others", "p", "verdict"]
     rows = [
-        [each.loop.name, str(look.round), say.share(each.looks[look.round].estimate),
+        [curve.loop.name, str(look.round), say.share(curve.looks[look.round].estimate),
          say.span(look.least, look.greatest), _p(look), look.place]
-        for each in loops
-        for look in each.held
+        for curve in loops
+        for look in curve.held
     ]  # fmt: skip
     return head, rows
 
@@ -121,16 +123,16 @@ def loops(report: CurveReport) -> Table:
             "violations"]  # fmt: skip
     rows = [
         [
-            each.loop.name,
-            points(each.gain),
-            "–" if each.over_twin is None else points(each.over_twin),
-            say.count(each.history.groups),
-            say.count(each.history.trained_groups),
-            ", ".join(f"{kind} {times}" for kind, times in each.history.injected.items()) or "–",
-            say.count(each.history.seconds),
-            say.count(len(each.history.violations)),
+            curve.loop.name,
+            points(curve.gain),
+            "–" if curve.over_twin is None else points(curve.over_twin),
+            say.count(curve.history.groups),
+            say.count(curve.history.trained_groups),
+            ", ".join(f"{kind} {times}" for kind, times in curve.history.injected.items()) or "–",
+            say.count(curve.history.seconds),
+            say.count(len(curve.history.violations)),
         ]
-        for each in report.loops
+        for curve in report.loops
     ]
     return head, rows
 

@@ -23,22 +23,22 @@ from loopline.bench.experiments.staleness.cells import (
     schedule,
 )
 from loopline.trainers.core.interruption import deferred_interrupt
-from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.json_records import write_record
 from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms import arm, results
 from loopline.trainers.grpo.arms.kinds import AT_GRPO, KINDS, WARM_START
 from loopline.trainers.grpo.arms.models import MODEL
 from loopline.trainers.grpo.arms.reinforced import Batch, ReinforcedSteps, grpo_settings
-from loopline.trainers.grpo.vectorized_rollout import Prompter, evaluate
 from loopline.trainers.grpo.learner import NotFinite
 from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.sampling import DEVICE, Sampler
 from loopline.trainers.grpo.settings import SHARED
+from loopline.trainers.grpo.vectorized_rollout import Prompter, evaluate
 from loopline.workers.engines.local.adapter_base import weights_sha256
 
 
-def run_job(output: Path, job: str, tell: Callable[[Told], None]) -> str:
+def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
     """One cell for `loopline.bench.experiments.worker`."""
     settings = StalenessSettings.model_validate_json((output / SETTINGS).read_bytes())
     result = work(Cell.model_validate_json(job), output, settings, tell)
@@ -46,7 +46,7 @@ def run_job(output: Path, job: str, tell: Callable[[Told], None]) -> str:
 
 
 def work(
-    cell: Cell, output: Path, settings: StalenessSettings, tell: Callable[[Told], None]
+    cell: Cell, output: Path, settings: StalenessSettings, tell: Callable[[JobLine], None]
 ) -> CellResult | None:
     """Train and measure, and write the result; None for a warm start, which has its own.
 
@@ -56,8 +56,8 @@ def work(
     if cell.age is None:
         arm.work(results.Arm(kind=WARM_START, seed=cell.seed), output, settings.demo, tell)
         return None
-    found = read_result(cell, output)
-    return _train(cell, cell.age, output, settings, tell) if found is None else found
+    result = read_result(cell, output)
+    return _train(cell, cell.age, output, settings, tell) if result is None else result
 
 
 def _train(
@@ -65,7 +65,7 @@ def _train(
     age: int,
     output: Path,
     settings: StalenessSettings,
-    tell: Callable[[Told], None],
+    tell: Callable[[JobLine], None],
 ) -> CellResult:
     began, demo, kind = time.process_time(), settings.demo, KINDS[AT_GRPO]
     base = Cell(seed=cell.seed).folder(output) / MODEL
@@ -75,7 +75,7 @@ def _train(
     prompter, sampler = Prompter(loaded), Sampler(loaded.model, loaded.end_ids, padding=0)
     steps = ReinforcedSteps(demo, kind, cell.seed, policies, prompter, sampler)
     waiting: deque[Batch] = deque()
-    tokens = made = 0
+    tokens = update_count = 0
     curves: list[dict[str, float]] = []
     stopped = ""
     with deferred_interrupt() as interruption:
@@ -87,14 +87,18 @@ def _train(
                 # The weights are those of the update before: they are measured all the same.
                 stopped = str(error)
                 break
-            made += 1
+            update_count += 1
             tokens += facts.tokens
             if version >= age:
                 curves.append(facts.curves)
-            tell(Told(event="training", done=made, total=settings.updates, said=facts.said))
+            tell(
+                JobLine(
+                    event="training", done=update_count, total=settings.updates, said=facts.said
+                )
+            )
             if interruption.asked:
                 raise KeyboardInterrupt
-        tell(Told(event="playing", said=f"{demo.held_out:,} held-out puzzles"))
+        tell(JobLine(event="playing", said=f"{demo.held_out:,} held-out puzzles"))
         policies.put_in(SHARED)
         puzzles = demo.game.tables(Split.TEST, demo.test_seed, demo.held_out)
         played = evaluate(puzzles, prompter, sampler, demo.reinforced.limit)
@@ -106,7 +110,7 @@ def _train(
         effective_samples=_of(curves, "effective sample size"),
         ages=_of(curves, "age"),
         clipped=_mean(_of(curves, "clipped share")),
-        updates=made,
+        updates=update_count,
         stopped=stopped,
         tokens=tokens,
         cpu_seconds=round(time.process_time() - began, 1),
@@ -120,7 +124,7 @@ def _train(
 def _of(curves: list[dict[str, float]], name: str) -> tuple[float, ...]:
     """Of the updates that had a group with a signal."""
     key = f"{SHARED}/{name}"
-    return tuple(each[key] for each in curves if key in each)
+    return tuple(curve[key] for curve in curves if key in curve)
 
 
 def _mean(values: tuple[float, ...]) -> float:

@@ -74,6 +74,10 @@ def parse_corrections(text: str) -> tuple[Correction, ...]:
     wanted = {"token" if part == "decoupled" else part for part in text.split(",")}
     unknown = sorted(wanted - set(CORRECTIONS))
     if unknown:
-        known = ", ".join("decoupled" if one == "token" else one for one in CORRECTIONS)
-        raise UsageError(f"--corrections {unknown[0]}: there is no such; there are: {known}")
-    return tuple(one for one in CORRECTIONS if one in wanted)
+        correction_names = ", ".join(
+            "decoupled" if correction == "token" else correction for correction in CORRECTIONS
+        )
+        raise UsageError(
+            f"--corrections {unknown[0]}: there is no such; there are: {correction_names}"
+        )
+    return tuple(correction for correction in CORRECTIONS if correction in wanted)

@@ -98,27 +98,27 @@ def _figures(
 
 def _success(outcomes: Sequence[str]) -> Bounds:
     if len(outcomes) == 1:
-        found = wilson(outcomes[0].count("1"), len(outcomes[0]))
+        interval = wilson(outcomes[0].count("1"), len(outcomes[0]))
     else:
-        found = mean_share(shares_of_seeds(outcomes))
-    return found.estimate, found.low, found.high
+        interval = mean_share(shares_of_seeds(outcomes))
+    return interval.estimate, interval.low, interval.high
 
 
 def _mean(values: Sequence[float]) -> Bounds:
     """Over updates. Of samples of the present an effective sample size is 1, and that exactly."""
-    found = bootstrap_difference(values, [0.0] * len(values))
-    return found.estimate, found.low, found.high
+    interval = bootstrap_difference(values, [0.0] * len(values))
+    return interval.estimate, interval.low, interval.high
 
 
 def _result(cell: Cell, output: Path) -> CellResult:
-    found = read_result(cell, output)
-    if found is None:
+    result = read_result(cell, output)
+    if result is None:
         raise OutputError(f"{cell.folder(output)} has no result: run the command again")
-    return found
+    return result
 
 
 def _warm(cell: Cell, output: Path) -> ArmResult:
-    found = read_arm(cell.folder(output))
-    if found is None:
+    result = read_arm(cell.folder(output))
+    if result is None:
         raise OutputError(f"{cell.folder(output)} has no result: run the command again")
-    return found
+    return result

@@ -75,7 +75,7 @@ async def _pending(url: str, stream: str) -> dict[str, int]:
     """By consumer."""
     async with Redis.from_url(url) as client:
         consumers = (await client.xpending(stream, "workers"))["consumers"]
-    return {each["name"].decode(): each["pending"] for each in consumers}
+    return {consumer["name"].decode(): consumer["pending"] for consumer in consumers}
 
 
 async def _cost(server: RedisProcess, settings: BusSettings, seconds: float) -> Cost:

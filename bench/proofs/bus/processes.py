@@ -102,7 +102,7 @@ async def latencies(server: RedisProcess, peer: str, rate: float, seconds: float
     server.flush()
     _, consumer = await _together(server.url, peer, int(rate * seconds), rate)
     server.flush()
-    return [each / 1e6 for each in consumer.latencies]
+    return [latency / 1e6 for latency in consumer.latencies]
 
 
 async def _alone(job: Job) -> Result:
@@ -119,5 +119,5 @@ async def _together(url: str, peer: str, messages: int, rate: float = 0.0) -> tu
     await producer.start()
     consumer.go()
     producer.go()
-    sent, taken = await asyncio.gather(producer.result(), consumer.result())
-    return sent, taken
+    sent, consumption = await asyncio.gather(producer.result(), consumer.result())
+    return sent, consumption

@@ -44,12 +44,12 @@ class Recovery:
 
 async def recovery(server: RedisProcess, rounds: int = ROUNDS) -> Recovery:
     """Kill a worker that holds leases, `rounds` times."""
-    found = [await _round(server) for _ in range(rounds)]
+    recoveries = [await _round(server) for _ in range(rounds)]
     server.flush()
     return Recovery(
         lease_seconds=LEASE_SECONDS,
-        first=tuple(first for first, _ in found),
-        last=tuple(last for _, last in found),
+        first=tuple(first for first, _ in recoveries),
+        last=tuple(last for _, last in recoveries),
     )
 
 

@@ -78,14 +78,14 @@ class PackagedServer:
             max_tokens=ask.max_tokens,
             stream=True,
         )
-        seen = 0
+        token_count = 0
         async for chunk in stream:
             choice = chunk.choices[0]
             if choice.delta.content:
-                seen += 1
+                token_count += 1
                 yield 1
             if choice.finish_reason == "stop":
                 yield 1  # the end of turn, which is no text
-            if choice.finish_reason == "length" and seen < ask.max_tokens:
+            if choice.finish_reason == "length" and token_count < ask.max_tokens:
                 # Tokens that end within a character come with the next one, in one chunk.
-                yield ask.max_tokens - seen
+                yield ask.max_tokens - token_count

@@ -76,23 +76,23 @@ class StaticBatch(_Transformers):
             batch = asks[first : first + concurrency]
             sent = time.perf_counter()
             inputs = self._tokenizer(
-                [self._prompt(each) for each in batch],
+                [self._prompt(ask) for ask in batch],
                 return_tensors="pt", padding=True, add_special_tokens=False,
             )  # fmt: skip
             inputs.pop("token_type_ids", None)
-            found = self._model.generate(
+            outputs = self._model.generate(
                 **inputs,
-                max_new_tokens=max(each.max_tokens for each in batch),
+                max_new_tokens=max(ask.max_tokens for ask in batch),
                 do_sample=False,
                 pad_token_id=self._tokenizer.pad_token_id,
             )
-            done = time.perf_counter()
-            for each, row in zip(batch, found[:, inputs["input_ids"].shape[1] :], strict=True):
-                wanted: list[int] = row[: each.max_tokens].tolist()
+            finish_time = time.perf_counter()
+            for ask, row in zip(batch, outputs[:, inputs["input_ids"].shape[1] :], strict=True):
+                wanted: list[int] = row[: ask.max_tokens].tolist()
                 useful = wanted.index(end) + 1 if end in wanted else len(wanted)
                 tokens += useful
                 # One time: an answer comes whole, and nobody sees when its tokens were made.
-                timings.append(Timing(sent, [done]))
+                timings.append(Timing(sent, [finish_time]))
         return Measured(time.perf_counter() - started, tokens, timings)
 
 
@@ -134,16 +134,16 @@ class ContinuousBatch(_Transformers):
         return await asyncio.to_thread(self._run, asks)
 
     def _run(self, asks: Sequence[Ask]) -> Measured:
-        prompts = [self._ids(each) for each in asks]
+        prompts = [self._ids(ask) for ask in asks]
         started = time.perf_counter()
-        for ids, each in zip(prompts, asks, strict=True):
-            self._manager.add_request(ids, max_new_tokens=each.max_tokens)
+        for ids, ask in zip(prompts, asks, strict=True):
+            self._manager.add_request(ids, max_new_tokens=ask.max_tokens)
         tokens = finished = 0
         while finished < len(asks):
-            found = self._manager.get_result(timeout=LONGEST_WAIT)
-            if found is None:
+            result = self._manager.get_result(timeout=LONGEST_WAIT)
+            if result is None:
                 raise TimeoutError(f"no result within {LONGEST_WAIT:g} s")
-            if found.is_finished():
-                tokens += len(found.generated_tokens)
+            if result.is_finished():
+                tokens += len(result.generated_tokens)
                 finished += 1
         return Measured(time.perf_counter() - started, tokens)

@@ -55,15 +55,15 @@ class Measured:
 
     @property
     def first_token(self) -> list[float]:
-        return [each.tokens[0] - each.sent for each in self.timings if each.tokens]
+        return [timing.tokens[0] - timing.sent for timing in self.timings if timing.tokens]
 
     @property
     def per_token(self) -> list[float]:
-        return [b - a for each in self.timings for a, b in pairwise(each.tokens)]
+        return [b - a for timing in self.timings for a, b in pairwise(timing.tokens)]
 
     @property
     def whole(self) -> list[float]:
-        return [each.tokens[-1] - each.sent for each in self.timings if each.tokens]
+        return [timing.tokens[-1] - timing.sent for timing in self.timings if timing.tokens]
 
 
 class Peer(Protocol):
@@ -100,17 +100,17 @@ async def closed_loop(
     ask: Callable[[Ask, Timing], AsyncIterator[int]],
 ) -> Measured:
     """Keep `concurrency` requests in flight. `ask` yields how many tokens have just come."""
-    left = iter(asks)
+    remaining = iter(asks)
     timings: list[Timing] = []
 
     async def place() -> None:
-        for each in left:
+        for item in remaining:
             timing = Timing(time.perf_counter())
             timings.append(timing)
-            async for count in ask(each, timing):
+            async for count in ask(item, timing):
                 timing.tokens.extend([time.perf_counter()] * count)
 
     started = time.perf_counter()
     await asyncio.gather(*(place() for _ in range(concurrency)))
     seconds = time.perf_counter() - started
-    return Measured(seconds, sum(len(each.tokens) for each in timings), timings)
+    return Measured(seconds, sum(len(item.tokens) for item in timings), timings)

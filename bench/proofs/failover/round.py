@@ -106,7 +106,7 @@ async def play(settings: BusSettings, model: ModelSettings, number: int, folder:
 
 async def _all_begun(requests: list[_Request], asking: asyncio.Future[list[Call]]) -> None:
     async with asyncio.timeout(TIMEOUT):
-        while not all(each.tokens for each in requests):
+        while not all(request.tokens for request in requests):
             if asking.done():
                 await asking
             await asyncio.sleep(0.005)
@@ -152,7 +152,7 @@ async def _read(bus: Bus, request: _Request) -> None:
 
 async def _check(bus: Bus, requests: list[_Request], answers: list[Call]) -> None:
     for request, call in zip(requests, answers, strict=True):
-        usage = [UsageEntry.model_validate_json(each) for each in await bus.usage(request.run_id)]
+        usage = [UsageEntry.model_validate_json(line) for line in await bus.usage(request.run_id)]
         used = Counter(entry.call_id for entry in usage if not entry.discarded)
         if used != {call.id: 1}:
             raise BenchError(f"run {request.run_id}: the ledger has {dict(used)} for one call")

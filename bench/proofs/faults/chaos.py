@@ -41,9 +41,9 @@ class Chaos:
         self._random = random.Random(seed)
         self._scene = scene
         self._commits = commits
-        chosen = [attack(scene) for attack in ATTACKS if weights.get(attack.name)]
-        self.unable = {attack.name: why for attack in chosen if (why := attack.unable())}
-        self._attacks = [attack for attack in chosen if attack.name not in self.unable]
+        attacks = [attack(scene) for attack in ATTACKS if weights.get(attack.name)]
+        self.unable = {attack.name: why for attack in attacks if (why := attack.unable())}
+        self._attacks = [attack for attack in attacks if attack.name not in self.unable]
         self._weights = [weights[attack.name] for attack in self._attacks]
 
     async def run(self, enough: asyncio.Event) -> None:

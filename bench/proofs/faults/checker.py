@@ -64,25 +64,25 @@ def ended_once(evidence: Evidence) -> Iterator[Violation]:
     for event in evidence.history:
         if event.kind == "end":
             ends[event.run_id].append(event)
-    known = set(evidence.accepted) | {
+    run_ids = set(evidence.accepted) | {
         event.run_id for event in evidence.history if event.kind == "admit"
     }
-    for run_id in sorted(known):
+    for run_id in sorted(run_ids):
         if len(ends[run_id]) != 1:
             yield Violation("ended once", f"ended {len(ends[run_id])} times", run_id)
             continue
         record = evidence.runs.get(run_id)
-        said = ends[run_id][0].fields["outcome"]
-        if record is not None and (record.state, record.outcome) != ("ended", said):
+        outcome = ends[run_id][0].fields["outcome"]
+        if record is not None and (record.state, record.outcome) != ("ended", outcome):
             yield Violation(
                 "ended once",
-                f"the history says {said}, its record {record.state} {record.outcome}",
+                f"the history says {outcome}, its record {record.state} {record.outcome}",
                 run_id,
             )
-        if said not in _OWN_ENDS:
+        if outcome not in _OWN_ENDS:
             reason = record.reason if record is not None else "?"
-            yield Violation("ended once", f"ended as {said}: {reason}", run_id)
-    for run_id in sorted(set(ends) - known):
+            yield Violation("ended once", f"ended as {outcome}: {reason}", run_id)
+    for run_id in sorted(set(ends) - run_ids):
         yield Violation("ended once", "ended, but was never admitted", run_id)
 
 
@@ -139,13 +139,15 @@ def in_order(evidence: Evidence) -> Iterator[Violation]:
     journal, takes the same decisions to the same end."""
 
     async def replay_all() -> list[Violation]:
-        found: list[Violation] = []
+        violations: list[Violation] = []
         for run_id, record in evidence.runs.items():
             if record.state != "ended":
                 continue
             result = await replay(_trajectory(record))
-            found += [Violation("in order", said, run_id) for said in result.divergences]
-        return found
+            violations += [
+                Violation("in order", divergence, run_id) for divergence in result.divergences
+            ]
+        return violations
 
     yield from asyncio.run(replay_all())
 
@@ -250,8 +252,8 @@ def stored_once(evidence: Evidence) -> Iterator[Violation]:
         if record is None:
             yield Violation(rule, "stored, but not on the bus", stored.run_id)
             continue
-        kept = Trajectory.model_validate_json(stored.trajectory)
-        if kept != rewarded(_trajectory(record)):
+        trajectory = Trajectory.model_validate_json(stored.trajectory)
+        if trajectory != rewarded(_trajectory(record)):
             yield Violation(rule, "the stored trajectory is not the journal", stored.run_id)
 
 

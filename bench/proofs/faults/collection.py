@@ -88,8 +88,8 @@ async def gather(
         history += await _history(bus, shard)
         for name in work:
             delayed[shard.delayed(name)] = int(await bus.redis.zcard(shard.delayed(name)))
-    known = dict.fromkeys([*accepted, *(e.run_id for e in history if e.kind == "admit")])
-    records = {run_id: await _record(bus, run_id) for run_id in known}
+    run_ids = dict.fromkeys([*accepted, *(e.run_id for e in history if e.kind == "admit")])
+    records = {run_id: await _record(bus, run_id) for run_id in run_ids}
     stored, stored_calls = read_store(store)
     return Evidence(
         seed=seed,

@@ -40,36 +40,36 @@ class Followers:
         return list(self._seen.values())
 
     async def _read(self, run_id: str) -> None:
-        seen, last = self._seen[run_id], "0-0"
+        record, last = self._seen[run_id], "0-0"
         places: dict[str, int] = defaultdict(int)
         while True:
-            left = self._random.randint(*CUT_AFTER)
+            remaining = self._random.randint(*CUT_AFTER)
             async with aclosing(self._bus.follow(run_id, last)) as events:
                 async for entry, event in events:
                     if _place(entry) <= _place(last):
-                        seen.faults.append(f"entry {entry} came after {last}")
+                        record.faults.append(f"entry {entry} came after {last}")
                     last = entry
                     if event["type"] == "ended":
                         return
-                    _note(seen, event, places)
-                    left -= 1
-                    if not left:
+                    _note(record, event, places)
+                    remaining -= 1
+                    if not remaining:
                         break
                 else:
-                    seen.faults.append("the log ended without the run's end")
+                    record.faults.append("the log ended without the run's end")
                     return
 
 
-def _note(seen: Followed, event: dict[str, str], places: dict[str, int]) -> None:
+def _note(record: Followed, event: dict[str, str], places: dict[str, int]) -> None:
     if event["type"] not in ("tokens", "restart"):
         return
     call, at = event["call"], int(event["offset"])
     if event["type"] == "restart":
-        places[call], seen.texts[call] = 0, ""
+        places[call], record.texts[call] = 0, ""
     if at != places[call]:
-        seen.faults.append(f"call {call}: token {at} came where {places[call]} was due")
+        record.faults.append(f"call {call}: token {at} came where {places[call]} was due")
     places[call] = at + len(event["ids"].strip("[]").split(",")) * (event["ids"] != "[]")
-    seen.texts[call] = seen.texts.get(call, "") + event["text"]
+    record.texts[call] = record.texts.get(call, "") + event["text"]
 
 
 def _place(entry: str) -> tuple[int, int]:

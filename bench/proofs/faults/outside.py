@@ -14,8 +14,8 @@ from loopline.bench.proofs.outcome import Violation
 
 def nobody_died(evidence: Evidence) -> Iterator[Violation]:
     """No worker ends because of what was done to others: a connection, a server, a peer."""
-    for said in evidence.died:
-        yield Violation("nobody died", f"a worker ended by itself: {said}")
+    for message in evidence.died:
+        yield Violation("nobody died", f"a worker ended by itself: {message}")
 
 
 def answers_right(evidence: Evidence) -> Iterator[Violation]:
@@ -48,15 +48,15 @@ def streams_whole(evidence: Evidence) -> Iterator[Violation]:
 def endpoint_agrees(evidence: Evidence) -> Iterator[Violation]:
     """Every call that the endpoint billed is an entry, of its usage or as unknown; and no usage was
     entered that the endpoint did not bill."""
-    known: Counter[str] = Counter()
+    entry_counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     for record in evidence.runs.values():
         entries = [UsageEntry.model_validate_json(line) for line in record.usage]
         for entry in calls_once(entries):
             if entry.sent_as and "#" not in entry.call_id:
-                (known if entry.unknown is None else unknown)[entry.call_id] += 1
-    for call_id in sorted({*known, *evidence.billed}):
-        billed, entered = evidence.billed.get(call_id, 0), known[call_id]
+                (entry_counts if entry.unknown is None else unknown)[entry.call_id] += 1
+    for call_id in sorted({*entry_counts, *evidence.billed}):
+        billed, entered = evidence.billed.get(call_id, 0), entry_counts[call_id]
         run_id = call_id.partition("/")[0]
         if billed > entered + unknown[call_id]:
             yield Violation(

@@ -127,10 +127,10 @@ class Proxy:
                 link.client.write_eof()
         return len(links)
 
-    def tear(self, replies: int = 1, *, kept: float = 0.5) -> None:
+    def tear(self, replies: int = 1, *, share: float = 0.5) -> None:
         """Cut so many replies from now on, whosever they are: this share of each arrives (0 is
         nothing), then its connection ends."""
-        self._to_tear, self._kept = replies, kept
+        self._to_tear, self._kept = replies, share
 
     def delay(self, seconds: float) -> None:
         """Of every reply from now on; 0 ends it."""

@@ -104,13 +104,13 @@ def far_machine() -> Generator[FarMachine | str]:
     name, here, there = f"bench-{mark}", f"bf{mark}a", f"bf{mark}b"
     # A /30 of the range for benchmarks between networks (RFC 2544), which no network routes.
     block = secrets.randbelow(1 << 14) * 4
-    ours, theirs = (f"198.18.{block >> 8}.{(block & 255) + last}" for last in (1, 2))
+    near_address, far_address = (f"198.18.{block >> 8}.{(block & 255) + last}" for last in (1, 2))
     commands: Sequence[tuple[str, ...]] = (
         ("ip", "link", "add", here, "type", "veth", "peer", "name", there),
         ("ip", "link", "set", there, "netns", name),
-        ("ip", "address", "add", f"{ours}/30", "dev", here),
+        ("ip", "address", "add", f"{near_address}/30", "dev", here),
         ("ip", "link", "set", here, "up"),
-        ("ip", "-n", name, "address", "add", f"{theirs}/30", "dev", there),
+        ("ip", "-n", name, "address", "add", f"{far_address}/30", "dev", there),
         ("ip", "-n", name, "link", "set", there, "up"),
         ("ip", "-n", name, "link", "set", "lo", "up"),
     )
@@ -121,7 +121,11 @@ def far_machine() -> Generator[FarMachine | str]:
     try:
         for command in commands:
             why = why or _done(*command)
-        yield f"a network namespace can't be linked: {why}" if why else FarMachine(name, here, ours)
+        yield (
+            f"a network namespace can't be linked: {why}"
+            if why
+            else FarMachine(name, here, near_address)
+        )
     finally:
         _done("ip", "link", "delete", here)
         _done("ip", "netns", "delete", name)
@@ -137,8 +141,8 @@ def _done(*command: str) -> str:
         return str(error)
     if result.returncode == 0:
         return ""
-    said = (result.stderr or result.stdout).strip().splitlines()
-    return f"{' '.join(command[:3])}: {said[-1] if said else f'code {result.returncode}'}"
+    lines = (result.stderr or result.stdout).strip().splitlines()
+    return f"{' '.join(command[:3])}: {lines[-1] if lines else f'code {result.returncode}'}"
 
 
 def _require(*command: str) -> None:

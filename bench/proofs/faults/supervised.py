@@ -163,8 +163,8 @@ async def attack(folder: Path, runs: int, seed: int, progress: Callable[[str], N
             )
     finally:
         server.kill()
-    seen = {"died": deployment.died, "expected": load.expected, "followed": followed}
-    return Attack(evidence.model_copy(update=seen), injected, {}, time.monotonic() - began)
+    observations = {"died": deployment.died, "expected": load.expected, "followed": followed}
+    return Attack(evidence.model_copy(update=observations), injected, {}, time.monotonic() - began)
 
 
 async def _inject(

@@ -48,7 +48,7 @@ def compare(
     """Both read the same tokens, so that one difference leads to no other."""
     settings = _settings(folder, scratch, precision, threads)
     loaded = load_gguf(settings)
-    found = Agreement()
+    agreement = Agreement()
     try:
         context = LlamaContext(
             loaded.model,
@@ -61,7 +61,7 @@ def compare(
         try:
             for ids in sequences:
                 expected = reference.logits(ids[:-1])
-                theirs = torch.cat(
+                llama_logits = torch.cat(
                     [
                         torch.from_numpy(
                             context.decode(
@@ -73,14 +73,14 @@ def compare(
                     ]
                 )
                 context.drop(0)
-                found.same += int((expected.argmax(-1) == theirs.argmax(-1)).sum())
-                apart = _of(expected, ids) - _of(theirs, ids)
-                found.differences.extend(apart.abs().tolist())
+                agreement.same += int((expected.argmax(-1) == llama_logits.argmax(-1)).sum())
+                apart = _of(expected, ids) - _of(llama_logits, ids)
+                agreement.differences.extend(apart.abs().tolist())
         finally:
             context.close()
     finally:
         loaded.close()
-    return found
+    return agreement
 
 
 async def greedy(
@@ -95,19 +95,27 @@ async def greedy(
 ) -> tuple[int, int]:
     """What the engine itself writes in f32, batched: positions where torch wrote the same, and all
     positions up to the first difference of each answer."""
-    asked = requests(prompts, seed)
-    places = [place for place, each in enumerate(asked) if each.sampling.temperature == 0.0]
+    generate_requests = requests(prompts, seed)
+    places = [
+        place
+        for place, request in enumerate(generate_requests)
+        if request.sampling.temperature == 0.0
+    ]
     engine = build_engine(_settings(folder, scratch, Precision.F32, threads))
     await engine.start()
     try:
-        done = await answers(engine, [asked[place] for place in places], together=together)
+        completions = await answers(
+            engine, [generate_requests[place] for place in places], together=together
+        )
     finally:
         await engine.close()
     same = positions = 0
-    for ours, place in zip(done, places, strict=True):
-        for mine, theirs in zip(ours.output_ids, torch_wrote[place].output_ids, strict=False):
+    for completion, place in zip(completions, places, strict=True):
+        for mine, torch_id in zip(
+            completion.output_ids, torch_wrote[place].output_ids, strict=False
+        ):
             positions += 1
-            if mine != theirs:
+            if mine != torch_id:
                 break
             same += 1
     return same, positions

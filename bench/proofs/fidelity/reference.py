@@ -41,8 +41,8 @@ class Reference:
     def logits(self, ids: Sequence[int], adapter: Path | None = None) -> torch.Tensor:
         """[tokens, vocabulary]: after each token of the sequence."""
         with self._adapted(adapter):
-            known = torch.tensor([ids], device=self.model.device)
-            return self.model(input_ids=known, use_cache=False).logits[0]
+            input_tensor = torch.tensor([ids], device=self.model.device)
+            return self.model(input_ids=input_tensor, use_cache=False).logits[0]
 
     def logprobs(
         self, prompt: Sequence[int], output: Sequence[int], adapter: Path | None = None
@@ -50,8 +50,8 @@ class Reference:
         """[output]: natural log-probability of each output token, in float32 at least."""
         logits = self.logits([*prompt, *output], adapter)[len(prompt) - 1 : -1]
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        chosen = torch.tensor(output, device=logits.device)
-        return logits.log_softmax(-1).gather(-1, chosen[:, None])[:, 0]
+        output_ids = torch.tensor(output, device=logits.device)
+        return logits.log_softmax(-1).gather(-1, output_ids[:, None])[:, 0]
 
     @contextmanager
     def _adapted(self, folder: Path | None) -> Generator[None]:

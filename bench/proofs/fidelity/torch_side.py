@@ -26,9 +26,9 @@ class Differences:
     sampled: list[float] = field(default_factory=list[float])
     requests: int = 0
 
-    def add(self, mine: Sequence[float], theirs: Sequence[float], *, sampled: bool) -> None:
+    def add(self, mine: Sequence[float], reference: Sequence[float], *, sampled: bool) -> None:
         """One more request."""
-        apart = [abs(a - b) for a, b in zip(mine, theirs, strict=True)]
+        apart = [abs(a - b) for a, b in zip(mine, reference, strict=True)]
         (self.sampled if sampled else self.greedy).extend(apart)
         self.requests += 1
 
@@ -56,7 +56,7 @@ async def compare(
         threads=threads, max_concurrency=together, plain_logprobs=plain,
     )  # fmt: skip
     paths = {f"adapter-{number}": path for number, path in enumerate(adapters)}
-    found: dict[str, Differences] = {}
+    differences: dict[str, Differences] = {}
     alone: list[Completion] = []
     for way, places, names in (
         ("alone", 1, [None]),
@@ -70,30 +70,32 @@ async def compare(
             for name in names:
                 if name is not None:
                     await engine.load_adapter(name, str(paths[name]), 1)
-            done = await answers(engine, requests(prompts, seed, names), together=places)
+            completions = await answers(engine, requests(prompts, seed, names), together=places)
         finally:
             await engine.close()
-        alone = alone or done
-        for number, each in enumerate(done):
-            known = ", beginning known" if each.usage.cached else ""
-            path = None if each.adapter is None else paths[each.adapter]
-            expected = reference.logprobs(each.prompt_ids, each.output_ids, path).tolist()
-            into = found.setdefault(way + known, Differences())
-            into.add(each.logprobs, expected, sampled=number % 2 == 1)
-    return found, alone
+        alone = alone or completions
+        for number, completion in enumerate(completions):
+            suffix = ", beginning known" if completion.usage.cached else ""
+            path = None if completion.adapter is None else paths[completion.adapter]
+            expected = reference.logprobs(
+                completion.prompt_ids, completion.output_ids, path
+            ).tolist()
+            into = differences.setdefault(way + suffix, Differences())
+            into.add(completion.logprobs, expected, sampled=number % 2 == 1)
+    return differences, alone
 
 
 def rounding(
-    folder: Path, reference: Reference, done: Sequence[Completion]
+    folder: Path, reference: Reference, completions: Sequence[Completion]
 ) -> tuple[Differences, Differences]:
     """How far the plain pass and the engine are from a pass in float64, on the same tokens: in
     float32 neither can be nearer to the other than both are to what is exact."""
     exact = Reference(folder, torch.float64)
     plain, engine = Differences(), Differences()
-    for number, each in enumerate(done):
-        ids = each.prompt_ids, each.output_ids
+    for number, completion in enumerate(completions):
+        ids = completion.prompt_ids, completion.output_ids
         expected = exact.logprobs(*ids).tolist()
         sampled = number % 2 == 1
         plain.add(reference.logprobs(*ids).tolist(), expected, sampled=sampled)
-        engine.add(each.logprobs, expected, sampled=sampled)
+        engine.add(completion.logprobs, expected, sampled=sampled)
     return plain, engine

@@ -26,10 +26,10 @@ def requests(
     adapters take turns."""
     dice = random.Random(seed)
     roles = [_text(dice, dice.randrange(20, 100)) for _ in range(ROLES)]
-    found: list[GenerateRequest] = []
+    generate_requests: list[GenerateRequest] = []
     for number in range(count):
         beginning = f"{dice.choice(roles)}\n\n" if dice.random() < 0.5 else ""
-        found.append(
+        generate_requests.append(
             GenerateRequest(
                 id=f"fidelity-{number}",
                 messages=(
@@ -43,7 +43,7 @@ def requests(
                 adapter=adapters[number // 2 % len(adapters)],
             )
         )
-    return found
+    return generate_requests
 
 
 def _text(dice: random.Random, words: int) -> str:

@@ -42,20 +42,29 @@ def compare(
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    found = Parity()
+    parity = Parity()
     reference = Reference(base, torch.bfloat16, device)
-    rounded = [reference.logprobs(each.prompt_ids, each.output_ids) for each in plain]
-    for each in adapted:
-        assert each.adapter is not None
-        said, ids = torch.tensor(each.logprobs, device=device), (each.prompt_ids, each.output_ids)
-        found.adapter += (said - reference.logprobs(*ids, adapters[each.adapter])).abs().tolist()
-        found.no_adapter += (said - reference.logprobs(*ids)).abs().tolist()
+    rounded = [
+        reference.logprobs(completion.prompt_ids, completion.output_ids) for completion in plain
+    ]
+    for completion in adapted:
+        assert completion.adapter is not None
+        engine_logprobs, ids = (
+            torch.tensor(completion.logprobs, device=device),
+            (completion.prompt_ids, completion.output_ids),
+        )
+        parity.adapter += (
+            (engine_logprobs - reference.logprobs(*ids, adapters[completion.adapter]))
+            .abs()
+            .tolist()
+        )
+        parity.no_adapter += (engine_logprobs - reference.logprobs(*ids)).abs().tolist()
     del reference
     reference = Reference(base, torch.float32, device)
-    for each, low in zip(plain, rounded, strict=True):
-        said = torch.tensor(each.logprobs, device=device)
-        exact = reference.logprobs(each.prompt_ids, each.output_ids)
-        found.engine_to_transformers += (said - low).abs().tolist()
-        found.engine_to_exact += (said - exact).abs().tolist()
-        found.transformers_to_exact += (low - exact).abs().tolist()
-    return found
+    for completion, low in zip(plain, rounded, strict=True):
+        engine_logprobs = torch.tensor(completion.logprobs, device=device)
+        exact = reference.logprobs(completion.prompt_ids, completion.output_ids)
+        parity.engine_to_transformers += (engine_logprobs - low).abs().tolist()
+        parity.engine_to_exact += (engine_logprobs - exact).abs().tolist()
+        parity.transformers_to_exact += (low - exact).abs().tolist()
+    return parity

@@ -13,8 +13,8 @@ from loopline.agents.records import Message, PolicyRef, SamplingParams
 from loopline.bench.proofs.fidelity.workload import WORDS, answers
 from loopline.bench.proofs.gpu.model import TEMPLATE_OPTIONS
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
-from loopline.trainers.grpo.vectorized_rollout import sequence_of
 from loopline.trainers.grpo.sampling import Completion as Sampled
+from loopline.trainers.grpo.vectorized_rollout import sequence_of
 from loopline.workers.engines.protocol import Completion, Engine, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
 
@@ -73,7 +73,7 @@ class Answers:
     @property
     def tokens(self) -> int:
         """Sampled ones."""
-        return sum(len(each.output_ids) for every in self.completions for each in every)
+        return sum(len(completion.output_ids) for every in self.completions for completion in every)
 
     @property
     def tokens_per_second(self) -> float:
@@ -94,15 +94,15 @@ class Swapped:
     @property
     def served(self) -> frozenset[tuple[str | None, int]]:
         """The adapters that answered them, with their versions."""
-        every = [each for found in self.answers.completions for each in found]
-        return frozenset((each.adapter, each.adapter_version) for each in every)
+        every = [completion for group in self.answers.completions for completion in group]
+        return frozenset((completion.adapter, completion.adapter_version) for completion in every)
 
 
 async def ask(engine: Engine, requests: Sequence[GenerateRequest]) -> Answers:
     """All at once."""
     began = time.perf_counter()
-    found = await asyncio.gather(*(_answer(engine, each) for each in requests))
-    return Answers(tuple(found), time.perf_counter() - began)
+    completions = await asyncio.gather(*(_answer(engine, request) for request in requests))
+    return Answers(tuple(completions), time.perf_counter() - began)
 
 
 async def warm(engine: Engine, work: Workload) -> None:
@@ -118,8 +118,8 @@ async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapp
     for role in ROLES:
         await engine.load_adapter(role, str(first / role), FIRST)
     going = [
-        asyncio.create_task(_answer(engine, each))
-        for each in work.requests("in-flight", adapters=True)[: len(ROLES)]
+        asyncio.create_task(_answer(engine, item))
+        for item in work.requests("in-flight", adapters=True)[: len(ROLES)]
     ]
     await asyncio.sleep(0)  # they are with the engine from here on
     began = time.perf_counter()
@@ -128,7 +128,7 @@ async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapp
     seconds = time.perf_counter() - began
     before = await asyncio.gather(*going)
     after = await ask(engine, work.requests("swapped", adapters=True))
-    versions = frozenset(each.adapter_version for every in before for each in every)
+    versions = frozenset(item.adapter_version for every in before for item in every)
     return Swapped(seconds, versions, after)
 
 
@@ -139,14 +139,18 @@ def groups_of(found: Answers, work: Workload) -> tuple[Group, ...]:
     for number, completions in enumerate(found.completions):
         role = ROLES[number % len(ROLES)]
         members: list[Member] = []
-        for each in completions:
-            sampled = Sampled(each.output_ids, each.logprobs, each.finish_reason == "length")
-            sequence = sequence_of(each.prompt_ids, sampled, 1.0)
-            members.append(Member(f"{number}/{role}#{each.index}", dice.random(), (sequence,)))
+        for completion in completions:
+            sampled = Sampled(
+                completion.output_ids, completion.logprobs, completion.finish_reason == "length"
+            )
+            sequence = sequence_of(completion.prompt_ids, sampled, 1.0)
+            members.append(
+                Member(f"{number}/{role}#{completion.index}", dice.random(), (sequence,))
+            )
         key = GroupKey(str(number), role, 0, str(number))
         groups.append(Group(key, PolicyRef(name=role, base="model"), tuple(members)))
     return tuple(groups)
 
 
 async def _answer(engine: Engine, request: GenerateRequest) -> tuple[Completion, ...]:
-    return tuple([each async for each in engine.submit(request) if isinstance(each, Completion)])
+    return tuple([event async for event in engine.submit(request) if isinstance(event, Completion)])

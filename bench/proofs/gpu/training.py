@@ -49,13 +49,13 @@ class Trained:
     def seconds(self) -> float:
         """Of a step of all roles together, on average, the first one left out."""
         timed = self.steps[1:]
-        return sum(each.seconds for step in timed for each in step.values()) / len(timed)
+        return sum(facts.seconds for step in timed for facts in step.values()) / len(timed)
 
     @property
     def tokens_per_second(self) -> float:
         """That go through the model, padding included."""
-        timed = [each for step in self.steps[1:] for each in step.values()]
-        return sum(each.tokens for each in timed) / sum(each.seconds for each in timed)
+        timed = [facts for step in self.steps[1:] for facts in step.values()]
+        return sum(facts.tokens for facts in timed) / sum(facts.seconds for facts in timed)
 
 
 def train(work: Training) -> Trained:
@@ -91,8 +91,8 @@ def train(work: Training) -> Trained:
     history: list[StepFacts] = []
     try:
         for step in range(work.steps):
-            made = learner.step(StepBatch(step, work.groups, (), 0))
-            history.append(StepFacts(version=step, stale=0, policies=made))
+            policy_steps = learner.step(StepBatch(step, work.groups, (), 0))
+            history.append(StepFacts(version=step, stale=0, policies=policy_steps))
             facts_of = partial(
                 PolicyFacts.of, settings=settings, version=step + 1, steps=tuple(history)
             )
@@ -105,10 +105,12 @@ def train(work: Training) -> Trained:
             f"a smaller --piece-tokens, or fewer --groups ({' '.join(str(error).split())[:160]})"
         ) from error
     trained = policies.network.trained()
-    frozen = [each for each in loaded.model.parameters() if not each.requires_grad]
+    frozen = [parameter for parameter in loaded.model.parameters() if not parameter.requires_grad]
     return Trained(
-        base_mb=round(sum(each.numel() * each.element_size() for each in frozen) / 1e6, 1),
-        trained_parameters=sum(each.numel() for _, each in trained),
+        base_mb=round(
+            sum(parameter.numel() * parameter.element_size() for parameter in frozen) / 1e6, 1
+        ),
+        trained_parameters=sum(parameter.numel() for _, parameter in trained),
         steps=tuple(facts.policies for facts in history),
         peak_memory_mb=peak_memory_mb(loaded.device),
     )

@@ -21,21 +21,21 @@ Rule = Callable[[LoopEvidence], Iterator[Violation]]
 
 def check(evidence: LoopEvidence, scratch: Path) -> list[Violation]:
     """Every violation of every rule; `scratch` is a folder to train in."""
-    found = check_bus(evidence.bus)
-    found += [violation for rule in RULES for violation in rule(evidence)]
-    return [*found, *trained_as_recorded(evidence, scratch)]
+    violations = check_bus(evidence.bus)
+    violations += [violation for rule in RULES for violation in rule(evidence)]
+    return [*violations, *trained_as_recorded(evidence, scratch)]
 
 
 def played_as_planned(evidence: LoopEvidence) -> Iterator[Violation]:
     """Every run of the plans was recorded and sealed, in its round, once; and no other was."""
     rule = "played as planned"
     planned = Counter((wave.round, run.id) for wave in evidence.waves for run in wave.runs)
-    sealed = Counter((each.round, run) for each in evidence.sealed for run in each.runs)
+    sealed = Counter((entry.round, run) for entry in evidence.sealed for run in entry.runs)
     for (number, run), times in (planned - sealed).items():
         yield Violation(rule, f"planned {times} times more than sealed in round {number}", run)
     for (number, run), times in (sealed - planned).items():
         yield Violation(rule, f"sealed {times} times more than planned in round {number}", run)
-    stored = {each.run_id for each in evidence.bus.stored}
+    stored = {entry.run_id for entry in evidence.bus.stored}
     for run in sorted(stored ^ {run for _, run in planned}):
         where = "recorded, but not planned" if run in stored else "planned, but not recorded"
         yield Violation(rule, where, run)
@@ -46,20 +46,23 @@ def sealed_once(evidence: LoopEvidence) -> Iterator[Violation]:
     whole."""
     rule = "sealed once"
     size = evidence.claim.settings.grpo.group_size
-    groups = Counter(group.id for each in evidence.sealed for group in each.groups)
+    groups = Counter(group.id for sealed_round in evidence.sealed for group in sealed_round.groups)
     for group, times in groups.items():
         if times > 1:
             yield Violation(rule, f"group {group[:12]} was sealed {times} times")
     sealed = Counter(
-        origin for each in evidence.sealed for group in each.groups for origin in group.origins
+        origin
+        for sealed_round in evidence.sealed
+        for group in sealed_round.groups
+        for origin in group.origins
     )
     recorded = Counter(origin for origin, _ in _candidates(evidence))
     for origin, times in (recorded - sealed).items():
         yield Violation(rule, f"{origin} is in {times} groups too few", origin.split("/")[0])
     for origin, times in (sealed - recorded).items():
         yield Violation(rule, f"{origin} is in {times} groups too many", origin.split("/")[0])
-    for each in evidence.sealed:
-        for group in each.groups:
+    for sealed_round in evidence.sealed:
+        for group in sealed_round.groups:
             if (len(group.origins), len(group.rewards)) != (size, size):
                 yield Violation(rule, f"group {group.id[:12]} has {len(group.origins)} of {size}")
 
@@ -71,25 +74,25 @@ def of_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
     sampled = dict(_candidates(evidence))
     came_of = _rounds(evidence)
     limit = evidence.claim.settings.grpo.staleness or 0
-    for each in evidence.sealed:
-        for group in each.groups:
-            found = {
+    for sealed_round in evidence.sealed:
+        for group in sealed_round.groups:
+            policy_versions = {
                 (policy.adapter, policy.version)
                 for origin in group.origins
                 for policy in sampled.get(origin, ())
             }
-            if found != {(group.policy, group.version)}:
+            if policy_versions != {(group.policy, group.version)}:
                 yield Violation(
                     rule,
-                    f"group {group.id[:12]} of round {each.round}, recorded as {group.policy} "
-                    f"{group.version}, was sampled by {sorted(map(str, found))}",
+                    f"group {group.id[:12]} of round {sealed_round.round}, recorded as {group.policy} "
+                    f"{group.version}, was sampled by {sorted(map(str, policy_versions))}",
                 )
             number = came_of.get((group.policy, group.version))
             learned = group.fate in ("trained", "flat")
-            if learned and (number is None or not 0 <= each.round - 1 - number <= limit):
+            if learned and (number is None or not 0 <= sealed_round.round - 1 - number <= limit):
                 yield Violation(
                     rule,
-                    f"round {each.round} learned from group {group.id[:12]} of {group.policy} "
+                    f"round {sealed_round.round} learned from group {group.id[:12]} of {group.policy} "
                     f"{group.version}, which came of round {number}",
                 )
 
@@ -98,9 +101,11 @@ def published_once(evidence: LoopEvidence) -> Iterator[Violation]:
     """What each round came to was published once, in order, and the last one is in use."""
     paths = [str((folder / "shared").resolve()) for folder in evidence.folders]
     for name, policy in evidence.published.items():
-        found = [version.path for version in policy.versions]
-        if found != paths:
-            yield Violation("published once", f"{name}: {len(found)} versions, not {len(paths)}")
+        version_paths = [version.path for version in policy.versions]
+        if version_paths != paths:
+            yield Violation(
+                "published once", f"{name}: {len(version_paths)} versions, not {len(paths)}"
+            )
         elif policy.path_of(policy.current) != paths[-1]:
             yield Violation("published once", f"{name}: version {policy.current} is in use")
 
@@ -110,10 +115,14 @@ def rounds_once(evidence: LoopEvidence) -> Iterator[Violation]:
     from loopline.trainers.grpo.loop.report import read_loop_report
 
     report = read_loop_report(evidence.book.output)
-    said = [] if report is None else [(each.round, each.groups) for each in report.rounds]
-    found = [(each.round, len(each.groups)) for each in evidence.sealed]
-    if said != found:
-        yield Violation("rounds once", f"the report has {said}, sealed were {found}")
+    report_rounds = (
+        [] if report is None else [(entry.round, entry.groups) for entry in report.rounds]
+    )
+    sealed_rounds = [(entry.round, len(entry.groups)) for entry in evidence.sealed]
+    if report_rounds != sealed_rounds:
+        yield Violation(
+            "rounds once", f"the report has {report_rounds}, sealed were {sealed_rounds}"
+        )
 
 
 def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Violation]:
@@ -136,35 +145,43 @@ def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Viola
     learner, sealing = Learner(policies), sealing_of(settings, loaded)
     first = min(evidence.served[0].versions[0].values())
     stored = {
-        each.run_id: Trajectory.model_validate_json(each.trajectory) for each in evidence.bus.stored
+        entry.run_id: Trajectory.model_validate_json(entry.trajectory)
+        for entry in evidence.bus.stored
     }
-    for each in evidence.sealed:
+    for entry in evidence.sealed:
         harvest = harvested(
-            [stored[run] for run in each.runs if run in stored],
+            [stored[run] for run in entry.runs if run in stored],
             sealing,
             _rounds(evidence),
             first=first,
-            number=each.round,
+            number=entry.round,
             settings=settings,
         )
-        learner.step(harvest.batch(first + each.round - 1, settings.seed))
+        learner.step(harvest.batch(first + entry.round - 1, settings.seed))
     policies.network.write(scratch, loaded.weights.folder)
-    ours, theirs = load_file(scratch / ADAPTER), load_file(evidence.final / SHARED / ADAPTER)
-    wrong = [name for name, each in ours.items() if not torch.equal(each, theirs[name])]
+    replay_weights, final_weights = (
+        load_file(scratch / ADAPTER),
+        load_file(evidence.final / SHARED / ADAPTER),
+    )
+    wrong = [
+        name
+        for name, entry in replay_weights.items()
+        if not torch.equal(entry, final_weights[name])
+    ]
     if wrong:
         yield Violation(
             "trained as recorded",
-            f"{len(wrong)} of {len(ours)} tensors have other weights, such as {wrong[0]}",
+            f"{len(wrong)} of {len(replay_weights)} tensors have other weights, such as {wrong[0]}",
         )
 
 
 def _candidates(evidence: LoopEvidence) -> Iterator[tuple[str, tuple[PolicyRef, ...]]]:
     """Every candidate in the store: its origin, and who sampled its completions."""
-    for each in evidence.bus.stored:
-        trajectory = Trajectory.model_validate_json(each.trajectory)
+    for row in evidence.bus.stored:
+        trajectory = Trajectory.model_validate_json(row.trajectory)
         for step in trajectory.steps:
             for number, candidate in enumerate(step.candidates):
-                origin = f"{each.run_id}/{step.turn}.{step.branch}/{step.agent}#{number}"
+                origin = f"{row.run_id}/{step.turn}.{step.branch}/{step.agent}#{number}"
                 yield origin, tuple(call.policy for call in candidate.calls)
 
 

@@ -31,7 +31,13 @@ from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import load
 from loopline.testing import RedisProcess
 from loopline.trainers.core.json_records import read_record
-from loopline.trainers.grpo.loop.run_directory import Book, Claim, SealedRound, Served, Wave
+from loopline.trainers.grpo.loop.run_directory import (
+    Claim,
+    PublishedVersions,
+    RolloutBatch,
+    RunDirectory,
+    SealedRound,
+)
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import inference_stream, role_stream
 from loopline.workers.settings import (
@@ -81,15 +87,15 @@ class LoopEvidence:
     """What an attacked loop leaves behind."""
 
     bus: Evidence
-    waves: tuple[Wave, ...]
+    waves: tuple[RolloutBatch, ...]
     sealed: tuple[SealedRound, ...]
-    served: tuple[Served, ...]
+    served: tuple[PublishedVersions, ...]
     """By round; the first one is the beginning."""
     published: dict[str, Policy]
     """As the bus has them."""
     folders: tuple[Path, ...]
     """Of the adapters that came of each round."""
-    book: Book
+    book: RunDirectory
     claim: Claim
     store: Path
     final: Path
@@ -200,12 +206,12 @@ class LoopDriver:
         try:
             while not self._trainer.finished():
                 await self._monitor.look(client.bus)
-                done = len(list(self._output.glob("rounds/*/groups.json")))
-                if done != reported:
-                    reported = done
+                sealed_count = len(list(self._output.glob("rounds/*/groups.json")))
+                if sealed_count != reported:
+                    reported = sealed_count
                     self._progress(
-                        done,
-                        f"{done} of {self._work.rounds} rounds sealed, {self._monitor.commits} "
+                        sealed_count,
+                        f"{sealed_count} of {self._work.rounds} rounds sealed, {self._monitor.commits} "
                         f"steps, injected {dict(chaos.injected)}, "
                         f"killed the trainer {lifetime.killed} times",
                     )
@@ -215,7 +221,7 @@ class LoopDriver:
                     lifetime.inject()
                 if time.monotonic() > until:
                     raise BenchError(
-                        f"{done} of {self._work.rounds} rounds in {self._limit:.0f} s; the "
+                        f"{sealed_count} of {self._work.rounds} rounds in {self._limit:.0f} s; the "
                         f"trainer's log is {self._folder / 'trainer.log'}"
                     )
                 await asyncio.sleep(LOOK_SECONDS)
@@ -240,7 +246,7 @@ class LoopDriver:
         self, client: Client, consumers: list[str], alive: list[str]
     ) -> LoopEvidence:
         claim = read_record(self._output / "loop.json", Claim)
-        book = Book(self._output, claim.id)
+        book = RunDirectory(self._output, claim.id)
         rounds = range(1, self._work.rounds + 1)
         waves = tuple(wave for number in rounds for wave in book.waves(number))
         accepted = [run.id for wave in waves for run in wave.runs]
@@ -254,7 +260,7 @@ class LoopDriver:
             waves=waves,
             sealed=tuple(book.sealed(number) for number in rounds),
             served=tuple(book.served(number) for number in (0, *rounds)),
-            published={each.name: each for each in await policies(client.bus)},
+            published={policy.name: policy for policy in await policies(client.bus)},
             folders=tuple(book.published(number) for number in (0, *rounds)),
             book=book,
             claim=claim,
@@ -305,8 +311,14 @@ def players(bus: BusSettings, folder: Path, model: ModelSettings) -> Fleet:
 def write_profile(path: Path, bus: BusSettings, model: ModelSettings) -> Path:
     """The deployment as a trainer finds it: `petting`, on this bus and with this model."""
     told = bus.model_dump(mode="json", exclude_unset=True)
-    served = model.model_dump(mode="json", exclude_unset=True)
-    lines = ['extends = "petting"', "[bus]", *_toml(told), f"[models.{POOL}]", *_toml(served)]
+    model_settings = model.model_dump(mode="json", exclude_unset=True)
+    lines = [
+        'extends = "petting"',
+        "[bus]",
+        *_toml(told),
+        f"[models.{POOL}]",
+        *_toml(model_settings),
+    ]
     path.write_text("\n".join(lines) + "\n")
     return path
 

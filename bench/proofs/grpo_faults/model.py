@@ -64,7 +64,7 @@ def store_float32(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
 
     from loopline.trainers.core.models import WEIGHTS
 
-    whole = {name: each.to(torch.float32).contiguous() for name, each in weights.items()}
+    whole = {name: tensor.to(torch.float32).contiguous() for name, tensor in weights.items()}
     save_file(whole, folder / WEIGHTS, metadata={"format": "pt"})
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "dtype": "float32"}))
@@ -81,8 +81,8 @@ def _lean(model: Any, tokenizer: Tokenizer, answers: Sequence[str]) -> None:
     along = torch.full((Sizes.hidden,), SHARED / Sizes.hidden**0.5)
     with torch.no_grad():
         embeddings += along
-        for each in (*answers, END):
-            embeddings[token_id(tokenizer, each)] += (FARTHER - 1) * along
+        for token in (*answers, END):
+            embeddings[token_id(tokenizer, token)] += (FARTHER - 1) * along
 
 
 def _tokenizer(answers: Sequence[str]) -> Tokenizer:
@@ -92,8 +92,8 @@ def _tokenizer(answers: Sequence[str]) -> Tokenizer:
     from loopline.trainers.core.tokenizer import SPECIAL
 
     blank, newline = (
-        pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(each)[0][0]
-        for each in (" ", "\n")
+        pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)[0][0]
+        for text in (" ", "\n")
     )
     printable = string.ascii_letters + string.digits + string.punctuation
     characters = [*printable, blank, newline]
@@ -101,6 +101,6 @@ def _tokenizer(answers: Sequence[str]) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore[reportAttributeAccessIssue]
     tokenizer.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
-    tokenizer.add_special_tokens([AddedToken(each, special=True) for each in SPECIAL])
-    tokenizer.add_tokens([AddedToken(each, normalized=False) for each in answers])
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in SPECIAL])
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in answers])
     return tokenizer

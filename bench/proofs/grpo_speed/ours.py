@@ -39,7 +39,7 @@ def measure(work: StepWork, *, share_prefixes: bool) -> float:
     )  # fmt: skip
     policies = begun(settings, [SHARED], load_base(work.model))
     policy = PolicyRef(name=SHARED, base=work.model)
-    groups = tuple(_group(number, each, policy) for number, each in enumerate(work.batch))
+    groups = tuple(_group(number, group, policy) for number, group in enumerate(work.batch))
     learner, clock = Learner(policies), StepClock()
     for step in range(WARM + work.steps):
         learner.step(StepBatch(step, groups, (), 0))

@@ -121,8 +121,8 @@ async def in_process(work: Rollouts, repeats: Sequence[int]) -> list[Played]:
 async def _in_process(player: EngineRunner, work: Rollouts, repeat: int) -> Played:
     runs = [work.run(task, number) for number, task in enumerate(work.tasks(repeat))]
     began = time.perf_counter()
-    found = [each async for each in player.play_all(runs, together=CONCURRENCY)]
-    return _played(found, time.perf_counter() - began)
+    trajectories = [trajectory async for trajectory in player.play_all(runs, together=CONCURRENCY)]
+    return _played(trajectories, time.perf_counter() - began)
 
 
 async def through_the_bus(work: Rollouts, repeats: Sequence[int], folder: Path) -> list[Played]:
@@ -140,7 +140,7 @@ async def _deployed(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
         # thing to be waited for, asyncio would never return from it.
         await asyncio.sleep(0)
         bus = BusSettings(redis_url=server.url)
-        asked = [
+        worker_settings = [
             GpuWorkerSettings(bus=bus, name="gpu", models={POOL: work.served}),
             *(
                 RoleWorkerSettings(
@@ -150,7 +150,10 @@ async def _deployed(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
             ),
             RecorderSettings(bus=bus, name="recorder", store=folder / "store"),
         ]
-        async with running_workers(asked, folder / "workers"), Client.connect(bus) as client:
+        async with (
+            running_workers(worker_settings, folder / "workers"),
+            Client.connect(bus) as client,
+        ):
             yield client
 
 
@@ -164,16 +167,21 @@ async def _on_the_bus(client: Client, work: Rollouts, repeat: int) -> Played:
             return await client.wait(run.id)
 
     began = time.perf_counter()
-    found = await asyncio.gather(*map(played, runs))
-    return _played(found, time.perf_counter() - began)
+    trajectories = await asyncio.gather(*map(played, runs))
+    return _played(trajectories, time.perf_counter() - began)
 
 
-def _played(found: Sequence[Trajectory], seconds: float) -> Played:
+def _played(trajectories: Sequence[Trajectory], seconds: float) -> Played:
     """Raises `BenchError` for a run that did not come to its end."""
-    for each in found:
-        if each.outcome in BROKEN:
-            raise BenchError(f"run {each.run.id} ended as {each.outcome}: {each.reason}")
+    for trajectory in trajectories:
+        if trajectory.outcome in BROKEN:
+            raise BenchError(
+                f"run {trajectory.run.id} ended as {trajectory.outcome}: {trajectory.reason}"
+            )
     tokens = sum(
-        len(call.output_ids) for each in found for step in each.steps for call in step.calls
+        len(call.output_ids)
+        for trajectory in trajectories
+        for step in trajectory.steps
+        for call in step.calls
     )
     return Played(tokens, seconds)

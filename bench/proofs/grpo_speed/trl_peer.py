@@ -40,7 +40,7 @@ def measure(work: StepWork) -> float:
     longest = work.longest_prompt + work.longest_completion
     # Whole groups that fit into as many tokens as ours take at once, and divide the step.
     fitting = max(1, PIECE_TOKENS // (longest * work.candidates))
-    at_once = max(each for each in range(1, fitting + 1) if work.groups % each == 0)
+    at_once = max(size for size in range(1, fitting + 1) if work.groups % size == 0)
     samples = padded_samples(work)
 
     class HandedSamples(trl.GRPOTrainer):

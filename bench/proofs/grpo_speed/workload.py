@@ -69,7 +69,7 @@ class StepWork:
     @property
     def longest_completion(self) -> int:
         """Tokens."""
-        return max(len(each) for group in self.batch for each in group.completions)
+        return max(len(completion) for group in self.batch for completion in group.completions)
 
     @property
     def tokens(self) -> int:

@@ -182,20 +182,20 @@ class Soak:
         """Sends one request after the other."""
         share = min(1.0, REPEATS / REPEATABLE / self._requests)
         for index in self._numbers:
-            seen = Seen(planned(index, self._seed, room, share), room.max_context)
+            record = Seen(planned(index, self._seed, room, share), room.max_context)
             for operation in operations(index, self._seed, SETS):
                 task = asyncio.create_task(self._operate(engine, operation))
                 self._operating.add(task)
                 task.add_done_callback(self._operating.discard)
             self._sent += 1
-            await self._ask(engine, seen)
-            self._note(seen)
+            await self._ask(engine, record)
+            self._note(record)
 
-    async def _ask(self, engine: LocalEngine[Any], seen: Seen) -> None:
+    async def _ask(self, engine: LocalEngine[Any], record: Seen) -> None:
         """Send a request, and end it early as planned."""
-        wanted = seen.planned
+        wanted = record.planned
         began = time.perf_counter()
-        reading = asyncio.create_task(self._read(engine, wanted.request(time.time()), seen))
+        reading = asyncio.create_task(self._read(engine, wanted.request(time.time()), record))
         ending = [
             asyncio.create_task(_later(seconds, end))
             for seconds, end in (
@@ -206,45 +206,45 @@ class Soak:
         ]
         try:
             done, _ = await asyncio.wait({reading}, timeout=PATIENCE)
-            seen.ending = seen.ending or ("dropped" if done else "unanswered")
+            record.ending = record.ending or ("dropped" if done else "unanswered")
             waits = (wanted.drop_after, wanted.cancel_after, wanted.deadline)
-            due = min((each for each in waits if each is not None), default=float("inf"))
-            seen.late = max(0.0, time.perf_counter() - began - max(0.0, due))
+            due = min((delay for delay in waits if delay is not None), default=float("inf"))
+            record.late = max(0.0, time.perf_counter() - began - max(0.0, due))
         finally:
             for task in (reading, *ending):
                 task.cancel()
             await asyncio.gather(reading, *ending, return_exceptions=True)
 
-    async def _read(self, engine: LocalEngine[Any], request: GenerateRequest, seen: Seen) -> None:
+    async def _read(self, engine: LocalEngine[Any], request: GenerateRequest, record: Seen) -> None:
         """Note what comes of a request until its end, or until it is to be closed."""
         # The engine takes the version in the iterator's first step; nothing runs in between.
-        seen.version = self._serving.get(request.adapter or "")
+        record.version = self._serving.get(request.adapter or "")
         try:
             async with aclosing(engine.submit(request)) as events:
                 async for event in events:
-                    seen.events.append(event)
-                    if len(seen.events) == seen.planned.close_after:
-                        seen.ending = "closed"
+                    record.events.append(event)
+                    if len(record.events) == record.planned.close_after:
+                        record.ending = "closed"
                         return
-            seen.ending = "done"
+            record.ending = "done"
         except EngineError as error:
-            seen.ending, seen.said = error.kind, str(error)
+            record.ending, record.said = error.kind, str(error)
         except asyncio.CancelledError:
-            seen.ending = seen.ending or "dropped"
+            record.ending = record.ending or "dropped"
         except Exception as error:  # noqa: BLE001 - whatever an engine raises is an ending
-            seen.ending, seen.said = type(error).__name__, str(error)
+            record.ending, record.said = type(error).__name__, str(error)
 
-    def _note(self, seen: Seen) -> None:
-        found = self.result
-        found.sums.add(seen)
-        found.add(invariants.check(seen))
-        found.latest = max(found.latest, seen.late)
-        if seen.planned.repeated and seen.ending == "done":
-            weights = None if seen.version is None else self._weights[seen.version]
-            self._kept.append(Kept(seen.planned, weights, seen.completions))
-        ended = found.sums.endings.total()
+    def _note(self, record: Seen) -> None:
+        findings = self.result
+        findings.sums.add(record)
+        findings.add(invariants.check(record))
+        findings.latest = max(findings.latest, record.late)
+        if record.planned.repeated and record.ending == "done":
+            weights = None if record.version is None else self._weights[record.version]
+            self._kept.append(Kept(record.planned, weights, record.completions))
+        ended = findings.sums.endings.total()
         if ended % max(1, self._requests // memory.SAMPLES) == 0:
-            found.samples.append(memory.resident())
+            findings.samples.append(memory.resident())
         if time.monotonic() - self._last_line >= LINE_SECONDS:
             self._line()
 
@@ -292,8 +292,8 @@ class Soak:
         else:
             ending = "loaded"
         if ending != "bad_request":
-            said = f"a damaged adapter {name}: {ending}"
-            self.result.add([Violation("adapters", said)])
+            message = f"a damaged adapter {name}: {ending}"
+            self.result.add([Violation("adapters", message)])
 
     async def _unload(self, engine: LocalEngine[Any], name: str) -> None:
         expected = "unloaded" if name in self._serving else "unknown_adapter"
@@ -304,14 +304,14 @@ class Soak:
         except EngineError as error:
             ending = error.kind
         if ending != expected:
-            said = f"unloading {name}: {ending} instead of {expected}"
-            self.result.add([Violation("adapters", said)])
+            message = f"unloading {name}: {ending} instead of {expected}"
+            self.result.add([Violation("adapters", message)])
 
     # The end.
 
     async def _at_rest(self, engine: LocalEngine[Any]) -> None:
         """Look at what is left when all requests have ended and all adapters are unloaded."""
-        found = self.result
+        findings = self.result
         for name in list(self._serving):
             await self._unload(engine, name)
         in_work = await engine.in_work()
@@ -322,10 +322,10 @@ class Soak:
         ]
         objects = _objects()
         objects.subtract(self._objects_before)
-        found.add(invariants.nothing_left(in_work, tasks, objects))
-        found.add(invariants.every_request_ended(found.sums, self._sent))
-        found.add(invariants.totals_add_up(found.sums, found.totals))
-        found.add(invariants.memory_is_flat(found.samples, self._requests))
+        findings.add(invariants.nothing_left(in_work, tasks, objects))
+        findings.add(invariants.every_request_ended(findings.sums, self._sent))
+        findings.add(invariants.totals_add_up(findings.sums, findings.totals))
+        findings.add(invariants.memory_is_flat(findings.samples, self._requests))
 
     async def _repeat(self) -> None:
         """Ask for some answers again, one at a time, of an engine that has never served anybody
@@ -337,29 +337,29 @@ class Soak:
                 adapter = None if weights is None else f"quiet-{weights}"
                 if weights is not None and adapter is not None:
                     await engine.load_adapter(adapter, str(self._prepared.adapters[weights]), 1)
-                for kept in self._kept:
-                    if kept.weights == weights:
-                        await self._compare(engine, kept, adapter)
+                for baseline in self._kept:
+                    if baseline.weights == weights:
+                        await self._compare(engine, baseline, adapter)
         finally:
             await engine.close()
 
-    async def _compare(self, engine: LocalEngine[Any], kept: Kept, adapter: str | None) -> None:
-        asked = kept.planned.request(time.time()).model_copy(
+    async def _compare(self, engine: LocalEngine[Any], baseline: Kept, adapter: str | None) -> None:
+        request = baseline.planned.request(time.time()).model_copy(
             update={"adapter": adapter, "deadline": None, "stream": False}
         )
 
         async def logprob(ids: Sequence[int]) -> float:
             return (await engine.score(ids, adapter))[-1]
 
-        events = [each async for each in engine.submit(asked)]
-        quiet = {each.index: each for each in events if isinstance(each, Completion)}
-        for answer in kept.answers:
-            found = await invariants.compare(answer, quiet[answer.index], logprob)
+        events = [event async for event in engine.submit(request)]
+        quiet = {event.index: event for event in events if isinstance(event, Completion)}
+        for answer in baseline.answers:
+            comparison = await invariants.compare(answer, quiet[answer.index], logprob)
             self.result.repeated += 1
-            self.result.tied += found.tied
-            self.result.difference = max(self.result.difference, found.difference)
-            if found.said:
-                self.result.add([Violation("as in quiet", found.said, kept.planned.id)])
+            self.result.tied += comparison.tied
+            self.result.difference = max(self.result.difference, comparison.difference)
+            if comparison.said:
+                self.result.add([Violation("as in quiet", comparison.said, baseline.planned.id)])
 
 
 async def measured(engine: LocalEngine[Any]) -> Room:
@@ -377,8 +377,8 @@ async def measured(engine: LocalEngine[Any]) -> Room:
             messages=(Message(role="user", content=WORD * words),),
             sampling=SamplingParams(max_tokens=1),
         )
-        (done,) = [event async for event in engine.submit(request)]
-        lengths.append(len(cast(Completion, done).prompt_ids))
+        (completion,) = [event async for event in engine.submit(request)]
+        lengths.append(len(cast(Completion, completion).prompt_ids))
     per_word = (lengths[1] - lengths[0]) // 20
     return Room(context, lengths[0] - 10 * per_word, per_word)
 
@@ -404,4 +404,4 @@ def _objects() -> Counter[str]:
     """How many objects of each kind that belongs to a request there are in this process."""
     gc.collect()
     kinds = (Job, Row, Ticket, AdapterVersion)
-    return Counter(type(each).__name__ for each in gc.get_objects() if type(each) in kinds)
+    return Counter(type(item).__name__ for item in gc.get_objects() if type(item) in kinds)

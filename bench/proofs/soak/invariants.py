@@ -56,27 +56,27 @@ class Seen:
     @property
     def tokens(self) -> int:
         """How many of its tokens are known to have been generated."""
-        shown = Counter[int]()
+        counts = Counter[int]()
         for event in self.events:
             if isinstance(event, Delta):
-                shown[event.index] += len(event.ids)
+                counts[event.index] += len(event.ids)
             else:
-                shown[event.index] = max(shown[event.index], len(event.output_ids))
-        return shown.total()
+                counts[event.index] = max(counts[event.index], len(event.output_ids))
+        return counts.total()
 
 
-def check(seen: Seen) -> list[Violation]:
+def check(record: Seen) -> list[Violation]:
     """Every violation of the invariants of one request."""
     return [
-        Violation(rule, said, seen.planned.id)
+        Violation(rule, message, record.planned.id)
         for rule, invariant in INVARIANTS.items()
-        for said in invariant(seen)
+        for message in invariant(record)
     ]
 
 
-def allowed_endings(seen: Seen) -> set[str]:
+def allowed_endings(record: Seen) -> set[str]:
     """How a request may end by its plan. What must fail may be ended before by who sent it."""
-    planned = seen.planned
+    planned = record.planned
     early = {
         name
         for name, planned_so in (
@@ -89,7 +89,7 @@ def allowed_endings(seen: Seen) -> set[str]:
     }
     if planned.deadline is not None and planned.deadline <= 0:
         return {"deadline"} | (early & {"dropped"})
-    if planned.adapter is not None and seen.version is None:
+    if planned.adapter is not None and record.version is None:
         # Refused before there is anything to wait for, to cancel or to close.
         return {"unknown_adapter"} | (early & {"dropped", "deadline"})
     if planned.schema not in (None, SCHEMA):
@@ -99,96 +99,101 @@ def allowed_endings(seen: Seen) -> set[str]:
     return {"done"} | early
 
 
-def ended_as_planned(seen: Seen) -> Iterator[str]:
+def ended_as_planned(record: Seen) -> Iterator[str]:
     """Every request ends, by its completions or by one error of a kind that its plan allows."""
-    allowed = allowed_endings(seen)
-    if seen.ending not in allowed:
-        yield f"ended as {seen.ending} {seen.said}; its plan allows {', '.join(sorted(allowed))}"
+    allowed = allowed_endings(record)
+    if record.ending not in allowed:
+        yield f"ended as {record.ending} {record.said}; its plan allows {', '.join(sorted(allowed))}"
 
 
-def ended_in_time(seen: Seen) -> Iterator[str]:
-    if seen.late > GRACE:
-        yield f"ended {seen.late:.1f} s after it was cancelled or out of time"
+def ended_in_time(record: Seen) -> Iterator[str]:
+    if record.late > GRACE:
+        yield f"ended {record.late:.1f} s after it was cancelled or out of time"
 
 
-def answered_once(seen: Seen) -> Iterator[str]:
+def answered_once(record: Seen) -> Iterator[str]:
     """One completion for each index, never two; all of them, if the iterator ended by itself; and
     nothing comes behind a completion of its own index."""
-    indices = Counter(completion.index for completion in seen.completions)
-    expected = set(range(seen.planned.sampling.n))
+    indices = Counter(completion.index for completion in record.completions)
+    expected = set(range(record.planned.sampling.n))
     for index, times in sorted(indices.items()):
         if times > 1 or index not in expected:
             yield f"completion {index} of {len(expected)} came {times} times"
-    if seen.ending == "done" and indices.keys() != expected:
+    if record.ending == "done" and indices.keys() != expected:
         yield f"ended by itself with completions {sorted(indices)} of {len(expected)}"
     over: set[int] = set()
-    for event in seen.events:
+    for event in record.events:
         if event.index in over:
             yield f"an event of completion {event.index} came after its end"
         if isinstance(event, Completion):
             over.add(event.index)
 
 
-def right_version(seen: Seen) -> Iterator[str]:
+def right_version(record: Seen) -> Iterator[str]:
     """Its adapter, in the version that served when the request was sent."""
-    expected = seen.planned.adapter, seen.version or 0
-    for done in seen.completions:
-        if (done.adapter, done.adapter_version) != expected:
+    expected = record.planned.adapter, record.version or 0
+    for completion in record.completions:
+        if (completion.adapter, completion.adapter_version) != expected:
             yield (
-                f"was sent to {expected[0]} version {expected[1]}, answered by {done.adapter} "
-                f"version {done.adapter_version}"
+                f"was sent to {expected[0]} version {expected[1]}, answered by {completion.adapter} "
+                f"version {completion.adapter_version}"
             )
 
 
-def stream_is_the_answer(seen: Seen) -> Iterator[str]:
+def stream_is_the_answer(record: Seen) -> Iterator[str]:
     """The pieces of a stream, joined, are the completion: no gap, no repeat; and none are sent if
     nobody asked for them."""
-    for done in seen.completions:
+    for completion in record.completions:
         pieces = [
-            event for event in seen.events if isinstance(event, Delta) and event.index == done.index
+            event
+            for event in record.events
+            if isinstance(event, Delta) and event.index == completion.index
         ]
-        if not seen.planned.stream:
+        if not record.planned.stream:
             if pieces:
-                yield f"{len(pieces)} pieces of completion {done.index} came unasked"
+                yield f"{len(pieces)} pieces of completion {completion.index} came unasked"
         elif (
-            "".join(piece.text for piece in pieces) != done.text
-            or sum((piece.ids for piece in pieces), ()) != done.output_ids
+            "".join(piece.text for piece in pieces) != completion.text
+            or sum((piece.ids for piece in pieces), ()) != completion.output_ids
         ):
-            yield f"the pieces of completion {done.index} are not its text and ids"
+            yield f"the pieces of completion {completion.index} are not its text and ids"
 
 
-def counted_right(seen: Seen) -> Iterator[str]:
+def counted_right(record: Seen) -> Iterator[str]:
     """Usage is the ids that were returned; no more of them than asked for or than fit."""
-    limit = seen.planned.sampling.max_tokens
-    for done in seen.completions:
-        prompt = len(done.prompt_ids) if done.index == 0 else 0
-        if (done.usage.prompt, done.usage.completion) != (prompt, len(done.output_ids)):
-            yield f"usage of completion {done.index} is {done.usage}, its ids say otherwise"
-        if len(done.logprobs) != len(done.output_ids):
-            yield f"{len(done.logprobs)} log-probabilities of {len(done.output_ids)} ids"
-        most = min(limit, seen.max_context - len(done.prompt_ids))
-        cut = done.finish_reason == "length"
-        if len(done.output_ids) > most or (cut and len(done.output_ids) != most):
-            yield f"{len(done.output_ids)} ids ({done.finish_reason}) where {most} were the limit"
+    limit = record.planned.sampling.max_tokens
+    for completion in record.completions:
+        prompt = len(completion.prompt_ids) if completion.index == 0 else 0
+        if (completion.usage.prompt, completion.usage.completion) != (
+            prompt,
+            len(completion.output_ids),
+        ):
+            yield f"usage of completion {completion.index} is {completion.usage}, its ids say otherwise"
+        if len(completion.logprobs) != len(completion.output_ids):
+            yield f"{len(completion.logprobs)} log-probabilities of {len(completion.output_ids)} ids"
+        most = min(limit, record.max_context - len(completion.prompt_ids))
+        cut = completion.finish_reason == "length"
+        if len(completion.output_ids) > most or (cut and len(completion.output_ids) != most):
+            yield f"{len(completion.output_ids)} ids ({completion.finish_reason}) where {most} were the limit"
 
 
-def follows_the_schema(seen: Seen) -> Iterator[str]:
+def follows_the_schema(record: Seen) -> Iterator[str]:
     """What ends by itself under a schema is an instance of it."""
-    if seen.planned.schema is None:
+    if record.planned.schema is None:
         return
-    for done in seen.completions:
-        if done.finish_reason == "stop" and not _is_instance(done.text):
-            yield f"{done.text!r} is not an instance of the schema"
+    for completion in record.completions:
+        if completion.finish_reason == "stop" and not _is_instance(completion.text):
+            yield f"{completion.text!r} is not an instance of the schema"
 
 
 def _is_instance(text: str) -> bool:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return False
-    if not isinstance(found, dict) or set(found) != {"answer"}:
+    if not isinstance(document, dict) or set(document) != {"answer"}:
         return False
-    return isinstance(found["answer"], int) and 0 <= found["answer"] <= 999
+    return isinstance(document["answer"], int) and 0 <= document["answer"] <= 999
 
 
 INVARIANTS: dict[str, Callable[[Seen], Iterator[str]]] = {
@@ -214,14 +219,16 @@ class Sums:
     discarded_tokens: int = 0
     """Seen of requests that were not answered to the end."""
 
-    def add(self, seen: Seen) -> None:
-        self.endings[seen.ending] += 1
-        if seen.whole:
+    def add(self, record: Seen) -> None:
+        self.endings[record.ending] += 1
+        if record.whole:
             self.answered += 1
-            self.prompt_tokens += sum(done.usage.prompt for done in seen.completions)
-            self.completion_tokens += sum(done.usage.completion for done in seen.completions)
+            self.prompt_tokens += sum(completion.usage.prompt for completion in record.completions)
+            self.completion_tokens += sum(
+                completion.usage.completion for completion in record.completions
+            )
         else:
-            self.discarded_tokens += seen.tokens
+            self.discarded_tokens += record.tokens
 
 
 def every_request_ended(sums: Sums, sent: int) -> Iterator[Violation]:
@@ -232,13 +239,15 @@ def every_request_ended(sums: Sums, sent: int) -> Iterator[Violation]:
 def totals_add_up(sums: Sums, totals: EngineTotals) -> Iterator[Violation]:
     """The engine's own count is the sum of the usages that it reported. What it threw away is at
     least what was seen of it."""
-    for name, ours, engines in (
+    for name, request_total, engines in (
         ("requests answered", sums.answered, totals.calls),
         ("prompt tokens", sums.prompt_tokens, totals.prompt_tokens),
         ("completion tokens", sums.completion_tokens, totals.completion_tokens),
     ):
-        if ours != engines:
-            yield Violation("totals add up", f"{name}: {ours} seen, the engine counts {engines}")
+        if request_total != engines:
+            yield Violation(
+                "totals add up", f"{name}: {request_total} seen, the engine counts {engines}"
+            )
     if sums.discarded_tokens > totals.abandoned_tokens:
         yield Violation(
             "totals add up",
@@ -265,13 +274,17 @@ def nothing_left(
 def memory_is_flat(samples: Sequence[int], requests: int) -> Iterator[Violation]:
     """Resident memory grows by no more than `memory.GROWTH` over the second half. Of a short run
     nothing is said."""
-    found = memory.growth(samples)
-    if requests >= memory.FEWEST_REQUESTS and found is not None and found > memory.GROWTH:
+    growth_rate = memory.growth(samples)
+    if (
+        requests >= memory.FEWEST_REQUESTS
+        and growth_rate is not None
+        and growth_rate > memory.GROWTH
+    ):
         third, last = memory.quarters(samples)
         yield Violation(
             "memory is flat",
             f"{third / 1e6:.0f} MB in the third quarter, {last / 1e6:.0f} MB in the last "
-            f"({found:+.1%}, at most {memory.GROWTH:.0%})",
+            f"({growth_rate:+.1%}, at most {memory.GROWTH:.0%})",
         )
 
 
@@ -293,11 +306,11 @@ async def compare(answer: Completion, quiet: Completion, logprob: Logprob) -> Co
     if answer.prompt_ids != quiet.prompt_ids:
         return Comparison(said="other prompt ids than in quiet")
     pairs = list(zip(answer.output_ids, quiet.output_ids, strict=False))
-    common = next((at for at, (one, other) in enumerate(pairs) if one != other), len(pairs))
+    common = next((at for at, (first, second) in enumerate(pairs) if first != second), len(pairs))
     difference = max(
         (
-            abs(one - other)
-            for one, other in zip(answer.logprobs[:common], quiet.logprobs[:common], strict=True)
+            abs(first - second)
+            for first, second in zip(answer.logprobs[:common], quiet.logprobs[:common], strict=True)
         ),
         default=0.0,
     )
@@ -311,12 +324,12 @@ async def compare(answer: Completion, quiet: Completion, logprob: Logprob) -> Co
     if common == len(pairs):
         return Comparison(said=f"{len(answer.output_ids)} ids, {len(quiet.output_ids)} in quiet")
     before = [*answer.prompt_ids, *answer.output_ids[:common]]
-    ours = await logprob([*before, answer.output_ids[common]])
-    theirs = await logprob([*before, quiet.output_ids[common]])
-    if abs(ours - theirs) <= SAME:
+    answer_logprob = await logprob([*before, answer.output_ids[common]])
+    quiet_logprob = await logprob([*before, quiet.output_ids[common]])
+    if abs(answer_logprob - quiet_logprob) <= SAME:
         return Comparison(tied=True, difference=difference)
     return Comparison(
         difference=difference,
         said=f"id {common} is {answer.output_ids[common]}, in quiet {quiet.output_ids[common]}, "
-        f"{theirs - ours:+.2g} in log-probability",
+        f"{quiet_logprob - answer_logprob:+.2g} in log-probability",
     )

@@ -59,12 +59,12 @@ def prepare(engine: str, model: str, scratch: Path) -> Prepared:
     adapters = [write_lora(folder, scratch / f"adapter-{seed}", seed) for seed in range(SETS)]
     if engine == "llama_cpp":
         try:
-            served = str(_as_gguf(folder, adapters, scratch))
+            model_path = str(_as_gguf(folder, adapters, scratch))
         except TrainingError as error:
             raise BenchError(str(error)) from error
     else:
-        served = str(folder)
-    return Prepared(served, adapters, _cut(adapters[0], scratch / "damaged"))
+        model_path = str(folder)
+    return Prepared(model_path, adapters, _cut(adapters[0], scratch / "damaged"))
 
 
 def write_lora(model: Path, folder: Path, seed: int) -> Path:
@@ -88,14 +88,14 @@ def write_lora(model: Path, folder: Path, seed: int) -> Path:
 
 def _shapes(model: Path) -> dict[str, tuple[int, int]]:
     """[out, in] of each linear layer that gets an adapter, by its name."""
-    found: dict[str, tuple[int, int]] = {}
+    shapes: dict[str, tuple[int, int]] = {}
     for path in model.glob("*.safetensors"):
         with safe_open(path, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 - not a mapping
                 if (layer := name.removesuffix(".weight")).endswith(LAYERS):
                     height, width = weights.get_slice(name).get_shape()
-                    found[layer] = (height, width)
-    return found
+                    shapes[layer] = (height, width)
+    return shapes
 
 
 def _as_gguf(folder: Path, adapters: list[Path], scratch: Path) -> Path:

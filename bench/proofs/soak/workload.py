@@ -165,8 +165,8 @@ def _text(dice: random.Random, size: Size, room: Room) -> str:
         return WORD * room.words(int(room.max_context * dice.uniform(1.1, 2.0)))
     if size == "near the end":
         # The last words differ, so that none is found whole in the cache.
-        left = dice.randint(2, MAX_TOKENS) + 8 * room.per_word
-        return WORD * (room.words(room.max_context - left)) + f" {dice.randrange(10)} 7"
+        reserve = dice.randint(2, MAX_TOKENS) + 8 * room.per_word
+        return WORD * (room.words(room.max_context - reserve)) + f" {dice.randrange(10)} 7"
     question = f"What is {dice.randrange(100)} * {dice.randrange(10)} + {dice.randrange(100)}?"
     (beginning,) = dice.choices(("role", "fresh", "none", "again"), weights=(50, 25, 15, 10))
     match beginning:

@@ -76,7 +76,7 @@ def measure(workload: Workload, form: Form) -> Measured:
                 [
                     {
                         "input_ids": list(row.ids),
-                        "completion_mask": [int(own) for own in row.learned],
+                        "completion_mask": [int(is_learned) for is_learned in row.learned],
                     }
                     for row in rows
                 ]

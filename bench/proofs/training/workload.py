@@ -50,7 +50,7 @@ class Workload:
     def write(self, rows: tuple[TokenRow, ...]) -> None:
         """For the other processes."""
         self._rows_file.write_text(
-            json.dumps([[row.ids, [int(own) for own in row.learned]] for row in rows])
+            json.dumps([[row.ids, [int(is_learned) for is_learned in row.learned]] for row in rows])
         )
 
 
@@ -163,11 +163,11 @@ def prepare(workload: Workload, samples: int) -> Prepared:
     from loopline.trainers.glpft.stage_training import AUTOCAST_FROM
     from loopline.trainers.glpft.stages import Stage
 
-    chosen = size(workload.size)
+    model_size = size(workload.size)
     data = build(
         [from_worlds("train", samples, workload.seed)], UmiOptions(tool_style="signatures")
     )
-    write_new_model(data, chosen, workload.seed, workload.model)
+    write_new_model(data, model_size, workload.seed, workload.model)
     planner = Stage("planner", ("planner",), 1.0)
     loaded = load_base(str(workload.model))
     rows = rows_of(data, planner, loaded, validation=0.0)

@@ -134,10 +134,10 @@ async def _ask(
     engine: Engine, task: Task, options: ValidityOptions, problems: list[str], counts: Counts
 ) -> None:
     """Ask every problem once, with `concurrency` requests in flight."""
-    left: Iterator[tuple[int, str]] = iter(enumerate(problems))
+    remaining: Iterator[tuple[int, str]] = iter(enumerate(problems))
 
     async def place() -> None:
-        for number, problem in left:
+        for number, problem in remaining:
             request = task.request(
                 f"validity-{number}",
                 problem,

@@ -28,7 +28,7 @@ class Task(Protocol):
         self, name: str, problem: str, sampling: SamplingParams, *, constrained: bool
     ) -> GenerateRequest: ...
 
-    def count(self, done: Completion, counts: Counts) -> None:
+    def count(self, completion: Completion, counts: Counts) -> None:
         """Add what the completion wrote."""
         ...
 
@@ -54,13 +54,15 @@ class ToolCalls:
             sampling=sampling,
         )
 
-    def count(self, done: Completion, counts: Counts) -> None:
+    def count(self, completion: Completion, counts: Counts) -> None:
         """See `Task`."""
-        counts.with_any += bool(done.tool_calls)
-        counts.written += len(done.tool_calls)
-        last_is_open = done.text.rfind("<tool_call>") > done.text.rfind("</tool_call>")
-        counts.cut += done.finish_reason == "length" and bool(done.tool_calls) and last_is_open
-        for call in done.tool_calls:
+        counts.with_any += bool(completion.tool_calls)
+        counts.written += len(completion.tool_calls)
+        last_is_open = completion.text.rfind("<tool_call>") > completion.text.rfind("</tool_call>")
+        counts.cut += (
+            completion.finish_reason == "length" and bool(completion.tool_calls) and last_is_open
+        )
+        for call in completion.tool_calls:
             if call.arguments is None:
                 continue
             counts.parsed += 1
@@ -91,25 +93,25 @@ class JsonAnswer:
         self, name: str, problem: str, sampling: SamplingParams, *, constrained: bool
     ) -> GenerateRequest:
         """See `Task`."""
-        asked = (
+        prompt = (
             f'{problem}\nAnswer with a JSON object and nothing else, for example {{"answer": 42}}.'
         )
         return GenerateRequest(
             id=name,
-            messages=(Message(role="user", content=asked),),
+            messages=(Message(role="user", content=prompt),),
             json_schema=Answer.model_json_schema() if constrained else None,
             sampling=sampling,
         )
 
-    def count(self, done: Completion, counts: Counts) -> None:
+    def count(self, completion: Completion, counts: Counts) -> None:
         """See `Task`."""
         counts.with_any += 1
         counts.written += 1
-        counts.cut += done.finish_reason == "length"
+        counts.cut += completion.finish_reason == "length"
         try:
-            json.loads(done.text)
+            json.loads(completion.text)
             counts.parsed += 1
-            Answer.model_validate_json(done.text)
+            Answer.model_validate_json(completion.text)
             counts.valid += 1
         except (ValidationError, ValueError):
             return

@@ -26,7 +26,7 @@ PAGE_CANDIDATES = 1_000
 """Shown with rewards, calls and facts, which are dozens of elements even without a word of text."""
 
 
-class Room:
+class SizeBudget:
     """What a page has room for still. Ask in the order of what matters most."""
 
     def __init__(self) -> None:

@@ -10,9 +10,9 @@ from markupsafe import Markup
 from pydantic import JsonValue
 
 from loopline.agents.records import Call, Candidate, JsonObject, Step, ToolCall
-from loopline.runtime.observe.run_page.bounds import Room
+from loopline.runtime.observe.run_page.bounds import SizeBudget
 from loopline.runtime.observe.run_page.tokenizers import Tokenizers
-from loopline.runtime.observe.run_page.tokens import Learned, Lessons, facts_of, written
+from loopline.runtime.observe.run_page.tokens import Lessons, TrainedCompletion, facts_of, written
 from loopline.runtime.terminal.pages import svg
 from loopline.runtime.terminal.pages.curves import number
 from loopline.runtime.terminal.pages.templates import render
@@ -23,10 +23,10 @@ _BAR, _BAR_HEIGHT = 120.0, 9.0
 
 
 @dataclass(frozen=True)
-class Material:
+class CandidateContext:
     """What candidates are shown with."""
 
-    room: Room
+    room: SizeBudget
     tokenizers: Tokenizers
     lessons: Lessons
 
@@ -48,8 +48,8 @@ def reward_of(candidate: Candidate) -> float | None:
 
 def mean_logprob_of(candidate: Candidate) -> float | None:
     """Nats per token that it wrote; None where the engine doesn't say."""
-    found = [each for call in candidate.calls for each in call.logprobs]
-    return sum(found) / len(found) if found else None
+    logprobs = [logprob for call in candidate.calls for logprob in call.logprobs]
+    return sum(logprobs) / len(logprobs) if logprobs else None
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class _Tool:
     failed: bool = False
 
 
-def body(step: Step, number: int, material: Material, read_above: Sequence[int]) -> Markup:
+def body(step: Step, number: int, material: CandidateContext, read_above: Sequence[int]) -> Markup:
     """A candidate without its head. `read_above` are prompt ids that are shown already."""
     candidate = step.candidates[number]
     parts = candidate.reward_parts
@@ -83,8 +83,8 @@ def body(step: Step, number: int, material: Material, read_above: Sequence[int])
     calls: list[dict[str, object]] = []
     for at, call in enumerate(candidate.calls):
         learned = material.lessons.of(call, step, number)
-        said = outputs[at] if at < len(outputs) else []
-        calls.append(_call(call, before, said, material, learned))
+        call_outputs = outputs[at] if at < len(outputs) else []
+        calls.append(_call(call, before, call_outputs, material, learned))
         before = (*call.prompt_ids, *call.output_ids)
     return render(
         "loopline.runtime.observe.run_page", "candidate.html.j2",
@@ -94,7 +94,7 @@ def body(step: Step, number: int, material: Material, read_above: Sequence[int])
 
 
 def read(
-    ids: Sequence[int], call: Call, material: Material, after: int | None = None
+    ids: Sequence[int], call: Call, material: CandidateContext, after: int | None = None
 ) -> Prompt | None:
     """Prompt ids as text; None where there are none."""
     if not ids:
@@ -132,22 +132,24 @@ def _said(value: float) -> str:
     return number(value) if math.isfinite(value) else "no number"
 
 
-def _action(step: Step, number: int, room: Room) -> Markup | None:
+def _action(step: Step, number: int, room: SizeBudget) -> Markup | None:
     """What was read from the text, where the decision doesn't say it again."""
     decided = {"kind": step.decision.kind, **step.decision.data}
     action = step.candidates[number].action
-    shown: JsonObject = {key: value for key, value in action.items() if value not in ({}, [], None)}
-    if len(step.candidates) == 1 and shown.items() <= decided.items():
+    fields: JsonObject = {
+        key: value for key, value in action.items() if value not in ({}, [], None)
+    }
+    if len(step.candidates) == 1 and fields.items() <= decided.items():
         return None
-    return room.json(shown) if shown else None
+    return room.json(fields) if fields else None
 
 
 def _call(
     call: Call,
     before: Sequence[int],
     outputs: Sequence[JsonValue],
-    material: Material,
-    learned: Learned | None,
+    material: CandidateContext,
+    learned: TrainedCompletion | None,
 ) -> dict[str, object]:
     goes_on = bool(before) and call.prompt_ids[: len(before)] == tuple(before)
     rest = call.prompt_ids[len(before) :] if goes_on else call.prompt_ids
@@ -155,15 +157,15 @@ def _call(
     shown = written(call, material.tokenizers, material.room, learned)
     tools: list[_Tool] = []
     for at in range(max(len(call.tool_calls), len(outputs))):
-        asked = call.tool_calls[at] if at < len(call.tool_calls) else None
-        tools.append(_tool(asked, outputs[at] if at < len(outputs) else None, material.room))
+        tool_call = call.tool_calls[at] if at < len(call.tool_calls) else None
+        tools.append(_tool(tool_call, outputs[at] if at < len(outputs) else None, material.room))
     facts = facts_of(call)
     if call.logprobs:
         facts["mean log p"] = number(sum(call.logprobs) / len(call.logprobs))
     if learned is not None:
-        own = learned.sequence
+        sequence = learned.sequence
         facts["learned"] = (
-            f"step {own.step}, {own.policy} v{own.version}, advantage {number(own.advantage)}"
+            f"step {sequence.step}, {sequence.policy} v{sequence.version}, advantage {number(sequence.advantage)}"
         )
     late = call.latency
     if late.total:
@@ -173,25 +175,25 @@ def _call(
     return {"read": prompt, "written": shown, "tools": tools, "facts": facts}
 
 
-def _tool(asked: ToolCall | None, entry: JsonValue, room: Room) -> _Tool:
+def _tool(tool_call: ToolCall | None, entry: JsonValue, room: SizeBudget) -> _Tool:
     """A tool call and what came back. Of a call that was written as text the entry says more."""
     name, arguments = "", Markup()
-    if asked is not None:
-        name = asked.name or "no tool"
-        arguments = room.text(asked.raw_arguments) if asked.arguments is None else Markup()
-        arguments = arguments or room.json(asked.arguments)
+    if tool_call is not None:
+        name = tool_call.name or "no tool"
+        arguments = room.text(tool_call.raw_arguments) if tool_call.arguments is None else Markup()
+        arguments = arguments or room.json(tool_call.arguments)
     elif isinstance(entry, dict):
         name, arguments = str(entry.get("tool", "")), room.json(entry.get("arguments"))
-    shown = room.text(name)
-    error = room.text(asked.error) if asked is not None and asked.error else None
+    call_html = room.text(name)
+    error = room.text(tool_call.error) if tool_call is not None and tool_call.error else None
     if entry is None:
-        return _Tool(shown, arguments, error, None)
+        return _Tool(call_html, arguments, error, None)
     output = entry.get("output", entry) if isinstance(entry, dict) else entry
     if isinstance(output, dict) and set(output) == {"result"}:
         output = output["result"]
     failed = isinstance(output, dict) and "error" in output
     text = room.text(output) if isinstance(output, str) else room.json(output)
-    return _Tool(shown, arguments, error, text, failed)
+    return _Tool(call_html, arguments, error, text, failed)
 
 
 def _outputs(step: Step) -> list[list[JsonValue]]:

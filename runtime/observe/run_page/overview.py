@@ -50,7 +50,7 @@ def tree(steps: Sequence[Step], colours: dict[str, int]) -> str:
     nodes earned more; without rewards they have their agent's colour."""
     rows = _rows(steps)[:MOST_ROWS]
     nodes = [_placed(row, at) for at, row in enumerate(rows)]
-    known = [value for row in nodes for node in row if (value := node.reward) is not None]
+    reward_values = [value for row in nodes for node in row if (value := node.reward) is not None]
     parts: list[str] = []
     for above, below in pairwise(nodes):
         begins = [node for node in above if node.chosen]
@@ -59,22 +59,22 @@ def tree(steps: Sequence[Step], colours: dict[str, int]) -> str:
             parts += [_edge(begin, end) for begin in begins for end in below if end.chosen is way]
     for row in nodes:
         parts.append(_label(row, colours))
-        parts += [_drawn(node, known, len(row), colours) for node in row]
+        parts += [_drawn(node, reward_values, len(row), colours) for node in row]
     height = _TOP + _ROW * len(rows)
     return svg.picture(WIDTH, height, "Candidates and the way that was taken", *parts)
 
 
 def timeline(steps: Sequence[Step], began: float, colours: dict[str, int]) -> str:
     """A bar for each step: its wait, its models (the longest candidate), and what is around."""
-    shown = steps[:MOST_ROWS]
-    ends = max([step.timings.ended for step in shown], default=began)
+    visible_steps = steps[:MOST_ROWS]
+    ends = max([step.timings.ended for step in visible_steps], default=began)
     x = svg.Scale(0.0, max(ends - began, 0.1), _LEFT, WIDTH - 16)
-    bottom = 6.0 + _BAR_ROW * len(shown)
+    bottom = 6.0 + _BAR_ROW * len(visible_steps)
     parts: list[str] = []
     for tick in x.ticks(4):
         parts.append(svg.line(x(tick), 4.0, x(tick), bottom, "grid"))
         parts.append(svg.text(x(tick), bottom + 16, f"{tick:g} s", "tick", "middle"))
-    for at, step in enumerate(shown):
+    for at, step in enumerate(visible_steps):
         y = 6.0 + _BAR_ROW * at
         parts.append(svg.text(_LEFT - 8, y + 12, _name(step), "label", "end"))
         parts += _bars(step, began, x, y, colours)
@@ -85,7 +85,8 @@ def _bars(step: Step, began: float, x: svg.Scale, y: float, colours: dict[str, i
     started, ended = step.timings.started - began, step.timings.ended - began
     waited = max(0.0, started - step.timings.waited)
     models = max(
-        (sum(call.latency.total for call in each.calls) for each in step.candidates), default=0.0
+        (sum(call.latency.total for call in candidate.calls) for candidate in step.candidates),
+        default=0.0,
     )
     between = min(ended, started + models)
     parts = [
@@ -114,23 +115,23 @@ def _rows(steps: Sequence[Step]) -> list[list[Step]]:
 
 def _nodes(row: Sequence[Step]) -> list[tuple[Step, int | None]]:
     """Each candidate with its number; a step without any is one, too."""
-    found: list[tuple[Step, int | None]] = []
+    nodes: list[tuple[Step, int | None]] = []
     for step in row:
-        found += [(step, k) for k in range(len(step.candidates))] or [(step, None)]
-    return found
+        nodes += [(step, k) for k in range(len(step.candidates))] or [(step, None)]
+    return nodes
 
 
 def _placed(row: Sequence[Step], at: int) -> list[_Node]:
-    found = _nodes(row)
+    nodes = _nodes(row)
     # Whatever there is no room for, the executed ones are there.
-    aside = [number not in (None, step.selected) for step, number in found]
-    kept = sorted(sorted(range(len(found)), key=aside.__getitem__)[:MOST_NODES])
+    aside = [number not in (None, step.selected) for step, number in nodes]
+    places = sorted(sorted(range(len(nodes)), key=aside.__getitem__)[:MOST_NODES])
     room = WIDTH - _LEFT - 24
-    apart = min(_WIDEST, room / max(1, len(kept)))
+    apart = min(_WIDEST, room / max(1, len(places)))
     first = _LEFT + 16
     return [
-        _Node(*found[place], x=first + apart * number, y=_TOP + _ROW * at)
-        for number, place in enumerate(kept)
+        _Node(*nodes[place], x=first + apart * number, y=_TOP + _ROW * at)
+        for number, place in enumerate(places)
     ]
 
 
@@ -143,11 +144,11 @@ def _edge(begin: _Node, end: _Node) -> str:
     return svg.tag("path", d=curve, class_="way" if end.chosen else "aside")
 
 
-def _drawn(node: _Node, known: Sequence[float], count: int, colours: dict[str, int]) -> str:
+def _drawn(node: _Node, rewards: Sequence[float], count: int, colours: dict[str, int]) -> str:
     reward = node.reward
     look = f"arm-{colours.get(node.step.agent, 0) % 6}"
     if reward is not None:
-        low, high = min(0.0, *known), max(known)
+        low, high = min(0.0, *rewards), max(rewards)
         shade = svg.Scale(low, high, 0.0, SHADES - 1.0)(reward) if high > low else 0.0
         look = f"worth-{round(shade)}"
     words = _name(node.step)
@@ -171,8 +172,8 @@ def _drawn(node: _Node, known: Sequence[float], count: int, colours: dict[str, i
     several = node.number is not None and len(node.step.candidates) > 1
     if count == 1 and not several:
         decided = harmless(decision_of(node.step))
-        shown = decided if len(decided) <= _WORDS else f"{decided[: _WORDS - 1]}…"
-        parts.append(svg.text(node.x + 16, node.y + 4, shown, "label"))
+        label = decided if len(decided) <= _WORDS else f"{decided[: _WORDS - 1]}…"
+        parts.append(svg.text(node.x + 16, node.y + 4, label, "label"))
     return svg.link(f"#{anchor(node.step, node.number if several else None)}", *parts)
 
 
@@ -200,18 +201,18 @@ def shape_of(steps: Sequence[Step]) -> str:
     """How much there is, in words, and what of it the tree leaves out."""
     candidates = sum(len(step.candidates) for step in steps)
     rows = _rows(steps)
-    said = f"{counted(len(steps), 'step')}, {counted(candidates, 'candidate')}"
+    caption = f"{counted(len(steps), 'step')}, {counted(candidates, 'candidate')}"
     if len(rows) > MOST_ROWS:
-        said += f"; the first {MOST_ROWS} of {len(rows):,} turns are drawn"
+        caption += f"; the first {MOST_ROWS} of {len(rows):,} turns are drawn"
     fullest = max((len(_nodes(row)) for row in rows[:MOST_ROWS]), default=0)
     if fullest > MOST_NODES:
-        said += f"; of a turn's candidates (up to {fullest:,}) {MOST_NODES} are drawn"
-    return said
+        caption += f"; of a turn's candidates (up to {fullest:,}) {MOST_NODES} are drawn"
+    return caption
 
 
 def time_of(steps: Sequence[Step]) -> str:
     """What the timeline shows, in words."""
-    said = "Seconds since admission: grey waited, coloured models worked, violet all else."
+    caption = "Seconds since admission: grey waited, coloured models worked, violet all else."
     if len(steps) > MOST_ROWS:
-        said += f" The first {MOST_ROWS} of {len(steps):,} steps are drawn."
-    return said
+        caption += f" The first {MOST_ROWS} of {len(steps):,} steps are drawn."
+    return caption

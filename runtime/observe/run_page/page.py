@@ -9,8 +9,8 @@ from importlib.resources import files
 from loopline.agents.records import Run, Step
 from loopline.runtime.observe.learned_tokens import LearnedSequence
 from loopline.runtime.observe.run_history import KnownRun
-from loopline.runtime.observe.run_page.bounds import MOST_STEPS, Room
-from loopline.runtime.observe.run_page.candidates import Material
+from loopline.runtime.observe.run_page.bounds import MOST_STEPS, SizeBudget
+from loopline.runtime.observe.run_page.candidates import CandidateContext
 from loopline.runtime.observe.run_page.overview import shape_of, time_of, timeline, tree
 from loopline.runtime.observe.run_page.steps import every_step
 from loopline.runtime.observe.run_page.tokenizers import Tokenizers
@@ -31,86 +31,88 @@ _WAYS = {
 
 
 def render(
-    found: KnownRun,
+    known_run: KnownRun,
     tokenizers: Tokenizers | None = None,
     learned: Sequence[LearnedSequence] | None = None,
 ) -> str:
     """The whole page; `learned` is what a training made of the run, None where none was asked."""
-    material = Material(Room(), tokenizers or Tokenizers(), Lessons(learned or ()))
-    steps = found.steps[:MOST_STEPS]
-    agents = dict.fromkeys(step.agent for step in found.steps)
+    material = CandidateContext(SizeBudget(), tokenizers or Tokenizers(), Lessons(learned or ()))
+    steps = known_run.steps[:MOST_STEPS]
+    agents = dict.fromkeys(step.agent for step in known_run.steps)
     colours = {name: at for at, name in enumerate(agents)}
-    head = _head(found, material.room)
-    shown = every_step(steps, material, colours)
+    head = _head(known_run, material.room)
+    steps_html = every_step(steps, material, colours)
     resources = files(_PACKAGE)
     body = fill(
         _PACKAGE,
         "run.html.j2",
-        run=found.run,
+        run=known_run.run,
         head=head,
-        notices=_notices(found, material, learned),
-        cards=_cards(found),
-        tree=(tree(steps, colours), _way(found, steps), "The way through the run") if steps else (),
-        time=(timeline(steps, found.run.created, colours), time_of(found.steps), "Time"),
+        notices=_notices(known_run, material, learned),
+        cards=_cards(known_run),
+        tree=(tree(steps, colours), _way(known_run, steps), "The way through the run")
+        if steps
+        else (),
+        time=(timeline(steps, known_run.run.created, colours), time_of(known_run.steps), "Time"),
         legends=legends(learned=bool(material.lessons)),
         names_of_ways=_WAYS,
-        steps=shown,
-        facts=_facts(found.run, material.room),
+        steps=steps_html,
+        facts=_facts(known_run.run, material.room),
     )
     return page(
-        f"{found.run.workflow} {found.run.id}",
+        f"{known_run.run.workflow} {known_run.run.id}",
         body,
         style=resources.joinpath("run_page.css").read_text(encoding="utf-8"),
         script=resources.joinpath("run_page.js").read_text(encoding="utf-8"),
     )
 
 
-def _head(found: KnownRun, room: Room) -> dict[str, object]:
-    ended = found.ended
+def _head(known_run: KnownRun, room: SizeBudget) -> dict[str, object]:
+    ended = known_run.ended
     failed = ended is not None and not succeeded(ended)
     return {
-        "question": room.text(found.run.task.prompt),
-        "going_on": "" if ended is not None else counted(len(found.steps), "step"),
+        "question": room.text(known_run.run.task.prompt),
+        "going_on": "" if ended is not None else counted(len(known_run.steps), "step"),
         "answer": room.text(ended.answer) if ended and ended.answer is not None else None,
         "failed": room.text(ended_how(ended)) if ended and failed else None,
     }
 
 
 def _notices(
-    found: KnownRun, material: Material, learned: Sequence[LearnedSequence] | None
+    known_run: KnownRun, material: CandidateContext, learned: Sequence[LearnedSequence] | None
 ) -> list[str]:
-    said: list[str] = []
-    if len(found.steps) > MOST_STEPS:
-        said.append(f"The first {MOST_STEPS:,} of {len(found.steps):,} steps are shown.")
+    notices: list[str] = []
+    if len(known_run.steps) > MOST_STEPS:
+        notices.append(f"The first {MOST_STEPS:,} of {len(known_run.steps):,} steps are shown.")
     if material.room.said:
-        said.append(f"For the page's size, {material.room.said}.")
-    if said:
-        said.append(f"All of it: runtime runs show {found.run.id} --json")
+        notices.append(f"For the page's size, {material.room.said}.")
+    if notices:
+        notices.append(f"All of it: runtime runs show {known_run.run.id} --json")
     for base in material.tokenizers.missing:
-        said.append(
+        notices.append(
             f"The text of single tokens of {base} is not known: name the folder of its model "
             "with --tokenizer."
         )
     if learned is not None and not learned:
-        said.append("The training's record has no token of this run: none of it was kept.")
-    return said
+        notices.append("The training's record has no token of this run: none of it was kept.")
+    return notices
 
 
-def _cards(found: KnownRun) -> list[tuple[str, str, dict[str, str]]]:
-    run, ended = found.run, found.ended
-    calls = [call for step in found.steps for call in step.calls]
+def _cards(known_run: KnownRun) -> list[tuple[str, str, dict[str, str]]]:
+    run, ended = known_run.run, known_run.ended
+    calls = [call for step in known_run.steps for call in step.calls]
     tokens = sum(call.usage.prompt + call.usage.completion for call in calls)
     cost = sum(call.cost_micro_dollars for call in calls) / 1e6
     until = (
         ended.ended
         if ended is not None
-        else max([step.timings.ended for step in found.steps], default=run.created)
+        else max([step.timings.ended for step in known_run.steps], default=run.created)
     )
     spent = max(0.0, until - run.created)
     budget = run.budget
     dollars = None if budget.micro_dollars is None else f"${budget.micro_dollars / 1e6:g}"
     used = {
-        "steps, calls": f"{len(found.steps):,}, {len(calls):,}",
+        "steps, calls": f"{len(known_run.steps):,}, {len(calls):,}",
         "tokens": _of(f"{tokens:,}", None if budget.tokens is None else f"{budget.tokens:,}"),
         "cost": _of(f"${cost:.6f}" if cost else "$0", dollars),
         "time": _of(milliseconds(spent), f"{budget.seconds:g} s"),
@@ -121,10 +123,10 @@ def _cards(found: KnownRun) -> list[tuple[str, str, dict[str, str]]]:
         own = {name: number(value) for name, value in ended.agent_rewards.items()}
         cards.append(("team reward", team, own))
     policies = dict(run.policies)
-    served = dict.fromkeys(
+    policy_names = dict.fromkeys(
         f"{call.policy.adapter or call.policy.name} v{call.policy.version}" for call in calls
     )
-    cards.append(("policies", ", ".join(served) or "none asked", policies))
+    cards.append(("policies", ", ".join(policy_names) or "none asked", policies))
     return cards
 
 
@@ -143,7 +145,7 @@ def _way(found: KnownRun, steps: Sequence[Step]) -> str:
     return f"{shape}. A row is a turn; joined: what was executed."
 
 
-def _facts(run: Run, room: Room) -> dict[str, str]:
+def _facts(run: Run, room: SizeBudget) -> dict[str, str]:
     day = "%Y-%m-%d %H:%M:%S UTC"
     rows = {
         "environment": room.text(run.task.environment),

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from loopline.agents.records import Step
-from loopline.runtime.observe.run_page.bounds import Room
+from loopline.runtime.observe.run_page.bounds import SizeBudget
 from loopline.runtime.observe.run_page.candidates import (
-    Material,
+    CandidateContext,
     anchor,
     body,
     mean_logprob_of,
@@ -28,7 +28,9 @@ SHOWN_TOGETHER = 8
 _BARE = Markup('<div class="small soft">Not shown, for the page\'s size: the journal has it.</div>')
 
 
-def every_step(steps: Sequence[Step], material: Material, colours: dict[str, int]) -> Markup:
+def every_step(
+    steps: Sequence[Step], material: CandidateContext, colours: dict[str, int]
+) -> Markup:
     """All steps as HTML. What was executed gets its room first."""
     places = [(at, k) for at, step in enumerate(steps) for k in range(len(step.candidates))]
     places.sort(key=lambda place: steps[place[0]].selected != place[1])
@@ -47,14 +49,16 @@ def every_step(steps: Sequence[Step], material: Material, colours: dict[str, int
 
 def shared_prompt(step: Step) -> tuple[int, ...] | None:
     """The prompt that all of several candidates answered to."""
-    prompts = {each.calls[0].prompt_ids if each.calls else () for each in step.candidates}
+    prompts = {
+        candidate.calls[0].prompt_ids if candidate.calls else () for candidate in step.candidates
+    }
     if len(step.candidates) < 2 or len(prompts) != 1:
         return None
     return prompts.pop() or None
 
 
 def _step(
-    step: Step, bodies: Sequence[Markup], material: Material, colours: dict[str, int]
+    step: Step, bodies: Sequence[Markup], material: CandidateContext, colours: dict[str, int]
 ) -> Markup:
     room = material.room
     decision = room.text(decision_of(step))
@@ -116,15 +120,15 @@ def _candidate(step: Step, at: int, inner: Markup, lessons: Lessons) -> dict[str
     }  # fmt: skip
 
 
-def _came_back(step: Step, room: Room) -> dict[str, Markup | None]:
+def _came_back(step: Step, room: SizeBudget) -> dict[str, Markup | None]:
     """Observation and decision."""
-    seen = {key: value for key, value in step.observation.items() if key != "turns"}
-    failure, text = seen.pop("failure", None), seen.pop("text", None)
+    fields = {key: value for key, value in step.observation.items() if key != "turns"}
+    failure, text = fields.pop("failure", None), fields.pop("text", None)
     decided = step.decision
     return {
         "failure": None if failure is None else room.json(failure),
         "observation": room.text(text) if isinstance(text, str) else None,
-        "seen": room.json(seen) if seen else None,
+        "seen": room.json(fields) if fields else None,
         "data_kind": room.text(decided.kind) if decided.data else None,
         "data": room.json(decided.data) if decided.data else None,
     }
@@ -135,8 +139,10 @@ def _figures(step: Step) -> str:
     prompt = sum(call.usage.prompt for call in calls)
     completion = sum(call.usage.completion for call in calls)
     spent = max(0.0, step.timings.ended - step.timings.started)
-    found = [f"{prompt:,} + {completion:,} tokens", milliseconds(spent)]
+    parts = [f"{prompt:,} + {completion:,} tokens", milliseconds(spent)]
     if step.timings.waited > 0.05:
-        found.append(f"waited {milliseconds(step.timings.waited)}")
-    served = (f"{call.policy.adapter or call.policy.name} v{call.policy.version}" for call in calls)
-    return ", ".join([*dict.fromkeys(served), *found, step.worker])
+        parts.append(f"waited {milliseconds(step.timings.waited)}")
+    policy_versions = (
+        f"{call.policy.adapter or call.policy.name} v{call.policy.version}" for call in calls
+    )
+    return ", ".join([*dict.fromkeys(policy_versions), *parts, step.worker])

@@ -33,23 +33,25 @@ class Tokenizers:
         base = call.policy.base
         if base not in self._fitting and call.output_ids and call.text:
             places = dict.fromkeys((base, *self._models))
-            self._fitting[base] = next((each for each in places if self._fits(each, call)), None)
-        chosen = self._fitting.get(base)
-        found = self._codec(chosen) if chosen is not None else None
-        if found is None or not all(0 <= each < found[1] for each in _ids(call)):
+            self._fitting[base] = next((item for item in places if self._fits(item, call)), None)
+        model = self._fitting.get(base)
+        codec_entry = self._codec(model) if model is not None else None
+        if codec_entry is None or not all(0 <= item < codec_entry[1] for item in _ids(call)):
             return None
-        return found[0]
+        return codec_entry[0]
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Models that completions were asked for, and whose tokenizer was not found."""
-        return tuple(base for base, chosen in self._fitting.items() if chosen is None)
+        return tuple(base for base, model in self._fitting.items() if model is None)
 
     def _fits(self, model: str, call: Call) -> bool:
-        found = self._codec(model)
-        if found is None or not all(0 <= each < found[1] for each in _ids(call)):
+        codec_entry = self._codec(model)
+        if codec_entry is None or not all(
+            0 <= token_id < codec_entry[1] for token_id in _ids(call)
+        ):
             return False
-        return pieces_of(call, found[0], len(call.output_ids)) is not None
+        return pieces_of(call, codec_entry[0], len(call.output_ids)) is not None
 
     def _codec(self, model: str) -> tuple[TextCodec, int] | None:
         if model not in self._codecs:
@@ -65,9 +67,9 @@ def pieces_of(call: Call, codec: TextCodec, count: int) -> list[str] | None:
     pieces = [stream.push(token) for token in call.output_ids[:count]]
     if count >= len(pieces) == len(call.output_ids) and pieces:
         pieces[-1] += stream.finish()
-    said = "".join(pieces)
+    text = "".join(pieces)
     # A token that ends the turn is no text, nor is what a stop string ended.
-    return pieces if said.startswith(call.text) or call.text.startswith(said) else None
+    return pieces if text.startswith(call.text) or call.text.startswith(text) else None
 
 
 def require_tokenizer(model: str) -> None:

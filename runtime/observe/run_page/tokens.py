@@ -12,7 +12,7 @@ from markupsafe import Markup
 from loopline.agents.records import Call, Step
 from loopline.agents.thinking import parted
 from loopline.runtime.observe.learned_tokens import LearnedSequence
-from loopline.runtime.observe.run_page.bounds import Room
+from loopline.runtime.observe.run_page.bounds import SizeBudget
 from loopline.runtime.observe.run_page.tokenizers import Tokenizers, pieces_of
 from loopline.runtime.terminal.pages.templates import render
 
@@ -26,7 +26,7 @@ MOST_THOUGHTS = 16
 
 
 @dataclass(frozen=True)
-class Learned:
+class TrainedCompletion:
     """What a training made of one completion."""
 
     sequence: LearnedSequence
@@ -45,29 +45,33 @@ class Lessons:
     def __bool__(self) -> bool:
         return bool(self._sequences)
 
-    def of(self, call: Call, step: Step, number: int) -> Learned | None:
+    def of(self, call: Call, step: Step, number: int) -> TrainedCompletion | None:
         """The last step of the training that learned from a completion of candidate `number`; None
         if none did."""
         places = (f"{step.turn}.{step.branch}/{step.agent}#{number}", step.agent)
         whole = (*call.prompt_ids, *call.output_ids)
-        found: LearnedSequence | None = None
-        for each in self._sequences:
-            same = each.sample.partition("/")[2] in places and each.ids[: len(whole)] == whole
-            if same and (found is None or each.step >= found.step):
-                found = each
-        return None if found is None else _learned(found, call)
+        latest: LearnedSequence | None = None
+        for sequence in self._sequences:
+            same = (
+                sequence.sample.partition("/")[2] in places and sequence.ids[: len(whole)] == whole
+            )
+            if same and (latest is None or sequence.step >= latest.step):
+                latest = sequence
+        return None if latest is None else _learned(latest, call)
 
 
-def _learned(sequence: LearnedSequence, call: Call) -> Learned:
+def _learned(sequence: LearnedSequence, call: Call) -> TrainedCompletion:
     begin, end = len(call.prompt_ids), len(call.prompt_ids) + len(call.output_ids)
     count, places = sum(sequence.learned[:begin]), list[int | None]()
     for learned in sequence.learned[begin:end]:
         places.append(count if learned else None)
         count += learned
-    return Learned(sequence, tuple(places), sequence.ratios)
+    return TrainedCompletion(sequence, tuple(places), sequence.ratios)
 
 
-def written(call: Call, tokenizers: Tokenizers, room: Room, learned: Learned | None) -> Markup:
+def written(
+    call: Call, tokenizers: Tokenizers, room: SizeBudget, learned: TrainedCompletion | None
+) -> Markup:
     """A completion's text as HTML, coloured as far as there is room and a tokenizer; what it only
     thought is set apart."""
     thought = room.text(call.reasoning) if call.reasoning else None
@@ -104,7 +108,7 @@ def written(call: Call, tokenizers: Tokenizers, room: Room, learned: Learned | N
 
 
 def _plain_text(
-    text: str, thoughts: Sequence[tuple[int, int]], room: Room
+    text: str, thoughts: Sequence[tuple[int, int]], room: SizeBudget
 ) -> list[tuple[bool, Markup]]:
     """Stretches of a text, each with whether it was only thought."""
     parts: list[tuple[bool, Markup]] = []
@@ -123,20 +127,20 @@ def _plain_text(
 def legends(*, learned: bool) -> dict[str, tuple[str, list[tuple[str, str]]]]:
     """By the way of colouring: what it shows, and its colours with what they mean."""
     likely = ["≥ 0.9", "≥ 0.5", "≥ 0.2", "≥ 0.05", "≥ 0.01", "less"]
-    found = {"likely": ("probability as sampled", _keys("p", likely))}
+    legend_texts = {"likely": ("probability as sampled", _keys("p", likely))}
     if learned:
         moved = ["< 0.5", "< 0.8", "< 0.95", "≈ 1", "> 1.05", "> 1.25", "> 2"]
         keys = [*_keys("r", moved), ("cut-off", "no gradient")]
-        found["moved"] = ("π_θ / π_behav", keys)
-        found["mask"] = ("", [("m1", "learned"), ("m0", "not learned")])
-    return found
+        legend_texts["moved"] = ("π_θ / π_behav", keys)
+        legend_texts["mask"] = ("", [("m1", "learned"), ("m0", "not learned")])
+    return legend_texts
 
 
 def _keys(letter: str, words: Sequence[str]) -> list[tuple[str, str]]:
     return [(f"{letter}{at}", word) for at, word in enumerate(words)]
 
 
-def _look(call: Call, at: int, learned: Learned | None) -> str:
+def _look(call: Call, at: int, learned: TrainedCompletion | None) -> str:
     look = ["t"]
     if at < len(call.logprobs):
         likely = math.exp(min(0.0, call.logprobs[at]))
@@ -157,19 +161,21 @@ def ratio_class(ratio: float) -> int:
     return below + sum(ratio > bound for bound in MOVED[3:])
 
 
-def _hint(call: Call, at: int, learned: Learned | None) -> str:
+def _hint(call: Call, at: int, learned: TrainedCompletion | None) -> str:
     parts = [f"id {call.output_ids[at]}"]
     if at < len(call.logprobs):
         logprob = call.logprobs[at]
         parts.append(f"log p {logprob:.4f}, p {math.exp(min(0.0, logprob)):.3g}")
     place = None if learned is None else learned.places[at]
     if learned is not None and place is not None:
-        own = learned.sequence
-        parts.append(f"π_θ/π_behav {learned.ratios[place]:.4g}, weight {own.weights[place]:.4g}")
-        if own.trained[place] != own.proximal[place]:
-            apart = math.exp(min(own.trained[place] - own.proximal[place], 700.0))
+        sequence = learned.sequence
+        parts.append(
+            f"π_θ/π_behav {learned.ratios[place]:.4g}, weight {sequence.weights[place]:.4g}"
+        )
+        if sequence.trained[place] != sequence.proximal[place]:
+            apart = math.exp(min(sequence.trained[place] - sequence.proximal[place], 700.0))
             parts.append(f"π_θ/π_prox {apart:.4g}")
-        if own.clipped[place]:
+        if sequence.clipped[place]:
             parts.append("no gradient")
     return "; ".join(parts).replace("-", "−")
 
@@ -177,17 +183,17 @@ def _hint(call: Call, at: int, learned: Learned | None) -> str:
 def facts_of(call: Call) -> dict[str, str]:
     """What is said of a completion below it."""
     policy, sampling, used = call.policy, call.sampling, call.usage
-    served = f"{policy.name} v{policy.version}"
+    policy_name = f"{policy.name} v{policy.version}"
     cached = f" ({used.cached:,} cached)" if used.cached else ""
     drawn = "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}"
-    found = {
-        "policy": f"{served}, {policy.adapter or 'no adapter'} on {policy.base}",
+    facts = {
+        "policy": f"{policy_name}, {policy.adapter or 'no adapter'} on {policy.base}",
         "tokens": f"{used.prompt:,}{cached} + {used.completion:,}, counted by the {used.source}",
         "drawn": f"{drawn}{', within a grammar' if call.grammar_masked else ''}",
         "ended": call.finish_reason.replace("_", " "),
     }
     if sampling.top_p < 1 or sampling.top_k:
-        found["drawn"] += f", top_p {sampling.top_p:g}, top_k {sampling.top_k}"
+        facts["drawn"] += f", top_p {sampling.top_p:g}, top_k {sampling.top_k}"
     if call.cost_micro_dollars:
-        found["cost"] = f"${call.cost_micro_dollars / 1e6:.6f}"
-    return found
+        facts["cost"] = f"${call.cost_micro_dollars / 1e6:.6f}"
+    return facts

@@ -52,16 +52,16 @@ def number(value: float) -> str:
         return "0"
     size = abs(float(f"{value:.3g}"))
     if size >= 1e9:
-        shown = f"{value:.2g}"
+        text = f"{value:.2g}"
     elif abs(float(f"{value:.0f}")) >= 1e7:
-        shown = f"{value / 1e6:.3g} M"
+        text = f"{value / 1e6:.3g} M"
     elif size >= 1000:
-        shown = f"{value:,.0f}"
+        text = f"{value:,.0f}"
     elif abs(float(f"{value:.1e}")) < 1e-3:
-        shown = f"{value:.1e}"
+        text = f"{value:.1e}"
     else:
-        shown = f"{value:.3g}"
-    return shown.replace("-", "−")
+        text = f"{value:.3g}"
+    return text.replace("-", "−")
 
 
 def curves_plot(
@@ -78,14 +78,14 @@ def curves_plot(
     """The lines in one drawing, with their names above if there are several; `least` and `most`
     are values that the vertical axis has at any rate. Empty without a finite point."""
     drawn = [
-        Curve(each.name, found)
-        for each in curves
-        if (found := _thinned([point for point in each.points if _finite(point)]))
+        Curve(curve.name, finite_points)
+        for curve in curves
+        if (finite_points := _thinned([point for point in curve.points if _finite(point)]))
     ]
     if not drawn:
         return ""
-    points = [point for each in drawn for point in each.points]
-    names = _legend_rows([each.name for each in drawn]) if len(drawn) > 1 else []
+    points = [point for curve in drawn for point in curve.points]
+    names = _legend_rows([curve.name for curve in drawn]) if len(drawn) > 1 else []
     top = 10.0 + _ROW * len(names)
     height = HEIGHT + _ROW * len(names)
     xs = [point.x for point in points]
@@ -100,8 +100,8 @@ def curves_plot(
         parts.append(svg.line(x(tick), y.start, x(tick), y.start + 4, "grid"))
         parts.append(svg.text(x(tick), height - _BOTTOM + 16, number(tick), "tick", "middle"))
     parts.append(svg.text((x.start + x.end) / 2, height - 8, x_label, "axis", "middle"))
-    for at, each in enumerate(drawn):
-        parts += _line(each, x, y, at, say, x_label)
+    for at, curve in enumerate(drawn):
+        parts += _line(curve, x, y, at, say, x_label)
     return svg.picture(WIDTH, height, label, *parts)
 
 
@@ -141,22 +141,24 @@ def _thinned(points: Sequence[Point]) -> list[Point]:
     stretches = [points[at : at + size] for at in range(0, len(points), size)]
     return [
         Point(
-            x=math.fsum(each.x for each in stretch) / len(stretch),
-            y=math.fsum(each.y for each in stretch) / len(stretch),
-            low=min(each.low for each in stretch),
-            high=max(each.high for each in stretch),
+            x=math.fsum(point.x for point in stretch) / len(stretch),
+            y=math.fsum(point.y for point in stretch) / len(stretch),
+            low=min(point.low for point in stretch),
+            high=max(point.high for point in stretch),
         )
         for stretch in stretches
     ]
 
 
 def _finite(point: Point) -> bool:
-    return all(abs(each) <= GREATEST for each in (point.x, point.y, point.low, point.high))
+    return all(
+        abs(coordinate) <= GREATEST for coordinate in (point.x, point.y, point.low, point.high)
+    )
 
 
 def _reach(points: Sequence[Point], least: float | None, most: float | None) -> tuple[float, float]:
     """Ends of the vertical axis, with a little room where no end is given."""
-    low, high = min(each.low for each in points), max(each.high for each in points)
+    low, high = min(point.low for point in points), max(point.high for point in points)
     low = low if least is None else min(low, least)
     high = high if most is None else max(high, most)
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
@@ -177,12 +179,12 @@ def _legend_rows(names: Sequence[str]) -> list[list[tuple[int, str, float]]]:
     rows: list[list[tuple[int, str, float]]] = [[]]
     place = _LEFT
     for at, name in enumerate(names):
-        shown = name if len(name) <= 40 else f"{name[:39]}…"
-        wide = 28 + 7.2 * len(shown)
+        label = name if len(name) <= 40 else f"{name[:39]}…"
+        wide = 28 + 7.2 * len(label)
         if rows[-1] and place + wide > WIDTH:
             rows.append([])
             place = _LEFT
-        rows[-1].append((at, shown, place))
+        rows[-1].append((at, label, place))
         place += wide
     return rows
 

@@ -16,8 +16,10 @@ def tag(name: str, *children: str, **attributes: float | str | None) -> str:
     for key, value in attributes.items():
         if value is None:
             continue
-        shown = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-        parts.append(f'{key.rstrip("_").replace("_", "-")}="{escape(shown)}"')
+        value_text = (
+            f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+        )
+        parts.append(f'{key.rstrip("_").replace("_", "-")}="{escape(value_text)}"')
     inner = "".join(children)
     return f"<{' '.join(parts)}>{inner}</{name}>" if inner else f"<{' '.join(parts)}/>"
 
@@ -43,12 +45,12 @@ def margin_for(names: Iterable[str], least: float, most: float) -> float:
 def name(x: float, y: float, words: str, class_: str) -> str:
     """A name in the margin that ends 8 pixels before `x`. One that is too long for it is cut; the
     whole is what a pointer is shown."""
-    shown = words
-    while len(shown) > 1 and width_of(f"{shown}…") > x - 8:
-        shown = shown[:-1]
+    label = words
+    while len(label) > 1 and width_of(f"{label}…") > x - 8:
+        label = label[:-1]
     if width_of(words) <= x - 8:
         return text(x - 8, y, words, class_, "end")
-    return tag("g", hint(words), text(x - 8, y, f"{shown}…", class_, "end"))
+    return tag("g", hint(words), text(x - 8, y, f"{label}…", class_, "end"))
 
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:

@@ -18,7 +18,7 @@ def fewest_pushes(rows: Sequence[str]) -> int | None:
     boxes = sum(1 << place for place, sign in enumerate(text) if sign in "$*")
     player = next(place for place, sign in enumerate(text) if sign in "@+")
     wave: list[State] = [(player, boxes)]
-    seen = set(wave)
+    visited_states = set(wave)
     pushes = 0
     while wave:
         pushed: list[State] = []
@@ -37,15 +37,15 @@ def fewest_pushes(rows: Sequence[str]) -> int | None:
                     if wall[behind] or boxes >> behind & 1:
                         continue
                     state = (to, boxes ^ (1 << to) ^ (1 << behind))
-                if state in seen:
+                if state in visited_states:
                     continue
                 if pushing:
                     # Not seen yet: a walk of this very wave may still lead there.
                     pushed.append(state)
                 else:
                     wave.append(state)
-                    seen.add(state)
-        wave = [state for state in dict.fromkeys(pushed) if state not in seen]
-        seen.update(wave)
+                    visited_states.add(state)
+        wave = [state for state in dict.fromkeys(pushed) if state not in visited_states]
+        visited_states.update(wave)
         pushes += 1
     return None

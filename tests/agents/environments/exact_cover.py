@@ -25,21 +25,21 @@ def solutions(givens: Sequence[Sequence[int]]) -> Iterator[list[list[int]]]:
                     needs.setdefault(need, set()).add((r, c, d))
     if len(needs) < 4 * size * size:
         return
-    for chosen in _covers(needs, meets, []):
+    for cover in _covers(needs, meets, []):
         grid = [[0] * size for _ in range(size)]
-        for r, c, d in chosen:
+        for r, c, d in cover:
             grid[r][c] = d
         yield grid
 
 
 def _covers(
-    needs: dict[Need, set[Choice]], meets: dict[Choice, list[Need]], chosen: list[Choice]
+    needs: dict[Need, set[Choice]], meets: dict[Choice, list[Need]], partial_cover: list[Choice]
 ) -> Iterator[list[Choice]]:
     if not needs:
-        yield chosen
+        yield partial_cover
         return
     need = min(needs, key=lambda need: len(needs[need]))
     for choice in sorted(needs[need]):
-        gone = {other for met in meets[choice] for other in needs[met]}
+        gone = {conflict for met in meets[choice] for conflict in needs[met]}
         rest = {n: needs[n] - gone for n in needs if n not in meets[choice]}
-        yield from _covers(rest, meets, [*chosen, choice])
+        yield from _covers(rest, meets, [*partial_cover, choice])

@@ -81,12 +81,12 @@ class Sentence:
     def read(self, text: str, start: int, story: Story) -> tuple[int, Story] | None:
         """Where it ends, and the story after it; None if it does not stand at `start`, or if it is
         about somebody else."""
-        found = self.pattern.match(text, start)
-        if found is None:
+        match = self.pattern.match(text, start)
+        if match is None:
             return None
         numbers: dict[str, Fraction] = {}
-        said: dict[str, str | bool] = {}
-        for name, word in zip(self.slots, found.groups(), strict=True):
+        values: dict[str, str | bool] = {}
+        for name, word in zip(self.slots, match.groups(), strict=True):
             if word is None or name in _CHANGING:
                 continue
             if name.startswith("#"):
@@ -94,10 +94,10 @@ class Sentence:
                 if numbers.setdefault(name[1:], number) != number:
                     return None
                 continue
-            told = word.lower() in ("she", "her") if name == "sex" else word.lower()
-            if said.setdefault(name, told) != told:
+            value = word.lower() in ("she", "her") if name == "sex" else word.lower()
+            if values.setdefault(name, value) != value:
                 return None
-        hero, sexes = said.get("n", story.hero), {story.female, said.get("sex"), None}
+        hero, sexes = values.get("n", story.hero), {story.female, values.get("sex"), None}
         if story.hero not in (None, hero):
             return None
         if isinstance(hero, str):
@@ -114,7 +114,7 @@ class Sentence:
             hero if isinstance(hero, str) else None,
             None if sexes == {None} else True in sexes,
         )
-        return found.end(), after
+        return match.end(), after
 
 
 def _pattern(wording: str, numbered: Sequence[str]) -> tuple[re.Pattern[str], tuple[str, ...]]:
@@ -142,13 +142,13 @@ def _pattern(wording: str, numbered: Sequence[str]) -> tuple[re.Pattern[str], tu
 
 @cache
 def _sentences() -> tuple[Sentence, ...]:
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     for scheme in schemes():
         numbered = re.findall(r"\b([a-z])=", scheme.numbers)
         for wording in scheme.wordings:
             pattern, slots = _pattern(wording.text, numbered)
-            found.append(Sentence(scheme.name, scheme.place, scheme.domain, pattern, slots))
-    return tuple(found)
+            sentences.append(Sentence(scheme.name, scheme.place, scheme.domain, pattern, slots))
+    return tuple(sentences)
 
 
 @cache
@@ -163,10 +163,10 @@ def readings(text: str, start: int = 0, story: Story | None = None) -> Iterator[
         opens = sentence.place == "open"
         if opens != (story is None) or before.domain not in (None, sentence.domain):
             continue
-        found = sentence.read(text, start, before)
-        if found is None:
+        reading = sentence.read(text, start, before)
+        if reading is None:
             continue
-        end, after = found
+        end, after = reading
         if sentence.place == "ask":
             if end == len(text):
                 yield after

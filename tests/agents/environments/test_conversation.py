@@ -12,9 +12,9 @@ from loopline.agents.environments.conversation import ConversationEpisode
 from loopline.agents.environments.environment import AgentSpec, Environment
 from loopline.agents.environments.game import OutOfTurn, replayed
 from loopline.agents.environments.registry import find
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import JsonObject, Outcome
 from loopline.agents.replay import replay
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import policies_for, prompt_hashes, serving_role
 from tests.agents.test_pair import ManyHost, pair_run
 

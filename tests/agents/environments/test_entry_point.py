@@ -86,7 +86,7 @@ def test_another_package_s_environment_is_played_and_replayed_like_our_own(
 
 
 @pytest.mark.parametrize(
-    ("which", "told"),
+    ("which", "message"),
     [
         (0, "InvalidTask: no count_up instance: goal: Input should be a valid integer"),
         (1, "is not an environment: type"),
@@ -96,6 +96,6 @@ def test_another_package_s_environment_is_played_and_replayed_like_our_own(
     ],
 )
 def test_what_is_no_environment_or_no_instance_of_one_is_refused_by_name(
-    played: dict[str, Any], which: int, told: str
+    played: dict[str, Any], which: int, message: str
 ) -> None:
-    assert told in played["refused"][which]
+    assert message in played["refused"][which]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline.agents.environments.game import OutOfTurn, Taken, replayed
+from loopline.agents.environments.game import ActionRecord, OutOfTurn, replayed
 from loopline.agents.environments.plan_path import (
     POLICIES,
     Difficulty,
@@ -38,8 +38,8 @@ GRID = (
 
 def small(**setting: object) -> PlanPathInstance:
     """From the top left to the bottom right: 8 moves."""
-    chosen = PlanPathSetting.model_validate({"search": 8, **setting})
-    return PlanPathInstance(grid=GRID, start=(0, 0), goal=(4, 4), setting=chosen)
+    path_setting = PlanPathSetting.model_validate({"search": 8, **setting})
+    return PlanPathInstance(grid=GRID, start=(0, 0), goal=(4, 4), setting=path_setting)
 
 
 def answer(moves: str) -> str:
@@ -130,8 +130,8 @@ def test_verify_agrees_with_the_second_solver_and_with_a_replay(
     episode = PLAN_PATH.reset(instance.task.instance)
     episode.apply(TOOL, "#### [bfs(3)]")
     episode.apply(PLAN, answer("".join(moves)))
-    left = fewest_moves(instance.model_copy(update={"start": episode.state.at}))
-    assert episode.verify().solved == (left == 0)
+    remaining = fewest_moves(instance.model_copy(update={"start": episode.state.at}))
+    assert episode.verify().solved == (remaining == 0)
     again = replayed(PLAN_PATH, instance.task.instance, episode.taken)
     assert again == episode
     assert again.observe(TOOL) == episode.observe(TOOL)
@@ -159,9 +159,9 @@ def test_the_plan_agent_sees_what_the_tool_agent_did_in_the_same_turn() -> None:
     episode = PLAN_PATH.reset(small().task.instance)
     before = episode.observe(PLAN)
     episode.apply(TOOL, "#### [bfs(3), step(U)]")
-    seen = episode.observe(PLAN)
-    assert "bfs(3): D, D, D to row 4, column 1" in seen
-    assert "It proposes [D, D, D, U]" in seen
+    observation = episode.observe(PLAN)
+    assert "bfs(3): D, D, D to row 4, column 1" in observation
+    assert "It proposes [D, D, D, U]" in observation
     assert "proposes" not in before
     assert "bfs(3)" not in episode.observe(TOOL)
 
@@ -213,9 +213,9 @@ def test_no_walk_that_misses_the_goal_earns_more_than_the_best_way(
             earned += paid.total("dense")
             shaped += paid.scores()["dense.shaping"]
     at, goal = episode.state.at, instance.goal
-    left = abs(at[0] - goal[0]) + abs(at[1] - goal[1])
+    remaining = abs(at[0] - goal[0]) + abs(at[1] - goal[1])
     start = instance.start
-    assert shaped == abs(start[0] - goal[0]) + abs(start[1] - goal[1]) - left
+    assert shaped == abs(start[0] - goal[0]) + abs(start[1] - goal[1]) - remaining
     assert earned < best or (episode.verify().solved and earned <= best + 1e-9)
 
 
@@ -283,7 +283,7 @@ def test_a_window_and_marks_show_what_the_setting_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"start": [1, 1]}, "start (1, 1) is not a free cell"),
         ({"goal": [0, 0]}, "the same cell"),
@@ -296,14 +296,16 @@ def test_a_window_and_marks_show_what_the_setting_says() -> None:
         ({"setting": {"team": ["plan_agent", "tool_agent"]}}, "tool_agent, then plan_agent"),
     ],
 )
-def test_an_instance_that_can_t_be_played_is_refused(change: JsonObject, told: str | None) -> None:
+def test_an_instance_that_can_t_be_played_is_refused(
+    change: JsonObject, message: str | None
+) -> None:
     instance = {**small().task.instance, **change}
-    if told is None:
+    if message is None:
         assert PLAN_PATH.reset(instance)
         return
     with pytest.raises(InvalidTask) as error:
         PLAN_PATH.reset(instance)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_no_layout_is_in_two_splits_even_turned_or_mirrored() -> None:
@@ -338,9 +340,9 @@ def test_a_split_or_a_difficulty_that_can_t_be_had_is_said() -> None:
 
 
 def test_the_policies_by_hand_come_out_in_their_order() -> None:
-    found = instances("test", 1, 60, Difficulty(setting=PlanPathSetting(view=2, marks=True)))
+    puzzles = instances("test", 1, 60, Difficulty(setting=PlanPathSetting(view=2, marks=True)))
     solved = {
-        name: sum(plays(policy, instance, seed=1) for instance in found)
+        name: sum(plays(policy, instance, seed=1) for instance in puzzles)
         for name, policy in POLICIES.items()
     }
     assert solved["oracle"] == 60
@@ -356,7 +358,7 @@ def test_the_policies_by_hand_come_out_in_their_order() -> None:
 def test_an_action_is_kept_as_it_was_written() -> None:
     episode = PLAN_PATH.reset(small().task.instance)
     episode.apply(TOOL, "no calls")
-    assert episode.taken == (Taken(TOOL, "no calls"),)
+    assert episode.taken == (ActionRecord(TOOL, "no calls"),)
     assert "refused: no_answer" in episode.observe(PLAN)
 
 
@@ -448,8 +450,8 @@ def test_no_walk_is_longer_than_the_bound(instance: PlanPathInstance, walks: lis
 
 
 def test_what_is_beside_the_walker_is_listed_where_the_setting_says() -> None:
-    chosen = small(listed=True, marks=True, brief=True, team=["plan_agent"])
-    episode = PLAN_PATH.reset(chosen.task.instance)
+    instance = small(listed=True, marks=True, brief=True, team=["plan_agent"])
+    episode = PLAN_PATH.reset(instance.task.instance)
     assert episode.observe(PLAN).split("\n")[0] == "U wall, D free, L wall, R free"
     episode.apply(PLAN, answer("D"))
     assert episode.observe(PLAN).split("\n")[0] == "U visited, D free, L wall, R wall"

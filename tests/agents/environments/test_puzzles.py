@@ -25,16 +25,18 @@ def test_a_task_says_of_which_split_its_puzzle_is(game: str, size: int | None) -
     environment = find(game)
     level = environment.levels(size, {}, {"turns": 2})
     for split in Split:
-        for one in environment.puzzles(split, 3, 5, level):
-            task = environment.task(one)
+        for puzzle in environment.puzzles(split, 3, 5, level):
+            task = environment.task(puzzle)
             assert task.environment == game
             assert split_of_task(task) is split
 
 
 def a_story(*wordings: str) -> Task:
     environment = find("word_problems")
-    (one,) = environment.puzzles(Split.TEST, 3, 1, environment.levels(None, {}, {}))
-    return one.task.model_copy(update={"instance": {**one.task.instance, "wordings": wordings}})
+    (puzzle,) = environment.puzzles(Split.TEST, 3, 1, environment.levels(None, {}, {}))
+    return puzzle.task.model_copy(
+        update={"instance": {**puzzle.task.instance, "wordings": wordings}}
+    )
 
 
 @pytest.mark.parametrize("task", [Task(prompt="1 + 1?"), a_story(), a_story("no such wording")])

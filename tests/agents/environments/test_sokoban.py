@@ -268,7 +268,7 @@ def test_pushing_and_walking_by_call_is_the_same_as_by_moves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         (["######", "#@@$.#", *LEVEL[3:], "######"], "one player, not 2"),
         ([*LEVEL[:3], "#    #", *LEVEL[4:]], "1 boxes and 0 targets"),
@@ -279,10 +279,10 @@ def test_pushing_and_walking_by_call_is_the_same_as_by_moves() -> None:
         (["######"], "level: Tuple should have at least 5 items"),
     ],
 )
-def test_a_level_that_can_t_be_played_is_refused(rows: JsonObject, told: str) -> None:
+def test_a_level_that_can_t_be_played_is_refused(rows: JsonObject, message: str) -> None:
     with pytest.raises(InvalidTask) as error:
         SOKOBAN.reset({"level": rows})
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_no_layout_is_in_two_splits() -> None:
@@ -320,17 +320,17 @@ def test_levels_of_a_file_are_read_with_their_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("######\n", "bad.txt, line 1: a row stands before any `; number`"),
         ("; 3\n\n", "bad.txt, line 1, level 3: it has no rows"),
         ("; 3\n##\n#@\n", "bad.txt, line 1, level 3: Tuple should have at least 5"),
     ],
 )
-def test_a_file_that_is_no_boxoban_file_is_refused_with_the_line(text: str, told: str) -> None:
+def test_a_file_that_is_no_boxoban_file_is_refused_with_the_line(text: str, message: str) -> None:
     with pytest.raises(ValueError) as error:
         read_boxoban(text, origin="bad.txt")
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.skipif("LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set")

@@ -97,11 +97,11 @@ def test_there_are_288_grids_of_4_x_4_and_each_is_in_one_split() -> None:
 @pytest.mark.parametrize("size", [4, 9])
 def test_no_solution_grid_is_in_two_splits(size: Literal[4, 9]) -> None:
     count = 400 if size == 4 else 60
-    found = {
+    solution_grids = {
         split: {i.solution for i in instances(split, 5, count, Difficulty(size=size))}
         for split in Split
     }
-    assert sum(map(len, found.values())) == len(set().union(*found.values()))
+    assert sum(map(len, solution_grids.values())) == len(set().union(*solution_grids.values()))
 
 
 @given(any_instance)
@@ -277,7 +277,7 @@ def test_an_answer_that_is_neither_grid_nor_cells_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    ("givens", "told"),
+    ("givens", "message"),
     [
         ([[1, 1, 0, 0], *[[0] * 4] * 3], "it has no completion"),
         ([[1, 2, 3, 0], [0, 0, 0, 4], *[[0] * 4] * 2], "it has no completion"),
@@ -288,11 +288,13 @@ def test_an_answer_that_is_neither_grid_nor_cells_is_refused_by_name(
         ([[0] * 4] * 3, "givens: Tuple should have at least 4 items"),
     ],
 )
-def test_a_puzzle_without_exactly_one_completion_is_refused(givens: JsonObject, told: str) -> None:
+def test_a_puzzle_without_exactly_one_completion_is_refused(
+    givens: JsonObject, message: str
+) -> None:
     """324 of 400 puzzles that PettingLLMs a054fb1 generates have none."""
     with pytest.raises(InvalidTask) as error:
         SUDOKU.reset({"givens": givens})
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_puzzle_that_takes_too_long_to_check_is_refused(
@@ -315,14 +317,14 @@ def test_blanks_are_as_many_as_the_difficulty_says() -> None:
 
 def test_a_listed_grid_names_every_cell_and_what_the_blank_ones_are_not() -> None:
     episode = SUDOKU.reset(alone(listed=True, brief=True).task.instance)
-    seen = episode.observe(PLAN).split("\n")
-    assert seen[:4] == [
+    lines = episode.observe(PLAN).split("\n")
+    assert lines[:4] == [
         "Given: r1c1=1 r2c4=2 r3c2=3 r4c3=4",
         "(1, 2, not 1 3)",
         "(1, 3, not 1 2 4)",
         "(1, 4, not 1 2)",
     ]
-    assert len(seen) == 1 + 12 + 1
+    assert len(lines) == 1 + 12 + 1
     episode.apply(PLAN, cells((1, 2, 2), (4, 1, 1)))
     assert episode.observe(PLAN).split("\n")[:3] == [
         "Given: r1c1=1 r2c4=2 r3c2=3 r4c3=4",

@@ -25,16 +25,19 @@ NAMES = ("plan_path", "sokoban", "sudoku", "word_problems")
 def tasks(name: str) -> tuple[Task, ...]:
     match name:
         case "plan_path":
-            return tuple(one.task for one in plan_path.instances("train", 9, 12))
+            return tuple(instance.task for instance in plan_path.instances("train", 9, 12))
         case "sokoban":
             two = sokoban.Difficulty(boxes=2)
-            return tuple(one.task for one in sokoban.instances("train", 9, 12, two))
+            return tuple(instance.task for instance in sokoban.instances("train", 9, 12, two))
         case "sudoku":
-            return tuple(one.task for one in sudoku.instances("train", 9, 12))
+            return tuple(instance.task for instance in sudoku.instances("train", 9, 12))
         case _:
             named = word_problem_team.WordProblemSetting(named=True)
-            told = word_problem_team.Difficulty(setting=named)
-            return tuple(one.task for one in word_problem_team.instances("train", 9, 12, told))
+            difficulty = word_problem_team.Difficulty(setting=named)
+            return tuple(
+                instance.task
+                for instance in word_problem_team.instances("train", 9, 12, difficulty)
+            )
 
 
 def begun(name: str, index: int) -> TeamEpisode[Any, Any]:
@@ -76,12 +79,12 @@ texts = st.one_of(answers, st.text("#[]() ,UDbfs19\n", max_size=40))
 
 def of_one_kind(episode: TeamEpisode[Any, Any], calls: str) -> str:
     """A program of calls that the puzzle has; the others are left out."""
-    known = [
-        one.strip() + ")"
-        for one in calls.removeprefix("#### [").removesuffix("]").split(")")
-        if one.strip(" ,").partition("(")[0] in episode.puzzle.functions
+    known_calls = [
+        call.strip() + ")"
+        for call in calls.removeprefix("#### [").removesuffix("]").split(")")
+        if call.strip(" ,").partition("(")[0] in episode.puzzle.functions
     ]
-    return f"#### [{', '.join(one.strip(' ,') for one in known)}]"
+    return f"#### [{', '.join(call.strip(' ,') for call in known_calls)}]"
 
 
 @given(st.sampled_from(NAMES), st.integers(0, 11), st.lists(texts, max_size=8))
@@ -93,9 +96,9 @@ def test_any_texts_are_taken_and_lead_to_the_same_episode_again(
     for text in written:
         if episode.done:
             break
-        seen = episode.observe(episode.agent)
+        observation = episode.observe(episode.agent)
         applied = episode.apply(episode.agent, text)
-        assert seen
+        assert observation
         assert set(applied.rewards.scores()) == {*applied.rewards.weights(), "mask"}
         assert bool(applied.observation.action) or applied.observation.refusals
         assert json.loads(json.dumps(applied.observation.action)) == applied.observation.action
@@ -141,12 +144,12 @@ def test_from_wherever_it_was_led_the_demonstration_solves_or_there_is_no_way(
             episode.apply(PLAN, text)
     if episode.done:
         return
-    shown = episode.demonstration()
+    demonstration = episode.demonstration()
     episode.apply(TOOL, "#### []")
-    if shown is None:
+    if demonstration is None:
         assert not episode.verify().solved
         return
-    applied = episode.apply(PLAN, shown)
+    applied = episode.apply(PLAN, demonstration)
     assert applied.observation.refusals == ()
     assert applied.done
     assert episode.verify().solved
@@ -167,11 +170,11 @@ def test_a_puzzle_that_can_t_be_solved_any_more_has_no_demonstration() -> None:
 @settings(max_examples=60, deadline=None)
 def test_a_trial_on_a_copy_changes_nothing(episode: TeamEpisode[Any, Any], text: str) -> None:
     episode.apply(TOOL, text)
-    before, seen = episode.copy(), episode.observe(PLAN)
+    before, observation = episode.copy(), episode.observe(PLAN)
     for _ in range(3):
         episode.copy().apply(PLAN, text)
     assert episode == before
-    assert episode.observe(PLAN) == seen
+    assert episode.observe(PLAN) == observation
 
 
 @pytest.mark.parametrize("name", NAMES)

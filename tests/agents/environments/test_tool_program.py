@@ -50,8 +50,8 @@ runs = st.builds(
 
 def instance(**setting: object) -> JsonObject:
     way = ("....#", "##..#", ".#...", "....#", "#...#")
-    chosen = PlanPathSetting.model_validate({"python": True, **setting})
-    return PlanPathInstance(grid=way, start=(0, 0), goal=(2, 4), setting=chosen).task.instance
+    path_setting = PlanPathSetting.model_validate({"python": True, **setting})
+    return PlanPathInstance(grid=way, start=(0, 0), goal=(2, 4), setting=path_setting).task.instance
 
 
 def begun(**setting: object) -> TeamEpisode[Walk, Moves]:
@@ -59,14 +59,14 @@ def begun(**setting: object) -> TeamEpisode[Walk, Moves]:
 
 
 def nuts(**setting: object) -> TeamEpisode[Work, Items]:
-    chosen = WordProblemSetting.model_validate({"python": True, **setting})
-    told = "Ada has 6 boxes with twelve nuts in each. She eats 7 of them. How many nuts are left?"
+    problem_setting = WordProblemSetting.model_validate({"python": True, **setting})
+    text = "Ada has 6 boxes with twelve nuts in each. She eats 7 of them. How many nuts are left?"
     solution = (
         Equation(left=6, operator="*", right=12, result=72),
         Equation(left=72, operator="-", right=7, result=65),
     )
-    one = WordProblemInstance(text=told, solution=solution, setting=chosen)
-    return WORD_PROBLEMS.reset(one.task.instance)
+    problem = WordProblemInstance(text=text, solution=solution, setting=problem_setting)
+    return WORD_PROBLEMS.reset(problem.task.instance)
 
 
 def proposing(items: str) -> ProgramRun:
@@ -91,10 +91,10 @@ def test_the_plan_agent_sees_program_output_and_action_in_the_same_turn_and_not_
 ):
     episode = begun()
     episode.apply(TOOL, PROGRAM, RIGHT)
-    seen = episode.observe(PLAN)
-    assert "print('#### [R, R, D, D, R, R]')" in seen
-    assert "It printed:\n```\n#### [R, R, D, D, R, R]\n```" in seen
-    assert seen.split("\n")[-2] == "It proposes [R, R, D, D, R, R]"
+    observation = episode.observe(PLAN)
+    assert "print('#### [R, R, D, D, R, R]')" in observation
+    assert "It printed:\n```\n#### [R, R, D, D, R, R]\n```" in observation
+    assert observation.split("\n")[-2] == "It proposes [R, R, D, D, R, R]"
     episode.apply(PLAN, "#### [R]")
     assert "print(" not in episode.observe(TOOL)
     assert "print(" not in begun().observe(PLAN)
@@ -173,9 +173,9 @@ def test_the_instance_the_texts_and_the_facts_are_the_whole_episode(
     for text, ran in said:
         if episode.done:
             break
-        state, seen = episode.state, episode.observe(TOOL)
+        state, observation = episode.state, episode.observe(TOOL)
         episode.copy().apply(TOOL, text, ran)
-        assert episode.observe(TOOL) == seen
+        assert episode.observe(TOOL) == observation
         episode.apply(TOOL, text, ran)
         assert episode.state == state
         episode.apply(PLAN, "#### [R]")

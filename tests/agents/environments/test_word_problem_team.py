@@ -28,7 +28,7 @@ from loopline.agents.environments.word_problem_team import (
 )
 from loopline.agents.environments.word_problem_team.environment import WORD_PROBLEMS
 from loopline.agents.environments.word_problem_team.numbers import numbers_of, with_names
-from loopline.agents.environments.word_problem_team.rules import Item, Items, Work, Worked
+from loopline.agents.environments.word_problem_team.rules import Calculation, Item, Items, Work
 from loopline.agents.environments.word_problems import generate, schemes
 from loopline.agents.errors import InvalidTask
 from tests.agents.environments.sample_size import INSTANCES, TIMEOUT
@@ -97,21 +97,21 @@ def test_who_reads_only_the_text_and_who_evaluates_the_solution_come_to_the_same
             expression = f"{step.left} {step.operator} {step.right}"
             assert evaluate(expression) == Fraction(step.result)
         assert {story.quantity for story in readings(instance.text)} == {instance.answer}
-        said = Item("answer", str(instance.answer))
-        assert check_work(instance, [(said,)]).solved
+        item = Item("answer", str(instance.answer))
+        assert check_work(instance, [(item,)]).solved
 
 
 def test_how_a_problem_is_told_belongs_to_one_split_alone() -> None:
-    told = {
-        split: {wording for one in instances(split, 5, 300) for wording in one.wordings}
+    wordings = {
+        split: {wording for instance in instances(split, 5, 300) for wording in instance.wordings}
         for split in Split
     }
-    assert sum(map(len, told.values())) == len(set[str]().union(*told.values()))
+    assert sum(map(len, wordings.values())) == len(set[str]().union(*wordings.values()))
     kept_away = {w.id for scheme in schemes() for w in scheme.wordings if w.held_out}
-    assert told[Split.TEST] <= kept_away
-    assert not told[Split.TRAIN] & kept_away
+    assert wordings[Split.TEST] <= kept_away
+    assert not wordings[Split.TRAIN] & kept_away
     for split in Split:
-        assert {one.split for one in instances(split, 6, 20)} == {split}
+        assert {instance.split for instance in instances(split, 6, 20)} == {split}
 
 
 def test_every_scheme_of_training_has_many_wordings_there_and_some_to_test() -> None:
@@ -130,15 +130,15 @@ def test_equations_are_as_many_as_the_difficulty_says_and_stories_of_its_domains
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"equations": (2, 1)}, "equations are from 1 to 7, not 2 to 1"),
         ({"equations": (0, 1)}, "equations are from 1 to 7, not 0 to 1"),
         ({"domains": ("chess",)}, "no domain 'chess'; there are: things, money"),
     ],
 )
-def test_a_difficulty_without_problems_is_refused(options: dict[str, object], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_difficulty_without_problems_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Difficulty.model_validate(options)
 
 
@@ -150,7 +150,7 @@ def test_a_difficulty_that_no_story_has_is_told_instead_of_searched_for_ever() -
 
 
 @pytest.mark.parametrize(
-    ("solution", "told"),
+    ("solution", "message"),
     [
         ([(6, "*", 12, 71)], "equation 1 is wrong"),
         ([(6, "*", 12, 72), (72, "-", 8, 64)], "equation 2 has 8, which is no number of the text"),
@@ -159,13 +159,13 @@ def test_a_difficulty_that_no_story_has_is_told_instead_of_searched_for_ever() -
     ],
 )
 def test_an_instance_whose_solution_does_not_follow_from_its_text_is_refused(
-    solution: list[tuple[int, str, int, int]], told: str
+    solution: list[tuple[int, str, int, int]], message: str
 ) -> None:
     names = ("left", "operator", "right", "result")
     steps: list[JsonValue] = [dict(zip(names, step, strict=True)) for step in solution]
     with pytest.raises(InvalidTask) as error:
         WORD_PROBLEMS.reset({"text": TEXT, "solution": steps})
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @given(any_instance)
@@ -222,9 +222,12 @@ def test_verify_agrees_with_the_answer_and_what_is_refused_changes_nothing(
         refused = applied.observation.refusals
         if len(listed) == 1 and refused:
             assert episode.state == before
-        for one in episode.state.kept:
-            sign = {"add": "+", "sub": "-", "mul": "*", "div": "/"}[one.call]
-            assert evaluate(f"{one.values[0]} {sign} {one.values[1]}") == one.result
+        for calculation in episode.state.kept:
+            sign = {"add": "+", "sub": "-", "mul": "*", "div": "/"}[calculation.call]
+            assert (
+                evaluate(f"{calculation.values[0]} {sign} {calculation.values[1]}")
+                == calculation.result
+            )
     assert episode.verify().solved == (episode.state.answer == instance.answer)
     assert replayed(WORD_PROBLEMS, instance.task.instance, episode.taken) == episode
 
@@ -249,17 +252,17 @@ def test_the_tool_agent_is_told_what_came_of_its_calls() -> None:
 
 def test_results_beyond_the_largest_number_are_not_worked_out() -> None:
     episode = after(calls=8)
-    said = episode.apply(TOOL, "#### [mul(100, 100), mul(r1, r1), div(r1, 0)]").observation.text
-    assert said.split("\n")[1:] == ["mul(r1, r1): too large", "div(r1, 0): 0 is not at hand"]
+    text = episode.apply(TOOL, "#### [mul(100, 100), mul(r1, r1), div(r1, 0)]").observation.text
+    assert text.split("\n")[1:] == ["mul(r1, r1): too large", "div(r1, 0): 0 is not at hand"]
 
 
 def test_nothing_is_divided_by_a_zero_of_the_text() -> None:
-    one = WordProblemInstance(
+    problem = WordProblemInstance(
         text="Ben had 3 pens and found 4. Zero were lost. How many has he?",
         solution=(Equation(left=3, operator="+", right=4, result=7),),
     )
-    said = begun(one).apply(TOOL, "#### [div(3, 0), div(0, 3), sub(4, 0)]").observation.text
-    assert said.split("\n") == [
+    text = begun(problem).apply(TOOL, "#### [div(3, 0), div(0, 3), sub(4, 0)]").observation.text
+    assert text.split("\n") == [
         "div(3, 0): division by 0", "div(0, 3): not above 0", "sub(4, 0): r1 = 4",
     ]  # fmt: skip
 
@@ -270,14 +273,14 @@ def test_what_is_kept_can_be_calculated_with_in_the_next_turn() -> None:
     episode.apply(TOOL, "#### [sub(r1, n3)]")
     episode.apply(PLAN, "#### [answer(r2)]")
     assert episode.verify().solved
-    assert [str(one) for one in episode.state.kept] == [
+    assert [str(calculation) for calculation in episode.state.kept] == [
         "r1 = mul(n1, n2) = 72", "r2 = sub(r1, n3) = 65",
     ]  # fmt: skip
 
 
 def test_a_result_brings_those_along_that_it_needs() -> None:
     episode = after("mul(n1, n2), add(n1, n1), sub(r1, n3)", "keep(r3)", calls=3)
-    assert [one.name for one in episode.state.kept] == ["r1", "r3"]
+    assert [calculation.name for calculation in episode.state.kept] == ["r1", "r3"]
     assert episode.state.next_name == "r4"
 
 
@@ -351,7 +354,7 @@ def test_verify_does_not_trust_the_episode_s_own_state_nor_what_a_result_says() 
     episode.state = Work(answer=65)
     episode.done = True
     assert episode.verify().reason == "there is no answer"
-    forged = Worked("r1", "mul", "n1", "n2", (6, 12), 65)
+    forged = Calculation("r1", "mul", "n1", "n2", (6, 12), 65)
     assert not check_work(nuts(), [(Item("answer", "r1", (forged,)),)]).solved
 
 
@@ -360,12 +363,12 @@ def test_no_observation_has_a_number_of_the_solution_that_was_not_worked_out() -
         for instance in sample(Split.TEST):
             setting = instance.setting.model_copy(update={"named": named})
             episode = begun(instance.model_copy(update={"setting": setting}))
-            shown = {str(number.value) for number in numbers_of(instance.text)}
+            text_numbers = {str(number.value) for number in numbers_of(instance.text)}
             for agent in (TOOL, PLAN):
                 text = episode.observe(agent).replace(with_names(instance.text), "")
                 text = text.replace(instance.text, "")
                 for step in instance.solution:
-                    assert str(step.result) in shown or f"= {step.result}" not in text
+                    assert str(step.result) in text_numbers or f"= {step.result}" not in text
                     assert f"({step.left}, " not in text
                 episode.apply(agent, "?")
 
@@ -383,8 +386,8 @@ def test_nothing_that_stands_in_an_observation_is_an_answer() -> None:
 def test_numbers_without_names_are_calculated_with_as_they_are() -> None:
     episode = after("mul(6, 12)", "keep(r1)", named=False)
     assert "n1" not in episode.observe(TOOL)
-    said = episode.apply(TOOL, "#### [sub(72, 7), add(n1, n2)]").observation.text
-    assert said.split("\n") == ["sub(72, 7): r2 = 65", "add(n1, n2): n1 is not at hand"]
+    text = episode.apply(TOOL, "#### [sub(72, 7), add(n1, n2)]").observation.text
+    assert text.split("\n") == ["sub(72, 7): r2 = 65", "add(n1, n2): n1 is not at hand"]
 
 
 # ---- rewards ----
@@ -396,8 +399,8 @@ def test_progress_is_the_share_of_the_solution_and_an_early_answer_has_none() ->
     assert first.total("progress") == pytest.approx(1 / 3 + 0.1)
     early, _, _ = episode.copy().apply(PLAN, "#### [answer(r1)]")
     assert early.total("progress") == pytest.approx(0.1)
-    kept, _, _ = episode.apply(PLAN, "#### [keep(r1)]")
-    assert kept.total("progress") == pytest.approx(1 / 3 + 0.1)
+    rewards, _, _ = episode.apply(PLAN, "#### [keep(r1)]")
+    assert rewards.total("progress") == pytest.approx(1 / 3 + 0.1)
     useless, _, _ = episode.copy().apply(TOOL, "#### [mul(n1, n2)]")
     assert useless.total("progress") == pytest.approx(0.1)
     unread, _, _ = episode.copy().apply(TOOL, "mul(n1, n2)")
@@ -432,9 +435,9 @@ def test_guesses_beside_an_equation_of_the_solution_take_its_progress_off() -> N
     all_four = "add(n1, n2), sub(n2, n1), mul(n1, n2), div(n2, n1)"
     guessed, _, _ = after(calls=4).apply(TOOL, f"#### [{all_four}]")
     assert guessed.total("progress") == pytest.approx(0.1 + 1 / 3 - 3 / 3)
-    kept = after(all_four, calls=4)
+    episode = after(all_four, calls=4)
     for items, share in (("keep(r3)", 1 / 3), ("keep(r1), keep(r3)", 0.0), ("keep(r1)", 0.0)):
-        rewards, _, _ = kept.copy().apply(PLAN, f"#### [{items}]")
+        rewards, _, _ = episode.copy().apply(PLAN, f"#### [{items}]")
         assert rewards.total("progress") == pytest.approx(0.1 + share)
     alone, _, _ = after(calls=4).apply(TOOL, "#### [add(n1, n2)]")
     assert alone.total("progress") == pytest.approx(0.1)
@@ -461,16 +464,16 @@ def test_a_last_result_that_is_the_answer_is_a_success_though_calls_can_only_kee
 
 def test_a_plan_agent_that_only_keeps_the_answer_has_not_succeeded() -> None:
     episode = after("mul(n1, n2), sub(r1, n3)")
-    kept, _, _ = episode.apply(PLAN, "#### [keep(r2)]")
-    assert kept.total("sparse") == 0.0
+    rewards, _, _ = episode.apply(PLAN, "#### [keep(r2)]")
+    assert rewards.total("sparse") == 0.0
 
 
 def test_keeping_only_the_right_one_of_two_calculations_pays_the_plan_agent() -> None:
     episode = after("mul(n1, n2), add(n1, n2)", calls=2)
     both, _, _ = episode.copy().apply(PLAN, "#### [keep(r1), keep(r2)]")
-    one, _, _ = episode.copy().apply(PLAN, "#### [keep(r1)]")
+    single, _, _ = episode.copy().apply(PLAN, "#### [keep(r1)]")
     assert both.total() == pytest.approx(0.1 + 0.1 + 0.4)
-    assert one.total() == pytest.approx(1.0)
+    assert single.total() == pytest.approx(1.0)
 
 
 def test_instances_are_the_generator_s_problems() -> None:

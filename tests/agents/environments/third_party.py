@@ -9,12 +9,12 @@ from typing import Self
 
 from loopline.agents.environments.environment import Environment
 from loopline.agents.environments.game import (
+    ActionRecord,
     Agent,
-    Applied,
     Observation,
     OutOfTurn,
     Rewards,
-    Taken,
+    Transition,
     Verdict,
     weighted,
 )
@@ -28,7 +28,7 @@ class CountingUp:
     """Both agents say the next number, in turn, up to a goal."""
 
     goal: int
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[ActionRecord, ...] = ()
 
     @property
     def agents(self) -> tuple[Agent, ...]:
@@ -47,20 +47,20 @@ class CountingUp:
         return len(self.taken) >= self.goal and self.agent == AGENTS[0]
 
     def observe(self, agent: Agent) -> str:
-        return f"Count up to {self.goal}. Said: {[one.text for one in self.taken]}"
+        return f"Count up to {self.goal}. Said: {[step.text for step in self.taken]}"
 
-    def apply(self, agent: Agent, text: str) -> Applied:
+    def apply(self, agent: Agent, text: str) -> Transition:
         if self.done or agent != self.agent:
             raise OutOfTurn(agent)
         right = float(text == str(len(self.taken) + 1))
-        self.taken = (*self.taken, Taken(agent, text))
+        self.taken = (*self.taken, ActionRecord(agent, text))
         rewards = Rewards(weighted("local", {"right": (1.0, right)}))
-        return Applied(rewards, Observation({"said": text}, (), text), self.done)
+        return Transition(rewards, Observation({"said": text}, (), text), self.done)
 
     def verify(self) -> Verdict:
-        said = [one.text for one in self.taken]
-        wanted = [str(number + 1) for number in range(len(said))]
-        return Verdict("" if said == wanted and len(said) >= self.goal else f"said {said}")
+        texts = [step.text for step in self.taken]
+        wanted = [str(number + 1) for number in range(len(texts))]
+        return Verdict("" if texts == wanted and len(texts) >= self.goal else f"said {texts}")
 
     def copy(self) -> Self:
         return replace(self)

@@ -52,21 +52,21 @@ def launched(
         for number in range(count)
     ]  # fmt: skip
     try:
-        for each in started:
-            each.start()
+        for process in started:
+            process.start()
         if held_at is not None:
-            for ours, _ in ends:
-                assert ours.recv() == held_at
+            for connection, _ in ends:
+                assert connection.recv() == held_at
         yield started
     finally:
-        for each in started:
-            each.kill()
-            each.join()
+        for process in started:
+            process.kill()
+            process.join()
 
 
 @contextmanager
 def launched_commands(
-    commands: Sequence[Sequence[object]], said: Path, **environment: str
+    commands: Sequence[Sequence[object]], log_path: Path, **environment: str
 ) -> Generator[list[BaseProcess]]:
     """A process for each of the command lines of `train grpo`, which begin with its mode, together;
     what each of them says is in `said`, `.` and its number. They are killed at the end of the
@@ -76,19 +76,19 @@ def launched_commands(
             target=_command,
             args=(
                 {**joined_by, **environment}, [*map(str, arguments)],
-                said.with_suffix(f".{joined_by['RANK']}"),
+                log_path.with_suffix(f".{joined_by['RANK']}"),
             ),
         )
         for joined_by, arguments in zip(_environments(len(commands)), commands, strict=True)
     ]  # fmt: skip
     try:
-        for each in started:
-            each.start()
+        for process in started:
+            process.start()
         yield started
     finally:
-        for each in started:
-            each.kill()
-            each.join()
+        for process in started:
+            process.kill()
+            process.join()
 
 
 def _environments(count: int) -> list[dict[str, str]]:
@@ -105,12 +105,12 @@ def _environments(count: int) -> list[dict[str, str]]:
     ]
 
 
-def _command(environment: dict[str, str], arguments: list[str], said: Path) -> None:
+def _command(environment: dict[str, str], arguments: list[str], log_path: Path) -> None:
     os.environ.update(environment)
     from loopline.trainers.cli import main
 
     sys.argv = ["train", "grpo", *arguments]
-    with said.open("w", buffering=1) as file, redirect_stdout(file), redirect_stderr(file):
+    with log_path.open("w", buffering=1) as file, redirect_stdout(file), redirect_stderr(file):
         main()
 
 
@@ -145,7 +145,7 @@ def _train(
             end.recv()
 
     register_optimizer_step_post_hook(hold)
-    said = output.with_suffix(f".said{environment['RANK']}")
+    error_path = output.with_suffix(f".said{environment['RANK']}")
     try:
         with joined() as processes, chance_at_updates():
             loaded = load(base)
@@ -154,5 +154,5 @@ def _train(
                 checkpoint_every=1, keep_ratios=keep_ratios, processes=processes,
             )  # fmt: skip
     except TrainingError as error:
-        said.write_text(str(error))
+        error_path.write_text(str(error))
         raise SystemExit(error.exit_code) from None

@@ -29,10 +29,10 @@ from loopline.trainers.core.network import base_folder, load_base
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.grpo.data import sealing_of
 from loopline.trainers.grpo.learner import Learner
-from loopline.trainers.grpo.loop.run_directory import Book, Claim
 from loopline.trainers.grpo.loop.command import claim
 from loopline.trainers.grpo.loop.report import LoopReport
-from loopline.trainers.grpo.loop.rounds import Keeping, Loop, LoopWatch
+from loopline.trainers.grpo.loop.rounds import Loop, LoopWatch, Retention
+from loopline.trainers.grpo.loop.run_directory import Claim, RunDirectory
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.workers.engines.local.adapter_base import weights_sha256
@@ -84,7 +84,7 @@ def deployed(
     """Workers of the profile `petting`, for the time of the block; a judge of these problems."""
     model = ModelSettings(
         engine="torch", model=str(base), device="cpu", plain_logprobs=True, constrain_tools=False,
-        base_until_published=tuple(each.partition("/")[2] for each in policies.values()),
+        base_until_published=tuple(entry.partition("/")[2] for entry in policies.values()),
     )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     store = folder / "store"
@@ -102,7 +102,7 @@ def deployed(
     if problems is not None:
         few = SandboxSettings(parallel=2, ready=2)
         workers.append(JudgeWorkerSettings(bus=bus, name="judge", problems=problems, sandbox=few))
-    processes = {each.name: spawn(each, folder) for each in workers}
+    processes = {entry.name: spawn(entry, folder) for entry in workers}
     try:
         yield Deployed(settings, base, store, profile, processes)
     finally:
@@ -116,8 +116,8 @@ def deployed_on(servers: Mapping[str, RedisProcess], folder: Path) -> Generator[
     """The same on the first of the servers, with a new base; skips the test without adapters."""
     pytest.importorskip("peft", reason="needs make install")
     bus = quick_settings(next(iter(servers.values())).url, lease_seconds=2.0)
-    with deployed(bus, write_base(folder / "base"), folder / "workers") as found:
-        yield found
+    with deployed(bus, write_base(folder / "base"), folder / "workers") as deployment:
+        yield deployment
 
 
 def loop_settings(base: Path, **changes: object) -> LoopSettings:
@@ -146,15 +146,15 @@ def loop_of(
     output: Path,
     where: Settings,
     watch: LoopWatch | None = None,
-    keeping: Keeping | None = None,
+    keeping: Retention | None = None,
     tasks: Sequence[Task] = (),
 ) -> Loop:
     """In this process."""
     loaded = load_base(settings.grpo.base)
     book = claim(output, settings, restart=False)
     sealing = sealing_of(settings.grpo, loaded)
-    said = watch or LoopWatch()
-    return Loop(settings, loaded, sealing, book, where, WAIT, said, keeping, tasks=tasks)
+    loop_watch = watch or LoopWatch()
+    return Loop(settings, loaded, sealing, book, where, WAIT, loop_watch, keeping, tasks=tasks)
 
 
 def run_loop(
@@ -162,24 +162,26 @@ def run_loop(
     output: Path,
     where: Settings,
     watch: LoopWatch | None = None,
-    keeping: Keeping | None = None,
+    keeping: Retention | None = None,
     tasks: Sequence[Task] = (),
 ) -> LoopReport:
     """In this process, to the end."""
     return loop_of(settings, output, where, watch, keeping, tasks).run()
 
 
-def book_of(output: Path) -> Book:
-    return Book(output, read_record(output / "loop.json", Claim).id)
+def book_of(output: Path) -> RunDirectory:
+    return RunDirectory(output, read_record(output / "loop.json", Claim).id)
 
 
-def adapter(book: Book, number: int, policy: str = "shared") -> dict[str, torch.Tensor]:
+def adapter(book: RunDirectory, number: int, policy: str = "shared") -> dict[str, torch.Tensor]:
     """What came of a round."""
     return load_file(book.published(number) / policy / "adapter_model.safetensors")
 
 
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(
+        torch.equal(first[key], second[key]) for key in first
+    )
 
 
 def on_bus(settings: BusSettings, name: str) -> Policy:
@@ -187,7 +189,7 @@ def on_bus(settings: BusSettings, name: str) -> Policy:
 
     async def question() -> Policy:
         async with Bus(settings) as bus:
-            return next(each for each in await policies.policies(bus) if each.name == name)
+            return next(policy for policy in await policies.policies(bus) if policy.name == name)
 
     return asyncio.run(question())
 
@@ -197,8 +199,10 @@ def recorded(where: Deployed, runs: set[str]) -> None:
     until = time.monotonic() + 60
     while time.monotonic() < until:
         if any((where.store / "trajectories").glob("*.parquet")):
-            found = {each.run.id for each in read_trajectories(where.store, None).records}
-            if runs <= found:
+            run_ids = {
+                trajectory.run.id for trajectory in read_trajectories(where.store, None).records
+            }
+            if runs <= run_ids:
                 return
         time.sleep(0.05)
     raise AssertionError("the recorder did not write the runs")
@@ -210,7 +214,7 @@ def killed_at(
     settings: LoopSettings,
     output: Path,
     where: Settings,
-    keeping: Keeping | None = None,
+    keeping: Retention | None = None,
 ) -> None:
     """Run the loop in a process that kills itself with SIGKILL as it comes to `place` (a
     method of `Loop` or `Learner`, or a name of `loopline.trainers.grpo.loop.rounds`) for the
@@ -249,11 +253,11 @@ def _die(
     settings: LoopSettings,
     output: Path,
     where: Settings,
-    keeping: Keeping | None,
+    keeping: Retention | None,
 ) -> None:
     from loopline.trainers.grpo.loop import rounds
 
-    owner = next((each for each in (Loop, Learner) if hasattr(each, place)), rounds)
+    owner = next((candidate for candidate in (Loop, Learner) if hasattr(candidate, place)), rounds)
     original: Callable[..., object] = getattr(owner, place)
     calls = 0
 

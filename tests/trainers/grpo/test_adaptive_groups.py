@@ -27,12 +27,12 @@ def sampled(
     exit_when: str = "positive",
 ) -> Trajectory:
     """A run of one step that was sampled so."""
-    made = zip(rewards, versions or [0] * len(rewards), strict=True)
+    pairs = zip(rewards, versions or [0] * len(rewards), strict=True)
     candidates = [
         a_candidate(reward, a_call(version=version)).model_copy(
             update={"reward_parts": {"sparse": reward, "total": reward}}
         )
-        for reward, version in made
+        for reward, version in pairs
     ]
     step = a_step(candidates)
     options: JsonObject = {"adaptive": {"exit_when": exit_when}}
@@ -48,24 +48,24 @@ def group_of(rewards: Sequence[float]) -> Group:
 @given(REWARDS, st.text(max_size=4))
 def test_as_many_of_either_kind_are_kept_as_there_are(rewards: list[float], seed: str) -> None:
     successes = [reward == 1.0 for reward in rewards]
-    kept = keep(successes, 4, seed)
-    assert len(kept) == len(set(kept)) == 4
-    good = sum(rewards[at] for at in kept)
+    indices = keep(successes, 4, seed)
+    assert len(indices) == len(set(indices)) == 4
+    good = sum(rewards[at] for at in indices)
     whole = sum(rewards)
     assert good == min(whole, max(2, 4 - (len(rewards) - whole)))
-    assert kept == keep(successes, 4, seed)
+    assert indices == keep(successes, 4, seed)
 
 
 @given(REWARDS)
 def test_baselines_are_of_all_that_was_sampled(rewards: list[float]) -> None:
     group = group_of(rewards)
     array = numpy.array(rewards)
-    kept = [int(member.origin.rpartition("#")[2]) for member in group.members]
+    indices = [int(member.origin.rpartition("#")[2]) for member in group.members]
     if array.std() == 0:
         assert group.advantages("standardised") == [0.0] * 4
     else:
         expected = (array - array.mean()) / array.std(ddof=1)
-        assert group.advantages("standardised") == pytest.approx(expected[kept])
+        assert group.advantages("standardised") == pytest.approx(expected[indices])
 
 
 def test_a_step_is_a_group_of_its_own_however_often_it_was_sampled() -> None:
@@ -81,7 +81,7 @@ def test_what_another_version_sampled_in_a_later_round_is_named_and_left_out() -
     reading = seal([sampled([0.0] * 4 + [1.0] * 2, versions=[3] * 4 + [4] * 2)], SEALING)
     (group,) = reading.records
     assert (group.policy.version, group.sampled_rewards) == (3, (0.0,) * 4)
-    assert [one.reason for one in reading.skipped] == [groups.INCOMPLETE]
+    assert [skip.reason for skip in reading.skipped] == [groups.INCOMPLETE]
 
 
 def test_whole_runs_compete_as_ever() -> None:
@@ -94,9 +94,9 @@ def test_a_candidate_whose_rewards_do_not_say_whether_it_is_a_success_is_named()
     run = a_run(1, a_step([a_candidate(0.0) for _ in range(4)]))
     adaptive = run.run.model_copy(update={"options": {"adaptive": {"exit_when": "positive"}}})
     reading = seal([run.model_copy(update={"run": adaptive})], SEALING)
-    assert {one.reason for one in reading.skipped} == {adaptive_groups.NO_SUCCESS}
+    assert {skip.reason for skip in reading.skipped} == {adaptive_groups.NO_SUCCESS}
 
 
 def test_a_run_whose_sampling_can_not_be_read_is_named() -> None:
     reading = seal([sampled([0.0] * 4, exit_when="whenever")], SEALING)
-    assert [one.reason for one in reading.skipped] == [adaptive_groups.BAD_OPTIONS]
+    assert [skip.reason for skip in reading.skipped] == [adaptive_groups.BAD_OPTIONS]

@@ -35,10 +35,10 @@ def test_every_advantage_is_its_formula(rewards: list[float]) -> None:
 @given(REWARDS)
 def test_advantages_of_a_group_add_up_to_nothing_and_keep_the_order(rewards: list[float]) -> None:
     for function in ADVANTAGES.values():
-        made = function(rewards)
-        assert sum(made) == pytest.approx(0.0, abs=1e-6)
+        advantages = function(rewards)
+        assert sum(advantages) == pytest.approx(0.0, abs=1e-6)
         ranked = sorted(range(len(rewards)), key=lambda at: rewards[at])
-        assert all(made[a] <= made[b] + 1e-9 for a, b in pairwise(ranked))
+        assert all(advantages[a] <= advantages[b] + 1e-9 for a, b in pairwise(ranked))
 
 
 @pytest.mark.parametrize("rewards", [[0.5, 0.5, 0.5], [1.0], [0.1 + 0.2, 0.3], [0.0, 1e-12]])
@@ -53,6 +53,6 @@ def test_a_group_of_equal_rewards_has_no_signal_and_no_advantage(rewards: list[f
 def test_standardised_advantages_do_not_know_the_scale_of_rewards(
     rewards: list[float], factor: float, offset: float
 ) -> None:
-    changed = [factor * each + offset for each in rewards]
+    changed = [factor * reward + offset for reward in rewards]
     if has_signal(rewards) and has_signal(changed):
         assert standardised(changed) == pytest.approx(standardised(rewards), abs=1e-4)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL
-from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.core.json_records import read_record
 from loopline.trainers.core.network import Network
@@ -46,10 +46,10 @@ from loopline.trainers.grpo.arms.results import Arm, ArmResult, read_result
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.supervised import SupervisedSteps
 from loopline.trainers.grpo.arms.tuning import OWN, Tuning
-from loopline.trainers.grpo.vectorized_rollout import Prompter
 from loopline.trainers.grpo.learner import Learner, NotFinite
 from loopline.trainers.grpo.report import PolicyStep
 from loopline.trainers.grpo.stream import StepBatch
+from loopline.trainers.grpo.vectorized_rollout import Prompter
 from tests.trainers.full_disk import no_file_larger_than
 
 from .tiny_puzzles import LEARNING, a_model
@@ -59,7 +59,7 @@ BY_ROLE: tuple[ArmName, ...] = (PER_ROLE, PER_ROLE_LORA)
 REWARDED: list[ArmName] = [name for name, kind in KINDS.items() if kind.way == "reinforced"]
 
 
-def silent(told: Told) -> None:
+def silent(event: JobLine) -> None:
     """Nobody watches."""
 
 
@@ -77,14 +77,14 @@ def weights(name: ArmName, output: Path) -> dict[str, torch.Tensor]:
     }
 
 
-def same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours)
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[k], second[k]) for k in first)
 
 
 def result(name: ArmName, output: Path) -> ArmResult:
-    found = read_result(arm(name).folder(output))
-    assert found is not None
-    return found
+    arm_result = read_result(arm(name).folder(output))
+    assert arm_result is not None
+    return arm_result
 
 
 @pytest.fixture(scope="module")
@@ -98,33 +98,36 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", list(KINDS))
 def test_every_arm_is_measured_on_all_held_out_puzzles(whole: Path, name: ArmName) -> None:
-    found = result(name, whole)
-    assert len(found.outcomes) == LEARNING.held_out
-    assert sum(found.failures.values()) == found.outcomes.count("0")
-    assert (found.tokens > 0) == (found.samples > 0) == (KINDS[name].way != "measured")
+    arm_result = result(name, whole)
+    assert len(arm_result.outcomes) == LEARNING.held_out
+    assert sum(arm_result.failures.values()) == arm_result.outcomes.count("0")
+    assert (arm_result.tokens > 0) == (arm_result.samples > 0) == (KINDS[name].way != "measured")
 
 
 @pytest.mark.parametrize("name", [name for name in REWARDED if KINDS[name].spends == "samples"])
 def test_an_arm_draws_as_many_samples_as_at_grpo_and_at_most_a_step_more(
     whole: Path, name: ArmName
 ) -> None:
-    found, wanted = result(name, whole), result(AT_GRPO, whole).samples
-    chosen = LEARNING.reinforced
+    arm_result, wanted = result(name, whole), result(AT_GRPO, whole).samples
+    settings = LEARNING.reinforced
     of_a_step = (
-        chosen.episodes * chosen.candidates * LEARNING.game.turns * len(KINDS[name].team or AGENTS)
+        settings.episodes
+        * settings.candidates
+        * LEARNING.game.turns
+        * len(KINDS[name].team or AGENTS)
     )
-    assert wanted <= found.samples < wanted + of_a_step
+    assert wanted <= arm_result.samples < wanted + of_a_step
 
 
 @pytest.mark.parametrize("name", [CONTINUED, MAS_GRPO_TOKENS])
 def test_an_arm_of_as_many_tokens_as_at_grpo_ends_with_the_step_that_has_them(
     whole: Path, name: ArmName
 ) -> None:
-    found, wanted = result(name, whole), result(AT_GRPO, whole).tokens
-    assert [point.tokens < wanted for point in found.curve] == [True] * (len(found.curve) - 1) + [
-        False
-    ]
-    assert found.tokens == found.curve[-1].tokens
+    arm_result, wanted = result(name, whole), result(AT_GRPO, whole).tokens
+    assert [point.tokens < wanted for point in arm_result.curve] == [True] * (
+        len(arm_result.curve) - 1
+    ) + [False]
+    assert arm_result.tokens == arm_result.curve[-1].tokens
 
 
 @pytest.mark.parametrize("name", REWARDED)
@@ -135,8 +138,8 @@ def test_an_arm_that_is_rewarded_ends_with_other_weights_than_it_began_with(
     assert begins is not None
     if KINDS[name].weights == "lora":
         # A new adapter has a B of zeros.
-        found = weights(name, whole)
-        assert any(bool(each.any()) for key, each in found.items() if "lora_B" in key)
+        tensors = weights(name, whole)
+        assert any(bool(tensor.any()) for key, tensor in tensors.items() if "lora_B" in key)
     else:
         before = weights(begins, whole)
         after = weights(name, whole)
@@ -145,12 +148,12 @@ def test_an_arm_that_is_rewarded_ends_with_other_weights_than_it_began_with(
 
 def test_roles_have_weights_of_their_own(whole: Path) -> None:
     for name in BY_ROLE:
-        found = weights(name, whole)
+        tensors = weights(name, whole)
         tool, plan = (
-            {key.split("/")[-1]: each for key, each in found.items() if key.startswith(agent)}
+            {key.split("/")[-1]: tensor for key, tensor in tensors.items() if key.startswith(agent)}
             for agent in AGENTS
         )
-        assert len(tool) + len(plan) == len(found)
+        assert len(tool) + len(plan) == len(tensors)
         assert not same(tool, plan)
 
 
@@ -164,11 +167,11 @@ def test_an_arm_that_breaks_off_ends_with_the_weights_of_one_that_does_not(
 ) -> None:
     for needed in arm(name).needs:
         shutil.copytree(needed.folder(whole), needed.folder(tmp_path))
-    told: list[Told] = []
+    events: list[JobLine] = []
 
-    def breaks(one: Told) -> None:
-        told.append(one)
-        if len(told) == 2:
+    def breaks(event: JobLine) -> None:
+        events.append(event)
+        if len(events) == 2:
             raise Stopped
 
     with pytest.raises(Stopped):
@@ -188,19 +191,19 @@ def test_a_training_that_comes_to_no_number_ends_with_the_weights_before_it_and_
     for needed in steep.needs:
         shutil.copytree(needed.folder(whole), needed.folder(tmp_path))
 
-    def breaks(one: Told) -> None:
-        if one.event == "playing":
+    def breaks(event: JobLine) -> None:
+        if event.event == "playing":
             raise Stopped
 
     with pytest.raises(Stopped):
         work(steep, tmp_path, LEARNING, breaks)
     # It is measured, and not trained again.
-    found = work(steep, tmp_path, LEARNING, silent)
-    assert found.stopped.startswith(f"step {found.steps + 1}: the loss is nan at")
-    assert "Lower" not in found.stopped, "what an arm says is for commands with other options"
-    assert len(found.outcomes) == LEARNING.held_out
-    assert found.samples < result(AT_GRPO, whole).samples
-    assert read_result(steep.folder(tmp_path)) == found
+    arm_result = work(steep, tmp_path, LEARNING, silent)
+    assert arm_result.stopped.startswith(f"step {arm_result.steps + 1}: the loss is nan at")
+    assert "Lower" not in arm_result.stopped, "what an arm says is for commands with other options"
+    assert len(arm_result.outcomes) == LEARNING.held_out
+    assert arm_result.samples < result(AT_GRPO, whole).samples
+    assert read_result(steep.folder(tmp_path)) == arm_result
 
 
 def test_the_tool_agent_alone_proposes_and_nobody_answers(whole: Path) -> None:
@@ -212,15 +215,17 @@ def test_the_tool_agent_alone_proposes_and_nobody_answers(whole: Path) -> None:
 def test_swapped_policies_answer_in_each_others_place(whole: Path) -> None:
     """To the same first observation, what the one wrote as tool agent it writes as plan agent."""
     playing = as_written(arm(PER_ROLE), whole, LEARNING)
-    found = played(playing, arm(SWAPPED), LEARNING, Split.TEST, LEARNING.held_out, swapped=True)
-    assert found.outcomes == result(SWAPPED, whole).outcomes
-    assert found.said == result(SWAPPED, whole).said
+    arm_result = played(
+        playing, arm(SWAPPED), LEARNING, Split.TEST, LEARNING.held_out, swapped=True
+    )
+    assert arm_result.outcomes == result(SWAPPED, whole).outcomes
+    assert arm_result.said == result(SWAPPED, whole).said
     playing.put_in(PLAN)
     table = LEARNING.game.tables(Split.TEST, 2026, 1)[0]
-    (one,) = playing.sampler.greedy(
+    (completion,) = playing.sampler.greedy(
         [playing.prompter.ids(table.episode.observe(TOOL))], limit=LEARNING.reinforced.limit
     )
-    assert playing.prompter.text(one) in found.said[TOOL]
+    assert playing.prompter.text(completion) in arm_result.said[TOOL]
 
 
 def test_best_of_k_follows_from_its_seed(whole: Path, tmp_path: Path) -> None:
@@ -236,14 +241,17 @@ def test_an_update_by_whole_runs_is_of_as_many_completions(tmp_path: Path) -> No
     settings = LEARNING.model_copy(
         update={"reinforced": LEARNING.reinforced.model_copy(update={"minibatch": 64})}
     )
-    found = {name: grpo_settings(settings, KINDS[name], "", 1) for name in REWARDED}
+    settings_by_name = {name: grpo_settings(settings, KINDS[name], "", 1) for name in REWARDED}
     turns = LEARNING.game.turns
-    assert found[MAS_GRPO].minibatch == 64 // turns
-    assert found[AT_GRPO].minibatch == found[PER_ROLE].minibatch == 64
-    assert found[PER_ROLE_LORA].learning_rate == 10 * found[PER_ROLE].learning_rate
+    assert settings_by_name[MAS_GRPO].minibatch == 64 // turns
+    assert settings_by_name[AT_GRPO].minibatch == settings_by_name[PER_ROLE].minibatch == 64
+    assert (
+        settings_by_name[PER_ROLE_LORA].learning_rate
+        == 10 * settings_by_name[PER_ROLE].learning_rate
+    )
     for name in REWARDED:
-        assert found[name].group_size == found[AT_GRPO].group_size
-        assert found[name].objective == found[AT_GRPO].objective
+        assert settings_by_name[name].group_size == settings_by_name[AT_GRPO].group_size
+        assert settings_by_name[name].objective == settings_by_name[AT_GRPO].objective
 
 
 def test_a_tuning_changes_what_it_names_and_nothing_else() -> None:
@@ -261,9 +269,9 @@ def test_a_tuning_changes_what_it_names_and_nothing_else() -> None:
     assert Tuning(batch=1e-9).applied(settings).reinforced.episodes == 1
 
 
-@pytest.mark.parametrize(("value", "said"), [(math.nan, "nan"), (-math.inf, "inf")])
+@pytest.mark.parametrize(("value", "text"), [(math.nan, "nan"), (-math.inf, "inf")])
 def test_a_supervised_loss_that_is_no_number_changes_no_weight(
-    value: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    value: float, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each answer's logits are set to `value`."""
     plain = Network.learned_logits
@@ -271,7 +279,7 @@ def test_a_supervised_loss_that_is_no_number_changes_no_weight(
     def logits(self: Network, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
         return plain(self, ids, learned).scatter(1, ids[:, 1:][learned][:, None], value)
 
-    refused(logits, f"the loss is {said} at supervised step 3", tmp_path, monkeypatch)
+    refused(logits, f"the loss is {text} at supervised step 3", tmp_path, monkeypatch)
 
 
 def test_a_supervised_gradient_that_is_no_number_changes_no_weight(
@@ -292,7 +300,7 @@ def test_a_supervised_gradient_that_is_no_number_changes_no_weight(
 
 def refused(
     logits: Callable[[Network, torch.Tensor, torch.Tensor], torch.Tensor],
-    said: str,
+    message: str,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -302,7 +310,7 @@ def refused(
     before = {k: v.detach().clone() for k, v in playing.policies.network.trained()}
     monkeypatch.setattr(Network, "learned_logits", logits)
     with pytest.raises(
-        NotFinite, match=rf"{said}, whose 16 answers .* of seed 1000005, at a learning rate of "
+        NotFinite, match=rf"{message}, whose 16 answers .* of seed 1000005, at a learning rate of "
     ):
         steps.step(2)
     assert same(before, dict(playing.policies.network.trained()))
@@ -320,9 +328,9 @@ def test_an_arm_that_ends_early_is_measured_at_the_weights_before_the_whole_step
             shutil.copytree(needed.folder(whole), needed.folder(output))
         with monkeypatch.context() as patched:
             spoil(patched, step=2, update=bad)
-            found = work(arm(name), output, LEARNING, silent)
-        assert found.stopped.startswith("step 2: the gradient is nan")
-        assert found.steps == 1
+            arm_result = work(arm(name), output, LEARNING, silent)
+        assert arm_result.stopped.startswith("step 2: the gradient is nan")
+        assert arm_result.steps == 1
     assert same(weights(name, ended[1]), weights(name, ended[3]))
     assert result(name, ended[1]).outcomes == result(name, ended[3]).outcomes
 
@@ -354,18 +362,18 @@ def spoil(monkeypatch: pytest.MonkeyPatch, *, step: int, update: int) -> None:
     def norm(self: Learner) -> float:
         nonlocal updates
         updates += 1
-        found = clipped_norm(self)
-        return math.nan if (steps, updates) == (step, update) else found
+        total_norm = clipped_norm(self)
+        return math.nan if (steps, updates) == (step, update) else total_norm
 
     monkeypatch.setattr(Learner, "step", counted)
     monkeypatch.setattr(Learner, "_clipped_norm", norm)
 
 
 def test_arms_come_after_what_they_need_and_have_folders_of_their_own() -> None:
-    done: set[ArmName] = set()
+    arm_names: set[ArmName] = set()
     for name in KINDS:
-        assert done.issuperset(needed.kind for needed in arm(name).needs)
-        done.add(name)
+        assert arm_names.issuperset(needed.kind for needed in arm(name).needs)
+        arm_names.add(name)
     assert len({slug(name) for name in KINDS}) == len(KINDS)
 
 
@@ -375,9 +383,9 @@ def test_a_folder_takes_more_seeds_only_where_it_may_and_no_other_settings(tmp_p
     claim(tmp_path / "out", more, more_seeds=True)
     with pytest.raises(TrainingError, match="was begun with other settings: seeds"):
         claim(tmp_path / "out", more)
-    other = LEARNING.model_copy(update={"held_out": 5})
+    other_settings = LEARNING.model_copy(update={"held_out": 5})
     with pytest.raises(TrainingError, match="held_out"):
-        claim(tmp_path / "out", other, more_seeds=True)
+        claim(tmp_path / "out", other_settings, more_seeds=True)
 
 
 def test_the_clock_of_a_command_that_is_killed_has_all_but_its_last_seconds(
@@ -408,11 +416,11 @@ def test_a_restart_leaves_files_of_others_as_they_are(tmp_path: Path) -> None:
     claim(tmp_path, LEARNING)
     (tmp_path / "seed-1").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
-    other = LEARNING.model_copy(update={"held_out": 5})
-    claim(tmp_path, other, restart=True)
+    other_settings = LEARNING.model_copy(update={"held_out": 5})
+    claim(tmp_path, other_settings, restart=True)
     assert not (tmp_path / "seed-1").exists()
     assert (tmp_path / "notes.txt").read_text() == "mine"
-    claim(tmp_path, other)
+    claim(tmp_path, other_settings)
 
 
 @pytest.mark.parametrize("name", taught())
@@ -424,8 +432,8 @@ class TestGame:
         for team in (None, *TEAMS):
             first, again = (
                 [
-                    one.episode.observe(one.episode.agent)
-                    for one in game.tables(Split.TEST, 3, 4, team)
+                    table.episode.observe(table.episode.agent)
+                    for table in game.tables(Split.TEST, 3, 4, team)
                 ]
                 for _ in range(2)
             )
@@ -443,19 +451,19 @@ class TestGame:
         assert game.tables(Split.TEST, 3, 1)[0].episode.agents == AGENTS
 
     def test_what_the_weak_team_says_fits_its_limits(self, name: str, tmp_path: Path) -> None:
-        known = LearnedGame.of(name)
-        loaded = a_model(tmp_path / "model", game=known)
+        entry = LearnedGame.of(name)
+        loaded = a_model(tmp_path / "model", game=entry)
         prompter = Prompter(loaded)
-        for _, (observation, answer) in zip(range(40), known.demonstrations(1), strict=False):
+        for _, (observation, answer) in zip(range(40), entry.demonstrations(1), strict=False):
             ids = loaded.codec.encode(answer)
             # One more ends the turn.
-            assert len(ids) < known.training.reinforced.limit
+            assert len(ids) < entry.training.reinforced.limit
             assert loaded.codec.decode(ids) == answer
-            assert len(prompter.ids(observation)) + len(ids) < known.training.network.context
+            assert len(prompter.ids(observation)) + len(ids) < entry.training.network.context
 
     def test_its_players_by_hand_have_a_floor_and_a_ceiling(self, name: str) -> None:
         solved = LearnedGame.of(name).baselines(5, 12)
-        assert all(0 <= each <= 12 for each in solved.values())
+        assert all(0 <= count <= 12 for count in solved.values())
         assert solved["random"] < solved["oracle"] == 12
 
 
@@ -464,9 +472,9 @@ def test_progress_says_how_many_arms_are_done_and_how_long_the_others_may_take(
 ) -> None:
     with JobProgress("arms") as progress:
         tell = progress.watch(4, 3)
-        tell(arm(AT_GRPO), Told(event="training", done=100, total=1_000, said="half way"))
-        tell(arm(PER_ROLE), Told(event="training", done=500, total=1_000, said="begun before"))
-        tell(arm(AT_GRPO), Told(event="finished", said="7 of 8 held-out puzzles solved"))
+        tell(arm(AT_GRPO), JobLine(event="training", done=100, total=1_000, said="half way"))
+        tell(arm(PER_ROLE), JobLine(event="training", done=500, total=1_000, said="begun before"))
+        tell(arm(AT_GRPO), JobLine(event="finished", said="7 of 8 held-out puzzles solved"))
     first, second, third = capsys.readouterr().err.splitlines()
     # Nothing was done in this time as yet.
     assert first == "seed 1, AT-GRPO, training: 10%, half way"
@@ -479,8 +487,8 @@ def test_progress_goes_on_where_it_turns_out_how_many_arms_there_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with JobProgress("arms") as progress:
-        progress.watch(4, 3)(arm(AT_GRPO), Told(event="finished", said="7 of 8"))
-        progress.watch(6, 4)(arm(PER_ROLE), Told(event="finished", said="8 of 8"))
+        progress.watch(4, 3)(arm(AT_GRPO), JobLine(event="finished", said="7 of 8"))
+        progress.watch(6, 4)(arm(PER_ROLE), JobLine(event="finished", said="8 of 8"))
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("seed 1, AT-GRPO: 7 of 8 (2 of 4 arms; about ")
     assert second.startswith("seed 1, AT-GRPO per role: 8 of 8 (3 of 6 arms; about ")

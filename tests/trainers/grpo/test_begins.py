@@ -57,11 +57,11 @@ def given(base: Path, kind: str, begins: dict[str, Path], **changes: object) -> 
 
 
 def in_network(policies: Policies) -> dict[str, dict[str, torch.Tensor]]:
-    made: dict[str, dict[str, torch.Tensor]] = {}
+    weights: dict[str, dict[str, torch.Tensor]] = {}
     for name in policies.names:
         policies.put_in(name)
-        made[name] = {key: each.detach().clone() for key, each in policies.network.trained()}
-    return made
+        weights[name] = {key: tensor.detach().clone() for key, tensor in policies.network.trained()}
+    return weights
 
 
 @pytest.mark.parametrize("kind", ["full", "lora"])
@@ -70,12 +70,14 @@ def test_each_policy_goes_on_with_its_own_weights(kind: str, base: Path, tmp_pat
         pytest.importorskip("peft", reason="needs make install")
     ended = trained(base, tmp_path, kind)
     folders = {name: tmp_path / "out/policies" / name for name in ROLES}
-    found = in_network(begun(given(base, kind, folders), ROLES, load(base)))
+    weights = in_network(begun(given(base, kind, folders), ROLES, load(base)))
     for name in ROLES:
-        assert all(torch.equal(found[name][key], each) for key, each in ended[name].items())
+        assert all(torch.equal(weights[name][key], tensor) for key, tensor in ended[name].items())
     some = in_network(begun(given(base, kind, {"tester": folders["tester"]}), ROLES, load(base)))
-    assert all(torch.equal(some["tester"][key], each) for key, each in ended["tester"].items())
-    assert not all(torch.equal(some["coder"][key], each) for key, each in ended["coder"].items())
+    assert all(torch.equal(some["tester"][key], tensor) for key, tensor in ended["tester"].items())
+    assert not all(
+        torch.equal(some["coder"][key], tensor) for key, tensor in ended["coder"].items()
+    )
 
 
 def test_what_is_no_earlier_version_is_refused_by_name(base: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from loopline.trainers.core.network import load_base, network_of
 from loopline.trainers.grpo.data import GrpoData
 from loopline.trainers.grpo.groups import Group, GroupKey, Member, seal
 from loopline.trainers.grpo.learner import Learner
-from loopline.trainers.grpo.pipeline import Watch, begun, train
+from loopline.trainers.grpo.pipeline import StepListener, begun, train
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.report import Report
 from loopline.trainers.grpo.rows import pieces_of, rows_of
@@ -55,7 +55,7 @@ def held(base: Path, settings: GrpoSettings) -> LoadedModel:
 
 
 def size(parameters: Any) -> int:
-    return sum(each.numel() * each.element_size() for each in parameters)
+    return sum(parameter.numel() * parameter.element_size() for parameter in parameters)
 
 
 def test_the_base_beneath_adapters_takes_half_the_bytes_and_what_is_trained_none_less(
@@ -68,18 +68,18 @@ def test_the_base_beneath_adapters_takes_half_the_bytes_and_what_is_trained_none
     policies = begun(settings, ROLES, loaded)
     (batch,) = step_batches(seal(runs, sealing_of(loaded)).records, settings)
     Learner(policies).step(batch)
-    frozen = [each for each in loaded.model.parameters() if not each.requires_grad]
-    assert {each.dtype for each in frozen} == {torch.bfloat16}
+    frozen = [tensor for tensor in loaded.model.parameters() if not tensor.requires_grad]
+    assert {tensor.dtype for tensor in frozen} == {torch.bfloat16}
     # Adapters and their moments, of both policies.
-    moments = [each for name, each in policies.tensors().items() if not name.endswith("step")]
+    moments = [tensor for name, tensor in policies.tensors().items() if not name.endswith("step")]
     assert len(moments) == 3 * len(ROLES) * len(policies.network.trained())
-    assert {each.dtype for each in moments} == {torch.float32}
+    assert {tensor.dtype for tensor in moments} == {torch.float32}
 
 
 def test_weights_that_are_trained_stay_in_float32(base: Path) -> None:
     settings = settings_of(precision="bfloat16")
     loaded = held(base, settings)
-    assert {each.dtype for each in loaded.model.parameters()} == {torch.float32}
+    assert {parameter.dtype for parameter in loaded.model.parameters()} == {torch.float32}
 
 
 def gradients(base: Path, runs: list[Trajectory], settings: GrpoSettings) -> dict[str, Any]:
@@ -89,12 +89,12 @@ def gradients(base: Path, runs: list[Trajectory], settings: GrpoSettings) -> dic
     network = network_of(loaded, adapter=True, rank=settings.rank, begins_from=None, base="base")
     dice = torch.Generator().manual_seed(5)
     with torch.no_grad():
-        for _, each in network.trained():
-            each.copy_(torch.randn(each.shape, generator=dice) * 0.1)
+        for _, tensor in network.trained():
+            tensor.copy_(torch.randn(tensor.shape, generator=dice) * 0.1)
     policies = Policies(network, ["shared"], settings)
     (batch,) = step_batches(seal(runs, sealing_of(loaded)).records, settings)
     Learner(policies).step(batch)
-    return {name: each for name, each in policies.tensors().items() if name.endswith("exp_avg")}
+    return {name: tensor for name, tensor in policies.tensors().items() if name.endswith("exp_avg")}
 
 
 def test_the_gradients_of_an_adapter_are_near_those_of_float32(base: Path) -> None:
@@ -115,9 +115,9 @@ def data_of(base: Path, store: Path) -> GrpoData:
 
 def without_time(report: Report) -> list[object]:
     return [
-        (step.version, name, each.model_copy(update={"seconds": 0.0}))
+        (step.version, name, summary.model_copy(update={"seconds": 0.0}))
         for step in report.steps
-        for name, each in step.policies.items()
+        for name, summary in step.policies.items()
     ]
 
 
@@ -135,19 +135,21 @@ def test_a_training_that_was_stopped_goes_on_as_if_nothing_had_been(
     with pytest.raises(KeyboardInterrupt):
         train(
             settings, data, held(base, settings), tmp_path / "stopped", checkpoint_every=1,
-            watch=Watch(checkpoint=stop),
+            watch=StepListener(checkpoint=stop),
         )  # fmt: skip
     resumed = train(settings, data, held(base, settings), tmp_path / "stopped")
     whole = train(settings, data, held(base, settings), tmp_path / "whole")
     assert len(whole.steps) > 2
     assert without_time(resumed) == without_time(whole)
     for role in ROLES:
-        ours, theirs = (
+        resumed_weights, reference_weights = (
             load_file(tmp_path / name / "policies" / role / "adapter_model.safetensors")
             for name in ("stopped", "whole")
         )
-        assert ours.keys() == theirs.keys()
-        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+        assert resumed_weights.keys() == reference_weights.keys()
+        assert all(
+            torch.equal(resumed_weights[name], reference_weights[name]) for name in resumed_weights
+        )
 
 
 async def sampled(base: Path) -> list[Completion]:
@@ -157,15 +159,19 @@ async def sampled(base: Path) -> list[Completion]:
     )
     await engine.start()
     try:
-        found: list[Completion] = []
+        completions: list[Completion] = []
         for number in range(4):
             request = GenerateRequest(
                 id=f"bfloat16-{number}",
                 messages=(Message(role="user", content=f"{number} apples and {number} pens"),),
                 sampling=SamplingParams(temperature=1.0, seed=number, max_tokens=12, n=4),
             )
-            found += [each async for each in engine.submit(request) if isinstance(each, Completion)]
-        return found
+            completions += [
+                completion
+                async for completion in engine.submit(request)
+                if isinstance(completion, Completion)
+            ]
+        return completions
     finally:
         await engine.close()
 
@@ -178,17 +184,17 @@ def test_what_an_engine_in_bfloat16_says_of_its_tokens_is_what_the_trainer_says(
             float(number % 2),
             (
                 TokenSequence(
-                    ids=(*each.prompt_ids, *each.output_ids),
+                    ids=(*completion.prompt_ids, *completion.output_ids),
                     learned=(
-                        *[False] * len(each.prompt_ids), *[True] * len(each.output_ids),
+                        *[False] * len(completion.prompt_ids), *[True] * len(completion.output_ids),
                     ),
-                    logprobs=(*[0.0] * len(each.prompt_ids), *each.logprobs),
+                    logprobs=(*[0.0] * len(completion.prompt_ids), *completion.logprobs),
                     temperature=1.0,
                     truncated=False,
                 ),
             ),
         )
-        for number, each in enumerate(completions)
+        for number, completion in enumerate(completions)
     )  # fmt: skip
     runs = rollouts(load(base), 0, count=1)
     policy = seal(runs, sealing_of(load(base))).records[0].policy

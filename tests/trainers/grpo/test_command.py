@@ -53,10 +53,10 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
     assert "step 1/3" in err
     assert "checkpoint at step 2" in err
     assert "version 3 → 6; 6 groups of 4 runs, 0 with all rewards the same, 0 too old" in out
-    said = json.loads(out.splitlines()[-1])
-    assert (said["version"], said["steps"], said["groups"]) == (6, 3, 6)
-    assert said["skipped"] == {"records of another schema version": 1}
-    assert {row["groups"] for row in said["policies"].values()} == {3}
+    summary = json.loads(out.splitlines()[-1])
+    assert (summary["version"], summary["steps"], summary["groups"]) == (6, 3, 6)
+    assert summary["skipped"] == {"records of another schema version": 1}
+    assert {row["groups"] for row in summary["policies"].values()} == {3}
     assert (tmp_path / "out/policies/coder/model.safetensors").is_file()
     assert f"curves in {tmp_path / 'out/report.html'}" in out
     assert len(list((tmp_path / "out/learned-tokens").iterdir())) == 3
@@ -90,8 +90,8 @@ def test_samples_of_several_base_models_are_warned_of_with_their_names(
     base: Path, tmp_path: Path
 ) -> None:
     """Of one tokenizer, which is all that their token ids tell."""
-    *runs, other = rollouts(load(base), 0, count=3)
-    asyncio.run(record(tmp_path / "store", [*runs, sampled_by(other, base="larger")]))
+    *runs, last_run = rollouts(load(base), 0, count=3)
+    asyncio.run(record(tmp_path / "store", [*runs, sampled_by(last_run, base="larger")]))
     code, _, err = command(
         "offline",
         tmp_path / "out",
@@ -103,8 +103,8 @@ def test_samples_of_several_base_models_are_warned_of_with_their_names(
         1,
     )
     assert code == 0, err
-    said = "warning: the groups were sampled by several base models"
-    assert f"{said} (2 groups of micro, 1 group of larger)" in err
+    warning = "warning: the groups were sampled by several base models"
+    assert f"{warning} (2 groups of micro, 1 group of larger)" in err
 
 
 def by_policy(run: Trajectory, name: str) -> Trajectory:
@@ -114,16 +114,16 @@ def by_policy(run: Trajectory, name: str) -> Trajectory:
 
 def sampled_by(run: Trajectory, **policy: str) -> Trajectory:
     """The same, by another policy."""
-    said = json.loads(run.model_dump_json())
-    for step in said["steps"]:
+    document = json.loads(run.model_dump_json())
+    for step in document["steps"]:
         for candidate in step["candidates"]:
             for call in candidate["calls"]:
                 call["policy"].update(policy)
-    return Trajectory.model_validate_json(json.dumps(said))
+    return Trajectory.model_validate_json(json.dumps(document))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--grouping", "poem"), "--grouping poem: Input should be 'at-grpo'"),
         (("--group-size", 1), "--group-size 1: Input should be greater than or equal to 2"),
@@ -172,13 +172,13 @@ def sampled_by(run: Trajectory, **policy: str) -> Trajectory:
     ],
 )
 def test_bad_input_is_named_before_anything_is_trained(
-    base: Path, store: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
+    base: Path, store: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     code, _, answer = command(
         "offline", tmp_path / "out", "--from-store", store, "--base", base, *arguments
     )
     assert code != 0
-    assert said in answer
+    assert message in answer
     assert not (tmp_path / "out").exists()
 
 
@@ -186,14 +186,14 @@ def test_the_folder_of_another_command_is_left_as_it_is_whatever_is_asked(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     """`bench grpo`, `train glpft` and others have a settings.json of their own."""
-    theirs = tmp_path / "settings.json"
-    theirs.write_text('{"game": "sokoban"}')
+    foreign_path = tmp_path / "settings.json"
+    foreign_path.write_text('{"game": "sokoban"}')
     (tmp_path / "report.json").write_text("{}")
     for option in ((), ("--restart",)):
         code, _, err = command("offline", tmp_path, "--from-store", store, "--base", base, *option)
         assert code == 1
         assert "settings.json is of another command or version, or damaged" in err
-        assert {path.name for path in tmp_path.iterdir()} == {theirs.name, "report.json"}
+        assert {path.name for path in tmp_path.iterdir()} == {foreign_path.name, "report.json"}
 
 
 def test_what_can_not_be_a_folder_is_named(base: Path, store: Path, tmp_path: Path) -> None:
@@ -211,10 +211,10 @@ def test_what_can_not_be_published_is_named_before_anything_is_trained(
     arguments = (tmp_path / "out", "--from-store", store, "--base", base, "--publish",
                  "--redis-url", "redis://127.0.0.1:1", "--weights", "lora", "--policies",
                  "per-role", "--profile", "petting")  # fmt: skip
-    for pool, said in (("nosuch", "there is no pool 'nosuch'"), ("pair", "of another base")):
+    for pool, message in (("nosuch", "there is no pool 'nosuch'"), ("pair", "of another base")):
         code, _, err = command("offline", *arguments, "--pool", pool)
         assert code == 1
-        assert said in err
+        assert message in err
         assert not (tmp_path / "out").exists()
 
 

@@ -38,8 +38,8 @@ def test_every_row_is_dealt_to_one_process_in_order(
 def test_the_candidates_of_a_prompt_stay_together_where_their_prefix_is_shared() -> None:
     rows = rows_of_prompts(5, read=40, written=2)
     shares = dealt(rows, 2, share_prefixes=True)
-    one, other = ({rows[number].prompt for number in share} for share in shares)
-    assert not one & other
+    first_prompts, second_prompts = ({rows[number].prompt for number in share} for share in shares)
+    assert not first_prompts & second_prompts
     assert sorted(map(len, shares)) == [2 * 4, 3 * 4]
 
 

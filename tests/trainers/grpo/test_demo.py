@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from loopline.trainers.cli import app
-from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.arm import work
 from loopline.trainers.grpo.arms.beginning import write_beginning
@@ -40,18 +40,18 @@ def weights(arm: Arm, output: Path) -> dict[str, torch.Tensor]:
     return load_file(arm.folder(output) / "model/model.safetensors")
 
 
-def same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours)
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[k], second[k]) for k in first)
 
 
 def without_times(result: ArmResult) -> dict[str, object]:
-    said = result.model_dump(exclude={"cpu_seconds", "train_cpu_seconds"})
-    for point in said["curve"]:
+    fields = result.model_dump(exclude={"cpu_seconds", "train_cpu_seconds"})
+    for point in fields["curve"]:
         del point["cpu_seconds"]
-    return said
+    return fields
 
 
-def silent(told: Told) -> None:
+def silent(event: JobLine) -> None:
     """Nobody watches."""
 
 
@@ -101,11 +101,11 @@ def test_the_control_spends_at_least_the_tokens_of_at_grpo_and_at_most_a_step_mo
 def held_after(steps: int, arm: Arm, output: Path, end: Connection) -> None:
     """Does the arm, and stands still after so many steps."""
     torch.set_num_threads(1)
-    said: list[str] = []
+    messages: list[str] = []
 
-    def tell(told: Told) -> None:
-        said.append(told.said)
-        if len(said) == steps:
+    def tell(event: JobLine) -> None:
+        messages.append(event.said)
+        if len(messages) == steps:
             end.send(steps)
             end.recv()
 
@@ -119,11 +119,11 @@ def test_an_arm_that_is_killed_ends_with_the_weights_of_one_that_is_not(
     arm = Arm(kind=name, seed=1)
     for needed in arm.needs:
         shutil.copytree(needed.folder(whole), needed.folder(tmp_path))
-    ours, theirs = FORKS.Pipe()
-    process = FORKS.Process(target=held_after, args=(2, arm, tmp_path, theirs))
+    parent_end, child_end = FORKS.Pipe()
+    process = FORKS.Process(target=held_after, args=(2, arm, tmp_path, child_end))
     process.start()
     try:
-        assert ours.recv() == 2
+        assert parent_end.recv() == 2
     finally:
         process.kill()
         process.join()
@@ -165,12 +165,12 @@ def begun_demo(tmp_path: Path) -> Generator[subprocess.Popen[str]]:
 
 def processes_of(output: Path) -> list[str]:
     """Command lines that name the folder."""
-    found: list[str] = []
+    command_lines: list[str] = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         # A process may end while it is looked at.
         with suppress(OSError):
-            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return [line for line in found if str(output) in line]
+            command_lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in command_lines if str(output) in line]
 
 
 def test_ctrl_c_saves_a_checkpoint_and_leaves_no_process_behind(
@@ -204,28 +204,28 @@ def results(*solved: tuple[int, int, int]) -> list[ArmResult]:
 
 def test_the_gain_is_the_least_one_of_the_seeds() -> None:
     settings = DemoSettings(seeds=(1, 2, 3))
-    found = report_of(
+    report = report_of(
         settings, results((40, 340, 100), (60, 320, 80), (20, 330, 90)),
         {"random": Share.of(2, 400)}, 7.5,
     )  # fmt: skip
-    said = last_line(found)
-    assert said["success_gain"] == pytest.approx(0.65)
-    assert said["minutes"] == 7.5
-    assert said["cpu_minutes"] == 9.0
-    assert said["intervals_apart"] is True
-    assert "AT-GRPO gained 65.0 points" in "\n".join(conclusion(found))
+    summary = last_line(report)
+    assert summary["success_gain"] == pytest.approx(0.65)
+    assert summary["minutes"] == 7.5
+    assert summary["cpu_minutes"] == 9.0
+    assert summary["intervals_apart"] is True
+    assert "AT-GRPO gained 65.0 points" in "\n".join(conclusion(report))
     # Wilson's interval of 340 of 400.
-    learned = found.seeds[0].arms[AT_GRPO]
+    learned = report.seeds[0].arms[AT_GRPO]
     assert (learned.low, learned.high) == pytest.approx((0.8117, 0.8817), abs=1e-4)
 
 
 def test_a_gain_that_is_none_is_reported_as_it_is() -> None:
     settings = DemoSettings(seeds=(1, 2))
-    found = report_of(settings, results((100, 90, 200), (100, 300, 110)), {}, 1.0)
-    assert found.success_gain == pytest.approx(-0.025)
-    assert not found.apart
-    assert [row.apart for row in found.seeds] == [False, True]
-    assert "do not lie above" in "\n".join(conclusion(found))
+    report = report_of(settings, results((100, 90, 200), (100, 300, 110)), {}, 1.0)
+    assert report.success_gain == pytest.approx(-0.025)
+    assert not report.apart
+    assert [row.apart for row in report.seeds] == [False, True]
+    assert "do not lie above" in "\n".join(conclusion(report))
 
 
 def test_the_command_shows_what_was_found_and_ends_with_the_gain_and_the_minutes(
@@ -235,14 +235,16 @@ def test_the_command_shows_what_was_found_and_ends_with_the_gain_and_the_minutes
     output = tmp_path / "out"
     ended = CliRunner().invoke(app, ["grpo", "demo", str(output), "--json"])
     assert ended.exit_code == 0, ended.output
-    shown = ended.stdout.splitlines()
-    said = json.loads(shown[-1])
-    assert -1 <= said["success_gain"] <= 1
-    assert said["minutes"] > 0
-    assert said["intervals_apart"] is False
+    lines = ended.stdout.splitlines()
+    summary = json.loads(lines[-1])
+    assert -1 <= summary["success_gain"] <= 1
+    assert summary["minutes"] > 0
+    assert summary["intervals_apart"] is False
     for name in ARMS:
-        assert any(name in line for line in shown), name
-    assert json.loads((output / "report.json").read_text())["success_gain"] == said["success_gain"]
+        assert any(name in line for line in lines), name
+    assert (
+        json.loads((output / "report.json").read_text())["success_gain"] == summary["success_gain"]
+    )
 
 
 def test_a_missing_result_is_named() -> None:
@@ -251,11 +253,11 @@ def test_a_missing_result_is_named() -> None:
 
 
 def test_arms_come_after_what_they_begin_with() -> None:
-    done: set[Arm] = set()
+    arms: set[Arm] = set()
     for arm in arms_of(DemoSettings()):
-        assert done.issuperset(arm.needs)
-        done.add(arm)
-    assert len(done) == 9
+        assert arms.issuperset(arm.needs)
+        arms.add(arm)
+    assert len(arms) == 9
 
 
 def test_random_weights_are_those_of_the_seed(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.groups import Sealing, seal
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.pipeline import begun
-from loopline.trainers.grpo.rows import Piece, pieces_of, rows_of
+from loopline.trainers.grpo.rows import MicroBatch, pieces_of, rows_of
 from loopline.trainers.grpo.sequences import same_tokenizer
 from loopline.trainers.grpo.stream import step_batches
 from loopline.workers.engine_runner import EnginePool, EngineRunner
@@ -66,16 +66,16 @@ async def test_conversations_of_the_torch_engine_are_learned_from_within_roundin
         for member in group.members:
             # The calculator's answers stand within the one sequence that a conversation is.
             (sequence,) = member.sequences
-            learned = "".join("x" if each else " " for each in sequence.learned)
+            learned = "".join("x" if flag else " " for flag in sequence.learned)
             assert len(learned.split()) in calls
     settings = settings_of(grouping="single")
     learner = Learner(begun(settings, ["shared"], loaded))
-    pieces: list[Piece] = pieces_of(
+    pieces: list[MicroBatch] = pieces_of(
         rows_of(sealed.records, settings), settings.micro_batch_tokens, loaded.device
     )
     for piece in pieces:
-        found = learner.logprobs(piece)
-        assert float((found - piece.behaviour).abs().max()) < 1e-5
+        logprobs = learner.logprobs(piece)
+        assert float((logprobs - piece.behaviour).abs().max()) < 1e-5
     (batch,) = step_batches(sealed.records, settings)
-    made = learner.step(batch)["shared"]
-    assert made.effective_samples == pytest.approx(1.0, abs=1e-6)
+    summary = learner.step(batch)["shared"]
+    assert summary.effective_samples == pytest.approx(1.0, abs=1e-6)

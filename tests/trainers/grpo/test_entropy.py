@@ -34,8 +34,11 @@ def of_unequal_lengths(groups: Sequence[Group]) -> tuple[Group, ...]:
                 replace(
                     member,
                     sequences=tuple(
-                        replace(each, learned=(*[False] * at, *each.learned)[: len(each.ids)])
-                        for each in member.sequences
+                        replace(
+                            sequence,
+                            learned=(*[False] * at, *sequence.learned)[: len(sequence.ids)],
+                        )
+                        for sequence in member.sequences
                     ),
                 )
                 for at, member in enumerate(group.members)
@@ -86,10 +89,10 @@ def test_the_entropy_bonus_is_normalised_as_the_loss_is(how: Normalisation, base
     parameters = dict(learner.policies.network.trained())
     loss = expected(loaded.model, groups, how)
     gradients = torch.autograd.grad(loss, list(parameters.values()))
-    made = learner.step(StepBatch(0, groups, (), 0))["shared"]
+    summary = learner.step(StepBatch(0, groups, (), 0))["shared"]
     counts = [sequence.count for member in groups[0].members for sequence in member.sequences]
     assert counts == [WRITTEN, WRITTEN - 1, WRITTEN - 2, WRITTEN - 3]
-    assert made.loss == pytest.approx(float(loss.detach()), rel=1e-5)
+    assert summary.loss == pytest.approx(float(loss.detach()), rel=1e-5)
     for (name, parameter), gradient in zip(parameters.items(), gradients, strict=True):
         assert parameter.grad is not None
         assert torch.allclose(parameter.grad, gradient, atol=1e-6, rtol=1e-4), name

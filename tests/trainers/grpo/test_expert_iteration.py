@@ -11,7 +11,7 @@ import torch
 
 from loopline.agents.environments.team_episode import PLAN
 from loopline.agents.records import PolicyRef
-from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.network import Network
 from loopline.trainers.grpo.advantages import has_signal
 from loopline.trainers.grpo.arms.arm import work
@@ -29,7 +29,7 @@ from .tiny_puzzles import LEARNING
 WARM = Arm(kind=WARM_START, seed=1)
 
 
-def silent(told: Told) -> None:
+def silent(event: JobLine) -> None:
     """Nobody watches."""
 
 
@@ -50,9 +50,9 @@ def training(begun: Path) -> tuple[ReinforcedSteps, Network]:
 
 
 def with_signal(batch: Batch) -> list[Group]:
-    found = [group for group in batch.played.groups if has_signal(group.rewards)]
-    assert len(found) > LEARNING.reinforced.minibatch, "several updates"
-    return found
+    groups = [group for group in batch.played.groups if has_signal(group.rewards)]
+    assert len(groups) > LEARNING.reinforced.minibatch, "several updates"
+    return groups
 
 
 def test_what_the_best_candidates_said_becomes_more_probable(
@@ -62,15 +62,15 @@ def test_what_the_best_candidates_said_becomes_more_probable(
     batch = steps.play(0, 0)
     best = [best_answer(group) for group in with_signal(batch)]
     before = sum(logprob(network, *answer) for answer in best)
-    made = steps.learn(batch, 0)
+    step_result = steps.learn(batch, 0)
     assert sum(logprob(network, *answer) for answer in best) > before
-    assert made.samples == batch.played.samples
-    assert made.tokens >= batch.tokens + sum(len(p) + len(a) for p, a in best)
+    assert step_result.samples == batch.played.samples
+    assert step_result.tokens >= batch.tokens + sum(len(p) + len(a) for p, a in best)
 
 
 def test_the_imitated_candidate_is_the_first_of_the_best() -> None:
-    def member(reward: float, *said: int) -> Member:
-        ids, learned = (7, 8, *said), (False, False, *[True] * len(said))
+    def member(reward: float, *answer_ids: int) -> Member:
+        ids, learned = (7, 8, *answer_ids), (False, False, *[True] * len(answer_ids))
         logprobs = (0.0,) * len(ids)
         return Member("", reward, (TokenSequence(ids, learned, logprobs, 1.0, truncated=False),))
 
@@ -86,7 +86,7 @@ def test_a_loss_that_is_no_number_leaves_the_weights_before_the_whole_step(
     steps, network = training
     batch = steps.play(0, 0)
     with_signal(batch)
-    before = {name: each.detach().clone() for name, each in network.trained()}
+    before = {name: tensor.detach().clone() for name, tensor in network.trained()}
     plain, updates = Network.learned_logits, 0
 
     def second_is_nan(self: Network, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
@@ -98,7 +98,7 @@ def test_a_loss_that_is_no_number_leaves_the_weights_before_the_whole_step(
     with pytest.raises(NotFinite, match="the loss is nan at version 0, minibatch 2 of "):
         steps.learn(batch, 0)
     assert updates == 2
-    assert all(torch.equal(each, before[name]) for name, each in network.trained())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.trained())
 
 
 def logprob(network: Network, prompt: Sequence[int], answer: Sequence[int]) -> float:

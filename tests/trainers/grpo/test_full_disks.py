@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from loopline.trainers.grpo.learner import NotFinite
-from loopline.trainers.grpo.pipeline import Progress, Watch, begun, train
+from loopline.trainers.grpo.pipeline import Progress, StepListener, begun, train
 from loopline.trainers.grpo.settings import GrpoSettings
 
 from .recorded import record
@@ -37,12 +37,12 @@ def test_a_loss_that_is_no_number_is_named_with_its_samples_though_the_disk_is_f
         monkeypatch.setattr("loopline.trainers.core.checkpoints.shutil.disk_usage", full)
 
     with pytest.raises(NotFinite) as raised:
-        train(settings, data, load(base), tmp_path / "out", watch=Watch(progress=fill))
-    said = str(raised.value)
-    assert "step 2: the loss is inf at version 1, policy shared" in said
-    assert runs[4].run.id in said
-    assert "version 1, after step 1, is the last good one, and could not be kept: " in said
-    assert "free some space" in said
+        train(settings, data, load(base), tmp_path / "out", watch=StepListener(progress=fill))
+    message = str(raised.value)
+    assert "step 2: the loss is inf at version 1, policy shared" in message
+    assert runs[4].run.id in message
+    assert "version 1, after step 1, is the last good one, and could not be kept: " in message
+    assert "free some space" in message
     monkeypatch.undo()
     with pytest.raises(NotFinite, match="version 1, after step 1, is the last good one: it is in"):
         train(settings, data, load(base), tmp_path / "out")
@@ -56,7 +56,7 @@ def test_a_training_that_had_room_to_begin_has_room_to_go_on(
     asyncio.run(record(tmp_path / "store", rollouts(load(base), 0, count=6)))
     settings, data = settings_of(batch=2), data_in(tmp_path / "store", load(base))
     trained = begun(settings, ["shared"], load(base)).network.trained()
-    room = 2 * 12 * sum(each.numel() for _, each in trained) + 16 * 2**20 + 250_000
+    room = 2 * 12 * sum(tensor.numel() for _, tensor in trained) + 16 * 2**20 + 250_000
     monkeypatch.setattr(
         "loopline.trainers.core.checkpoints.shutil.disk_usage", disk_of(room, tmp_path / "out")
     )
@@ -68,7 +68,7 @@ def test_a_training_that_had_room_to_begin_has_room_to_go_on(
     with pytest.raises(KeyboardInterrupt):
         train(
             settings, data, load(base), tmp_path / "out", checkpoint_every=1,
-            watch=Watch(checkpoint=stop),
+            watch=StepListener(checkpoint=stop),
         )  # fmt: skip
     assert len(train(settings, data, load(base), tmp_path / "out").steps) == 3
 
@@ -77,7 +77,7 @@ def disk_of(room: int, folder: Path) -> Callable[[Path], SimpleNamespace]:
     """What `shutil.disk_usage` says of a disk that holds this folder alone."""
 
     def usage(path: Path) -> SimpleNamespace:
-        files = (each for each in folder.rglob("*") if each.is_file())
-        return SimpleNamespace(free=room - sum(each.stat().st_size for each in files))
+        files = (entry for entry in folder.rglob("*") if entry.is_file())
+        return SimpleNamespace(free=room - sum(entry.stat().st_size for entry in files))
 
     return usage

@@ -28,8 +28,8 @@ SEALING = Sealing(size=2, belongs=lambda call: True, max_context=64)
 
 
 def shown(*runs: Trajectory, **changes: Any) -> tuple[list[Group], dict[str, int]]:
-    made = seal(runs, replace(SEALING, **changes))
-    return list(made.records), Counter(one.reason for one in made.skipped)
+    reading = seal(runs, replace(SEALING, **changes))
+    return list(reading.records), Counter(skip.reason for skip in reading.skipped)
 
 
 def test_k_candidates_of_one_step_are_a_group() -> None:
@@ -46,12 +46,12 @@ def test_runs_that_meet_the_same_state_share_a_group_whatever_their_ids() -> Non
 
 
 def test_another_instance_agent_turn_or_observation_is_another_group() -> None:
-    one = a_candidate(1.0)
+    candidate = a_candidate(1.0)
     runs = [
-        a_run(1, a_step([one])),
-        a_run(2, a_step([one]), instance=1),
-        a_run(3, a_step([one], agent="other")),
-        a_run(4, a_step([one], turn=1)),
+        a_run(1, a_step([candidate])),
+        a_run(2, a_step([candidate]), instance=1),
+        a_run(3, a_step([candidate], agent="other")),
+        a_run(4, a_step([candidate], turn=1)),
         a_run(5, a_step([a_candidate(1.0, a_call(prompt=(1, 2, 4)))])),
     ]
     assert shown(*runs) == ([], {grouping.INCOMPLETE: 5})
@@ -98,8 +98,8 @@ def test_groups_are_sealed_by_the_run_that_completes_them() -> None:
     assert sealer.add(second) == []
     assert sealer.left_over() == []
     assert sealer.add(third) == []
-    assert [each.reason for each in sealer.left_over()] == [grouping.INCOMPLETE]
-    assert [each.reason for each in sealer.skipped] == [grouping.TWICE]
+    assert [skip.reason for skip in sealer.left_over()] == [grouping.INCOMPLETE]
+    assert [skip.reason for skip in sealer.skipped] == [grouping.TWICE]
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_what_cannot_be_learned_from_is_named_and_its_group_stays_open(
 
 def test_records_of_another_schema_version_are_named() -> None:
     newer = a_run(1, a_step([a_candidate(1.0)] * 2)).model_copy(update={"version": 2})
-    made = seal([newer], SEALING)
-    assert made.records == ()
-    assert made.skipped[0].reason == OTHER_VERSION
-    assert made.skipped[0].detail == "version 2; this program reads 1"
+    reading = seal([newer], SEALING)
+    assert reading.records == ()
+    assert reading.skipped[0].reason == OTHER_VERSION
+    assert reading.skipped[0].detail == "version 2; this program reads 1"
 
 
 def test_ids_of_another_tokenizer_are_known_by_the_text_that_they_do_not_say() -> None:
@@ -144,7 +144,9 @@ def test_ids_of_another_tokenizer_are_known_by_the_text_that_they_do_not_say() -
     belongs = sequences.same_tokenizer(codec, 2048, frozenset({end}))
     written = codec.encode("The answer is 7.")
     assert belongs(a_call(output=[*written, end], text="The answer is 7."))
-    assert not belongs(a_call(output=[each + 1 for each in written], text="The answer is 7."))
+    assert not belongs(
+        a_call(output=[token_id + 1 for token_id in written], text="The answer is 7.")
+    )
     assert not belongs(a_call(output=[5000], text="The answer is 7."))
     stopped = SamplingParams(temperature=1.0, stop=(" is",))
     assert belongs(a_call(output=written, text="The answer", sampling=stopped))
@@ -154,26 +156,28 @@ def test_ids_of_another_tokenizer_are_known_by_the_text_that_they_do_not_say() -
 def test_a_conversation_is_one_sequence_in_which_observations_are_not_learned() -> None:
     first = a_call((1, 2), (3, 4), [-0.1, -0.2])
     second = a_call((1, 2, 3, 4, 9, 9), (5,), [-0.3], finish_reason="length")
-    (made,) = sequences.sequences_of((first, second), lambda call: True, 64)
-    assert made.ids == (1, 2, 3, 4, 9, 9, 5)
-    assert made.learned == (False, False, True, True, False, False, True)
-    assert made.logprobs == (0.0, 0.0, -0.1, -0.2, 0.0, 0.0, -0.3)
-    assert made.truncated
+    (sequence,) = sequences.sequences_of((first, second), lambda call: True, 64)
+    assert sequence.ids == (1, 2, 3, 4, 9, 9, 5)
+    assert sequence.learned == (False, False, True, True, False, False, True)
+    assert sequence.logprobs == (0.0, 0.0, -0.1, -0.2, 0.0, 0.0, -0.3)
+    assert sequence.truncated
 
 
 def test_a_completion_that_was_cut_marks_the_sequence_that_goes_on_from_it() -> None:
     cut = a_call((1, 2), (3, 4), finish_reason="length")
-    (made,) = sequences.sequences_of((cut, a_call((1, 2, 3, 4, 9), (5,))), lambda call: True, 64)
-    assert made.truncated
+    (sequence,) = sequences.sequences_of(
+        (cut, a_call((1, 2, 3, 4, 9), (5,))), lambda call: True, 64
+    )
+    assert sequence.truncated
 
 
 def test_a_prompt_that_does_not_extend_the_ids_before_begins_a_new_sequence() -> None:
     """A template that drops earlier reasoning, or another temperature."""
-    other = a_call((1, 2, 4, 9), (5,))
+    other_call = a_call((1, 2, 4, 9), (5,))
     hotter = a_call((1, 2, 3, 4), (5,), sampling=SamplingParams(temperature=0.7))
-    for second in (other, hotter):
-        made = sequences.sequences_of((a_call((1, 2), (3, 4)), second), lambda call: True, 64)
-        assert [each.ids for each in made] == [(1, 2, 3, 4), (*second.prompt_ids, 5)]
+    for second in (other_call, hotter):
+        pieces = sequences.sequences_of((a_call((1, 2), (3, 4)), second), lambda call: True, 64)
+        assert [sequence.ids for sequence in pieces] == [(1, 2, 3, 4), (*second.prompt_ids, 5)]
 
 
 def test_mas_grpo_compares_whole_runs_of_one_instance_for_each_agent() -> None:
@@ -199,8 +203,8 @@ def test_mas_grpo_compares_whole_runs_of_one_instance_for_each_agent() -> None:
 
 def test_whole_runs_are_not_learned_from_where_a_step_was_chosen_by_its_reward() -> None:
     """The best of several samples is no sample of the policy: its importance ratios are wrong."""
-    tried = [a_candidate(9.0), a_candidate(0.0)]
-    runs = [a_run(number, a_step(tried), reward=float(number)) for number in (1, 2)]
+    candidates = [a_candidate(9.0), a_candidate(0.0)]
+    runs = [a_run(number, a_step(candidates), reward=float(number)) for number in (1, 2)]
     assert shown(*runs, grouping="trajectory") == ([], {grouping.CHOSEN: 2})
     assert shown(*runs, grouping="single") == ([], {grouping.CHOSEN: 2})
 
@@ -236,23 +240,27 @@ def test_rewards_are_alpha_times_the_team_s_and_the_other_parts() -> None:
 
 
 def test_the_sums_of_another_scheme_give_the_reward_that_it_would_have_been_ranked_by() -> None:
-    made = Rewards(
+    step_rewards = Rewards(
         (
             Part("team", "progress", 0.5, 1.0), Part("local", "legal", 1.0, 0.25),
             Part("dense", "valid", -1.0, 0.01), Part("sparse", "solved", 1.0, 1.0),
         )
     )  # fmt: skip
-    parts = {**made.scores(), **made.sums(), "total": made.total("dense")}
-    assert rewards.candidate_reward(parts, RewardChoice()) == made.total("dense") == -0.01
+    parts = {**step_rewards.scores(), **step_rewards.sums(), "total": step_rewards.total("dense")}
+    assert rewards.candidate_reward(parts, RewardChoice()) == step_rewards.total("dense") == -0.01
     for scheme in ("paper", "dense", "sparse", "progress"):
         for alpha in (0.0, 1.0, 2.0):
             choice = RewardChoice(scheme=scheme, alpha=alpha)
-            assert rewards.candidate_reward(parts, choice) == made.total(scheme, alpha)
-    assert rewards.candidate_reward(parts, RewardChoice(alpha=2.0)) == made.total("paper", 2.0)
+            assert rewards.candidate_reward(parts, choice) == step_rewards.total(scheme, alpha)
+    assert rewards.candidate_reward(parts, RewardChoice(alpha=2.0)) == step_rewards.total(
+        "paper", 2.0
+    )
     steps = [a_step([Candidate(calls=(a_call(),), reward_parts=parts)])] * 2
     run = a_run(1, *steps, reward=1.0, agent_rewards={"solo": 0.75})
     assert rewards.run_reward(run, "solo", RewardChoice()) == 1.75
-    assert rewards.run_reward(run, "solo", RewardChoice(scheme="paper")) == 1.0 + made.total()
+    assert (
+        rewards.run_reward(run, "solo", RewardChoice(scheme="paper")) == 1.0 + step_rewards.total()
+    )
 
 
 def test_a_record_without_a_scheme_s_rewards_is_named() -> None:
@@ -304,9 +312,9 @@ def test_whole_runs_beside_other_versions_of_a_team_mate_do_not_compete() -> Non
 
 def test_whole_runs_that_are_beside_several_versions_are_told() -> None:
     """As where a publication falls into a wave."""
-    made = seal([a_team(1, 3), a_team(2, 4)], replace(SEALING, grouping="trajectory"))
-    assert made.records == ()
-    coder, tester = made.skipped
+    reading = seal([a_team(1, 3), a_team(2, 4)], replace(SEALING, grouping="trajectory"))
+    assert reading.records == ()
+    coder, tester = reading.skipped
     assert (coder.reason, tester.reason) == (grouping.MIXED_TEAMS, grouping.MIXED)
     assert coder.detail.startswith("2 of 2 members: 1 of version 3 beside prompts ")
     assert "tester by llm 3 of micro, 1 of version 3 beside" in coder.detail
@@ -336,10 +344,10 @@ def test_whole_runs_with_other_prompts_do_not_compete() -> None:
 
 def forked(number: int, parent: Trajectory, *more: Step) -> Trajectory:
     """Run `number`, which begins with the steps of its parent: their completions are the same."""
-    own = a_run(number, *more)
-    steps = [step.model_copy(update={"run_id": own.run.id}) for step in parent.steps]
-    run = own.run.model_copy(update={"parent": parent.run.id})
-    return own.model_copy(update={"run": run, "steps": (*steps, *own.steps)})
+    branch = a_run(number, *more)
+    steps = [step.model_copy(update={"run_id": branch.run.id}) for step in parent.steps]
+    run = branch.run.model_copy(update={"parent": parent.run.id})
+    return branch.model_copy(update={"run": run, "steps": (*steps, *branch.steps)})
 
 
 def test_the_steps_that_a_fork_has_of_its_parent_are_learned_once() -> None:

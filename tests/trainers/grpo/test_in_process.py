@@ -32,14 +32,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 
 def texts_of(group: Group, prompter: Prompter) -> list[str]:
     """What its candidates wrote."""
-    found: list[str] = []
+    texts: list[str] = []
     for member in group.members:
         (sequence,) = member.sequences
-        ids = [each for each, own in zip(sequence.ids, sequence.learned, strict=True) if own]
+        ids = [
+            token_id
+            for token_id, is_learned in zip(sequence.ids, sequence.learned, strict=True)
+            if is_learned
+        ]
         if ids[-1] in prompter.loaded.end_ids:
             ids.pop()
-        found.append(prompter.loaded.codec.decode(ids))
-    return found
+        texts.append(prompter.loaded.codec.decode(ids))
+    return texts
 
 
 def test_a_prompt_is_the_one_that_a_gpu_worker_makes(model: LoadedModel) -> None:
@@ -51,23 +55,25 @@ def test_a_prompt_is_the_one_that_a_gpu_worker_makes(model: LoadedModel) -> None
 
 
 def test_a_cell_of_the_grid_and_a_move_are_one_token_each(model: LoadedModel) -> None:
-    assert [model.codec.decode([each]) for each in model.codec.encode("##.\n.A.\n")] == list(
-        "##.\n.A.\n"
-    )
+    assert [
+        model.codec.decode([token_id]) for token_id in model.codec.encode("##.\n.A.\n")
+    ] == list("##.\n.A.\n")
     answer = model.codec.encode("#### [U, R]")
-    assert [model.codec.decode([each]) for each in answer] == ["#### ", "[U", ", R", "]"]
+    assert [model.codec.decode([token_id]) for token_id in answer] == ["#### ", "[U", ", R", "]"]
 
 
 def test_the_best_candidate_is_executed_before_the_next_agent_observes(
     model: LoadedModel,
 ) -> None:
     prompter = Prompter(model)
-    found: dict[str, list[Group]] = defaultdict(list)
+    groups_by_instance: dict[str, list[Group]] = defaultdict(list)
     for group in played(model).groups:
-        found[group.key.instance].append(group)
+        groups_by_instance[group.key.instance].append(group)
     for table in GAME.tables(Split.TRAIN, 1, 4):
         episode = table.episode
-        for turn, group in enumerate(sorted(found[table.instance], key=lambda g: g.key.turn or 0)):
+        for turn, group in enumerate(
+            sorted(groups_by_instance[table.instance], key=lambda g: g.key.turn or 0)
+        ):
             agent: Agent = episode.agent
             assert (group.key.agent, group.key.turn) == (agent, turn)
             prompt = tuple(prompter.ids(episode.observe(agent)))
@@ -89,7 +95,7 @@ async def test_a_model_plays_as_it_does_when_it_is_served(model: LoadedModel) ->
     engine = build_engine(settings)
     await engine.start()
     try:
-        served = EngineRunner({"pair": EnginePool(settings, engine)})
+        runner = EngineRunner({"pair": EnginePool(settings, engine)})
         for instance in islice(stream(Split.TEST, 5, PUZZLE), 2):
             run = a_run(1).run.model_copy(
                 update={
@@ -98,16 +104,16 @@ async def test_a_model_plays_as_it_does_when_it_is_served(model: LoadedModel) ->
                     "options": {"greedy": True, "instructions": False, "max_tokens": 5},
                 }
             )  # fmt: skip
-            trajectory = await served.play(run)
-            said = [step.candidates[0].calls[0].output_ids for step in trajectory.steps]
+            trajectory = await runner.play(run)
+            token_ids = [step.candidates[0].calls[0].output_ids for step in trajectory.steps]
             episode, prompter, sampler = opened(instance), Prompter(model), sampler_of(model)
             here: list[tuple[int, ...]] = []
             while not episode.done:
                 agent = episode.agent
-                (one,) = sampler.greedy([prompter.ids(episode.observe(agent))], limit=5)
-                here.append(one.ids)
-                episode.apply(agent, prompter.text(one))
-            assert [tuple(ids) for ids in said] == here
+                (completion,) = sampler.greedy([prompter.ids(episode.observe(agent))], limit=5)
+                here.append(completion.ids)
+                episode.apply(agent, prompter.text(completion))
+            assert [tuple(ids) for ids in token_ids] == here
     finally:
         await engine.close()
 

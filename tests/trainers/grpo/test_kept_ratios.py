@@ -18,7 +18,7 @@ from loopline.trainers.grpo.data import GrpoData
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
 from loopline.trainers.grpo.kept_ratios import KeptRatios
 from loopline.trainers.grpo.losses import Objective, Tokens
-from loopline.trainers.grpo.pipeline import Progress, Watch, claim, train
+from loopline.trainers.grpo.pipeline import Progress, StepListener, claim, train
 from loopline.trainers.grpo.rows import Row
 from loopline.trainers.grpo.sequences import TokenSequence
 from loopline.workers.atomic_files import flush
@@ -49,8 +49,8 @@ def data_of(store: Path, base: Path) -> GrpoData:
 
 def everything(training: Path, data: GrpoData) -> list[LearnedSequence]:
     """In an order of its own: two processes share a step's rows."""
-    found = [each for run in data.runs for each in read_learned(training, run)]
-    return sorted(found, key=lambda each: (each.step, each.sample))
+    records = [each for run in data.runs for each in read_learned(training, run)]
+    return sorted(records, key=lambda each: (each.step, each.sample))
 
 
 def test_every_learned_token_is_there_once_a_step_with_what_it_was_sampled_with(
@@ -59,14 +59,14 @@ def test_every_learned_token_is_there_once_a_step_with_what_it_was_sampled_with(
     data = data_of(store, base)
     settings = SEVERAL_UPDATES.model_copy(update={"epochs": 2})
     report = train(settings, data, load(base), tmp_path, keep_ratios=ALL)
-    found = everything(tmp_path, data)
-    assert sum(len(each.weights) for each in found) == sum(
+    records = everything(tmp_path, data)
+    assert sum(len(each.weights) for each in records) == sum(
         each.learned for step in report.steps for each in step.policies.values()
     )
-    places = [(each.step, each.sample) for each in found]
+    places = [(each.step, each.sample) for each in records]
     assert len(places) == len(set(places)) == 2 * 12 * SIZE
     members = {member.origin: member for group in data.groups for member in group.members}
-    for each in found:
+    for each in records:
         (sequence,) = members[each.sample].sequences
         assert (each.ids, each.learned) == (sequence.ids, sequence.learned)
         assert each.behaviour == pytest.approx(sequence.logprobs[-WRITTEN:], abs=1e-6)
@@ -80,31 +80,31 @@ def test_ratios_are_one_where_nothing_has_moved_and_clipped_shares_are_the_repor
 ) -> None:
     data = data_of(store, base)
     report = train(SEVERAL_UPDATES, data, load(base), tmp_path, keep_ratios=ALL)
-    found = everything(tmp_path, data)
-    first = [each for each in found if each.step == 1]
+    records = everything(tmp_path, data)
+    first = [each for each in records if each.step == 1]
     for each in first:
         assert each.proximal == pytest.approx(each.behaviour, abs=1e-5)
         assert each.weights == pytest.approx([1.0] * len(each.weights), abs=1e-4)
     for at, step in enumerate(report.steps, start=1):
-        for name, own in step.policies.items():
-            flags = [c for each in found if (each.step, each.policy) == (at, name)
+        for name, summary in step.policies.items():
+            flags = [c for each in records if (each.step, each.policy) == (at, name)
                      for c in each.clipped]  # fmt: skip
-            assert sum(flags) / len(flags) == pytest.approx(own.clipped)
+            assert sum(flags) / len(flags) == pytest.approx(summary.clipped)
     assert any(each.trained != each.proximal for each in first), "the second update has moved"
-    assert any(any(each.clipped) for each in found)
+    assert any(any(each.clipped) for each in records)
 
 
 def test_the_first_groups_that_fit_are_kept_whole(base: Path, store: Path, tmp_path: Path) -> None:
     data = data_of(store, base)
     sizes = [sum(len(s.ids) for m in group.members for s in m.sequences) for group in data.groups]
     train(settings_of(batch=12), data, load(base), tmp_path / "some", keep_ratios=2 * max(sizes))
-    kept = everything(tmp_path / "some", data)
-    assert sum(len(each.ids) for each in kept) <= 2 * max(sizes)
-    samples = {each.sample for each in kept}
+    records = everything(tmp_path / "some", data)
+    assert sum(len(item.ids) for item in records) <= 2 * max(sizes)
+    samples = {item.sample for item in records}
     whole = [{member.origin for member in group.members} for group in data.groups]
-    chosen = [each for each in whole if each & samples]
-    assert len(chosen) >= 2
-    assert set().union(*chosen) == samples
+    groups = [item for item in whole if item & samples]
+    assert len(groups) >= 2
+    assert set().union(*groups) == samples
     train(settings_of(batch=12), data, load(base), tmp_path / "none")
     assert not (tmp_path / "none" / LEARNED_TOKENS).exists()
 
@@ -113,11 +113,11 @@ def test_keeping_them_changes_no_weight(base: Path, store: Path, tmp_path: Path)
     data = data_of(store, base)
     for name, tokens in (("kept", ALL), ("plain", 0)):
         train(SEVERAL_UPDATES, data, load(base), tmp_path / name, keep_ratios=tokens)
-    ours, theirs = (
+    weights, reference_weights = (
         (tmp_path / name / "policies/coder/model.safetensors").read_bytes()
         for name in ("kept", "plain")
     )
-    assert ours == theirs
+    assert weights == reference_weights
 
 
 def test_steps_that_are_taken_again_are_recorded_once(
@@ -133,7 +133,7 @@ def test_steps_that_are_taken_again_are_recorded_once(
     with pytest.raises(KeyboardInterrupt):
         train(
             SEVERAL_UPDATES, data, load(base), stopped, checkpoint_every=2, keep_ratios=ALL,
-            watch=Watch(progress=stop),
+            watch=StepListener(progress=stop),
         )  # fmt: skip
     assert {each.step for each in everything(stopped, data)} == {1, 2, 3}
     # Of a step that is going to be taken again, by one process less.
@@ -151,13 +151,13 @@ def test_two_processes_keep_together_what_one_keeps(
     data, settings = data_of(store, base), settings_of()
     pair = tmp_path / "pair"
     with launched(settings, store, base, pair, count=2, keep_ratios=ALL) as both:
-        for each in both:
-            each.join()
+        for item in both:
+            item.join()
     train(settings, data, load(base), tmp_path / "alone", keep_ratios=ALL)
-    ours, theirs = everything(pair, data), everything(tmp_path / "alone", data)
-    assert [each.sample for each in ours] == [each.sample for each in theirs]
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.trained == pytest.approx(other.trained, abs=1e-4)
+    pair_records, single_records = everything(pair, data), everything(tmp_path / "alone", data)
+    assert [item.sample for item in pair_records] == [item.sample for item in single_records]
+    for pair_record, single_record in zip(pair_records, single_records, strict=True):
+        assert pair_record.trained == pytest.approx(single_record.trained, abs=1e-4)
 
 
 def test_a_restart_forgets_the_record(base: Path, store: Path, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_record_that_can_not_be_written_stops_before_the_step_counts(
     data, steps, settings = data_of(store, base), list[int](), settings_of()
     claim(tmp_path / "out", settings, data, restart=False)
     (tmp_path / "out" / LEARNED_TOKENS).write_text("in the way")
-    watch = Watch(progress=lambda now: steps.append(now.step))
+    watch = StepListener(progress=lambda now: steps.append(now.step))
     with pytest.raises(NotEnoughDisk, match="leave --keep-ratios out"):
         train(settings, data, load(base), tmp_path / "out", keep_ratios=ALL, watch=watch)
     assert steps == []
@@ -195,7 +195,7 @@ def test_a_record_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_
     monkeypatch.setattr("loopline.workers.atomic_files.flush", noted)
     train(
         settings_of(steps=2), data_of(store, base), load(base), tmp_path, keep_ratios=ALL,
-        watch=Watch(progress=done),
+        watch=StepListener(progress=done),
     )  # fmt: skip
     assert flushed == [
         (f".00000001-0.parquet.{os.getpid()}.part", 0), (LEARNED_TOKENS, 1), ("step", 1),
@@ -224,11 +224,11 @@ def test_the_weight_is_that_of_the_correction(
         sequence=torch.tensor([0, 0]),
     )
     sequence = TokenSequence((5, 6, 7), (False, True, True), (0.0, *behaviour), 1.0, False)
-    kept = KeptRatios(tmp_path, ALL)
-    kept.begin_step()
-    kept.begin_policy("shared", 4, [a_group(sequence)])
-    kept.add([Row(sequence, 1.0, "run/0.0/solo#0", 3)], tokens, objective)
-    kept.write(5)
+    ratios = KeptRatios(tmp_path, ALL)
+    ratios.begin_step()
+    ratios.begin_policy("shared", 4, [a_group(sequence)])
+    ratios.add([Row(sequence, 1.0, "run/0.0/solo#0", 3)], tokens, objective)
+    ratios.write(5)
     (found,) = read_learned(tmp_path, "run")
     assert found.weights == pytest.approx(weights)
     assert (found.step, found.version, found.sampled_version) == (5, 4, 3)

@@ -15,10 +15,10 @@ from loopline.agents.records import Trajectory
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.groups import seal
 from loopline.trainers.grpo.learnable import TRUNCATED, worth
-from loopline.trainers.grpo.loop.round_groups import harvested
 from loopline.trainers.grpo.loop.page import render as loop_page
+from loopline.trainers.grpo.loop.round_groups import harvested
 from loopline.trainers.grpo.page import render
-from loopline.trainers.grpo.pipeline import Watch, train
+from loopline.trainers.grpo.pipeline import StepListener, train
 from loopline.trainers.grpo.report import summaries
 from loopline.trainers.grpo.stream import step_batches
 from tests.runtime.parsed_page import ParsedPage
@@ -39,17 +39,17 @@ def cut(run: Trajectory, but: int = 0) -> Trajectory:
         step.model_copy(
             update={
                 "candidates": tuple(
-                    each
+                    candidate
                     if at < but
-                    else each.model_copy(
+                    else candidate.model_copy(
                         update={
                             "calls": tuple(
                                 call.model_copy(update={"finish_reason": "length"})
-                                for call in each.calls
+                                for call in candidate.calls
                             )
                         }
                     )
-                    for at, each in enumerate(step.candidates)
+                    for at, candidate in enumerate(step.candidates)
                 )
             }
         )
@@ -63,8 +63,10 @@ def test_a_training_in_which_every_completion_was_cut_is_an_error_that_says_what
 ) -> None:
     asyncio.run(record(tmp_path / "store", [cut(run) for run in rollouts(load(base), 0)]))
     data = data_in(tmp_path / "store", load(base))
-    said = r"of the other 3 all completions ran into their limit; .*--max-tokens.*--truncated keep"
-    with pytest.raises(TrainingError, match=said):
+    pattern = (
+        r"of the other 3 all completions ran into their limit; .*--max-tokens.*--truncated keep"
+    )
+    with pytest.raises(TrainingError, match=pattern):
         train(settings_of(), data, load(base), tmp_path / "out")
     assert not (tmp_path / "out").exists()
     train(settings_of(truncated="keep"), data, load(base), tmp_path / "out")
@@ -78,14 +80,18 @@ def test_groups_of_cut_completions_alone_take_no_place_in_a_batch_and_are_counte
 ) -> None:
     runs = rollouts(load(base), 0, count=4)
     asyncio.run(record(tmp_path / "store", [*map(cut, runs[:2]), *runs[2:]]))
-    data, said = data_in(tmp_path / "store", load(base)), list[str]()
+    data, messages = data_in(tmp_path / "store", load(base)), list[str]()
     report = train(
-        settings_of(batch=3), data, load(base), tmp_path / "out", watch=Watch(say=said.append)
+        settings_of(batch=3),
+        data,
+        load(base),
+        tmp_path / "out",
+        watch=StepListener(say=messages.append),
     )
     (step,) = report.steps
     assert step.policies["shared"].groups == 2
     assert (step.truncated, report.truncated, report.flat) == (2, 2, 0)
-    assert said[0].startswith(f"left out: 2 × {TRUNCATED}; ")
+    assert messages[0].startswith(f"left out: 2 × {TRUNCATED}; ")
     assert f"{TRUNCATED}2" in ParsedPage(render(report)).text.partition("Left out")[2]
 
 
@@ -125,11 +131,11 @@ def test_groups_of_equal_rewards_count_for_a_policy_that_learns_nothing_in_their
     report = train(settings, data_in(tmp_path / "store", loaded), load(base), tmp_path / "out")
     assert [step.flat for step in report.steps] == [{"tester": 3}, {}]
     assert [set(step.policies) for step in report.steps] == [{"coder"}, {"coder", "tester"}]
-    shares = {name: each.zero_variance_share for name, each in summaries(report.steps).items()}
+    shares = {name: item.zero_variance_share for name, item in summaries(report.steps).items()}
     assert shares == {"coder": 0.0, "tester": 0.5}
     events: Any = EventAccumulator(str(tmp_path / "out/curves/tester"))
     drawn = events.Reload().Scalars("zero-variance share")
-    assert [(each.step, each.value) for each in drawn] == [(1, 1.0), (2, 0.0)]
+    assert [(item.step, item.value) for item in drawn] == [(1, 1.0), (2, 0.0)]
 
 
 def evened(run: Trajectory, agent: str) -> Trajectory:
@@ -140,8 +146,8 @@ def evened(run: Trajectory, agent: str) -> Trajectory:
         else step.model_copy(
             update={
                 "candidates": tuple(
-                    each.model_copy(update={"reward_parts": {"team": 1.0}})
-                    for each in step.candidates
+                    candidate.model_copy(update={"reward_parts": {"team": 1.0}})
+                    for candidate in step.candidates
                 )
             }
         )

@@ -24,7 +24,7 @@ from loopline.agents.environments.word_problem_team.lessons import WeakTeam
 from loopline.agents.environments.word_problem_team.numbers import with_names
 from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
 from loopline.agents.environments.word_problems import schemes
-from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.arm import work
 from loopline.trainers.grpo.arms.beginning import write_beginning
@@ -47,7 +47,7 @@ KNOWING = {"sudoku": "naked singles", "sokoban": "push-greedy", "word_problems":
 TEAMS: tuple[Team, ...] = (AGENTS, (TOOL,), (PLAN,))
 
 
-def silent(told: Told) -> None:
+def silent(event: JobLine) -> None:
     """Nobody watches."""
 
 
@@ -60,9 +60,9 @@ def codec_of(pieces: Sequence[str], folder: Path) -> TextCodec:
 @pytest.mark.parametrize("team", TEAMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_weak_team_says_can_always_be_read(name: str, team: Team) -> None:
-    for _, said in islice(LearnedGame.of(name).demonstrations(5, team), 100):
-        read = (read_calls(said, 3), read_rows(said), read_moves(said, 9))
-        assert [each for each in read if not isinstance(each, Refusal)], said
+    for _, text in islice(LearnedGame.of(name).demonstrations(5, team), 100):
+        read = (read_calls(text, 3), read_rows(text), read_moves(text, 9))
+        assert [result for result in read if not isinstance(result, Refusal)], text
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -78,9 +78,9 @@ def test_players_by_hand_are_as_good_as_what_they_know(name: str) -> None:
 @pytest.mark.parametrize("split", [Split.VALIDATION, Split.TEST])
 def test_puzzles_to_measure_on_are_all_different(name: str, split: Split) -> None:
     game = LearnedGame.of(name)
-    found = [table.instance for table in game.tables(split, 2027, 300)]
-    assert len(found) == len(set(found)) == 300
-    assert found[:100] == [table.instance for table in game.tables(split, 2027, 100)]
+    instances = [table.instance for table in game.tables(split, 2027, 300)]
+    assert len(instances) == len(set(instances)) == 300
+    assert instances[:100] == [table.instance for table in game.tables(split, 2027, 100)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,10 +99,10 @@ def test_every_piece_is_one_token_and_texts_are_made_of_few(name: str, tmp_path:
 
 def failing_sudoku(writes: str) -> str:
     game = LearnedGame.of("sudoku")
-    given = ((1, 2, 3, 4), (3, 4, 1, 2), (2, 1, 4, 3), (0, 0, 0, 0))
+    grid = ((1, 2, 3, 4), (3, 4, 1, 2), (2, 1, 4, 3), (0, 0, 0, 0))
     setting = sudoku.SudokuSetting(turns=1, team=(PLAN,))
-    one = sudoku.SudokuInstance(givens=given, setting=setting)
-    episode = SUDOKU.reset(one.model_dump(mode="json"))
+    instance = sudoku.SudokuInstance(givens=grid, setting=setting)
+    episode = SUDOKU.reset(instance.model_dump(mode="json"))
     applied = episode.apply(PLAN, f"#### [{writes}]")
     return game.failure(episode, int(bool(applied.observation.refusals)))
 
@@ -118,8 +118,10 @@ def test_a_failed_sudoku_is_told_by_its_grid(writes: str, kind: str) -> None:
 
 def test_a_digit_that_is_wrong_and_contradicts_nothing_was_guessed() -> None:
     givens = ((1, 0, 0, 0), (0, 0, 0, 2), (0, 3, 0, 0), (0, 0, 4, 0))
-    one = sudoku.SudokuInstance(givens=givens, setting=sudoku.SudokuSetting(turns=1, team=(PLAN,)))
-    episode = SUDOKU.reset(one.model_dump(mode="json"))
+    instance = sudoku.SudokuInstance(
+        givens=givens, setting=sudoku.SudokuSetting(turns=1, team=(PLAN,))
+    )
+    episode = SUDOKU.reset(instance.model_dump(mode="json"))
     episode.apply(PLAN, "#### [(1, 2, 4)]")
     assert LearnedGame.of("sudoku").failure(episode, 0) == "guessed"
 
@@ -132,8 +134,8 @@ def test_a_digit_that_is_wrong_and_contradicts_nothing_was_guessed() -> None:
 def test_a_failed_sokoban_is_told_by_its_box(moves: str, kind: str) -> None:
     level = ("######", "#@   #", "# $  #", "#  . #", "#    #", "######")
     setting = sokoban.SokobanSetting(turns=1, team=(PLAN,))
-    one = sokoban.SokobanInstance(level=level, setting=setting)
-    episode = SOKOBAN.reset(one.model_dump(mode="json"))
+    instance = sokoban.SokobanInstance(level=level, setting=setting)
+    episode = SOKOBAN.reset(instance.model_dump(mode="json"))
     applied = episode.apply(PLAN, f"#### [{moves}]")
     assert (
         LearnedGame.of("sokoban").failure(episode, int(bool(applied.observation.refusals))) == kind
@@ -155,7 +157,7 @@ def test_a_failed_sokoban_is_told_by_its_box(moves: str, kind: str) -> None:
 def test_a_failed_word_problem_is_told_by_its_calculations(
     proposed: str, text: str, kind: str
 ) -> None:
-    one = WordProblemInstance.model_validate(
+    instance = WordProblemInstance.model_validate(
         {
             "text": "Ada has 6 boxes of 12 nuts. She eats 7. How many nuts are left?",
             "solution": [
@@ -165,7 +167,7 @@ def test_a_failed_word_problem_is_told_by_its_calculations(
             "setting": {"turns": 1, "named": True},
         }
     )
-    episode = WORD_PROBLEMS.reset(one.model_dump(mode="json"))
+    episode = WORD_PROBLEMS.reset(instance.model_dump(mode="json"))
     episode.apply(TOOL, f"#### [{proposed}]")
     applied = episode.apply(PLAN, f"#### [{text}]")
     refused = int(bool(applied.observation.refusals))
@@ -174,11 +176,11 @@ def test_a_failed_word_problem_is_told_by_its_calculations(
 
 def told(game: LearnedGame, split: Split, count: int) -> set[str]:
     """The wordings of a split's puzzles, as arms get them."""
-    found: set[str] = set()
+    wordings: set[str] = set()
     for table in game.tables(split, 11, count):
         puzzle = cast("Working", table.episode).puzzle
-        found.update(cast("WordProblemPuzzle", puzzle).instance.wordings)
-    return found
+        wordings.update(cast("WordProblemPuzzle", puzzle).instance.wordings)
+    return wordings
 
 
 def test_no_wording_of_a_test_problem_is_in_what_arms_learn_from() -> None:
@@ -198,14 +200,14 @@ def test_demonstrations_are_of_few_wordings_and_rewards_of_all() -> None:
     heard = {wording.id for wording in training if team.heard(wording)}
     assert 0.08 < len(heard) / len(training) < 0.17
     assert not told(game, Split.TRAIN, 200) <= heard
-    chosen = list(
+    instances = list(
         islice(
             stream(Split.TRAIN, 3, cast("word_problem_team.Difficulty", game.puzzle), team.heard),
             60,
         )
     )
-    assert {wording for one in chosen for wording in one.wordings} <= heard
-    demonstrated = [with_names(one.text) for one in chosen]
+    assert {wording for instance in instances for wording in instance.wordings} <= heard
+    demonstrated = [with_names(instance.text) for instance in instances]
     for observation, _ in islice(game.demonstrations(3), 60):
         assert any(text in observation for text in demonstrated)
     whole = WeakTeam(wordings=1)
@@ -215,9 +217,9 @@ def test_demonstrations_are_of_few_wordings_and_rewards_of_all() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_arms_of_every_kind_are_trained_on_it(name: str, tmp_path: Path) -> None:
     """So small that nothing is learned."""
-    known = LearnedGame.of(name)
+    entry = LearnedGame.of(name)
     settings = ArmSettings(
-        game=known,
+        game=entry,
         seeds=(1,),
         network=NetworkSize(hidden=32, feed_forward=32, layers=1, context=384),
         supervised=Supervised(steps=2, batch=4, warmup=1),
@@ -228,6 +230,6 @@ def test_arms_of_every_kind_are_trained_on_it(name: str, tmp_path: Path) -> None
     )  # fmt: skip
     kinds: tuple[ArmName, ...] = (WARM_START, AT_GRPO, CONTINUED, SINGLE, SINGLE_GRPO)
     for kind in kinds:
-        found = work(Arm(kind=kind, seed=1), tmp_path, settings, silent)
-        assert len(found.outcomes) == 4
-        assert sum(found.failures.values()) == found.outcomes.count("0")
+        result = work(Arm(kind=kind, seed=1), tmp_path, settings, silent)
+        assert len(result.outcomes) == 4
+        assert sum(result.failures.values()) == result.outcomes.count("0")

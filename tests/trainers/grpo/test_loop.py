@@ -24,9 +24,9 @@ from loopline.trainers.core.network import load_base
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.data import GrpoData, read_data, sealing_of
-from loopline.trainers.grpo.loop.run_directory import Book
 from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds, last_line
 from loopline.trainers.grpo.loop.rounds import LoopWatch
+from loopline.trainers.grpo.loop.run_directory import RunDirectory
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.pipeline import train
 from tests.conftest import quick_settings
@@ -69,8 +69,8 @@ def where(
     bus: BusSettings, base: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployed]:
     """One deployment for all tests of this module that do not end its workers."""
-    with deployed(bus, base, tmp_path_factory.mktemp("workers")) as found:
-        yield found
+    with deployed(bus, base, tmp_path_factory.mktemp("workers")) as deployment:
+        yield deployment
 
 
 @pytest.fixture(scope="module")
@@ -95,16 +95,16 @@ def test_each_round_learns_from_what_the_version_before_it_sampled_and_is_publis
 ) -> None:
     settings, output, report = finished
     book = book_of(output)
-    assert [each.round for each in report.rounds] == [1, 2, 3]
+    assert [entry.round for entry in report.rounds] == [1, 2, 3]
     for facts in report.rounds:
         sealed = book.sealed(facts.round)
         assert facts.groups == len(sealed.groups) > 0
         assert (facts.stale, facts.foreign, facts.broken, facts.left_out) == (0, 0, 0, {})
         # Both policies are the one that all agents share, each with a number of its own.
-        served = book.served(facts.round - 1).versions[-1]
-        assert facts.served == served
+        latest = book.served(facts.round - 1).versions[-1]
+        assert facts.served == latest
         for group in sealed.groups:
-            assert group.version == served[group.policy]
+            assert group.version == latest[group.policy]
             assert (group.fate == "flat") == (len(set(group.rewards)) == 1)
         assert facts.trained >= settings.grpo.batch or facts.puzzles == settings.most_puzzles
         assert facts.seconds.rollout > 0
@@ -113,7 +113,7 @@ def test_each_round_learns_from_what_the_version_before_it_sampled_and_is_publis
         assert not same(adapter(book, number), adapter(book, number + 1))
     shared = on_bus(where.settings.bus, "pair/tool")
     paths = [str((book.published(number) / "shared").resolve()) for number in range(4)]
-    assert [each.path for each in shared.versions][-4:] == paths
+    assert [entry.path for entry in shared.versions][-4:] == paths
     assert shared.current == report.served["pair/tool"]
     assert same(load_file(output / "policies/shared/adapter_model.safetensors"), adapter(book, 3))
 
@@ -132,8 +132,8 @@ def test_every_group_is_sealed_once_and_of_runs_that_the_recorder_has(
     _, output, report = finished
     book = book_of(output)
     rounds = [book.sealed(facts.round) for facts in report.rounds]
-    runs = [run for each in rounds for run in each.runs]
-    groups = [group for each in rounds for group in each.groups]
+    runs = [run for loop_round in rounds for run in loop_round.runs]
+    groups = [group for loop_round in rounds for group in loop_round.groups]
     assert len(set(runs)) == len(runs)
     assert len({group.id for group in groups}) == len(groups)
     origins = [origin for group in groups for origin in group.origins]
@@ -147,9 +147,13 @@ def test_the_agreement_of_a_round_is_that_of_its_recorded_runs(
     _, output, report = finished
     rounds = {facts.round: set(book_of(output).sealed(facts.round).runs) for facts in report.rounds}
     recorded(where, set.union(*rounds.values()))
-    found = {each.run.id: each for each in read_trajectories(where.store, None).records}
+    trajectories = {
+        trajectory.run.id: trajectory for trajectory in read_trajectories(where.store, None).records
+    }
     agreed = [facts.agreement for facts in report.rounds]
-    assert agreed == [agreement_rate(*(found[run] for run in runs)) for runs in rounds.values()]
+    assert agreed == [
+        agreement_rate(*(trajectories[run] for run in runs)) for runs in rounds.values()
+    ]
     assert any(rate is not None for rate in agreed), "nothing was ever proposed"
     assert last_line(report)["agreement"] == [
         None if rate is None else round(rate, 4) for rate in agreed
@@ -164,7 +168,7 @@ def test_training_from_the_recorder_s_store_gives_the_loop_s_weights_bit_for_bit
 
 
 def same_as_offline(
-    settings: LoopSettings, where: Deployed, book: Book, report: LoopReport, output: Path
+    settings: LoopSettings, where: Deployed, book: RunDirectory, report: LoopReport, output: Path
 ) -> GrpoData:
     """Train on the store what the loop has trained; the weights must be its own. Gives the data."""
     runs = tuple(run for facts in report.rounds for run in book.sealed(facts.round).runs)
@@ -210,24 +214,25 @@ def test_a_trainer_that_is_killed_again_and_again_goes_on_as_if_nothing_had_been
         with chance_at_updates():
             again = run_loop(settings, output, where.settings)
         random_state_again = torch.get_rng_state()
-        paths = [each.path for each in on_bus(where.settings.bus, "pair/plan").versions]
-    ours, theirs = book_of(output), book_of(before)
+        paths = [entry.path for entry in on_bus(where.settings.bus, "pair/plan").versions]
+    book, reference_book = book_of(output), book_of(before)
     assert copied_plans(output, tmp_path / "plans") == planned
     for facts in report.rounds:
-        sealed, expected = ours.sealed(facts.round), theirs.sealed(facts.round)
-        assert [each.id for each in sealed.groups] == [each.id for each in expected.groups]
-        assert same(adapter(ours, facts.round), adapter(theirs, facts.round))
+        sealed, expected = book.sealed(facts.round), reference_book.sealed(facts.round)
+        assert [entry.id for entry in sealed.groups] == [entry.id for entry in expected.groups]
+        assert same(adapter(book, facts.round), adapter(reference_book, facts.round))
     # Losses and all else that is known of a round, the numbers of its versions among it.
     assert list(map(without_time, again.rounds)) == list(map(without_time, report.rounds))
     assert again.served == report.served
     assert torch.equal(random_state_again, random_state)
     # Each version was published, and once.
-    assert paths == [str((ours.published(number) / "shared").resolve()) for number in range(4)]
+    assert paths == [str((book.published(number) / "shared").resolve()) for number in range(4)]
 
 
 def without_time(facts: RoundFacts) -> RoundFacts:
     policies = {
-        name: each.model_copy(update={"seconds": 0.0}) for name, each in facts.step.policies.items()
+        name: summary.model_copy(update={"seconds": 0.0})
+        for name, summary in facts.step.policies.items()
     }
     step = facts.step.model_copy(update={"policies": policies})
     return facts.model_copy(update={"step": step, "seconds": Seconds()})
@@ -273,15 +278,15 @@ def test_rollouts_may_be_one_version_ahead_and_no_group_is_older_than_the_bound(
     where: Deployed, tmp_path: Path
 ) -> None:
     settings = loop_settings(where.base, staleness=1)
-    seen: list[int] = []
+    leads: list[int] = []
     report = run_loop(
         settings, tmp_path / "out", where.settings,
-        LoopWatch(round=lambda facts, rounds: seen.append(begun_ahead(tmp_path / "out"))),
+        LoopWatch(round=lambda facts, rounds: leads.append(begun_ahead(tmp_path / "out"))),
     )  # fmt: skip
     # When a round was trained the next one's runs had begun.
-    assert seen == [2, 3, 3]
-    ages = {age for facts in report.rounds for each in facts.step.policies.values()
-            for age in each.ages}  # fmt: skip
+    assert leads == [2, 3, 3]
+    ages = {age for facts in report.rounds for summary in facts.step.policies.values()
+            for age in summary.ages}  # fmt: skip
     assert ages <= {0, 1}
     assert 1 in ages
 
@@ -307,19 +312,19 @@ def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_l
     assert code == 0, err
     assert "round 2/2  solved" in err
     assert "plain_logprobs" not in err
-    said = json.loads(out.splitlines()[-1])
-    assert said["rounds"] == 2
-    assert said["puzzles"] > 4, "two puzzles have no six groups with a signal"
-    assert set(said["policies"]) == {"tool_agent", "plan_agent"}
-    assert said["groups"] == said["trained_groups"] + said["zero_variance_groups"]
-    assert set(said["seconds"]) == {"rollout", "wait", "train", "publish"}
+    summary = json.loads(out.splitlines()[-1])
+    assert summary["rounds"] == 2
+    assert summary["puzzles"] > 4, "two puzzles have no six groups with a signal"
+    assert set(summary["policies"]) == {"tool_agent", "plan_agent"}
+    assert summary["groups"] == summary["trained_groups"] + summary["zero_variance_groups"]
+    assert set(summary["seconds"]) == {"rollout", "wait", "train", "publish"}
     assert "agreed" in out
     assert list((tmp_path / "out/curves/rounds").iterdir())
     assert len(list((tmp_path / "out/learned-tokens").iterdir())) == 2
     book = book_of(tmp_path / "out")
     assert not same(adapter(book, 2, "tool_agent"), adapter(book, 2, "plan_agent"))
     tool = on_bus(where.settings.bus, "pair/tool")
-    assert tool.path_of(said["served"]["pair/tool"]) == str(book.published(2) / "tool_agent")
+    assert tool.path_of(summary["served"]["pair/tool"]) == str(book.published(2) / "tool_agent")
     # As one leaves it that is killed before it has removed the last checkpoint.
     (tmp_path / "out/checkpoints/checkpoint-00000002").mkdir(parents=True)
     code, again, err = command("loop", *arguments)
@@ -355,10 +360,10 @@ def test_a_loop_plays_by_the_policies_and_prompts_of_the_deployment(
     assert err.count("the pool pair has no plain_logprobs: its log-probabilities differ") == 1
     runs = set(book_of(tmp_path / "out").sealed(1).runs)
     recorded(where, runs)
-    for each in read_trajectories(where.store, None).records:
-        if each.run.id in runs:
-            assert each.run.policies["plan_agent"] == "pair/tool"
-            assert each.run.prompt_files == {"tool_agent.md": prompt.read_text()}
+    for trajectory in read_trajectories(where.store, None).records:
+        if trajectory.run.id in runs:
+            assert trajectory.run.policies["plan_agent"] == "pair/tool"
+            assert trajectory.run.prompt_files == {"tool_agent.md": prompt.read_text()}
     prompt.write_text(prompt.read_text().replace("one call", "two calls"))
     code, _, err = command("loop", *arguments)
     assert code == 1
@@ -380,9 +385,9 @@ def test_an_offline_training_can_be_published_to_the_workers_that_recorded_its_r
     )  # fmt: skip
     assert code == 0, err
     after = on_bus(where.settings.bus, "pair/plan")
-    assert after.current == max(each.version for each in before.versions) + 1
-    [kept] = (tmp_path / "out/published").glob("*/shared")
-    assert after.path_of(after.current) == str(kept.resolve())
+    assert after.current == max(version.version for version in before.versions) + 1
+    [folder] = (tmp_path / "out/published").glob("*/shared")
+    assert after.path_of(after.current) == str(folder.resolve())
     assert f"pair/plan: version {after.current}" in out
     assert out.count("gpu: serves version") == 2
 
@@ -390,10 +395,10 @@ def test_an_offline_training_can_be_published_to_the_workers_that_recorded_its_r
 def test_a_policy_that_somebody_else_has_changed_is_named_and_not_overwritten(
     finished: Finished, where: Deployed, tmp_path: Path
 ) -> None:
-    _, other, _ = finished
+    _, other_output, _ = finished
     settings = loop_settings(where.base, rounds=1)
     killed_at("serve", 2, settings, tmp_path / "out", where.settings)
-    foreign = str((book_of(other).published(1) / "shared").resolve())
+    foreign = str((book_of(other_output).published(1) / "shared").resolve())
 
     async def publish() -> None:
         async with Bus(where.settings.bus) as bus:

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.bus import Bus, Policy, policies
-from loopline.runtime.client.policy_changes import Changed, change
+from loopline.runtime.client.policy_changes import PolicyChange, change
 from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
 from loopline.testing import RedisProcess
 from loopline.trainers.grpo.loop.clock import Clock, Part
 from loopline.trainers.grpo.loop.command import claim
 from loopline.trainers.grpo.loop.pruning import give_up_old
 from loopline.trainers.grpo.loop.report import Seconds
-from loopline.trainers.grpo.loop.rounds import Keeping
+from loopline.trainers.grpo.loop.rounds import Retention
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.storing import require_room
 
@@ -42,15 +42,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 ALL = 1_000_000
 """Tokens that no small round has."""
-FEW = Keeping(published=2)
+FEW = Retention(published=2)
 
 
 @pytest.fixture(scope="module")
 def where(
     _shared_servers: dict[str, RedisProcess], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployed]:
-    with deployed_on(_shared_servers, tmp_path_factory.mktemp("keeping")) as found:
-        yield found
+    with deployed_on(_shared_servers, tmp_path_factory.mktemp("keeping")) as deployment:
+        yield deployment
 
 
 # ---- importance ratios ----
@@ -59,7 +59,11 @@ def where(
 def test_the_ratios_of_a_round_are_kept_and_those_of_a_killed_one_are_written_again(
     where: Deployed, tmp_path: Path
 ) -> None:
-    settings, output, keeping = loop_settings(where.base, rounds=2), tmp_path / "out", Keeping(ALL)
+    settings, output, keeping = (
+        loop_settings(where.base, rounds=2),
+        tmp_path / "out",
+        Retention(ALL),
+    )
     killed_at("save", 2, settings, output, where.settings, keeping)
     book = book_of(output)
     runs = [run.id for wave in book.waves(2) for run in wave.runs]
@@ -73,18 +77,18 @@ def test_the_ratios_of_a_round_are_kept_and_those_of_a_killed_one_are_written_ag
     assert learned(output, runs) == before
     for facts in report.rounds:
         sealed = book.sealed(facts.round)
-        found = learned(output, sealed.runs)
+        records = learned(output, sealed.runs)
         # Whole groups, all of them, each sequence in the step of its round.
         trained = {
-            name for each in sealed.groups if each.fate == "trained" for name in each.origins
+            name for item in sealed.groups if item.fate == "trained" for name in item.origins
         }
-        assert {each.sample for each in found} == trained
-        assert {each.step for each in found} == {facts.round}
-        assert {each.version for each in found} == {facts.step.version}
+        assert {item.sample for item in records} == trained
+        assert {item.step for item in records} == {facts.round}
+        assert {item.version for item in records} == {facts.step.version}
 
 
 def learned(output: Path, runs: Sequence[str]) -> list[LearnedSequence]:
-    return [each for run in runs for each in read_learned(output, run)]
+    return [record for run in runs for record in read_learned(output, run)]
 
 
 def test_a_loop_without_them_keeps_none_and_a_restart_forgets_them(
@@ -122,16 +126,18 @@ def test_only_the_newest_versions_stay_on_disk_and_on_the_bus_and_a_rollback_fin
     report = run_loop(settings, output, where.settings, keeping=FEW)
     # None of the versions that were given up is written again.
     assert room == [0]
-    assert [each.round for each in report.rounds] == [1, 2, 3, 4]
+    assert [entry.round for entry in report.rounds] == [1, 2, 3, 4]
     assert [number for number, _ in book.all_published()] == [3, 4]
     for name in POLICIES.values():
         policy = on_bus(where.settings.bus, name)
-        ours = [each for each in policy.versions if Path(each.path).is_relative_to(output)]
+        own_versions = [
+            entry for entry in policy.versions if Path(entry.path).is_relative_to(output)
+        ]
         folders = [str((book.published(number) / "shared").resolve()) for number in (3, 4)]
-        assert [each.path for each in ours] == folders
-        assert policy.current == ours[-1].version
+        assert [entry.path for entry in own_versions] == folders
+        assert policy.current == own_versions[-1].version
 
-    async def rolled_back() -> Changed:
+    async def rolled_back() -> PolicyChange:
         async with Bus(where.settings.bus) as bus:
             return await change(bus, "pair/tool", Policy.rolled_back, WAIT)
 
@@ -145,25 +151,27 @@ def test_what_somebody_chose_is_never_given_up_and_what_a_kill_left_is(
 ) -> None:
     settings, output = loop_settings(where.base, rounds=3), tmp_path / "out"
     run_loop(settings, output, where.settings)
-    book, served = book_of(output), tuple(POLICIES.values())
-    chosen = str((book.published(1) / "shared").resolve())
+    book, policy_names = book_of(output), tuple(POLICIES.values())
+    adapter_path = str((book.published(1) / "shared").resolve())
     # As a kill leaves it: the bus has forgotten the version, its folder is there in parts.
     shutil.rmtree(book.published(0) / "shared")
 
     async def pruned() -> list[int]:
         async with Bus(where.settings.bus) as bus:
-            await give_up_old(bus, book, 3, served, 2)
+            await give_up_old(bus, book, 3, policy_names, 2)
             return [number for number, _ in book.all_published()]
 
     async def publish(name: str) -> None:
         async with Bus(where.settings.bus) as bus:
-            await policies.publish(bus, name, chosen)
+            await policies.publish(bus, name, adapter_path)
 
     asyncio.run(publish("pair/another"))
     assert asyncio.run(pruned()) == [1, 2, 3]
-    for name in served:
-        assert chosen not in {each.path for each in on_bus(where.settings.bus, name).versions}
-    assert on_bus(where.settings.bus, "pair/another").path_of(1) == chosen
+    for name in policy_names:
+        assert adapter_path not in {
+            version.path for version in on_bus(where.settings.bus, name).versions
+        }
+    assert on_bus(where.settings.bus, "pair/another").path_of(1) == adapter_path
 
 
 # ---- the time that it took ----
@@ -181,7 +189,7 @@ def test_the_parts_of_the_time_add_up_to_the_time_that_passed(
     for facts in report.rounds:
         spent = facts.seconds
         assert min(spent.train, spent.publish, spent.wait) >= 0
-        trained = sum(each.seconds for each in facts.step.policies.values())
+        trained = sum(summary.seconds for summary in facts.step.policies.values())
         assert spent.train >= trained
     # A round that had to wait for its runs says so.
     assert report.rounds[0].seconds.rollout > 0
@@ -195,12 +203,12 @@ def test_what_was_heard_late_is_taken_from_rollouts_and_nothing_is_lost(
     turns: list[tuple[Part, float]],
 ) -> None:
     began = time.monotonic()
-    clock, taken = Clock(), list[Seconds]()
+    clock, laps = Clock(), list[Seconds]()
     for part, late in turns:
         clock.turn(part)
         clock.heard_late(late)
-        taken.append(clock.taken())
+        laps.append(clock.taken())
     passed = time.monotonic() - began
-    total = sum(each.total for each in taken)
+    total = sum(lap.total for lap in laps)
     assert 0 <= total <= passed
-    assert all(value >= 0 for each in taken for value in each.model_dump().values())
+    assert all(value >= 0 for lap in laps for value in lap.model_dump().values())

@@ -20,12 +20,12 @@ from loopline.runtime.client.client import Client
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.trainers.grpo.groups import Sealing
-from loopline.trainers.grpo.loop.run_directory import Book, Wave
 from loopline.trainers.grpo.loop.command import TOKEN_BYTES, said_of_size
-from loopline.trainers.grpo.loop.round_groups import Harvest, harvested
 from loopline.trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
 from loopline.trainers.grpo.loop.rollouts import Rollouts
+from loopline.trainers.grpo.loop.round_groups import RoundGroups, harvested
 from loopline.trainers.grpo.loop.rounds import Loop
+from loopline.trainers.grpo.loop.run_directory import RolloutBatch, RunDirectory
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.rewards import RewardChoice
 from loopline.workers.engines.settings import ModelSettings
@@ -46,36 +46,38 @@ def settings(**changes: object) -> LoopSettings:
     )  # fmt: skip
 
 
-def plan(chosen: LoopSettings, number: int = 1, played: int = 0, count: int = 8) -> Wave:
-    return planned_wave(chosen, number, 1, played=played, count=count)
+def plan(
+    loop_settings: LoopSettings, number: int = 1, played: int = 0, count: int = 8
+) -> RolloutBatch:
+    return planned_wave(loop_settings, number, 1, played=played, count=count)
 
 
 # ---- which puzzles ----
 
 
 def test_a_round_plays_the_same_puzzles_of_the_train_split_whenever_it_is_planned() -> None:
-    one, other = plan(settings()), plan(settings())
-    assert [each.task for each in one.runs] == [each.task for each in other.runs]
-    assert [each.seed for each in one.runs] == [each.seed for each in other.runs]
-    assert not {each.id for each in one.runs} & {each.id for each in other.runs}
-    for each in one.runs:
-        assert PlanPathInstance.model_validate(each.task.instance).split is Split.TRAIN
+    wave, same_wave = plan(settings()), plan(settings())
+    assert [run.task for run in wave.runs] == [run.task for run in same_wave.runs]
+    assert [run.seed for run in wave.runs] == [run.seed for run in same_wave.runs]
+    assert not {run.id for run in wave.runs} & {run.id for run in same_wave.runs}
+    for run in wave.runs:
+        assert PlanPathInstance.model_validate(run.task.instance).split is Split.TRAIN
 
 
 def test_further_waves_and_other_rounds_play_other_puzzles() -> None:
     first, more = plan(settings()), plan(settings(), played=8)
-    other = plan(settings(), number=2)
-    tasks = [str(each.task.instance) for wave in (first, more) for each in wave.runs]
+    other_wave = plan(settings(), number=2)
+    tasks = [str(run.task.instance) for wave in (first, more) for run in wave.runs]
     assert len(set(tasks)) == 16
-    assert not {str(each.task.instance) for each in other.runs} <= set(tasks)
+    assert not {str(run.task.instance) for run in other_wave.runs} <= set(tasks)
 
 
 def test_whole_runs_that_compete_play_each_puzzle_k_times_with_other_seeds() -> None:
-    chosen = settings(grouping="trajectory")
-    wave = plan(chosen, count=2)
-    assert (chosen.plays, chosen.options["candidates"]) == (4, 1)
-    assert len(wave.runs) == len({each.seed for each in wave.runs}) == 8
-    assert len({str(each.task.instance) for each in wave.runs}) == wave.puzzles == 2
+    loop_settings = settings(grouping="trajectory")
+    wave = plan(loop_settings, count=2)
+    assert (loop_settings.plays, loop_settings.options["candidates"]) == (4, 1)
+    assert len(wave.runs) == len({run.seed for run in wave.runs}) == 8
+    assert len({str(run.task.instance) for run in wave.runs}) == wave.puzzles == 2
 
 
 def test_a_difficulty_without_so_many_puzzles_is_named() -> None:
@@ -87,8 +89,8 @@ def test_a_difficulty_without_so_many_puzzles_is_named() -> None:
 def test_puzzles_are_added_while_groups_are_missing_and_never_beyond_the_limit(
     played: int, found: int, batch: int
 ) -> None:
-    chosen = settings(batch=batch, puzzles=1, most_puzzles=200)
-    more = further_puzzles(chosen, played=played, found=found)
+    loop_settings = settings(batch=batch, puzzles=1, most_puzzles=200)
+    more = further_puzzles(loop_settings, played=played, group_count=found)
     assert 0 <= more <= 200 - played
     assert (more == 0) == (found >= batch or played == 200)
 
@@ -97,12 +99,12 @@ def test_puzzles_are_added_while_groups_are_missing_and_never_beyond_the_limit(
 
 
 async def test_a_run_has_its_whole_time_once_it_is_admitted() -> None:
-    tried: list[Run] = []
+    runs: list[Run] = []
 
     class FullAtFirst(Client):
         async def submit(self, run: Run) -> bool:
-            tried.append(run)
-            if len(tried) == 1:
+            runs.append(run)
+            if len(runs) == 1:
                 raise Overloaded("full")
             return True
 
@@ -110,7 +112,7 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted() -> None:
     client = FullAtFirst(BusSettings())
     driver = RunDriver(client, lambda text: None)
     await Rollouts(client, settings(), lambda wave, ended: None, driver, "one").begin(wave)
-    refused, admitted = tried
+    refused, admitted = runs
     assert refused.id == admitted.id == wave.runs[0].id
     assert admitted.tags == {"loop": "one", "round": "1", "wave": "1"}
     assert admitted.deadline > refused.deadline
@@ -120,8 +122,8 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted() -> None:
 
 
 def test_candidates_are_ranked_by_the_rewards_that_are_learned_from() -> None:
-    chosen = settings(reward=RewardChoice(alpha=2.0)).options
-    assert (chosen["scheme"], chosen["alpha"]) == ("paper", 2.0)
+    options = settings(reward=RewardChoice(alpha=2.0)).options
+    assert (options["scheme"], options["alpha"]) == ("paper", 2.0)
     assert settings(reward=RewardChoice(scheme="sparse")).options["scheme"] == "sparse"
 
 
@@ -134,7 +136,7 @@ def a_game(number: int, version: int, rewards: Sequence[float], **changes: objec
     return run.model_copy(update={"outcome": Outcome.FAILED, **changes})
 
 
-def harvest(*runs: Trajectory, number: int = 2, staleness: int = 0) -> Harvest:
+def harvest(*runs: Trajectory, number: int = 2, staleness: int = 0) -> RoundGroups:
     """In a loop whose versions 5, 6 and 7 came of its beginning and of its rounds 1 and 2."""
     return harvested(
         runs,
@@ -147,11 +149,11 @@ def harvest(*runs: Trajectory, number: int = 2, staleness: int = 0) -> Harvest:
 
 
 def test_a_round_learns_from_what_the_version_before_it_sampled() -> None:
-    found = harvest(a_game(1, 6, (0.0, 1.0)), a_game(2, 6, (1.0, 1.0)))
-    batch = found.batch(6, seed=1)
+    round_harvest = harvest(a_game(1, 6, (0.0, 1.0)), a_game(2, 6, (1.0, 1.0)))
+    batch = round_harvest.batch(6, seed=1)
     assert [group.rewards for group in batch.groups] == [(0.0, 1.0)]
     assert [group.rewards for group in batch.flat] == [(1.0, 1.0)]
-    assert found.counts == {"trained": 1, "flat": 1}
+    assert round_harvest.counts == {"trained": 1, "flat": 1}
 
 
 def test_what_an_older_version_sampled_is_left_away_but_within_the_bound() -> None:
@@ -164,36 +166,38 @@ def test_what_an_older_version_sampled_is_left_away_but_within_the_bound() -> No
 
 
 def test_what_weights_of_somebody_else_sampled_is_never_learned_from() -> None:
-    found = harvest(a_game(1, 0, (0.0, 1.0)), staleness=100)
-    assert found.counts == {"foreign": 1}
-    assert found.batch(6, seed=1).groups == ()
-    assert found.batch(6, seed=1).stale == 1
+    round_harvest = harvest(a_game(1, 0, (0.0, 1.0)), staleness=100)
+    assert round_harvest.counts == {"foreign": 1}
+    assert round_harvest.batch(6, seed=1).groups == ()
+    assert round_harvest.batch(6, seed=1).stale == 1
 
 
 def test_a_run_that_was_broken_off_is_left_out_by_name() -> None:
-    found = harvest(
+    round_harvest = harvest(
         a_game(1, 6, (0.0, 1.0)),
         a_game(2, 6, (0.0, 1.0), outcome=Outcome.DEADLINE, reason="too slow"),
     )
-    assert len(found.groups) == 1
-    (skipped,) = found.left_out
+    assert len(round_harvest.groups) == 1
+    (skipped,) = round_harvest.left_out
     assert (skipped.reason, skipped.detail) == ("run that ended by deadline", "too slow")
 
 
 def test_answers_that_may_be_larger_than_a_message_are_spoken_of_with_what_to_set() -> None:
     assert said_of_size(settings(max_tokens=512), 1_048_576) == ()
-    [said] = said_of_size(settings(max_tokens=8_192), 1_048_576)
-    assert said.startswith("4 answers of 8,192 tokens take up to 1.8 MB, and a message of the bus")
-    assert "bus.max_message_bytes=1835008" in said
+    [message] = said_of_size(settings(max_tokens=8_192), 1_048_576)
+    assert message.startswith(
+        "4 answers of 8,192 tokens take up to 1.8 MB, and a message of the bus"
+    )
+    assert "bus.max_message_bytes=1835008" in message
     assert said_of_size(settings(max_tokens=8_192), 1_835_008) == ()
 
 
 def test_the_answers_of_all_rounds_of_adaptive_sampling_are_reckoned_with() -> None:
     adaptive = {"exit_when": "positive", "rounds": 4}
     assert said_of_size(settings(max_tokens=2_048), 1_048_576) == ()
-    [said] = said_of_size(settings(max_tokens=2_048, adaptive=adaptive), 1_048_576)
-    assert said.startswith("16 answers of 2,048 tokens take up to 1.8 MB")
-    assert "Lower --max-tokens or --sampling-rounds, or" in said
+    [message] = said_of_size(settings(max_tokens=2_048, adaptive=adaptive), 1_048_576)
+    assert message.startswith("16 answers of 2,048 tokens take up to 1.8 MB")
+    assert "Lower --max-tokens or --sampling-rounds, or" in message
 
 
 @given(st.lists(st.floats(-40, 0, width=32), min_size=100, max_size=100))
@@ -209,7 +213,7 @@ def test_a_recorded_token_takes_no_more_bytes_than_are_reckoned_with(
 
 
 def test_a_damaged_page_is_named(tmp_path: Path) -> None:
-    book = Book(tmp_path, "one")
+    book = RunDirectory(tmp_path, "one")
     wave = plan(settings())
     book.plan(wave)
     assert book.waves(1) == [wave]
@@ -223,11 +227,11 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
 def test_what_a_model_says_may_hold_the_ends_of_lines_of_every_kind(
     tmp_path: Path, end: str
 ) -> None:
-    book, wave = Book(tmp_path, "one"), plan(settings(), count=2)
+    book, wave = RunDirectory(tmp_path, "one"), plan(settings(), count=2)
     book.plan(wave)
-    said = tuple(a_game(n, 6, (0.0, 1.0), answer=f"up{end}{end}down{end}") for n in (1, 2))
-    book.keep(wave, said)
-    assert book.trajectories(wave) == said
+    games = tuple(a_game(n, 6, (0.0, 1.0), answer=f"up{end}{end}down{end}") for n in (1, 2))
+    book.keep(wave, games)
+    assert book.trajectories(wave) == games
 
 
 # ---- the command line ----
@@ -253,9 +257,9 @@ def test_all_weights_are_held_against_the_pool_s_by_their_tokenizer(
     url, pool = "redis://127.0.0.1:1", tmp_path / "pool"
     shutil.copytree(base, pool)
     weights = load_file(pool / "model.safetensors")
-    save_file({name: each + 1 for name, each in weights.items()}, pool / "model.safetensors")
-    served = ModelSettings(engine="torch", model=str(pool))
-    profile = write_profile(tmp_path / "profile.toml", BusSettings(redis_url=url), served)
+    save_file({name: tensor + 1 for name, tensor in weights.items()}, pool / "model.safetensors")
+    model_settings = ModelSettings(engine="torch", model=str(pool))
+    profile = write_profile(tmp_path / "profile.toml", BusSettings(redis_url=url), model_settings)
     arguments = (
         tmp_path / "out", "--base", base, "--game", "plan_path", "--redis-url", url,
         "--profile", profile,
@@ -274,7 +278,7 @@ def test_all_weights_are_held_against_the_pool_s_by_their_tokenizer(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--game", "plan_path"), "loop: no deployment runs in"),
         (("--weights", "lora", *LOOP[-2:]), "a loop needs a game: --game NAME (plan_path"),
@@ -313,11 +317,11 @@ def test_what_can_not_be_meant_is_named_before_anything_is_written(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.setenv("LOOPLINE_PROFILE", "petting")
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     code, _, answer = command("loop", tmp_path / "out", "--base", base, *arguments)
     assert code != 0
-    assert said in answer
+    assert message in answer
     assert not (tmp_path / "out").exists()

@@ -30,8 +30,8 @@ def where(
     _shared_servers: dict[str, RedisProcess], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployed]:
     pytest.importorskip("accelerate", reason="needs make install")
-    with deployed_on(_shared_servers, tmp_path_factory.mktemp("processes")) as found:
-        yield found
+    with deployed_on(_shared_servers, tmp_path_factory.mktemp("processes")) as deployment:
+        yield deployment
 
 
 def arguments(where: Deployed, output: Path) -> list[object]:
@@ -49,15 +49,15 @@ def until(true: Callable[[], bool], started: Sequence[BaseProcess]) -> None:
     last = time.monotonic() + 60
     while not true():
         assert time.monotonic() < last
-        assert all(each.is_alive() for each in started)
+        assert all(process.is_alive() for process in started)
         time.sleep(0.005)
 
 
 def codes(started: Sequence[BaseProcess]) -> list[int | None]:
     """With which they end."""
-    for each in started:
-        each.join(60)
-    return [each.exitcode for each in started]
+    for process in started:
+        process.join(60)
+    return [process.exitcode for process in started]
 
 
 def environment(where: Deployed, state: Path) -> dict[str, str]:
@@ -89,26 +89,30 @@ def test_a_loop_whose_second_process_is_killed_goes_on_and_comes_to_the_weights_
     first = min(group.policy.version for group in data.groups)
     settings = settings.model_copy(update={"base_version": first})
     alone = train(settings, data, loaded, tmp_path / "alone")
-    for ours, theirs in zip(report.steps, alone.steps, strict=True):
-        one, other = ours.policies["shared"], theirs.policies["shared"]
-        assert (one.learned, one.groups, one.ages) == (other.learned, other.groups, other.ages)
-        assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)
+    for actual, reference in zip(report.steps, alone.steps, strict=True):
+        summary, reference_summary = actual.policies["shared"], reference.policies["shared"]
+        assert (summary.learned, summary.groups, summary.ages) == (
+            reference_summary.learned,
+            reference_summary.groups,
+            reference_summary.ages,
+        )
+        assert summary.gradient_norm == pytest.approx(reference_summary.gradient_norm, rel=1e-4)
     weights = load_file(tmp_path / "alone/policies/shared/adapter_model.safetensors")
     for name, begun in adapter(book, 0).items():
-        ours, theirs = adapter(book, 2)[name], weights[name]
+        actual, reference = adapter(book, 2)[name], weights[name]
         # Adam makes much of gradients near zero, whose last digits are another sum's.
-        assert (ours - theirs).norm() <= 1e-4 * (theirs - begun).norm(), name
+        assert (actual - reference).norm() <= 1e-4 * (reference - begun).norm(), name
 
 
 @pytest.mark.parametrize(
-    ("what", "code", "said"),
+    ("what", "code", "message"),
     [
         ("full disk", 4, "process 2 of 2 ends with the first one, whose own message says why"),
         ("stop", 130, "stopped; go on with the same command"),
     ],
 )
 def test_an_error_of_the_first_process_and_a_stop_of_the_second_one_end_both_with_the_same_code(
-    what: str, code: int, said: str, where: Deployed, tmp_path: Path
+    what: str, code: int, message: str, where: Deployed, tmp_path: Path
 ) -> None:
     output, state = tmp_path / "out", environment(where, tmp_path / "state")
     roles = where.processes["roles"]
@@ -127,15 +131,15 @@ def test_an_error_of_the_first_process_and_a_stop_of_the_second_one_end_both_wit
             assert codes(started) == [code, code], (tmp_path / "said.0").read_text()
     finally:
         roles.send_signal(signal.SIGCONT)
-    assert said in (tmp_path / "said.1").read_text()
+    assert message in (tmp_path / "said.1").read_text()
 
 
 def test_a_process_that_does_not_see_the_first_one_s_folder_is_refused_in_words(
     where: Deployed, tmp_path: Path
 ) -> None:
-    chosen = [arguments(where, tmp_path / name) for name in ("one", "other")]
+    commands = [arguments(where, tmp_path / name) for name in ("one", "other")]
     state = environment(where, tmp_path / "state")
-    with launched_commands(chosen, tmp_path / "said", **state) as started:
+    with launched_commands(commands, tmp_path / "said", **state) as started:
         assert codes(started) == [1, 1]
     assert "process 2 of 2 does not find in" in (tmp_path / "said.1").read_text()
     assert "name a folder that all machines share" in (tmp_path / "said.1").read_text()

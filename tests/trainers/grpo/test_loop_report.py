@@ -50,8 +50,8 @@ def test_a_run_that_broke_off_is_not_solved_and_stays_among_the_runs() -> None:
     assert slow.success == 0.3
     assert slow.curves()["solved"] == 0.3
     assert slow.curves()["broken off"] == 0.6
-    said = last_line(a_report(a_round(solved=500), slow))
-    assert (said["success"], said["runs"], said["broken_runs"]) == ([0.5, 0.3], 2_000, 600)
+    summary = last_line(a_report(a_round(solved=500), slow))
+    assert (summary["success"], summary["runs"], summary["broken_runs"]) == ([0.5, 0.3], 2_000, 600)
 
 
 def test_the_line_of_a_round_says_how_many_runs_broke_off() -> None:
@@ -69,11 +69,11 @@ def test_the_page_says_what_was_left_out_and_why() -> None:
     parsed = ParsedPage(render(a_report(first, second)))
     parsed.require_harmless()
     assert "2,000 runs on the bus (5 broke off)" in parsed.text
-    _, _, told = parsed.text.partition("Left out")
-    assert "run that ended by deadline5" in told
-    assert "no group of <4>1" in told
-    assert "group that was too old4" in told
-    assert "group sampled by weights that the loop has not published7" in told
+    _, _, section = parsed.text.partition("Left out")
+    assert "run that ended by deadline5" in section
+    assert "no group of <4>1" in section
+    assert "group that was too old4" in section
+    assert "group sampled by weights that the loop has not published7" in section
 
 
 def test_the_page_of_a_loop_that_left_nothing_out_has_no_such_table() -> None:

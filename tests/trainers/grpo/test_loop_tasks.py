@@ -17,8 +17,8 @@ from loopline.bench.proofs.grpo_faults.model import write_base
 from loopline.testing import RedisProcess
 from loopline.trainers.data.task_files import TaskFile, read_tasks
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.loop.run_directory import Wave
 from loopline.trainers.grpo.loop.rounds import LoopWatch
+from loopline.trainers.grpo.loop.run_directory import RolloutBatch
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.workers.judging.problems import ProblemFolder
 from tests.bench.command_line import bench
@@ -76,8 +76,8 @@ def here(
     sums, programs = folder / "sums.jsonl", folder / "programs.jsonl"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOOPLINE_STATE", str(folder / "state"))
-        asked = ("wordproblems", str(sums), "--samples", "3", "--setting", "turns=1")
-        assert bench("tasks", *asked).returncode == 0
+        arguments = ("wordproblems", str(sums), "--samples", "3", "--setting", "turns=1")
+        assert bench("tasks", *arguments).returncode == 0
     tasks = [
         CodeInstance(
             question=times(factor).question,
@@ -96,11 +96,11 @@ def here(
 
 def answers(sums: Sequence[str]) -> list[str]:
     """What the model says by chance, of these sums and of the programs."""
-    code = [*(f"print({each})" for each in sums), *(f"def f(n): return {n} * n" for n in FACTORS)]
+    code = [*(f"print({item})" for item in sums), *(f"def f(n): return {n} * n" for n in FACTORS)]
     tests = [CallTest(function="f", arguments=(5,), expected=5 * factor) for factor in FACTORS]
     return [
-        *(f"\\boxed{{{each}}}" for each in sums),
-        *(f"\n```python\n{each}\n```\n" for each in code),
+        *(f"\\boxed{{{item}}}" for item in sums),
+        *(f"\n```python\n{item}\n```\n" for item in code),
         *map(show_test, tests),
     ]
 
@@ -119,13 +119,13 @@ def test_coder_and_tester_learn_from_what_the_judge_says_of_their_programs_and_t
     assert code == 0, err
     assert "tasks" in out
     assert "puzzles" not in out.partition("now served")[0]
-    said = json.loads(out.splitlines()[-1])
-    assert said["trained_groups"] >= 4
-    assert said["broken_runs"] == 0
+    summary = json.loads(out.splitlines()[-1])
+    assert summary["trained_groups"] >= 4
+    assert summary["broken_runs"] == 0
     book = book_of(output)
     assert not same(adapter(book, 0), adapter(book, 1))
     (first, *_) = book.waves(1)
-    played = {each.task.prompt for each in first.runs}
+    played = {run.task.prompt for run in first.runs}
     assert played == {times(factor).statement for factor in FACTORS}
     rewards = {
         member: {
@@ -138,7 +138,7 @@ def test_coder_and_tester_learn_from_what_the_judge_says_of_their_programs_and_t
     }
     # No program, one that is right for 0 alone, and one that is right.
     assert rewards["coder"] <= {0.0, 1.0, 2.0}
-    assert all(len(own) > 1 for own in rewards.values())
+    assert all(len(values) > 1 for values in rewards.values())
     for member in ("coder", "tester"):
         policy = on_bus(here.where.settings.bus, POLICIES[member])
         assert policy.path_of(policy.current) == str((book.published(1) / "shared").resolve())
@@ -153,19 +153,19 @@ def test_a_loop_of_mathematics_that_was_broken_off_goes_on_with_its_runs_and_no_
     file, output = read_tasks(here.sums), tmp_path / "out"
     settings, where = settings_for(here, file), here.where.settings
 
-    def give_up(wave: Wave, ended: int) -> None:
+    def give_up(wave: RolloutBatch, ended: int) -> None:
         raise TrainingError("given up")
 
     with pytest.raises(TrainingError, match="given up"):
         run_loop(settings, output, where, LoopWatch(rolled=give_up), tasks=file.tasks)
     (begun,) = book_of(output).waves(1)
-    other = here.sums.with_name("fewer.jsonl")
-    other.write_text(here.sums.read_text().partition("\n")[0] + "\n")
+    other_path = here.sums.with_name("fewer.jsonl")
+    other_path.write_text(here.sums.read_text().partition("\n")[0] + "\n")
     with pytest.raises(TrainingError, match=r"was begun with other settings: tasks"):
-        run_loop(settings_for(here, read_tasks(other)), output, where)
+        run_loop(settings_for(here, read_tasks(other_path)), output, where)
     report = run_loop(settings, output, where, tasks=file.tasks)
     book = book_of(output)
-    assert {each.id for each in begun.runs} <= set(book.sealed(1).runs)
+    assert {run.id for run in begun.runs} <= set(book.sealed(1).runs)
     assert not same(adapter(book, 0), adapter(book, 1))
     (facts,) = report.rounds
     assert (facts.broken, facts.foreign, facts.left_out) == (0, 0, {})

@@ -21,10 +21,10 @@ from loopline.trainers.core.network import load_base
 from loopline.trainers.errors import NotEnoughDisk, TrainingError
 from loopline.trainers.grpo.facts import PolicyFacts
 from loopline.trainers.grpo.learner import NotFinite
-from loopline.trainers.grpo.loop.run_directory import Wave
 from loopline.trainers.grpo.loop.planning import TooFewPuzzles
 from loopline.trainers.grpo.loop.report import RoundFacts
 from loopline.trainers.grpo.loop.rounds import LoopWatch
+from loopline.trainers.grpo.loop.run_directory import RolloutBatch
 from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.storing import write_policies
 from loopline.workers.engines.local.adapter_base import FACTS
@@ -56,8 +56,8 @@ back. These are 20 puzzles."""
 def where(
     _shared_servers: dict[str, RedisProcess], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployed]:
-    with deployed_on(_shared_servers, tmp_path_factory.mktemp("troubles")) as found:
-        yield found
+    with deployed_on(_shared_servers, tmp_path_factory.mktemp("troubles")) as deployment:
+        yield deployment
 
 
 def test_a_loss_that_is_no_number_stops_the_loop_which_still_serves_the_last_good_version(
@@ -71,22 +71,22 @@ def test_a_loss_that_is_no_number_stops_the_loop_which_still_serves_the_last_goo
     (wave, *_) = book.waves(2)
     runs = book.trajectories(wave)
     assert runs is not None
-    book.keep(wave, [spoiled(each) for each in runs])
-    served, kept = "the deployment serves it,", f"and it is in {book.published(1)}"
+    book.keep(wave, [spoiled(entry) for entry in runs])
+    serving_note, location_note = "the deployment serves it,", f"and it is in {book.published(1)}"
     for _ in range(2):
         with pytest.raises(NotFinite) as raised:
             run_loop(settings, output, where.settings)
-        said = str(raised.value)
-        assert "round 2: the loss is inf at version" in said
-        assert "policy shared, minibatch 1 of 1; samples: " in said
-        assert any(f"{run.id}/" in said for run in wave.runs)
-        good = f"what round 1 came to is the last good version: {served} {kept}"
-        assert f". Lower --learning-rate (1.0e-02); {good}" in said
+        message = str(raised.value)
+        assert "round 2: the loss is inf at version" in message
+        assert "policy shared, minibatch 1 of 1; samples: " in message
+        assert any(f"{run.id}/" in message for run in wave.runs)
+        good = f"what round 1 came to is the last good version: {serving_note} {location_note}"
+        assert f". Lower --learning-rate (1.0e-02); {good}" in message
         assert not book.published(2).exists()
         policy = on_bus(where.settings.bus, "pair/tool")
         assert policy.path_of(policy.current) == str((book.published(1) / "shared").resolve())
     book.keep(wave, runs)
-    assert [each.round for each in run_loop(settings, output, where.settings).rounds] == [1, 2]
+    assert [entry.round for entry in run_loop(settings, output, where.settings).rounds] == [1, 2]
 
 
 def test_an_adapter_that_a_worker_refused_is_tried_again_when_the_command_is(
@@ -108,14 +108,14 @@ def test_an_adapter_that_a_worker_refused_is_tried_again_when_the_command_is(
     assert policy.current == report.served["pair/tool"]
     assert policy.path_of(policy.current) == str(weights(output).parent.resolve())
     # Somebody else may have loaded a version that one refused, and played by it.
-    tried = [each["pair/tool"] for each in book_of(output).served(1).versions]
-    assert tried == [policy.current - 2, policy.current - 1, policy.current]
+    versions = [entry["pair/tool"] for entry in book_of(output).served(1).versions]
+    assert versions == [policy.current - 2, policy.current - 1, policy.current]
 
 
 def test_a_server_that_is_down_is_said_to_be_so_once_and_ctrl_c_ends_the_wait(
     where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said, pauses = list[str](), list[float]()
+    messages, pauses = list[str](), list[float]()
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)
@@ -131,11 +131,11 @@ def test_a_server_that_is_down_is_said_to_be_so_once_and_ctrl_c_ends_the_wait(
         with pytest.raises(KeyboardInterrupt):
             run_loop(
                 loop_settings(where.base, rounds=1), tmp_path / "out", away,
-                LoopWatch(say=said.append),
+                LoopWatch(say=messages.append),
             )  # fmt: skip
     assert len(pauses) == 3
-    [told] = said
-    assert told.startswith("waiting for the bus: ")
+    [message] = messages
+    assert message.startswith("waiting for the bus: ")
 
 
 def weights(output: Path) -> Path:
@@ -151,11 +151,11 @@ def test_versions_that_are_gone_are_written_again_from_the_checkpoint(
     book = book_of(output)
     number = max(number for number, _ in book.all_published())
     before, facts = adapter(book, number), book.published(number) / "shared" / FACTS
-    said = facts.read_text()
+    text = facts.read_text()
     shutil.rmtree(book.published(number))
     run_loop(settings, output, where.settings)
     assert same(adapter(book, number), before)
-    assert facts.read_text() == said
+    assert facts.read_text() == text
 
 
 def spoiled(run: Trajectory) -> Trajectory:
@@ -164,17 +164,17 @@ def spoiled(run: Trajectory) -> Trajectory:
         step.model_copy(
             update={
                 "candidates": tuple(
-                    each.model_copy(
+                    candidate.model_copy(
                         update={
                             "calls": tuple(
                                 call.model_copy(
                                     update={"logprobs": (-2_000.0,) * len(call.logprobs)}
                                 )
-                                for call in each.calls
+                                for call in candidate.calls
                             )
                         }
                     )
-                    for each in step.candidates
+                    for candidate in step.candidates
                 )
             }
         )
@@ -197,7 +197,7 @@ def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_loop_comes_to_the_
     monkeypatch.undo()
     before = adapter(book_of(output), 2)
     report = run_loop(settings, output, where.settings)
-    assert [each.round for each in report.rounds] == [1, 2]
+    assert [loop_round.round for loop_round in report.rounds] == [1, 2]
     assert same(adapter(book_of(output), 2), before)
 
 
@@ -208,7 +208,7 @@ def test_a_disk_that_is_full_at_a_page_of_the_book_is_named_and_the_loop_goes_on
     """As runs are kept, as a round is sealed, and as it is noted what was published."""
     settings, output = loop_settings(where.base, rounds=1), tmp_path / "out"
 
-    def fill(wave: Wave, ended: int) -> None:
+    def fill(wave: RolloutBatch, ended: int) -> None:
         folder = book_of(output).round(1)
         partial = folder / f".{name}.{os.getpid()}.part"
         if not partial.is_symlink():
@@ -223,9 +223,9 @@ def test_a_disk_that_is_full_at_a_page_of_the_book_is_named_and_the_loop_goes_on
     report = run_loop(settings, output, where.settings)
     assert len(report.rounds) == 1
     assert tried is None or same(tried, adapter(book, 1))
-    paths = [each.path for each in on_bus(where.settings.bus, "pair/tool").versions]
-    ours = [path for path in paths if Path(path).is_relative_to(output)]
-    assert ours == [str((book.published(number) / "shared").resolve()) for number in (0, 1)]
+    paths = [version.path for version in on_bus(where.settings.bus, "pair/tool").versions]
+    own_paths = [path for path in paths if Path(path).is_relative_to(output)]
+    assert own_paths == [str((book.published(number) / "shared").resolve()) for number in (0, 1)]
 
 
 @pytest.mark.parametrize("weights", ["lora", "full"])
@@ -253,11 +253,11 @@ def test_rewards_that_raise_cost_their_runs_and_are_named_with_the_place(
     where: Deployed, tmp_path: Path
 ) -> None:
     """On every second puzzle at two turns, and on all of them at one."""
-    said: list[str] = []
+    messages: list[str] = []
     with bad_roles(where, tmp_path / "workers"):
         report = run_loop(
             loop_settings(where.base, rounds=1), tmp_path / "some", where.settings,
-            LoopWatch(say=said.append),
+            LoopWatch(say=messages.append),
         )  # fmt: skip
         alone = loop_settings(where.base, rounds=1, setting={"turns": 1, "brief": True})
         with pytest.raises(TrainingError) as raised:
@@ -269,9 +269,9 @@ def test_rewards_that_raise_cost_their_runs_and_are_named_with_the_place(
         "EnvironmentFault: the environment 'plan_path' raised ZeroDivisionError on an action of "
         "tool_agent: the goal has no distance (faulty_worker.py:",
     )
-    (told,) = [each for each in said if "left out" in each]
-    assert told.startswith(f"round 1: left out {facts.broken} × {named[0]}")
-    assert named[1] in told
+    (message,) = [line for line in messages if "left out" in line]
+    assert message.startswith(f"round 1: left out {facts.broken} × {named[0]}")
+    assert named[1] in message
     assert "round 1 has nothing to learn from: of 24 puzzles" in str(raised.value)
     assert f"24 × {named[0]}" in str(raised.value)
     assert named[1] in str(raised.value)
@@ -303,14 +303,14 @@ def test_groups_of_equal_rewards_alone_end_the_loop_which_says_so_and_what_to_do
 def test_a_round_learns_from_what_it_has_where_the_difficulty_leaves_no_further_puzzles(
     where: Deployed, tmp_path: Path
 ) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     settings = loop_settings(where.base, rounds=1, batch=1_000, difficulty=FEW)
-    report = run_loop(settings, tmp_path / "out", where.settings, LoopWatch(say=said.append))
+    report = run_loop(settings, tmp_path / "out", where.settings, LoopWatch(say=messages.append))
     (facts,) = report.rounds
     assert (facts.puzzles, facts.waves) == (6, 1)
     assert facts.trained > 0
-    (told,) = [each for each in said if "with a signal" in each]
-    assert "with a signal of 1,000 wanted, after 6 puzzles (--game plan_path: only 20 of" in told
+    (message,) = [line for line in messages if "with a signal" in line]
+    assert "with a signal of 1,000 wanted, after 6 puzzles (--game plan_path: only 20 of" in message
 
 
 def test_a_round_without_a_signal_ends_the_loop_where_the_difficulty_leaves_no_further_puzzles(

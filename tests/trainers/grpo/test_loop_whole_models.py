@@ -29,8 +29,8 @@ pytestmark = pytest.mark.timeout(300)
 def where(
     _shared_servers: dict[str, RedisProcess], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployed]:
-    with deployed_on(_shared_servers, tmp_path_factory.mktemp("workers")) as found:
-        yield found
+    with deployed_on(_shared_servers, tmp_path_factory.mktemp("workers")) as deployment:
+        yield deployment
 
 
 @pytest.mark.parametrize("policies", ["shared", "per-role"])
@@ -45,16 +45,18 @@ def test_what_a_round_came_to_samples_the_next_one(
     for facts in report.rounds:
         assert (facts.stale, facts.foreign, facts.broken, facts.left_out) == (0, 0, 0, {})
         # The trainer, which has these weights, finds what was sampled as likely as the engine did.
-        for each in facts.step.policies.values():
-            assert each.effective_samples == pytest.approx(1.0, abs=1e-5)
+        for summary in facts.step.policies.values():
+            assert summary.effective_samples == pytest.approx(1.0, abs=1e-5)
     for agent, policy in POLICIES.items():
-        own = settings.grpo.policy_of(agent)
-        served = on_bus(where.settings.bus, policy)
-        assert served.path_of(served.current) == str((book.published(2) / own).resolve())
-        one, two = (
-            load_file(book.published(number) / own / "model.safetensors") for number in (0, 2)
+        name = settings.grpo.policy_of(agent)
+        policy_state = on_bus(where.settings.bus, policy)
+        assert policy_state.path_of(policy_state.current) == str(
+            (book.published(2) / name).resolve()
         )
-        assert not same(one, two)
+        first, two = (
+            load_file(book.published(number) / name / "model.safetensors") for number in (0, 2)
+        )
+        assert not same(first, two)
 
 
 def test_a_killed_loop_comes_to_the_same_models(where: Deployed, tmp_path: Path) -> None:
@@ -62,8 +64,8 @@ def test_a_killed_loop_comes_to_the_same_models(where: Deployed, tmp_path: Path)
     run_loop(settings, tmp_path / "whole", where.settings)
     killed_at("save", 2, settings, tmp_path / "killed", where.settings)
     run_loop(settings, tmp_path / "killed", where.settings)
-    one, two = (
+    first, two = (
         load_file(tmp_path / name / "policies/shared/model.safetensors")
         for name in ("whole", "killed")
     )
-    assert same(one, two)
+    assert same(first, two)

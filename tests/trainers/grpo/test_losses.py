@@ -45,13 +45,13 @@ LOGPROBS = st.floats(-6, 0).map(lambda each: round(each, 4))
 @st.composite
 def batches(draw: st.DrawFn) -> list[Token]:
     """Sequences of a few tokens."""
-    made: list[Token] = []
+    tokens: list[Token] = []
     for sequence in range(draw(st.integers(1, 4))):
         advantage = round(draw(st.floats(-2, 2)), 3)
         for _ in range(draw(st.integers(1, 5))):
             now, proximal, behaviour, reference = (draw(LOGPROBS) for _ in range(4))
-            made.append(Token(now, proximal, behaviour, reference, advantage, sequence))
-    return made
+            tokens.append(Token(now, proximal, behaviour, reference, advantage, sequence))
+    return tokens
 
 
 def tensors(batch: Sequence[Token]) -> tuple[Tokens, torch.Tensor]:
@@ -61,21 +61,21 @@ def tensors(batch: Sequence[Token]) -> tuple[Tokens, torch.Tensor]:
         return torch.tensor(values, dtype=torch.float64)
 
     tokens = Tokens(
-        logprobs=column([each.now for each in batch]).requires_grad_(),
-        proximal=column([each.proximal for each in batch]),
-        behaviour=column([each.behaviour for each in batch]),
-        advantages=column([each.advantage for each in batch]),
-        sequence=torch.tensor([each.sequence for each in batch]),
+        logprobs=column([token.now for token in batch]).requires_grad_(),
+        proximal=column([token.proximal for token in batch]),
+        behaviour=column([token.behaviour for token in batch]),
+        advantages=column([token.advantage for token in batch]),
+        sequence=torch.tensor([token.sequence for token in batch]),
     )
-    return tokens, column([each.reference for each in batch])
+    return tokens, column([token.reference for token in batch])
 
 
 def clipped(ratio: float, advantage: float, low: float, high: float) -> float:
     return -min(ratio * advantage, max(min(ratio, 1 + high), 1 - low) * advantage)
 
 
-def near(found: torch.Tensor, expected: Sequence[float]) -> bool:
-    return found.detach().tolist() == pytest.approx(list(expected), rel=1e-9, abs=1e-9)
+def near(actual: torch.Tensor, expected: Sequence[float]) -> bool:
+    return actual.detach().tolist() == pytest.approx(list(expected), rel=1e-9, abs=1e-9)
 
 
 @given(batches(), st.floats(0, 0.5), st.floats(0, 0.5))
@@ -85,7 +85,7 @@ def test_without_correction_the_loss_is_the_clipped_ratio_to_the_step_s_own_begi
     tokens, _ = tensors(batch)
     objective = Objective(correction="none", clip_low=low, clip_high=high)
     expected = [
-        clipped(math.exp(each.now - each.proximal), each.advantage, low, high) for each in batch
+        clipped(math.exp(token.now - token.proximal), token.advantage, low, high) for token in batch
     ]
     assert near(policy_losses(tokens, objective), expected)
 
@@ -94,7 +94,8 @@ def test_without_correction_the_loss_is_the_clipped_ratio_to_the_step_s_own_begi
 def test_plain_clipping_takes_the_sampler_for_the_old_policy(batch: list[Token]) -> None:
     tokens, _ = tensors(batch)
     expected = [
-        clipped(math.exp(each.now - each.behaviour), each.advantage, 0.2, 0.28) for each in batch
+        clipped(math.exp(token.now - token.behaviour), token.advantage, 0.2, 0.28)
+        for token in batch
     ]
     assert near(policy_losses(tokens, Objective(correction="clip")), expected)
 
@@ -105,20 +106,20 @@ def test_decoupled_losses_are_weighted_by_how_far_the_sampler_was_behind(
 ) -> None:
     tokens, _ = tensors(batch)
     plain = [
-        clipped(math.exp(each.now - each.proximal), each.advantage, 0.2, 0.28) for each in batch
+        clipped(math.exp(token.now - token.proximal), token.advantage, 0.2, 0.28) for token in batch
     ]
-    by_token = [min(math.exp(each.proximal - each.behaviour), cap) for each in batch]
-    found = policy_losses(tokens, Objective(correction="token", cap=cap))
-    assert near(found, [w * loss for w, loss in zip(by_token, plain, strict=True)])
+    by_token = [min(math.exp(token.proximal - token.behaviour), cap) for token in batch]
+    losses = policy_losses(tokens, Objective(correction="token", cap=cap))
+    assert near(losses, [w * loss for w, loss in zip(by_token, plain, strict=True)])
     whole = [
-        math.exp(sum(o.proximal - o.behaviour for o in batch if o.sequence == each.sequence))
-        for each in batch
+        math.exp(sum(o.proximal - o.behaviour for o in batch if o.sequence == token.sequence))
+        for token in batch
     ]
     if any(abs(weight - cap) < 1e-6 for weight in whole):
         return
     masked = [0.0 if weight > cap else weight for weight in whole]
-    found = policy_losses(tokens, Objective(correction="sequence", cap=cap))
-    assert near(found, [w * loss for w, loss in zip(masked, plain, strict=True)])
+    losses = policy_losses(tokens, Objective(correction="sequence", cap=cap))
+    assert near(losses, [w * loss for w, loss in zip(masked, plain, strict=True)])
 
 
 @given(batches())
@@ -127,7 +128,9 @@ def test_the_truncated_gradient_is_weight_times_advantage_at_every_token(
 ) -> None:
     tokens, _ = tensors(batch)
     policy_losses(tokens, Objective(correction="truncated", cap=2.0)).sum().backward()
-    expected = [-min(math.exp(each.now - each.behaviour), 2.0) * each.advantage for each in batch]
+    expected = [
+        -min(math.exp(token.now - token.behaviour), 2.0) * token.advantage for token in batch
+    ]
     assert tokens.logprobs.grad is not None
     assert near(tokens.logprobs.grad, expected)
 
@@ -137,13 +140,13 @@ def test_decoupled_weights_have_no_gradient(batch: list[Token]) -> None:
     """The gradient is w · ρ · A inside the clip range, and nothing where it is clipped."""
     tokens, _ = tensors(batch)
     policy_losses(tokens, Objective(correction="token", cap=5.0)).sum().backward()
-    for each, found in zip(batch, tokens.logprobs.grad.tolist(), strict=True):  # pyright: ignore[reportOptionalMemberAccess]
-        ratio = math.exp(each.now - each.proximal)
-        weight = min(math.exp(each.proximal - each.behaviour), 5.0)
-        cut = ratio > 1.28 if each.advantage > 0 else ratio < 0.8
-        expected = 0.0 if cut else -weight * ratio * each.advantage
+    for token, gradient in zip(batch, tokens.logprobs.grad.tolist(), strict=True):  # pyright: ignore[reportOptionalMemberAccess]
+        ratio = math.exp(token.now - token.proximal)
+        weight = min(math.exp(token.proximal - token.behaviour), 5.0)
+        cut = ratio > 1.28 if token.advantage > 0 else ratio < 0.8
+        expected = 0.0 if cut else -weight * ratio * token.advantage
         if min(abs(ratio - 1.28), abs(ratio - 0.8)) > 1e-6:
-            assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+            assert gradient == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 @given(batches(), st.floats(1.5, 4))
@@ -152,9 +155,9 @@ def test_the_dual_clip_bounds_the_loss_of_bad_samples_only(
 ) -> None:
     tokens, _ = tensors(batch)
     plain = policy_losses(tokens, Objective(correction="none")).tolist()
-    found = policy_losses(tokens, Objective(correction="none", dual_clip=bound)).tolist()
-    for each, before, after in zip(batch, plain, found, strict=True):
-        expected = min(before, -bound * each.advantage) if each.advantage < 0 else before
+    losses = policy_losses(tokens, Objective(correction="none", dual_clip=bound)).tolist()
+    for token, before, after in zip(batch, plain, losses, strict=True):
+        expected = min(before, -bound * token.advantage) if token.advantage < 0 else before
         assert after == pytest.approx(expected)
 
 
@@ -166,7 +169,7 @@ def test_the_dual_clip_bounds_the_loss_of_bad_samples_only(
 def test_the_tokens_that_are_counted_as_clipped_are_those_whose_loss_has_no_gradient(
     batch: list[Token], correction: Correction, dual: float | None
 ) -> None:
-    batch = [replace(each, advantage=each.advantage or 1.0) for each in batch]
+    batch = [replace(token, advantage=token.advantage or 1.0) for token in batch]
     tokens, _ = tensors(batch)
     objective = Objective(correction=correction, dual_clip=dual)
     policy_losses(tokens, objective).sum().backward()
@@ -178,24 +181,24 @@ def test_the_tokens_that_are_counted_as_clipped_are_those_whose_loss_has_no_grad
 @given(batches())
 def test_k3_is_its_formula_and_never_negative(batch: list[Token]) -> None:
     tokens, reference = tensors(batch)
-    found = k3(tokens.logprobs, reference)
-    apart = [each.reference - each.now for each in batch]
-    assert near(found, [math.exp(each) - each - 1 for each in apart])
-    assert bool((found >= 0).all())
+    estimates = k3(tokens.logprobs, reference)
+    apart = [item.reference - item.now for item in batch]
+    assert near(estimates, [math.exp(item) - item - 1 for item in apart])
+    assert bool((estimates >= 0).all())
 
 
 def test_k3_is_the_divergence_in_expectation_also_over_samples_of_another_policy() -> None:
     """Exactly, over all three tokens of a vocabulary, each with its probability."""
-    ours, reference, sampler = (
-        torch.tensor(each, dtype=torch.float64).log()
-        for each in ([0.2, 0.3, 0.5], [0.5, 0.25, 0.25], [0.3, 0.3, 0.4])
+    logprobs, reference, sampler = (
+        torch.tensor(probabilities, dtype=torch.float64).log()
+        for probabilities in ([0.2, 0.3, 0.5], [0.5, 0.25, 0.25], [0.3, 0.3, 0.4])
     )
-    expected = float((ours.exp() * (ours - reference)).sum())
-    assert float((ours.exp() * k3(ours, reference)).sum()) == pytest.approx(expected)
-    tokens = Tokens(ours, ours, sampler, torch.zeros(3), torch.arange(3))
+    expected = float((logprobs.exp() * (logprobs - reference)).sum())
+    assert float((logprobs.exp() * k3(logprobs, reference)).sum()) == pytest.approx(expected)
+    tokens = Tokens(logprobs, logprobs, sampler, torch.zeros(3), torch.arange(3))
     for correction in ("clip", "token"):
-        found = divergences(tokens, reference, Objective(correction=correction, cap=9.0))
-        assert float((sampler.exp() * found).sum()) == pytest.approx(expected)
+        estimates = divergences(tokens, reference, Objective(correction=correction, cap=9.0))
+        assert float((sampler.exp() * estimates).sum()) == pytest.approx(expected)
 
 
 @given(batches(), st.sampled_from(["token", "constant", "sequence"]), st.integers(5, 50))
@@ -205,18 +208,21 @@ def test_normalised_sums_are_means_over_tokens_sequences_or_a_constant(
     tokens, _ = tensors(batch)
     losses = [float(at) for at in range(len(batch))]
     counts = torch.bincount(tokens.sequence)
-    made = shares(tokens.sequence, counts, how, limit)
-    found = float((made * torch.tensor(losses)).sum())
+    weights = shares(tokens.sequence, counts, how, limit)
+    total = float((weights * torch.tensor(losses)).sum())
     by_sequence = [
-        [loss for loss, each in zip(losses, batch, strict=True) if each.sequence == number]
+        [loss for loss, token in zip(losses, batch, strict=True) if token.sequence == number]
         for number in range(len(counts))
     ]
     expected = {
         "token": sum(losses) / len(losses),
         "constant": sum(losses) / (len(counts) * limit),
-        "sequence": sum(sum(own) / len(own) for own in by_sequence) / len(by_sequence),
+        "sequence": sum(
+            sum(sequence_losses) / len(sequence_losses) for sequence_losses in by_sequence
+        )
+        / len(by_sequence),
     }
-    assert found == pytest.approx(expected[how], rel=1e-5)
+    assert total == pytest.approx(expected[how], rel=1e-5)
 
 
 @given(batches())
@@ -247,18 +253,18 @@ def test_a_runaway_ratio_is_cut_without_becoming_no_number() -> None:
 @given(st.lists(st.floats(-700, 700), min_size=1, max_size=30))
 def test_the_effective_sample_size_is_a_share_and_knows_no_scale(logs: list[float]) -> None:
     tensor = torch.tensor(logs, dtype=torch.float64)
-    found = effective_sample_size(tensor)
-    assert 1 / len(logs) - 1e-9 <= found <= 1 + 1e-9
-    assert effective_sample_size(tensor + 3.0) == pytest.approx(found)
-    small = [each / 100 for each in logs]
-    weights = [math.exp(each) for each in small]
+    share = effective_sample_size(tensor)
+    assert 1 / len(logs) - 1e-9 <= share <= 1 + 1e-9
+    assert effective_sample_size(tensor + 3.0) == pytest.approx(share)
+    small = [value / 100 for value in logs]
+    weights = [math.exp(value) for value in small]
     expected = sum(weights) ** 2 / (len(weights) * sum(w * w for w in weights))
     assert effective_sample_size(torch.tensor(small).double()) == pytest.approx(expected)
 
 
 def test_quantiles_are_of_the_ratios_themselves() -> None:
     assert ratio_quantiles(torch.zeros(0)) == (1.0,) * len(QUANTILES)
-    logs = torch.tensor([math.log(each) for each in range(1, 102)])
+    logs = torch.tensor([math.log(ratio) for ratio in range(1, 102)])
     assert ratio_quantiles(logs) == pytest.approx((2, 6, 51, 96, 100), rel=0.02)
 
 

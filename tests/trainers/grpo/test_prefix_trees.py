@@ -63,9 +63,9 @@ def test_every_token_of_a_tree_has_the_log_probability_that_it_has_alone(
         st.sampled_from(prompts), st.lists(TOKENS, min_size=1, max_size=4).map(tuple)
     )
     drawn = data.draw(st.lists(answers, min_size=1, max_size=12))
-    rows = [row(*each, number) for number, each in enumerate(drawn)]
+    rows = [row(*sample, number) for number, sample in enumerate(drawn)]
     learner = Learner(begun(settings_of(share_prefixes=True), ["shared"], model))
-    found: dict[int, list[float]] = {number: [] for number in range(len(rows))}
+    logprobs_by_row: dict[int, list[float]] = {number: [] for number in range(len(rows))}
     for piece in tree_pieces_of(rows, 64, model.device):
         with torch.no_grad():
             logprobs = learner.logprobs(piece).tolist()
@@ -73,13 +73,13 @@ def test_every_token_of_a_tree_has_the_log_probability_that_it_has_alone(
             piece.sequence.tolist(), logprobs, piece.advantages.tolist(), strict=True
         ):
             assert weight == number
-            found[number].append(logprob)
+            logprobs_by_row[number].append(logprob)
     for number, (prompt, answer) in enumerate(drawn):
         with torch.no_grad():
             logits = model.model(torch.tensor([[*prompt, *answer]])).logits[0]
         scores = logits[len(prompt) - 1 : -1].log_softmax(-1)
         expected = scores.gather(1, torch.tensor(answer)[:, None])[:, 0].tolist()
-        assert found[number] == pytest.approx(expected, abs=1e-5)
+        assert logprobs_by_row[number] == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_tree_holds_what_its_rows_begin_with_once(model: LoadedModel) -> None:
@@ -97,21 +97,21 @@ def test_an_id_sees_itself_and_what_its_own_rows_have_before_it(model: LoadedMod
     rows = [row((7,), (8,), 0), *(row((1, 2), answer, 1) for answer in answers)]
     (piece,) = tree_pieces_of(rows, 64, model.device)
     short, branched = (
-        [[at for at, seen in enumerate(line) if seen] for line in tree]
+        [[at for at, visible in enumerate(line) if visible] for line in tree]
         for tree in piece.sees()[:, 0].tolist()
     )
     # Of padding only itself, up to the length of 16.
     assert short == [[0], [0, 1], *([at] for at in range(2, 16))]
-    own = [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 5]]
-    assert branched == [*own, *([at] for at in range(6, 16))]
+    paths = [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 5]]
+    assert branched == [*paths, *([at] for at in range(6, 16))]
 
 
 def test_a_piece_is_kept_in_bytes_by_its_tokens_and_not_by_their_square(
     model: LoadedModel,
 ) -> None:
     (piece,) = tree_pieces_of([row((1,), (2,) * 2_000, 0)], 4_096, model.device)
-    kept = [each for each in vars(piece).values() if isinstance(each, torch.Tensor)]
-    assert sum(each.numel() * each.element_size() for each in kept) < 100 * piece.tokens
+    tensors = [tensor for tensor in vars(piece).values() if isinstance(tensor, torch.Tensor)]
+    assert sum(tensor.numel() * tensor.element_size() for tensor in tensors) < 100 * piece.tokens
 
 
 def test_a_tree_that_is_too_long_is_cut_between_its_rows(model: LoadedModel) -> None:
@@ -150,10 +150,10 @@ def test_a_step_has_the_same_loss_and_the_same_gradients_with_shared_prefixes(
             objective=objective,
         )  # fmt: skip
         policies = begun(chosen, ["shared"], load_base(str(folder)))
-        made = Learner(policies).step(StepBatch(0, tuple(groups), (), 0))["shared"]
-        facts.append(made)
+        summary = Learner(policies).step(StepBatch(0, tuple(groups), (), 0))["shared"]
+        facts.append(summary)
         trained = policies.network.trained()
-        gradients.append({name: each.grad for name, each in trained if each.grad is not None})
+        gradients.append({name: tensor.grad for name, tensor in trained if tensor.grad is not None})
     plain, tree = facts
     assert tree.loss == pytest.approx(plain.loss, abs=1e-6)
     assert tree.entropy == pytest.approx(plain.entropy, rel=1e-5)
@@ -163,7 +163,7 @@ def test_a_step_has_the_same_loss_and_the_same_gradients_with_shared_prefixes(
     assert alone.keys() == shared_ones.keys() == {name for name, _ in trained}
     for name, gradient in alone.items():
         assert torch.allclose(shared_ones[name], gradient, rtol=0, atol=1e-5), name
-    assert max(float(each.abs().max()) for each in alone.values()) > 1e-2
+    assert max(float(tensor.abs().max()) for tensor in alone.values()) > 1e-2
 
 
 @dataclass(frozen=True)
@@ -193,11 +193,11 @@ def test_a_prompt_goes_through_the_model_once_in_one_of_two_processes(folder: Pa
 
     alone = step(Processes())
     halves = [step(OneOfTwo(number=number)) for number in range(2)]
-    assert sum(each.learned for each in halves) == alone.learned
+    assert sum(half.learned for half in halves) == alone.learned
     # Weighed by the length of its own row, whichever process has it.
-    assert sum(each.loss for each in halves) == pytest.approx(alone.loss, abs=1e-6)
-    assert sum(each.tokens for each in halves) < 1.3 * alone.tokens
-    assert all(each.tokens < 0.8 * alone.tokens for each in halves)
+    assert sum(half.loss for half in halves) == pytest.approx(alone.loss, abs=1e-6)
+    assert sum(half.tokens for half in halves) < 1.3 * alone.tokens
+    assert all(half.tokens < 0.8 * alone.tokens for half in halves)
 
 
 def with_a_signal(group: Group) -> Group:

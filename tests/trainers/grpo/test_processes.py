@@ -39,19 +39,25 @@ def test_two_processes_make_the_steps_of_one(base: Path, tmp_path: Path) -> None
     store = recorded(tmp_path / "store", rollouts(load(base), 0, count=5))
     settings = settings_of(minibatch=1, micro_batch_tokens=64, objective={"kl": 0.1})
     with launched(settings, store, base, tmp_path / "two", count=2) as started:
-        for each in started:
-            each.join()
-        assert [each.exitcode for each in started] == [0, 0]
+        for process in started:
+            process.join()
+        assert [process.exitcode for process in started] == [0, 0]
     alone = train(settings, data_in(store, load(base)), load(base), tmp_path / "one")
     together = read_report(tmp_path / "two")
     assert together is not None
-    for ours, theirs in zip(together.steps, alone.steps, strict=True):
-        one, other = ours.policies["shared"], theirs.policies["shared"]
-        assert (one.learned, one.groups, one.ages) == (other.learned, other.groups, other.ages)
-        assert one.loss == pytest.approx(other.loss, abs=1e-6)
-        assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)
-        assert one.effective_samples == pytest.approx(other.effective_samples, rel=1e-5)
-        assert one.ratios == pytest.approx(other.ratios, rel=1e-5)
+    for step, reference_step in zip(together.steps, alone.steps, strict=True):
+        summary, reference_summary = step.policies["shared"], reference_step.policies["shared"]
+        assert (summary.learned, summary.groups, summary.ages) == (
+            reference_summary.learned,
+            reference_summary.groups,
+            reference_summary.ages,
+        )
+        assert summary.loss == pytest.approx(reference_summary.loss, abs=1e-6)
+        assert summary.gradient_norm == pytest.approx(reference_summary.gradient_norm, rel=1e-4)
+        assert summary.effective_samples == pytest.approx(
+            reference_summary.effective_samples, rel=1e-5
+        )
+        assert summary.ratios == pytest.approx(reference_summary.ratios, rel=1e-5)
     weights = [
         load_file(tmp_path / name / "policies/shared/model.safetensors") for name in ("two", "one")
     ]
@@ -65,9 +71,9 @@ def test_a_loss_that_is_no_number_in_one_process_ends_both(base: Path, tmp_path:
     store = recorded(tmp_path / "store", spoiled(runs, 4))
     settings: GrpoSettings = settings_of(staleness=0, objective={"correction": "clip"})
     with launched(settings, store, base, tmp_path / "out", count=2) as started:
-        for each in started:
-            each.join()
-        assert [each.exitcode for each in started] == [7, 7]
+        for process in started:
+            process.join()
+        assert [process.exitcode for process in started] == [7, 7]
     assert "version 1, after step 1, is the last good" in (tmp_path / "out.said0").read_text()
     assert (tmp_path / "out/last-good/shared/model.safetensors").is_file()
 
@@ -88,7 +94,7 @@ def test_the_last_good_version_is_kept_under_a_launcher_that_kills_all_once_one_
 
 def kill_all_once_one_has_ended(started: Sequence[BaseProcess]) -> None:
     """As launchers do, though they leave them half a minute."""
-    wait([each.sentinel for each in started])
-    for each in started:
-        each.kill()
-        each.join()
+    wait([process.sentinel for process in started])
+    for process in started:
+        process.kill()
+        process.join()

@@ -72,7 +72,7 @@ def games(late: Sequence[tuple[int, int, str, int]]) -> list[list[Trajectory]]:
         runs: list[Trajectory] = []
         for game in range(5):
             versions = {"tool": number - 1, "plan": number - 1}
-            versions |= {each[2]: each[3] for each in late if each[:2] == (number, game)}
+            versions |= {entry[2]: entry[3] for entry in late if entry[:2] == (number, game)}
             runs.append(tagged(a_game(10 * number + game, versions), number))
         rounds.append(runs)
     return rounds
@@ -99,7 +99,7 @@ def test_a_replay_learns_from_each_round_what_the_loop_did_though_a_worker_was_l
         number - 1 - version > staleness for number, _, _, version in late
     )
     shape = [[(m.origin, m.reward) for g in b.groups for m in g.members] for b in learned]
-    runs = [run for each in rounds for run in each]
+    runs = [run for round_runs in rounds for run in round_runs]
     replayed = by_replay(tmp_path, runs, settings)
     assert [[(m.origin, m.reward) for g in b.groups for m in g.members] for b in replayed] == shape
     about = [(batch.version, batch.flat, batch.stale) for batch in replayed]
@@ -115,8 +115,8 @@ def test_rounds_of_two_loops_are_told_apart_though_they_have_the_same_numbers(
         for loop, versions in (("one", (0, 1)), ("two", (2, 3)))
         for version in versions
     ]
-    made = by_replay(tmp_path, runs, settings_of(staleness=0, batch=MANY))
-    assert [(b.version, b.groups[0].policy.version, b.stale) for b in made] == [
+    batches = by_replay(tmp_path, runs, settings_of(staleness=0, batch=MANY))
+    assert [(b.version, b.groups[0].policy.version, b.stale) for b in batches] == [
         (version, version, 0) for version in range(4)
     ]
 
@@ -126,8 +126,8 @@ def test_a_fork_of_a_run_is_not_of_its_round() -> None:
     first = tagged(a_game(1, {"tool": 0}), 1)
     later = tagged(a_game(2, {"tool": 7}), 1)
     fork = later.model_copy(update={"run": later.run.model_copy(update={"parent": first.run.id})})
-    made = batches_of(seal([first, fork], SEALING).records, settings_of(staleness=0)).steps
-    assert [(batch.version, batch.stale) for batch in made] == [(0, 0), (7, 0)]
+    batches = batches_of(seal([first, fork], SEALING).records, settings_of(staleness=0)).steps
+    assert [(batch.version, batch.stale) for batch in batches] == [(0, 0), (7, 0)]
 
 
 def test_halves_of_a_group_that_two_rounds_played_make_none() -> None:
@@ -146,7 +146,7 @@ def test_halves_of_a_group_that_two_rounds_played_make_none() -> None:
     ]  # fmt: skip
     sealed = seal(halves, SEALING)
     assert sealed.records == ()
-    assert [each.reason for each in sealed.skipped] == [INCOMPLETE]
+    assert [skip.reason for skip in sealed.skipped] == [INCOMPLETE]
     untold = [run.model_copy(update={"run": run.run.model_copy(update={"tags": {}})})
               for run in halves]  # fmt: skip
     assert len(seal(untold, SEALING).records) == 1

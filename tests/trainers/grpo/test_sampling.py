@@ -44,9 +44,9 @@ def test_every_log_probability_is_that_of_a_plain_forward_pass(
 ) -> None:
     for prompt, completions in zip(PROMPTS, drawn(sampler_of(model), 1, temperature), strict=True):
         assert len(completions) == 16
-        for one in set(completions):
-            expected = alone(model, prompt, one.ids, temperature)
-            assert one.logprobs == pytest.approx(expected, abs=1e-5)
+        for completion in set(completions):
+            expected = alone(model, prompt, completion.ids, temperature)
+            assert completion.logprobs == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_trainer_finds_the_log_probabilities_that_were_sampled_with(
@@ -70,13 +70,15 @@ def test_one_seed_draws_one_sample_and_another_seed_another(model: LoadedModel) 
 
 def test_frequencies_are_those_of_the_softmax(model: LoadedModel) -> None:
     prompt = PROMPTS[0]
-    found = sampler_of(model).sample(
+    completions = sampler_of(model).sample(
         [prompt], count=4_000, limit=1, temperature=1.0,
         generator=torch.Generator().manual_seed(1),
     )[0]  # fmt: skip
     with torch.no_grad():
         expected = model.model(torch.tensor([prompt])).logits[0, -1].softmax(-1)
-    counts = torch.bincount(torch.tensor([one.ids[0] for one in found]), minlength=len(expected))
+    counts = torch.bincount(
+        torch.tensor([completion.ids[0] for completion in completions]), minlength=len(expected)
+    )
     # Four standard deviations of the most probable ones.
     for token in expected.topk(5).indices.tolist():
         share = float(expected[token])
@@ -88,19 +90,19 @@ def test_a_completion_ends_with_the_end_of_its_turn_or_is_marked_as_cut_short(
     model: LoadedModel,
 ) -> None:
     ends = model.end_ids
-    for one in [one for some in drawn(sampler_of(model), 2) for one in some]:
-        assert one.truncated == (one.ids[-1] not in ends)
-        assert not ends.intersection(one.ids[:-1])
-        assert len(one.ids) == 3 or not one.truncated
+    for completion in [completion for some in drawn(sampler_of(model), 2) for completion in some]:
+        assert completion.truncated == (completion.ids[-1] not in ends)
+        assert not ends.intersection(completion.ids[:-1])
+        assert len(completion.ids) == 3 or not completion.truncated
 
 
 def test_greedy_takes_the_most_probable_token_whatever_stands_beside_it(
     model: LoadedModel,
 ) -> None:
-    found = sampler_of(model).greedy(PROMPTS, limit=4)
-    for prompt, one in zip(PROMPTS, found, strict=True):
+    completions = sampler_of(model).greedy(PROMPTS, limit=4)
+    for prompt, completion in zip(PROMPTS, completions, strict=True):
         ids = list(prompt)
-        for token in one.ids:
+        for token in completion.ids:
             with torch.no_grad():
                 assert int(model.model(torch.tensor([ids])).logits[0, -1].argmax()) == token
             ids.append(token)

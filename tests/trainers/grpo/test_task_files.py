@@ -58,17 +58,20 @@ def settings(path: Path, **changes: object) -> LoopSettings:
 
 def test_a_file_is_bound_by_its_content_and_says_whose_tasks_they_are(tmp_path: Path) -> None:
     path = written(tmp_path / "sums.jsonl", a_sum(1), "", a_sum(2))
-    found = read_tasks(path)
-    assert found.tasks == (a_sum(1), a_sum(2))
-    assert found.about.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert (found.about.environment, found.about.team) == ("math", ("reasoner", "tool_user"))
+    task_file = read_tasks(path)
+    assert task_file.tasks == (a_sum(1), a_sum(2))
+    assert task_file.about.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (task_file.about.environment, task_file.about.team) == (
+        "math",
+        ("reasoner", "tool_user"),
+    )
     assert settings(path).subject == "2 tasks of math"
 
 
 def test_the_team_of_a_puzzle_is_that_of_its_instance(tmp_path: Path) -> None:
     (grid,) = instances("train", 1, 1, Difficulty(rows=5, columns=5))
-    found = read_tasks(written(tmp_path / "grids.jsonl", grid.task))
-    assert (found.about.environment, found.about.team) == (
+    task_file = read_tasks(written(tmp_path / "grids.jsonl", grid.task))
+    assert (task_file.about.environment, task_file.about.team) == (
         "plan_path", ("tool_agent", "plan_agent"),
     )  # fmt: skip
 
@@ -79,7 +82,7 @@ ALONE = a_program(CodeSetting(team=("coder",)))
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         ((a_sum(1), "{"), "tasks.jsonl:2: not JSON"),
         ((a_sum(1), '{"prompt": ""}'), "tasks.jsonl:2: not the expected fields (prompt: "),
@@ -92,12 +95,12 @@ ALONE = a_program(CodeSetting(team=("coder",)))
     ],
 )
 def test_a_line_that_no_loop_can_play_is_named(
-    tmp_path: Path, lines: tuple[Task | str, ...], said: str
+    tmp_path: Path, lines: tuple[Task | str, ...], message: str
 ) -> None:
     path = written(tmp_path / "tasks.jsonl", *lines)
     with pytest.raises(UnreadableData) as raised:
         read_tasks(path)
-    assert f"{tmp_path}/{said}" in str(raised.value)
+    assert f"{tmp_path}/{message}" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -110,16 +113,20 @@ def test_puzzles_that_are_held_out_from_training_are_refused_by_their_line(
 ) -> None:
     environment = find(game)
     level = environment.levels(size, {}, {})
-    (ours,) = environment.puzzles(Split.TRAIN, 1, 1, level)
-    kept = environment.puzzles(split, 1, 3, level)
-    path = written(tmp_path / "tasks.jsonl", ours.task, *(one.task for one in kept))
+    (training_puzzle,) = environment.puzzles(Split.TRAIN, 1, 1, level)
+    held_out_puzzles = environment.puzzles(split, 1, 3, level)
+    path = written(
+        tmp_path / "tasks.jsonl",
+        training_puzzle.task,
+        *(puzzle.task for puzzle in held_out_puzzles),
+    )
     with pytest.raises(UnreadableData) as raised:
         read_tasks(path)
     assert (
         f"{path}:2 is a {game} puzzle of the {split} split, and 2 later lines of a held-out one: "
         "benches measure by these and settings are chosen by them. Remove such lines"
     ) in str(raised.value)
-    assert read_tasks(written(path, ours.task)).tasks == (ours.task,)
+    assert read_tasks(written(path, training_puzzle.task)).tasks == (training_puzzle.task,)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -196,29 +203,29 @@ def test_what_makes_up_for_groups_without_a_signal_is_new_while_the_file_has_mor
     begun = list(islice(places_in_file(count, first, 7, number), first))
     further = list(islice(places_in_file(count, first, 7, number), first, first + more))
     assert len(set(further)) == min(more, count)
-    left = count - len(set(begun))
-    assert not set(further[:left]) & set(begun)
+    remaining = count - len(set(begun))
+    assert not set(further[:remaining]) & set(begun)
 
 
 def test_a_wave_plays_the_tasks_of_the_file_each_time_it_is_planned(tmp_path: Path) -> None:
     tasks = [a_sum(number) for number in range(5)]
-    chosen = settings(written(tmp_path / "sums.jsonl", *tasks))
+    loop_settings = settings(written(tmp_path / "sums.jsonl", *tasks))
 
     def wave(number: int, played: int, count: int) -> list[Task]:
-        planned = planned_wave(chosen, number, 1, played=played, count=count, tasks=tasks)
-        return [each.task for each in planned.runs]
+        planned = planned_wave(loop_settings, number, 1, played=played, count=count, tasks=tasks)
+        return [item.task for item in planned.runs]
 
     assert wave(1, 0, 2) == wave(1, 0, 2)
     together = wave(1, 0, 2) + wave(1, 2, 3)
-    assert sorted(each.prompt for each in together) == sorted(each.prompt for each in tasks)
-    assert not [each for each in wave(2, 0, 2) if each in wave(1, 0, 2)]
+    assert sorted(item.prompt for item in together) == sorted(item.prompt for item in tasks)
+    assert not [item for item in wave(2, 0, 2) if item in wave(1, 0, 2)]
 
 
 # ---- the command line ----
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--game", "sudoku"), "--game only applies with generated puzzles, not with --tasks"),
         (("--size", 5), "--size only applies with generated puzzles"),
@@ -235,7 +242,7 @@ def test_what_can_not_be_meant_of_tasks_is_named_before_anything_is_written(
     base: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[object, ...],
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.setenv("LOOPLINE_PROFILE", "petting")
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
@@ -245,7 +252,7 @@ def test_what_can_not_be_meant_of_tasks_is_named_before_anything_is_written(
         "--redis-url", "redis://127.0.0.1:1", *arguments,
     )  # fmt: skip
     assert code != 0
-    assert said in answer
+    assert message in answer
     assert not (tmp_path / "out").exists()
 
 

@@ -17,7 +17,7 @@ from loopline.trainers.errors import NotEnoughDisk, TrainingError, UnreadableDat
 from loopline.trainers.grpo.data import GrpoData, known_runs, read_data
 from loopline.trainers.grpo.groups import Group, Sealing, seal
 from loopline.trainers.grpo.learner import Learner, NotFinite
-from loopline.trainers.grpo.pipeline import Watch, begun, train
+from loopline.trainers.grpo.pipeline import StepListener, begun, train
 from loopline.trainers.grpo.report import Report
 from loopline.trainers.grpo.sequences import same_tokenizer
 from loopline.trainers.grpo.settings import GrpoSettings
@@ -51,8 +51,8 @@ def weights(folder: Path, policy: str = "shared") -> dict[str, torch.Tensor]:
     return load_file(folder / "policies" / policy / "model.safetensors")
 
 
-def same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours)
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[k], second[k]) for k in first)
 
 
 def recorded(store: Path, runs: list[Trajectory], batch: int = 1) -> None:
@@ -87,7 +87,7 @@ def test_the_loop_in_one_process_and_its_replay_from_the_store_have_the_same_wei
         (batch,) = step_batches(groups, now)
         assert {group.policy.version for group in batch.groups} == {version}
         learner.step(batch)
-    online = {name: each.detach().clone() for name, each in policies.network.trained()}
+    online = {name: tensor.detach().clone() for name, tensor in policies.network.trained()}
     report = train(settings, data_of(tmp_path / "store", base), load(base), tmp_path / "out")
     assert len(report.steps) == STEPS
     offline = weights(tmp_path / "out")
@@ -116,9 +116,9 @@ def test_rewards_rise_when_the_policy_learns_from_its_own_samples(base: Path) ->
 
 def without_time(report: Report) -> list[object]:
     return [
-        (step.version, step.stale, name, each.model_copy(update={"seconds": 0.0}))
+        (step.version, step.stale, name, summary.model_copy(update={"seconds": 0.0}))
         for step in report.steps
-        for name, each in step.policies.items()
+        for name, summary in step.policies.items()
     ]
 
 
@@ -132,16 +132,16 @@ def test_a_run_killed_with_minus_9_within_a_step_goes_on_as_if_nothing_had_been(
         process.kill()
         process.join()
     assert [path.name for path in (killed / "checkpoints").iterdir()] == ["checkpoint-00000002"]
-    seen: list[int] = []
+    steps: list[int] = []
     data = data_of(store, base)
     with chance_at_updates():
         resumed = train(
             settings, data, load(base), killed,
-            watch=Watch(progress=lambda now: seen.append(now.step)),
+            watch=StepListener(progress=lambda now: steps.append(now.step)),
         )  # fmt: skip
         random_state = torch.get_rng_state()
         whole = train(settings, data, load(base), tmp_path / "whole")
-    assert seen[0] == 3
+    assert steps[0] == 3
     assert without_time(resumed) == without_time(whole)
     assert torch.equal(random_state, torch.get_rng_state())
     for policy in ("coder", "tester"):
@@ -163,17 +163,17 @@ def test_adapters_go_on_from_a_checkpoint_as_if_nothing_had_been(
     with pytest.raises(KeyboardInterrupt):
         train(
             settings, data, load(base), tmp_path / "stopped", checkpoint_every=1,
-            watch=Watch(checkpoint=stop),
+            watch=StepListener(checkpoint=stop),
         )  # fmt: skip
     resumed = train(settings, data, load(base), tmp_path / "stopped")
     whole = train(settings, data, load(base), tmp_path / "whole")
     assert without_time(resumed) == without_time(whole)
     for policy in ("coder", "tester"):
-        ours, theirs = (
+        resumed_weights, reference_weights = (
             load_file(tmp_path / name / "policies" / policy / "adapter_model.safetensors")
             for name in ("stopped", "whole")
         )
-        assert same(ours, theirs)
+        assert same(resumed_weights, reference_weights)
 
 
 def test_adapters_per_role_are_served_as_they_were_trained(
@@ -194,23 +194,23 @@ def test_adapters_per_role_are_served_as_they_were_trained(
         policies.put_in(name)
         with torch.no_grad():
             trained[name] = policies.network.whole(ids).logits
-    served = load(base)
-    assert torch.equal(served.model.state_dict()["model.norm.weight"], before)
+    base_model = load(base)
+    assert torch.equal(base_model.model.state_dict()["model.norm.weight"], before)
     with torch.no_grad():
-        plain = served.model(ids).logits
-    layers = LoraLayers(served.model, served.device)
+        plain = base_model.model(ids).logits
+    layers = LoraLayers(base_model.model, base_model.device)
     read = {name: layers.read(str(tmp_path / "out" / name)) for name in policies.names}
     with torch.no_grad():
         layers.use(list(read.values()))
-        together = served.model(ids.expand(2, -1)).logits
+        together = base_model.model(ids.expand(2, -1)).logits
         for row, (name, adapter) in enumerate(read.items()):
             layers.use([adapter])
-            alone = served.model(ids).logits
+            alone = base_model.model(ids).logits
             assert torch.allclose(alone, trained[name], rtol=0, atol=1e-5)
             assert torch.allclose(together[row : row + 1], trained[name], rtol=0, atol=1e-5)
     # No adapter, the other role's, or one at another scale is further away than rounding.
-    for other in (plain, trained["tester"]):
-        assert float((trained["coder"] - other).abs().max()) > 1e-3
+    for logits in (plain, trained["tester"]):
+        assert float((trained["coder"] - logits).abs().max()) > 1e-3
 
 
 def test_one_policy_learns_from_all_agents_or_each_from_its_own(
@@ -221,10 +221,10 @@ def test_one_policy_learns_from_all_agents_or_each_from_its_own(
         settings_of(policies="per-role"), data_of(store, base), load(base), tmp_path / "apart"
     )
     by_policy = [
-        {name: each.groups for step in report.steps for name, each in step.policies.items()}
+        {name: item.groups for step in report.steps for name, item in step.policies.items()}
         for report in (shared, apart)
     ]
-    assert [set(each) for each in by_policy] == [{"shared"}, {"coder", "tester"}]
+    assert [set(item) for item in by_policy] == [{"shared"}, {"coder", "tester"}]
     assert list((tmp_path / "apart/curves/coder").glob("events.*"))
 
 
@@ -234,15 +234,15 @@ def spoiled(runs: list[Trajectory], at: int, logprob: float = -2_000.0) -> list[
     run = runs[at]
     *others, step = run.steps
     candidates = [
-        each.model_copy(
+        candidate.model_copy(
             update={
                 "calls": tuple(
                     call.model_copy(update={"logprobs": (logprob,) * len(call.logprobs)})
-                    for call in each.calls
+                    for call in candidate.calls
                 )
             }
         )
-        for each in step.candidates
+        for candidate in step.candidates
     ]
     last = step.model_copy(update={"candidates": tuple(candidates)})
     bad = run.model_copy(update={"steps": (*others, last)})
@@ -269,14 +269,14 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_version(
     settings = good.model_copy(update={"steps": None})
     with pytest.raises(NotFinite) as raised:
         train(settings, data_of(tmp_path / "store", base), load(base), tmp_path / "out")
-    said = str(raised.value)
-    assert f"step 3: the loss is inf at version 2, policy {policies[-1]}, minibatch" in said
-    assert runs[7].run.id in said
+    message = str(raised.value)
+    assert f"step 3: the loss is inf at version 2, policy {policies[-1]}, minibatch" in message
+    assert runs[7].run.id in message
     lower = "Lower --learning-rate (1.0e-03), or leave those runs out"
-    assert f". {lower}; version 2, after step 2, is the last good one" in said
+    assert f". {lower}; version 2, after step 2, is the last good one" in message
     for policy in policies:
-        kept = load_file(tmp_path / "out/last-good" / policy / "model.safetensors")
-        assert same(kept, weights(tmp_path / "expected", policy))
+        good_weights = load_file(tmp_path / "out/last-good" / policy / "model.safetensors")
+        assert same(good_weights, weights(tmp_path / "expected", policy))
 
 
 def test_a_refused_step_leaves_weights_and_moments_though_a_part_of_it_had_changed_them(
@@ -306,12 +306,12 @@ def test_a_gradient_that_is_no_number_changes_no_weight_though_the_loss_is_one(b
     settings = settings_of(objective={"correction": "clip"})
     (batch,) = step_batches(seal(runs, sealing_of(loaded)).records, settings)
     learner = Learner(begun(settings, ["shared"], loaded))
-    before = {name: each.detach().clone() for name, each in learner.policies.network.trained()}
+    before = {name: tensor.detach().clone() for name, tensor in learner.policies.network.trained()}
     with pytest.raises(NotFinite) as raised:
         learner.step(batch)
-    said = str(raised.value)
-    assert "the gradient is inf at version 0, policy shared, minibatch 1 of 1; samples: " in said
-    assert said.endswith(" and 8 more"), "what to do is for a command to say, by its own options"
+    message = str(raised.value)
+    assert "the gradient is inf at version 0, policy shared, minibatch 1 of 1; samples: " in message
+    assert message.endswith(" and 8 more"), "what to do is for a command to say, by its own options"
     assert same(before, dict(learner.policies.network.trained()))
 
 
@@ -328,7 +328,7 @@ def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_training_goes_on_f
     with pytest.raises(NotEnoughDisk, match=r"the checkpoint of step 3 was not written.*free some"):
         train(
             settings, data, load(base), tmp_path / "out", checkpoint_every=1,
-            watch=Watch(checkpoint=fill),
+            watch=StepListener(checkpoint=fill),
         )  # fmt: skip
     monkeypatch.undo()
     assert [path.name for path in (tmp_path / "out/checkpoints").glob("checkpoint-*")] == [
@@ -379,8 +379,8 @@ def test_runs_that_are_recorded_later_do_not_change_a_training_in_work(
     recorded(tmp_path / "store", rollouts(load(base), 1), batch=2)
     later = data_of(tmp_path / "store", base)
     assert later.sha256 != data.sha256
-    known = known_runs(tmp_path / "out")
-    assert read_data(tmp_path / "store", None, sealing_of(load(base)), known) == data
+    run_ids = known_runs(tmp_path / "out")
+    assert read_data(tmp_path / "store", None, sealing_of(load(base)), run_ids) == data
 
 
 def test_other_settings_and_other_folders_are_refused(
@@ -390,9 +390,11 @@ def test_other_settings_and_other_folders_are_refused(
     train(settings_of(), data, load(base), tmp_path / "out")
     with pytest.raises(TrainingError, match=r"other settings: seed \(1 → 2\)"):
         train(settings_of(seed=2), data, load(base), tmp_path / "out")
-    said: list[str] = []
-    train(settings_of(), data, load(base), tmp_path / "out", watch=Watch(say=said.append))
-    assert said == [f"the training in {tmp_path / 'out'} is finished; --restart trains anew"]
+    messages: list[str] = []
+    train(
+        settings_of(), data, load(base), tmp_path / "out", watch=StepListener(say=messages.append)
+    )
+    assert messages == [f"the training in {tmp_path / 'out'} is finished; --restart trains anew"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other/notes.txt").write_text("mine")
     with pytest.raises(TrainingError, match="holds something else"):
@@ -417,24 +419,24 @@ def test_an_old_store_is_learned_from_version_by_version_within_the_bound() -> N
     """With no bound all of it, oldest first; with one, what is too old is counted."""
 
     def versions(**changes: object) -> list[tuple[int, list[int], int]]:
-        made = step_batches(_groups([0, 0, 0, 1, 3]), settings_of(batch=2, **changes))
+        batches = step_batches(_groups([0, 0, 0, 1, 3]), settings_of(batch=2, **changes))
         return [
-            (each.version, [g.policy.version for g in each.groups], each.stale) for each in made
+            (item.version, [g.policy.version for g in item.groups], item.stale) for item in batches
         ]
 
     assert versions() == [(0, [0, 0], 0), (1, [0, 1], 0), (3, [3], 0)]
     assert versions(staleness=0) == [(0, [0, 0], 0), (1, [1], 1), (3, [3], 0)]
     assert versions(base_version=3, staleness=2) == [(3, [1, 3], 3)]
     assert versions(steps=1) == [(0, [0, 0], 0)]
-    assert [each[0] for each in versions(epochs=2)] == [0, 1, 3, 4, 5, 6]
+    assert [item[0] for item in versions(epochs=2)] == [0, 1, 3, 4, 5, 6]
 
 
 def test_groups_that_are_too_old_behind_the_last_step_are_counted() -> None:
     def left(*versions: int, **changes: object) -> tuple[list[int], int]:
-        found = batches_of(
+        batches = batches_of(
             _groups([*versions]), settings_of(**{"batch": 2, "staleness": 0} | changes)
         )
-        return [each.stale for each in found.steps], found.stale
+        return [step.stale for step in batches.steps], batches.stale
 
     assert left(0, 0, 0, 0, 0) == ([0], 3)
     assert left(0, 0, 0, 1) == ([0, 1], 0)
@@ -462,9 +464,9 @@ def test_groups_of_equal_rewards_take_no_place_in_a_batch_and_are_counted(base: 
     assert len(batch.groups) == 2
     settings = settings_of(batch=2)
     learner = Learner(begun(settings, ["shared"], loaded))
-    made = learner.step(batch)["shared"]
-    assert made.groups == 2
-    assert made.flat == len(batch.flat)
+    summary = learner.step(batch)["shared"]
+    assert summary.groups == 2
+    assert summary.flat == len(batch.flat)
 
 
 def test_truncated_completions_are_left_out_of_the_loss_and_its_denominator(base: Path) -> None:
@@ -480,12 +482,12 @@ def test_truncated_completions_are_left_out_of_the_loss_and_its_denominator(base
         )
         for group in groups
     ]
-    made: dict[str, int] = {}
+    token_counts: dict[str, int] = {}
     for how in ("mask", "keep"):
         settings: GrpoSettings = settings_of(truncated=how)
         learner = Learner(begun(settings, ["shared"], load(base)))
         (batch,) = step_batches(cut, settings)
         step = learner.step(batch)["shared"]
         assert step.truncated == 0.25
-        made[how] = step.learned
-    assert made["mask"] * 4 == made["keep"] * 3
+        token_counts[how] = step.learned
+    assert token_counts["mask"] * 4 == token_counts["keep"] * 3

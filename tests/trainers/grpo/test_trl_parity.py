@@ -51,20 +51,20 @@ def model() -> Any:
 @pytest.fixture(scope="module")
 def batch() -> dict[str, torch.Tensor]:
     """Six completions, of which three are shorter and one has an observation within it."""
-    made = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(1)
     mask = torch.ones(ROWS, ANSWER, dtype=torch.long)
     mask[1, 5:], mask[2, 3:], mask[4, 6:] = 0, 0, 0
     tool_mask = torch.ones(ROWS, ANSWER, dtype=torch.long)
     tool_mask[0, 2:4] = 0
     return {
-        "prompt_ids": torch.randint(3, 2000, (ROWS, PROMPT), generator=made),
+        "prompt_ids": torch.randint(3, 2000, (ROWS, PROMPT), generator=generator),
         "prompt_mask": torch.ones(ROWS, PROMPT, dtype=torch.long),
-        "completion_ids": torch.randint(3, 2000, (ROWS, ANSWER), generator=made),
+        "completion_ids": torch.randint(3, 2000, (ROWS, ANSWER), generator=generator),
         "completion_mask": mask,
         "tool_mask": tool_mask,
         "advantages": torch.tensor([1.0, -1.0, 0.5, -0.5, 1.5, -1.5]),
-        "noise": torch.randn(ROWS, ANSWER, generator=made) * 0.4,
-        "behind": torch.randn(ROWS, ANSWER, generator=made) * 0.6,
+        "noise": torch.randn(ROWS, ANSWER, generator=generator) * 0.4,
+        "behind": torch.randn(ROWS, ANSWER, generator=generator) * 0.6,
     }
 
 
@@ -92,7 +92,7 @@ def theirs(
         reward_funcs=_no_reward,
         processing_class=PreTrainedTokenizerFast.from_pretrained(folder),
     )  # fmt: skip
-    inputs = {name: each for name, each in batch.items() if name not in ("noise", "behind")}
+    inputs = {name: tensor for name, tensor in batch.items() if name not in ("noise", "behind")}
     inputs["old_per_token_logps"] = old
     inputs["num_items_in_batch"] = (batch["completion_mask"] * batch["tool_mask"]).sum()
     if ratio is not None:
@@ -123,8 +123,8 @@ def ours(
     if reference is not None:
         losses = losses + objective.kl * divergences(tokens, reference[answer], objective)
     counts = answer.sum(1)
-    each = shares_of(sequence, counts, objective.normalisation, objective.completion_limit)
-    return loss_and_gradients((losses * each).sum(), model)
+    weights = shares_of(sequence, counts, objective.normalisation, objective.completion_limit)
+    return loss_and_gradients((losses * weights).sum(), model)
 
 
 def proximal(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -182,18 +182,18 @@ def test_loss_and_gradients_are_those_of_trl(
             model, batch, tmp_path, their_old, ratio, reference,
             epsilon=objective.clip_low, epsilon_high=high, **settings,
         )  # fmt: skip
-    found = ours(model, batch, old, behaviour, reference, objective)
-    assert_same(found, expected)
+    actual = ours(model, batch, old, behaviour, reference, objective)
+    assert_same(actual, expected)
 
 
 def assert_same(
-    found: tuple[float, dict[str, torch.Tensor]], expected: tuple[float, dict[str, torch.Tensor]]
+    actual: tuple[float, dict[str, torch.Tensor]], expected: tuple[float, dict[str, torch.Tensor]]
 ) -> None:
-    assert found[0] == pytest.approx(expected[0], abs=1e-6)
-    assert found[1].keys() == expected[1].keys()
+    assert actual[0] == pytest.approx(expected[0], abs=1e-6)
+    assert actual[1].keys() == expected[1].keys()
     for parameter, gradient in expected[1].items():
-        assert torch.allclose(found[1][parameter], gradient, atol=1e-5, rtol=0), parameter
-    assert max(float(each.abs().max()) for each in expected[1].values()) > 1e-3
+        assert torch.allclose(actual[1][parameter], gradient, atol=1e-5, rtol=0), parameter
+    assert max(float(tensor.abs().max()) for tensor in expected[1].values()) > 1e-3
 
 
 @pytest.mark.parametrize("alike", [False, True], ids=["apart", "sharing prefixes"])
@@ -229,18 +229,18 @@ def test_a_step_with_truncated_completions_masked_is_that_of_trl(
     )
     learner = Learner(begun(settings, ["shared"], loaded))
     groups = groups_of(batch, behaviour, truncated.tolist())
-    made = learner.step(StepBatch(0, groups, (), 0))["shared"]
+    summary = learner.step(StepBatch(0, groups, (), 0))["shared"]
     trained = learner.policies.network.trained()
-    gradients = {name: each.grad for name, each in trained if each.grad is not None}
-    assert made.truncated == 0.5
+    gradients = {name: parameter.grad for name, parameter in trained if parameter.grad is not None}
+    assert summary.truncated == 0.5
     # Three rows are learned from; by itself each is padded to this length.
-    assert made.tokens == (2 if alike else 3) * LENGTH_STEP
-    assert_same((made.loss, gradients), expected)
+    assert summary.tokens == (2 if alike else 3) * LENGTH_STEP
+    assert_same((summary.loss, gradients), expected)
 
 
 def beginning_alike(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """All with one prompt, two with the beginning of an answer, and an observation in the last."""
-    changed = {name: each.clone() for name, each in batch.items()}
+    changed = {name: tensor.clone() for name, tensor in batch.items()}
     changed["prompt_ids"][:] = changed["prompt_ids"][0]
     changed["completion_ids"][3, :2] = changed["completion_ids"][2, :2]
     changed["tool_mask"][5, 2:4] = 0

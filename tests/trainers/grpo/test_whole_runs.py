@@ -21,8 +21,8 @@ from loopline.trainers.grpo.arms.kinds import WARM_START
 from loopline.trainers.grpo.arms.models import MODEL
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.groups import Group, Sealing, seal
-from loopline.trainers.grpo.vectorized_rollout import Prompter, Rules, Table
 from loopline.trainers.grpo.sampling import Completion, Sampler
+from loopline.trainers.grpo.vectorized_rollout import Prompter, Rules, Table
 from loopline.trainers.grpo.whole_runs import roll_out_runs
 from loopline.workers.engine_runner import EnginePool, EngineRunner
 from loopline.workers.engines.factory import build_engine
@@ -40,7 +40,7 @@ POLICY = PolicyRef(name="pair", base="model", version=0)
 def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     """One that knows the form of an answer: other rewards than zeros."""
     output, arm = tmp_path_factory.mktemp("whole_runs"), Arm(kind=WARM_START, seed=1)
-    work(arm, output, LEARNING, lambda told: None)
+    work(arm, output, LEARNING, lambda event: None)
     return load_base(str(arm.folder(output) / MODEL))
 
 
@@ -53,12 +53,12 @@ class Again(Sampler):
             for step in run.steps:
                 (call,) = step.candidates[0].calls
                 assert call.logprobs is not None
-                one = Completion(
+                completion = Completion(
                     tuple(call.output_ids or ()),
                     tuple(call.logprobs),
                     truncated=call.finish_reason == "length",
                 )
-                self.left[tuple(call.prompt_ids or ())].append(one)
+                self.left[tuple(call.prompt_ids or ())].append(completion)
 
     def sample(
         self,
@@ -81,8 +81,8 @@ async def recorded(model: LoadedModel) -> list[Trajectory]:
     engine = build_engine(settings)
     await engine.start()
     try:
-        served = EngineRunner({"pair": EnginePool(settings, engine)})
-        found: list[Trajectory] = []
+        runner = EngineRunner({"pair": EnginePool(settings, engine)})
+        trajectories: list[Trajectory] = []
         for number, instance in enumerate(islice(stream(Split.TRAIN, 5, PUZZLE), 2)):
             for at in range(K):
                 run = a_run(K * number + at + 1).run.model_copy(
@@ -92,8 +92,8 @@ async def recorded(model: LoadedModel) -> list[Trajectory]:
                         "options": {"candidates": 1, "instructions": False, "max_tokens": LIMIT},
                     }
                 )  # fmt: skip
-                found.append(await served.play(run))
-        return found
+                trajectories.append(await runner.play(run))
+        return trajectories
     finally:
         await engine.close()
 
@@ -121,7 +121,7 @@ async def test_runs_played_here_are_the_groups_that_their_records_are_sealed_int
 
     instances = islice(stream(Split.TRAIN, 5, PUZZLE), 2)
     played = roll_out_runs(
-        [Table(one.id, opened(one)) for one in instances], Prompter(model), Again(runs),
+        [Table(instance.id, opened(instance)) for instance in instances], Prompter(model), Again(runs),
         Rules(candidates=K, limit=LIMIT), lambda agent: POLICY,
         lambda agent: None, torch.Generator(), "run",
     )  # fmt: skip

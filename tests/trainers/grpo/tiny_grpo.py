@@ -104,13 +104,15 @@ def _candidates(
             ids = torch.cat([ids, tokens], dim=1)
             columns.append(scores.gather(1, tokens))
     logprobs: list[list[float]] = torch.cat(columns, dim=1).tolist()
-    made: list[Candidate] = []
-    for row, own in zip(ids[:, len(prompt) :].tolist(), logprobs, strict=True):
-        reward = sum(each < loaded.vocabulary // 2 for each in row) / WRITTEN
-        said = row[:-1] if row[-1] in loaded.end_ids else row
-        text = loaded.codec.decode(said, prompt[-1])
-        made.append(a_candidate(reward, a_call(prompt, row, own, version=version, text=text)))
-    return made
+    candidates: list[Candidate] = []
+    for row, row_logprobs in zip(ids[:, len(prompt) :].tolist(), logprobs, strict=True):
+        reward = sum(token_id < loaded.vocabulary // 2 for token_id in row) / WRITTEN
+        answer_ids = row[:-1] if row[-1] in loaded.end_ids else row
+        text = loaded.codec.decode(answer_ids, prompt[-1])
+        candidates.append(
+            a_candidate(reward, a_call(prompt, row, row_logprobs, version=version, text=text))
+        )
+    return candidates
 
 
 @contextmanager

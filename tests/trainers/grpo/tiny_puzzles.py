@@ -13,8 +13,8 @@ from loopline.trainers.grpo.arms.beginning import write_beginning
 from loopline.trainers.grpo.arms.game import LearnedGame
 from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
 from loopline.trainers.grpo.demo.settings import DemoSettings
-from loopline.trainers.grpo.vectorized_rollout import Played, Prompter, Rules, roll_out
 from loopline.trainers.grpo.sampling import Sampler
+from loopline.trainers.grpo.vectorized_rollout import Prompter, RolloutResult, Rules, roll_out
 from loopline.workers.engines.torch.loading import LoadedModel
 
 PUZZLE = Difficulty(
@@ -51,7 +51,7 @@ def sampler_of(loaded: LoadedModel) -> Sampler:
     return Sampler(loaded.model, loaded.end_ids, padding=0)
 
 
-def played(loaded: LoadedModel, *, seed: int = 1, limit: int = 5) -> Played:
+def played(loaded: LoadedModel, *, seed: int = 1, limit: int = 5) -> RolloutResult:
     """Four puzzles, four candidates for each observation."""
     import torch
 

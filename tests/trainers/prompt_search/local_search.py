@@ -9,9 +9,9 @@ from pathlib import Path
 from loopline.agents.prompts import load_prompt, replacement
 from loopline.agents.records import Task
 from loopline.trainers.prompts.candidates import Candidate, in_force
-from loopline.trainers.prompts.playing import Played, Player, RunLog
+from loopline.trainers.prompts.playing import FinishedRun, Player, RunLog
 from loopline.trainers.prompts.questions import Question, Questions
-from loopline.trainers.prompts.search import Found, Search
+from loopline.trainers.prompts.search import Search, SearchResult
 from loopline.trainers.prompts.settings import CandidateFile, SearchSettings
 from loopline.workers.engines.settings import ModelSettings
 from tests.bench.local_client import LocalClient
@@ -43,7 +43,7 @@ class Watched:
     def planned(self, runs: int) -> None:
         self.expected += runs
 
-    def ended(self, played: Played) -> None:
+    def ended(self, played: FinishedRun) -> None:
         self.runs += 1
 
     def say(self, text: str) -> None:
@@ -62,8 +62,8 @@ def sums(train: int, held_out: int) -> Questions:
         a, b = at + 3, 2 * at + 5
         return Question(id=str(at), task=Task(prompt=f"What is {a} * {b}?"), gold=str(a * b))
 
-    made = [one(at) for at in range(train + held_out)]
-    return Questions("sums", "answer", tuple(made[:train]), tuple(made[train:]))
+    questions = [one(at) for at in range(train + held_out)]
+    return Questions("sums", "answer", tuple(questions[:train]), tuple(questions[train:]))
 
 
 def log_in(folder: Path) -> RunLog:
@@ -80,10 +80,10 @@ async def searched(
     watch: Watched | None = None,
     concurrency: int = 8,
     **changes: object,
-) -> Found:
+) -> SearchResult:
     """A search for the prompt of `solo`, going on with what is in the folder."""
     candidates = {"solo": [in_force(SOLO, None), *variants]}
-    asked = questions or sums(40, 20)
+    question_set = questions or sums(40, 20)
     settings = SearchSettings.model_validate(
         {
             "workflow": "solo",
@@ -91,13 +91,15 @@ async def searched(
             "policies": {"solo": "llm"},
             "models": {"llm": "scripted:scripted-llm"},
             "prompts": {
-                name: tuple(CandidateFile(label=one.label, hash=one.hash) for one in each)
-                for name, each in candidates.items()
+                name: tuple(
+                    CandidateFile(label=one.label, hash=one.hash) for one in prompt_variants
+                )
+                for name, prompt_variants in candidates.items()
             },
-            "source": asked.source,
-            "questions_sha256": asked.sha256,
+            "source": question_set.source,
+            "questions_sha256": question_set.sha256,
             "runs": 24,
-            "held_out": len(asked.held_out),
+            "held_out": len(question_set.held_out),
             **changes,
         }
     )
@@ -114,4 +116,4 @@ async def searched(
             run_seconds=60.0,
             concurrency=concurrency,
         )
-        return await Search(settings, asked, candidates, {}, player, watched).run()
+        return await Search(settings, question_set, candidates, {}, player, watched).run()

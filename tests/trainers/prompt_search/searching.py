@@ -66,12 +66,12 @@ def solo_team(
     bus: BusSettings, scripted: Mapping[str, object], **model: object
 ) -> list[WorkerBase]:
     """One model that answers sums."""
-    served = ModelSettings.model_validate(
+    model_settings = ModelSettings.model_validate(
         {"engine": "scripted", "model": "scripted-llm", "scripted": scripted, **model}
     )
     return [
         RoleWorkerSettings(bus=bus, name="roles", roles=("solo", "completion")),
-        GpuWorkerSettings(bus=bus, name="gpu", models={"llm": served}),
+        GpuWorkerSettings(bus=bus, name="gpu", models={"llm": model_settings}),
         ToolWorkerSettings(bus=bus, name="tool"),
     ]
 
@@ -99,9 +99,9 @@ class Serving:
 
     def last_line(self, *arguments: str) -> dict[str, Any]:
         """What `--json` ends with."""
-        done = self.run(*arguments, "--json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
+        process = self.run(*arguments, "--json")
+        assert process.returncode == 0, process.stderr
+        return json.loads(process.stdout.splitlines()[-1])
 
 
 @asynccontextmanager
@@ -140,11 +140,11 @@ def sums(path: Path, count: int) -> Path:
 def judged_sums(path: Path, count: int, problems: Path) -> Path:
     """The same as tasks of one turn for reasoner and tool user; the judge of this folder knows
     what is right."""
-    known, lines = ProblemFolder(problems), list[str]()
+    problem_folder, lines = ProblemFolder(problems), list[str]()
     for at in range(count):
         a, b = at + 3, 2 * at + 5
         question = MathQuestion(id=f"sums/{at}", statement=f"What is {a} * {b}?")
-        key = known.add(MathProblem(question=question, answer=str(a * b)))
+        key = problem_folder.add(MathProblem(question=question, answer=str(a * b)))
         setting = MathSetting(turns=1)
         task = MathInstance(question=question, judged_as=key, setting=setting).task
         lines.append(task.model_dump_json() + "\n")

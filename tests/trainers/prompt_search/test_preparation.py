@@ -16,8 +16,8 @@ from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.candidates import in_force, read_variants
 from loopline.trainers.prompts.options import PromptsOptions
 from loopline.trainers.prompts.output import claim
-from loopline.trainers.prompts.preparation import Prepared, prepared
-from loopline.trainers.prompts.proposals import Failure, Tried, read_proposal, request
+from loopline.trainers.prompts.preparation import PreparedSearch, prepared
+from loopline.trainers.prompts.proposals import EvaluatedCandidate, Failure, read_proposal, request
 from tests.trainers.prompt_search.local_search import SOLO
 from tests.trainers.prompt_search.searching import prompt_file, sums
 
@@ -33,9 +33,9 @@ LIMITS = {
 }
 
 
-def prepare(*variants: Path, profile: str = "scripted", **changes: object) -> Prepared:
-    asked = {"workflow": "solo", "output": "out", "variants": variants, **LIMITS, **changes}
-    return prepared(validated(PromptsOptions, asked), config.load(profile, environ={}))
+def prepare(*variants: Path, profile: str = "scripted", **changes: object) -> PreparedSearch:
+    fields = {"workflow": "solo", "output": "out", "variants": variants, **LIMITS, **changes}
+    return prepared(validated(PromptsOptions, fields), config.load(profile, environ={}))
 
 
 @pytest.fixture
@@ -46,32 +46,38 @@ def terse(tmp_path: Path) -> Path:
 def test_all_prompts_with_candidates_are_searched_in_turn(tmp_path: Path) -> None:
     prompt_file(tmp_path / "a.md", "Plan.", name="planner")
     prompt_file(tmp_path / "b.md", "Solve.", name="slm")
-    made = prepare(tmp_path, workflow="delegate")
-    assert {name: [one.label for one in each] for name, each in made.candidates.items()} == {
+    preparation = prepare(tmp_path, workflow="delegate")
+    assert {
+        name: [variant.label for variant in variants]
+        for name, variants in preparation.candidates.items()
+    } == {
         "planner": ["current", "a"],
         "slm": ["current", "b"],
     }
-    assert made.settings.models == {"llm": "scripted:scripted-llm", "slm": "scripted:scripted-slm"}
-    assert len(made.questions.train) == 12
-    assert len(made.questions.held_out) == 5
+    assert preparation.settings.models == {
+        "llm": "scripted:scripted-llm",
+        "slm": "scripted:scripted-slm",
+    }
+    assert len(preparation.questions.train) == 12
+    assert len(preparation.questions.held_out) == 5
 
 
 def test_a_prompt_of_the_deployments_profile_is_the_one_to_beat(
     tmp_path: Path, terse: Path
 ) -> None:
-    own = prompt_file(tmp_path / "own.md", "Say it.", name="solo")
+    prompt_path = prompt_file(tmp_path / "own.md", "Say it.", name="solo")
     profile = tmp_path / "own.toml"
-    profile.write_text(f'extends = "scripted"\n[prompts]\nsolo = "{own.name}"\n')
-    current, other = prepare(terse, profile=str(profile)).candidates["solo"]
+    profile.write_text(f'extends = "scripted"\n[prompts]\nsolo = "{prompt_path.name}"\n')
+    current, challenger = prepare(terse, profile=str(profile)).candidates["solo"]
     assert (current.origin, current.prompt.text) == ("profile", "Say it.")
-    assert other.label == "terse"
+    assert challenger.label == "terse"
 
 
 def test_a_file_with_the_text_in_force_or_of_another_file_is_no_candidate(tmp_path: Path) -> None:
     prompt_file(tmp_path / "a.md", SOLO.text, name="solo", version=9)
     prompt_file(tmp_path / "b.md", "Answer.", name="solo")
     prompt_file(tmp_path / "c.md", "Answer.", name="solo", version=3)
-    assert [one.label for one in prepare(tmp_path).candidates["solo"]] == ["current", "b"]
+    assert [variant.label for variant in prepare(tmp_path).candidates["solo"]] == ["current", "b"]
 
 
 @pytest.mark.parametrize(
@@ -127,8 +133,8 @@ def test_prompts_of_a_team_are_judged_by_greedy_play_unless_something_else_is_as
     tmp_path: Path, options: dict[str, object], greedy: bool
 ) -> None:
     prompt_file(tmp_path / "plan.md", "Plan.", name="plan_agent")
-    chosen = {"workflow": "pair", "game": "plan_path", "profile": "petting", "options": options}
-    assert prepare(tmp_path, **chosen).settings.options["greedy"] is greedy  # pyright: ignore[reportArgumentType]
+    arguments = {"workflow": "pair", "game": "plan_path", "profile": "petting", "options": options}
+    assert prepare(tmp_path, **arguments).settings.options["greedy"] is greedy  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
@@ -155,14 +161,14 @@ def test_of_a_games_agent_the_prompt_is_searched_that_it_reads(
     tmp_path: Path, setting: dict[str, object], suffix: str, game: str | None
 ) -> None:
     """It has one for calls and one for programs."""
-    own = tmp_path / "own.toml"
-    own.write_text('extends = "petting"\n[workers.writer]\nroles = ["completion"]\n')
-    petting = {"workflow": "pair", "profile": str(own), "game": game, "setting": setting}
-    made = prepare(**petting, propose=1, proposer="pair")  # pyright: ignore[reportArgumentType]
-    assert [*made.settings.prompts] == [f"tool_agent{suffix}", f"plan_agent{suffix}"]
-    other = "plan_agent" if suffix else "plan_agent_python"
-    with pytest.raises(TrainingError, match=f"--prompt {other}: .* has no such prompt"):
-        prepare(**petting, prompts=(other,), propose=1, proposer="pair")  # pyright: ignore[reportArgumentType]
+    profile_path = tmp_path / "own.toml"
+    profile_path.write_text('extends = "petting"\n[workers.writer]\nroles = ["completion"]\n')
+    petting = {"workflow": "pair", "profile": str(profile_path), "game": game, "setting": setting}
+    preparation = prepare(**petting, propose=1, proposer="pair")  # pyright: ignore[reportArgumentType]
+    assert [*preparation.settings.prompts] == [f"tool_agent{suffix}", f"plan_agent{suffix}"]
+    other_prompt = "plan_agent" if suffix else "plan_agent_python"
+    with pytest.raises(TrainingError, match=f"--prompt {other_prompt}: .* has no such prompt"):
+        prepare(**petting, prompts=(other_prompt,), propose=1, proposer="pair")  # pyright: ignore[reportArgumentType]
 
 
 def test_a_prompt_that_is_named_and_has_no_candidate_is_an_error(tmp_path: Path) -> None:
@@ -180,8 +186,8 @@ def test_a_deployment_without_the_other_teams_searches_prompts_of_puzzles(tmp_pa
         )
     )
     plan = prompt_file(tmp_path / "plan.md", "Plan.", name="plan_agent")
-    made = prepare(plan, workflow="pair", game="plan_path", profile=str(profile))
-    assert list(made.candidates) == ["plan_agent"]
+    preparation = prepare(plan, workflow="pair", game="plan_path", profile=str(profile))
+    assert list(preparation.candidates) == ["plan_agent"]
 
 
 def test_a_search_without_a_candidate_says_where_to_get_some() -> None:
@@ -202,34 +208,41 @@ def test_a_file_with_too_few_questions_says_how_many_runs_it_has_enough_for(
 def test_a_folder_of_another_search_is_left_alone_until_it_is_told_to_forget(
     tmp_path: Path, terse: Path
 ) -> None:
-    one, other = prepare(terse), prepare(terse, seed=2)
+    preparation, other_preparation = prepare(terse), prepare(terse, seed=2)
     with locked(tmp_path / "out"):
-        claim(tmp_path / "out", one.settings, one.candidates, restart=False)
-        claim(tmp_path / "out", one.settings, one.candidates, restart=False)
+        claim(tmp_path / "out", preparation.settings, preparation.candidates, restart=False)
+        claim(tmp_path / "out", preparation.settings, preparation.candidates, restart=False)
         with pytest.raises(TrainingError, match=r"begun with other settings: .*seed"):
-            claim(tmp_path / "out", other.settings, other.candidates, restart=False)
-        claim(tmp_path / "out", other.settings, other.candidates, restart=True)
+            claim(
+                tmp_path / "out",
+                other_preparation.settings,
+                other_preparation.candidates,
+                restart=False,
+            )
+        claim(
+            tmp_path / "out", other_preparation.settings, other_preparation.candidates, restart=True
+        )
     (tmp_path / "other" / "search.json").mkdir(parents=True)
     with pytest.raises(TrainingError, match=r"search\.json can't be read .*: remove it"):
-        claim(tmp_path / "other", one.settings, one.candidates, restart=False)
+        claim(tmp_path / "other", preparation.settings, preparation.candidates, restart=False)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
     with pytest.raises(TrainingError, match="holds something else"):
-        claim(tmp_path / "mine", one.settings, one.candidates, restart=True)
+        claim(tmp_path / "mine", preparation.settings, preparation.candidates, restart=True)
 
 
 def test_a_search_that_was_begun_by_another_split_is_not_gone_on_with(tmp_path: Path) -> None:
     """As searches were whose winners had to win on what `bench puzzles` measures by."""
     variant = prompt_file(tmp_path / "plan.md", "Plan.", name="plan_agent")
-    made = prepare(variant, workflow="pair", game="plan_path", size=5, profile="petting")
-    earlier = made.settings.model_copy(
+    preparation = prepare(variant, workflow="pair", game="plan_path", size=5, profile="petting")
+    earlier = preparation.settings.model_copy(
         update={"source": "plan_path, generated from seed 1", "questions_sha256": "0" * 64}
     )
     output = tmp_path / "out"
     with locked(output):
-        claim(output, earlier, made.candidates, restart=False)
+        claim(output, earlier, preparation.candidates, restart=False)
         with pytest.raises(TrainingError, match=r"source \(.* → .*train and validation split"):
-            claim(output, made.settings, made.candidates, restart=False)
+            claim(output, preparation.settings, preparation.candidates, restart=False)
 
 
 def test_two_searches_never_work_on_one_folder(tmp_path: Path) -> None:
@@ -261,19 +274,25 @@ def test_too_many_variants_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_proposal_that_is_no_prompt_is_refused(answer: str, says: str) -> None:
-    known = [in_force(SOLO, None)]
+    prompts = [in_force(SOLO, None)]
     with pytest.raises(InvalidPrompt, match=says):
-        read_proposal(answer, of=SOLO, label="proposal-1", origin="x", known=known, cut=False)
+        read_proposal(
+            answer, of=SOLO, label="proposal-1", origin="x", candidates=prompts, cut=False
+        )
 
 
 def test_a_proposal_that_was_cut_off_says_what_to_raise() -> None:
     with pytest.raises(InvalidPrompt, match="max_tokens"):
-        read_proposal("<prompt>\nx\n</prompt>", of=SOLO, label="p", origin="x", known=[], cut=True)
+        read_proposal(
+            "<prompt>\nx\n</prompt>", of=SOLO, label="p", origin="x", candidates=[], cut=True
+        )
 
 
 def test_a_proposer_reads_a_bounded_part_of_what_is_hostile() -> None:
     failures = [Failure("q" * 100_000, "a" * 100_000, "f" * 100_000)] * 50
-    text = request(Tried("best", 1, 9), [Tried("other", 0, 9)] * 50, failures)
+    text = request(
+        EvaluatedCandidate("best", 1, 9), [EvaluatedCandidate("other", 0, 9)] * 50, failures
+    )
     assert len(text) < 50_000
     assert "solve 1 of 9" not in text
     assert "solved 1 of 9" in text

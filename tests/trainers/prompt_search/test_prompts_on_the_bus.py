@@ -74,22 +74,26 @@ async def test_a_better_prompt_is_found_proven_on_held_out_questions_and_adopted
             lines = (output / "runs.jsonl").read_text().splitlines()
             last = await client.trajectory(json.loads(lines[-1])["run_id"])
     assert line["adopted"] == {"umi_planner": "twice"}
-    found = line["prompts"]["umi_planner"]["held_out"]
-    assert found["questions"] == 20
-    assert found["winner"] > found["current"]
-    assert found["difference"][1] > 0
-    assert found["p"] < 0.05
+    comparison = line["prompts"]["umi_planner"]["held_out"]
+    assert comparison["questions"] == 20
+    assert comparison["winner"] > comparison["current"]
+    assert comparison["difference"][1] > 0
+    assert comparison["p"] < 0.05
     assert (output / "prompts" / "umi_planner.md").read_bytes() == better.read_bytes()
     [prompt] = report_of(output)["prompts"]
-    assert [one["label"] for one in prompt["candidates"]] == ["twice", "current", "hasty"]
+    assert [candidate["label"] for candidate in prompt["candidates"]] == [
+        "twice",
+        "current",
+        "hasty",
+    ]
     assert prompt["candidates"][0]["hash"] == prompt["adopted"]
     assert prompt["rounds"] == [[3, 4], [2, 6]]
     assert line["runs"] == 3 * 4 + 2 * 6 + 2 * 20
     # What was measured is what a deployment says with the profile that was written.
     settings = config.load(str(output / "profile.toml"), environ={})
     assert settings.workers == config.load("umi_scripted", environ={}).workers
-    own = settings.prompt_files
-    run = Client(BusSettings(), prompt_files=own).new_run("?", workflow="umi")
+    prompt_files = settings.prompt_files
+    run = Client(BusSettings(), prompt_files=prompt_files).new_run("?", workflow="umi")
     assert run.prompts["umi_planner.md"] == prompt["adopted"]
     shipped = load_prompt("umi_planner").hash
     assert last.run.prompts["umi_planner.md"] in (prompt["adopted"], shipped)
@@ -132,7 +136,9 @@ async def test_a_search_that_is_stopped_and_killed_ends_as_one_that_was_not(
         assert process.returncode == -signal.SIGKILL
         line = deployment.last_line(*words)
         lines = (output / "runs.jsonl").read_text().splitlines()
-        ids = Counter(json.loads(one)["run_id"] for one in lines if '"admitted"' in one)
+        ids = Counter(
+            json.loads(log_line)["run_id"] for log_line in lines if '"admitted"' in log_line
+        )
         async with Client.connect(deployment.bus) as client:
             usage = [entry for run_id in ids for entry in await client.usage(run_id)]
     # As planned for two candidates: one round of 15 questions, and a request of the proposer.
@@ -140,7 +146,9 @@ async def test_a_search_that_is_stopped_and_killed_ends_as_one_that_was_not(
     assert set(ids.values()) == {1}
     used = [entry.usage for entry in usage if entry.usage is not None]
     assert len(used) == len(usage)
-    assert sum(each.prompt + each.completion for each in used) == line["tokens"]
+    assert (
+        sum(usage_entry.prompt + usage_entry.completion for usage_entry in used) == line["tokens"]
+    )
     assert line["adopted"] == {"solo": "proposal-1"}
     assert (output / "candidates" / "solo" / "proposal-1.md").read_bytes() == (
         (output / "prompts" / "solo.md").read_bytes()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from loopline.agents.environments import api_worlds, plan_path
 from loopline.agents.environments.registry import find
-from loopline.agents.workflow_runner import run_locally
 from loopline.agents.records import Decision, Outcome, Run, Step, StepTimings, Trajectory
+from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import policies_for
 from loopline.trainers.errors import TrainingError, UnreadableData
 from loopline.trainers.prompts.halving import kept, ranked, rounds
@@ -28,13 +28,13 @@ def test_rounds_halve_the_candidates_and_use_no_more_runs_than_there_are(
 ) -> None:
     runs = arms * 6 + spare
     plan = rounds(arms, runs)
-    assert sum(one.arms * one.questions for one in plan) <= runs
-    left = arms
-    for one in plan:
-        assert one.arms == left
-        assert one.questions >= 1
-        left = kept(left)
-    assert left == 1
+    assert sum(stage.arms * stage.questions for stage in plan) <= runs
+    remaining = arms
+    for stage in plan:
+        assert stage.arms == remaining
+        assert stage.questions >= 1
+        remaining = kept(remaining)
+    assert remaining == 1
 
 
 def test_too_few_runs_for_the_candidates_are_refused() -> None:
@@ -53,9 +53,9 @@ def test_the_first_of_equal_candidates_leads(solved: dict[str, int]) -> None:
 def test_a_winner_is_better_only_if_it_solved_more_and_never_if_the_sides_are_changed(
     pairs: list[tuple[bool, bool]],
 ) -> None:
-    ours, theirs = [one for one, _ in pairs], [other for _, other in pairs]
-    there = compared(ours, theirs, (1.0, 1.0), seed=1)
-    back = compared(theirs, ours, (1.0, 1.0), seed=1)
+    first_scores, second_scores = [first for first, _ in pairs], [second for _, second in pairs]
+    there = compared(first_scores, second_scores, (1.0, 1.0), seed=1)
+    back = compared(second_scores, first_scores, (1.0, 1.0), seed=1)
     assert there.p == back.p
     assert not (there.better(0.05) and back.better(0.05))
     if there.better(0.05):
@@ -64,18 +64,20 @@ def test_a_winner_is_better_only_if_it_solved_more_and_never_if_the_sides_are_ch
 
 @pytest.mark.parametrize("dataset", ["worlds", "wordproblems"])
 def test_generated_questions_are_the_same_for_a_seed_and_never_in_both_parts(dataset: Any) -> None:
-    one, same = generated(dataset, 3, 30, 22), generated(dataset, 3, 30, 22)
-    assert one.sha256 == same.sha256 != generated(dataset, 4, 30, 22).sha256
-    train, held_out = ({q.id for q in part} for part in (one.train, one.held_out))
+    questions, same = generated(dataset, 3, 30, 22), generated(dataset, 3, 30, 22)
+    assert questions.sha256 == same.sha256 != generated(dataset, 4, 30, 22).sha256
+    train, held_out = ({q.id for q in part} for part in (questions.train, questions.held_out))
     assert (len(train), len(held_out)) == (30, 22)
     assert not train & held_out
-    assert not {q.task.prompt for q in one.train} & {q.task.prompt for q in one.held_out}
+    assert not {q.task.prompt for q in questions.train} & {
+        q.task.prompt for q in questions.held_out
+    }
     longer = generated(dataset, 3, 50, 40)
-    assert (longer.train[:30], longer.held_out[:22]) == (one.train, one.held_out)
+    assert (longer.train[:30], longer.held_out[:22]) == (questions.train, questions.held_out)
 
 
 def test_no_generated_question_is_one_that_a_bench_measures_by() -> None:
-    for question in (found := generated("worlds", 3, 30, 22)).train + found.held_out:
+    for question in (questions := generated("worlds", 3, 30, 22)).train + questions.held_out:
         split = api_worlds.rebuild(question.task.instance).split
         assert split is api_worlds.Split.TRAIN
     problems = generated("wordproblems", 3, 30, 22)
@@ -89,11 +91,11 @@ def test_no_generated_question_is_one_that_a_bench_measures_by() -> None:
 def test_puzzles_are_of_the_training_split_and_of_the_one_for_choosing_settings(
     game: str, size: int | None, difficulty: Any
 ) -> None:
-    made = puzzles(
+    questions = puzzles(
         find(game), size=size, difficulty=difficulty, setting={}, seed=1, train=6, held_out=5
     )
-    assert {q.id.split("/")[0] for q in made.train} == {"train"}
-    assert {q.id.split("/")[0] for q in made.held_out} == {"validation"}
+    assert {q.id.split("/")[0] for q in questions.train} == {"train"}
+    assert {q.id.split("/")[0] for q in questions.held_out} == {"validation"}
 
 
 @pytest.mark.parametrize(
@@ -119,10 +121,10 @@ def test_puzzles_that_cannot_be_are_refused(size: int | None, difficulty: Any, s
 
 def test_a_file_is_split_by_its_questions_and_not_by_their_order(tmp_path: Path) -> None:
     rows = [{"question": f"What is {n} + 1?", "answer": f"So:\n#### {n + 1}"} for n in range(60)]
-    one, other = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
-    one.write_text("\n".join(map(json.dumps, rows)))
-    other.write_text("\n".join(map(json.dumps, reversed(rows))) + "\n\n")
-    first, second = from_file(one, 1_000), from_file(other, 1_000)
+    path, reversed_path = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    reversed_path.write_text("\n".join(map(json.dumps, reversed(rows))) + "\n\n")
+    first, second = from_file(path, 1_000), from_file(reversed_path, 1_000)
     assert {q.id for q in first.train} == {q.id for q in second.train}
     assert len(first.train) + len(first.held_out) == 60
     assert 5 <= len(first.held_out) <= 25

@@ -36,75 +36,80 @@ LAZY = {"phrase": "Be lazy", "answer": NO_IDEA}
 
 
 def standing(report: Report) -> dict[str, tuple[int, int]]:
-    return {one.label: (one.solved, one.asked) for one in report.prompts[0].candidates}
+    return {
+        candidate.label: (candidate.solved, candidate.asked)
+        for candidate in report.prompts[0].candidates
+    }
 
 
 async def test_a_prompt_that_solves_more_held_out_questions_is_adopted(tmp_path: Path) -> None:
-    found = await searched(tmp_path, client([BAD]), [USELESS, GOOD])
-    [prompt] = found.report.prompts
-    assert found.adopted == {"solo": GOOD}
+    result = await searched(tmp_path, client([BAD]), [USELESS, GOOD])
+    [prompt] = result.report.prompts
+    assert result.adopted == {"solo": GOOD}
     assert prompt.adopted == GOOD.hash
     assert prompt.comparison is not None
     assert (prompt.comparison.winner, prompt.comparison.current) == (20, 0)
     # Three candidates: two rounds of four and six questions.
-    assert standing(found.report) == {"good": (10, 10), "current": (0, 10), "useless": (0, 4)}
-    assert found.report.runs == 3 * 4 + 2 * 6 + 2 * 20
+    assert standing(result.report) == {"good": (10, 10), "current": (0, 10), "useless": (0, 4)}
+    assert result.report.runs == 3 * 4 + 2 * 6 + 2 * 20
 
 
 async def test_where_no_candidate_solves_more_the_prompt_in_force_stays_unchallenged(
     tmp_path: Path,
 ) -> None:
-    found = await searched(tmp_path, client([LAZY]), [GOOD, variant("lazy", "Be lazy.")])
-    [prompt] = found.report.prompts
-    assert found.adopted == {}
+    result = await searched(tmp_path, client([LAZY]), [GOOD, variant("lazy", "Be lazy.")])
+    [prompt] = result.report.prompts
+    assert result.adopted == {}
     assert (prompt.winner, prompt.comparison, prompt.adopted) == ("current", None, None)
     assert prompt.why == "no candidate solved more"
-    assert found.report.runs == 24
+    assert result.report.runs == 24
 
 
 async def test_a_lead_in_the_search_that_held_out_questions_do_not_show_is_not_adopted(
     tmp_path: Path,
 ) -> None:
     """The winner of many noisy candidates is partly lucky: here it is luck altogether."""
-    asked = sums(40, 12)
+    question_set = sums(40, 12)
     # A gold answer that only the prompt which says nothing of steps can hit is put in training
     # alone, by training questions whose right answer is what that prompt says.
-    lucky = [q.model_copy(update={"gold": NO_IDEA}) for q in asked.train]
-    questions = type(asked)(asked.source, asked.checker, tuple(lucky), asked.held_out)
+    lucky = [q.model_copy(update={"gold": NO_IDEA}) for q in question_set.train]
+    questions = type(question_set)(
+        question_set.source, question_set.checker, tuple(lucky), question_set.held_out
+    )
     deployment = client([{"phrase": "Admit it", "answer": NO_IDEA}])
-    found = await searched(
+    result = await searched(
         tmp_path, deployment, [variant("lucky", "Admit it.")], questions=questions
     )
-    [prompt] = found.report.prompts
+    [prompt] = result.report.prompts
     assert prompt.winner == "lucky"
     assert prompt.comparison is not None
     assert prompt.comparison.difference[0] == -1.0
-    assert (found.adopted, prompt.adopted) == ({}, None)
+    assert (result.adopted, prompt.adopted) == ({}, None)
     assert "not better" in prompt.why
 
 
 async def test_nothing_is_asked_when_nobody_is_left_to_compare_with(tmp_path: Path) -> None:
     """The prompt in force solves everything, so that nothing is proposed."""
-    found = await searched(tmp_path, client([]), [], propose=3, proposer="llm")
+    result = await searched(tmp_path, client([]), [], propose=3, proposer="llm")
     first, _ = rounds(4, 24)
-    assert standing(found.report) == {"current": (first.questions, first.questions)}
-    assert found.report.runs == first.questions
-    assert found.report.prompts[0].why == "no candidate solved more"
+    assert standing(result.report) == {"current": (first.questions, first.questions)}
+    assert result.report.runs == first.questions
+    assert result.report.prompts[0].why == "no candidate solved more"
 
 
 async def test_a_proposal_has_another_name_than_every_variant(tmp_path: Path) -> None:
     """Such as one that an earlier search proposed."""
     writes = {"phrase": WRITER, "answer": "Here:\n<prompt>\nWork it out.\n</prompt>"}
     deployment = client([writes, BAD])
-    found = await searched(
+    result = await searched(
         tmp_path,
         deployment,
         [variant("proposal-1", "Guess step by step.")],
         propose=1,
         proposer="llm",
     )
-    assert standing(found.report).keys() == {"current", "proposal-1", "proposal-2"}
-    assert found.adopted["solo"].label == "proposal-2"
+    assert standing(result.report).keys() == {"current", "proposal-1", "proposal-2"}
+    assert result.adopted["solo"].label == "proposal-2"
 
 
 async def test_a_proposal_is_measured_like_any_candidate_and_adopted_under_its_own_name(
@@ -112,27 +117,27 @@ async def test_a_proposal_is_measured_like_any_candidate_and_adopted_under_its_o
 ) -> None:
     writes = {"phrase": WRITER, "answer": "Here:\n<prompt>\nWork it out.\n</prompt>"}
     deployment = client([writes, BAD])
-    found = await searched(tmp_path, deployment, [], propose=2, proposer="llm")
-    adopted = found.adopted["solo"]
+    result = await searched(tmp_path, deployment, [], propose=2, proposer="llm")
+    adopted = result.adopted["solo"]
     assert adopted.prompt.text == "Work it out."
     assert adopted.prompt.version == SOLO.version + 1
     assert adopted.origin == "proposed by llm version 0"
-    assert found.proposed == {"solo": (adopted,)}
+    assert result.proposed == {"solo": (adopted,)}
     # It solved everything, so a second one would have nothing to mend.
-    assert standing(found.report).keys() == {"current", "proposal-1"}
-    [asked] = [run for run in deployment.runs.values() if run.workflow == "completion"]
-    assert SOLO.text in asked.task.prompt
-    assert "What is 3 * 5?" in asked.task.prompt
-    assert f"the answer is {NO_IDEA!r}, right is '15'" in asked.task.prompt
+    assert standing(result.report).keys() == {"current", "proposal-1"}
+    [proposal_run] = [run for run in deployment.runs.values() if run.workflow == "completion"]
+    assert SOLO.text in proposal_run.task.prompt
+    assert "What is 3 * 5?" in proposal_run.task.prompt
+    assert f"the answer is {NO_IDEA!r}, right is '15'" in proposal_run.task.prompt
 
 
 async def test_what_a_proposer_may_not_write_is_refused_and_reported(tmp_path: Path) -> None:
     writes = {"phrase": WRITER, "answer": "<prompt>\nAnswer {question}.\n</prompt>"}
-    found = await searched(tmp_path, client([writes, BAD]), [], propose=2, proposer="llm", runs=60)
-    [prompt] = found.report.prompts
-    assert [one.label for one in prompt.refused] == ["proposal-1", "proposal-2"]
+    result = await searched(tmp_path, client([writes, BAD]), [], propose=2, proposer="llm", runs=60)
+    [prompt] = result.report.prompts
+    assert [proposal.label for proposal in prompt.refused] == ["proposal-1", "proposal-2"]
     assert "placeholder {question}" in prompt.refused[0].why
-    assert found.adopted == {}
+    assert result.adopted == {}
 
 
 async def test_a_proposal_from_the_best_so_far_is_asked_with_what_else_was_tried(
@@ -140,20 +145,20 @@ async def test_a_proposal_from_the_best_so_far_is_asked_with_what_else_was_tried
 ) -> None:
     writes = {"phrase": WRITER, "answer": "<prompt>\nStill step by step.\n</prompt>"}
     deployment = client([writes, BAD])
-    found = await searched(tmp_path, deployment, [], propose=2, proposer="llm", runs=60)
+    result = await searched(tmp_path, deployment, [], propose=2, proposer="llm", runs=60)
     first, second = (r for r in deployment.runs.values() if r.workflow == "completion")
     assert "Other instructions" not in first.task.prompt
     assert "Still step by step." in second.task.prompt
-    [prompt] = found.report.prompts
-    assert [one.why for one in prompt.refused] == ["the text is that of proposal-1"]
+    [prompt] = result.report.prompts
+    assert [proposal.why for proposal in prompt.refused] == ["the text is that of proposal-1"]
 
 
 async def test_a_search_stops_before_its_tokens_are_used_up_and_leaves_some_to_compare(
     tmp_path: Path,
 ) -> None:
     whole = await searched(tmp_path / "whole", client([BAD]), [USELESS, GOOD])
-    each = whole.report.tokens / whole.report.runs
-    budget = int(each * 60)
+    tokens_per_run = whole.report.tokens / whole.report.runs
+    budget = int(tokens_per_run * 60)
     short = await searched(tmp_path / "short", client([BAD]), [USELESS, GOOD], tokens=budget)
     [prompt] = short.report.prompts
     assert standing(short.report)["good"] == (4, 4)
@@ -176,8 +181,8 @@ async def test_a_search_that_was_killed_ends_with_the_same_report_and_pays_nothi
     # What a kill leaves: a log that ends anywhere, here within a line, and a bus that has the runs.
     await searched(folder, deployment, [USELESS], concurrency=3, **more)
     lines = (folder / LOG).read_bytes().splitlines(keepends=True)
-    kept = [n for n, line in enumerate(lines) if b'"played"' in line][ended]
-    (folder / LOG).write_bytes(b"".join(lines[: kept + 1]) + lines[kept + 1][:20])
+    last_line = [n for n, line in enumerate(lines) if b'"played"' in line][ended]
+    (folder / LOG).write_bytes(b"".join(lines[: last_line + 1]) + lines[last_line + 1][:20])
     paid = {run_id: len(entries) for run_id, entries in deployment.ledger.items()}
     again = await searched(folder, deployment, [USELESS], **more)
     assert again.report == whole.report
@@ -207,19 +212,19 @@ async def test_a_prompt_that_nobody_reads_is_told_of(tmp_path: Path) -> None:
 
     watch = Watched()
     await searched(tmp_path / "deaf", Deaf(client().pools), [GOOD], watch=watch)
-    assert any("no candidate changed a single token" in said for said in watch.said)
+    assert any("no candidate changed a single token" in message for message in watch.said)
     heard = Watched()
     await searched(tmp_path / "heard", client(), [GOOD], watch=heard)
-    assert not any("single token" in said for said in heard.said)
+    assert not any("single token" in message for message in heard.said)
 
 
 async def test_a_refused_admission_and_an_outage_are_outlasted(tmp_path: Path) -> None:
     deployment, watch = client([BAD]), Watched()
     deployment.refuse = [BusUnavailable("the bus is away")]
-    found = await searched(tmp_path, deployment, [GOOD], watch=watch)
-    assert found.adopted
+    result = await searched(tmp_path, deployment, [GOOD], watch=watch)
+    assert result.adopted
     assert watch.said.count("the bus is away") == 1
-    assert watch.runs == watch.expected == found.report.runs
+    assert watch.runs == watch.expected == result.report.runs
 
 
 async def test_a_run_has_its_whole_time_once_it_is_admitted(tmp_path: Path) -> None:
@@ -233,7 +238,7 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted(tmp_path: Path) -> N
     deployment = Noting(client([BAD]).pools)
     deployment.refuse = [Overloaded("full")]
     await searched(tmp_path, deployment, [GOOD])
-    [(refused, admitted)] = [each for each in deadlines.values() if len(each) > 1]
+    [(refused, admitted)] = [times for times in deadlines.values() if len(times) > 1]
     assert admitted > refused
     assert len(deadlines) == len(deployment.runs), "a refused run is asked for by the same id"
 
@@ -248,15 +253,15 @@ async def test_a_run_that_lapsed_while_nobody_waited_is_asked_anew_and_its_token
     lines = (tmp_path / "a" / LOG).read_bytes().splitlines(keepends=True)
     lapsed = json.loads(lines[0])["run_id"]
     (tmp_path / "a" / LOG).write_bytes(lines[0])
-    one = deployment.ended[lapsed]
-    run = one.run.model_copy(update={"deadline": 1.0})
+    trajectory = deployment.ended[lapsed]
+    run = trajectory.run.model_copy(update={"deadline": 1.0})
     at = 1.0 if ended == "at once" else time.time() + 60
-    deployment.ended[lapsed] = one.model_copy(
+    deployment.ended[lapsed] = trajectory.model_copy(
         update={"outcome": Outcome.DEADLINE, "ended": at, "run": run}
     )
     again = await searched(tmp_path / "a", deployment, [GOOD])
     used = [entry.usage for entry in deployment.ledger[lapsed] if entry.usage is not None]
-    tokens = sum(each.prompt + each.completion for each in used)
+    tokens = sum(usage.prompt + usage.completion for usage in used)
     assert first.report == whole.report
     assert again.report.tokens == whole.report.tokens + tokens
     assert again.report.prompts[0].comparison == whole.report.prompts[0].comparison

@@ -53,9 +53,9 @@ def test_tasks_are_split_by_what_they_ask_and_not_by_their_order_or_rules(
 ) -> None:
     lines = sums.read_text().splitlines()
     longer = [line.replace('"turns":1', '"turns":2') for line in lines]
-    other = tmp_path / "other.jsonl"
-    other.write_text("\n".join([*reversed(lines), *longer]))
-    first, second = questions_of(sums), questions_of(other)
+    other_path = tmp_path / "other.jsonl"
+    other_path.write_text("\n".join([*reversed(lines), *longer]))
+    first, second = questions_of(sums), questions_of(other_path)
     assert first.checker == "judge"
     assert 5 <= len(first.held_out) <= 25
     assert len(first.train) + len(first.held_out) == 60
@@ -71,10 +71,10 @@ def test_puzzles_of_a_file_are_split_though_they_all_ask_the_same_and_played_ane
     path = tmp_path / "grids.jsonl"
     grids = instances("train", 1, 40, Difficulty(rows=5, columns=5))
     path.write_text("".join(grid.task.model_dump_json() + "\n" for grid in grids))
-    found = questions_of(path)
-    assert found.checker == "puzzle"
-    assert 3 <= len(found.held_out) <= 20
-    question = found.train[0]
+    questions = questions_of(path)
+    assert questions.checker == "puzzle"
+    assert 3 <= len(questions.held_out) <= 20
+    question = questions.train[0]
     assert fault(question, ended(question.task, Outcome.SOLVED)) != ""
 
 
@@ -91,12 +91,14 @@ def ended(task: Task, outcome: Outcome, reason: str | None = None) -> Trajectory
 
 
 def test_a_task_is_solved_where_the_judge_says_so_of_the_task_that_was_asked(sums: Path) -> None:
-    one, other, *_ = questions_of(sums).train
-    assert fault(one, ended(one.task, Outcome.SOLVED)) == ""
-    wrong = ended(one.task, Outcome.FAILED, "the answer is wrong")
-    assert fault(one, wrong) == "the run ended as failed: the answer is wrong"
-    assert fault(one, ended(one.task, Outcome.DEADLINE)).startswith("the run ended as deadline")
-    assert "another task" in fault(one, ended(other.task, Outcome.SOLVED))
+    question, other_question, *_ = questions_of(sums).train
+    assert fault(question, ended(question.task, Outcome.SOLVED)) == ""
+    wrong = ended(question.task, Outcome.FAILED, "the answer is wrong")
+    assert fault(question, wrong) == "the run ended as failed: the answer is wrong"
+    assert fault(question, ended(question.task, Outcome.DEADLINE)).startswith(
+        "the run ended as deadline"
+    )
+    assert "another task" in fault(question, ended(other_question.task, Outcome.SOLVED))
 
 
 def test_a_file_with_nothing_on_one_side_is_refused(tmp_path: Path, sums: Path) -> None:
@@ -125,11 +127,11 @@ def test_the_prompts_and_workers_that_are_needed_are_those_of_the_team(
 ) -> None:
     profile = tmp_path / "own.toml"
     profile.write_text(TEAM_ALONE)
-    asked = {"workflow": "pair", "profile": str(profile), "propose": 1, "proposer": "llm"}
-    made = prepare(tasks=sums, **asked)  # pyright: ignore[reportArgumentType]
-    assert tuple(made.candidates) == TEAM
-    assert made.settings.source == "sums.jsonl"
-    assert len(made.questions.held_out) == 5
+    arguments = {"workflow": "pair", "profile": str(profile), "propose": 1, "proposer": "llm"}
+    preparation = prepare(tasks=sums, **arguments)  # pyright: ignore[reportArgumentType]
+    assert tuple(preparation.candidates) == TEAM
+    assert preparation.settings.source == "sums.jsonl"
+    assert len(preparation.questions.held_out) == 5
 
 
 @pytest.mark.parametrize(
@@ -150,9 +152,9 @@ def test_the_prompts_and_workers_that_are_needed_are_those_of_the_team(
 def test_what_can_not_be_meant_of_tasks_is_named(
     sums: Path, terse: Path, changes: dict[str, object], says: str
 ) -> None:
-    asked = {"workflow": "pair", "profile": "petting", "tasks": sums, **changes}
+    arguments = {"workflow": "pair", "profile": "petting", "tasks": sums, **changes}
     with pytest.raises(TrainingError, match=says):
-        prepare(terse, **asked)  # pyright: ignore[reportArgumentType]
+        prepare(terse, **arguments)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_candidate_for_a_role_that_does_not_play_is_refused(sums: Path, tmp_path: Path) -> None:
@@ -204,8 +206,8 @@ async def test_a_better_prompt_for_a_role_is_found_by_what_the_judge_says_of_its
             "--option", "max_tokens=512",
         )  # fmt: skip
     assert line["adopted"] == {"reasoner": "works"}
-    found = line["prompts"]["reasoner"]["held_out"]
-    assert (found["questions"], found["winner"], found["current"]) == (6, 6, 0)
+    comparison = line["prompts"]["reasoner"]["held_out"]
+    assert (comparison["questions"], comparison["winner"], comparison["current"]) == (6, 6, 0)
     report = Report.model_validate_json((output / "report.json").read_bytes())
     assert report.checker == CHECKERS["judge"]
     assert (output / "prompts" / "reasoner.md").read_bytes() == variant.read_bytes()

@@ -22,15 +22,15 @@ SAME = 1e-4
 
 async def alike_alone_and_together(engine: Engine, adapters: Sequence[str | None]) -> None:
     """Three prompts under each of these, one after another and all at once: the same answers."""
-    asked = [(f"{topic} " * 20, name) for topic in range(3) for name in adapters]
+    questions = [(f"{topic} " * 20, name) for topic in range(3) for name in adapters]
     sampling = {"max_tokens": 30}
-    alone = [await ask(engine, text, adapter=name, sampling=sampling) for text, name in asked]
+    alone = [await ask(engine, text, adapter=name, sampling=sampling) for text, name in questions]
     together = await asyncio.gather(
-        *(ask(engine, text, adapter=name, sampling=sampling) for text, name in asked)
+        *(ask(engine, text, adapter=name, sampling=sampling) for text, name in questions)
     )
-    for one, other in zip(alone, together, strict=True):
-        assert other.output_ids == one.output_ids
-        assert other.logprobs == pytest.approx(one.logprobs, abs=SAME)
+    for expected, completion in zip(alone, together, strict=True):
+        assert completion.output_ids == expected.output_ids
+        assert completion.logprobs == pytest.approx(expected.logprobs, abs=SAME)
 
 
 class AdapterConformance:
@@ -43,9 +43,9 @@ class AdapterConformance:
         return engine
 
     async def test_each_adapter_changes_the_answer(self, equipped: Engine) -> None:
-        found = [await ask(equipped, adapter=name) for name in (None, *NAMES)]
-        assert len({each.output_ids for each in found}) == 4
-        assert [(each.adapter, each.adapter_version) for each in found] == [
+        results = [await ask(equipped, adapter=name) for name in (None, *NAMES)]
+        assert len({completion.output_ids for completion in results}) == 4
+        assert [(completion.adapter, completion.adapter_version) for completion in results] == [
             (None, 0), ("red", 1), ("green", 1), ("blue", 1),
         ]  # fmt: skip
 
@@ -59,16 +59,18 @@ class AdapterConformance:
     ) -> None:
         """The same prompt under each, one after another: llama.cpp#26207 mixes them up."""
         for name in (*NAMES, None, *NAMES):
-            done = await ask(equipped, adapter=name)
-            scores = await equipped.score([*done.prompt_ids, *done.output_ids], name)
-            assert done.logprobs == pytest.approx(scores[len(done.prompt_ids) - 1 :], abs=SAME)
+            completion = await ask(equipped, adapter=name)
+            scores = await equipped.score([*completion.prompt_ids, *completion.output_ids], name)
+            assert completion.logprobs == pytest.approx(
+                scores[len(completion.prompt_ids) - 1 :], abs=SAME
+            )
 
     async def test_a_request_keeps_the_version_that_it_began_with(
         self, equipped: Engine, adapters: list[Path]
     ) -> None:
-        asked = request(adapter="red", sampling={"max_tokens": 40}, stream=True)
+        generate_request = request(adapter="red", sampling={"max_tokens": 40}, stream=True)
         before = await ask(equipped, adapter="red", sampling={"max_tokens": 40})
-        async with aclosing(equipped.submit(asked)) as running:
+        async with aclosing(equipped.submit(generate_request)) as running:
             await anext(running)
             await equipped.load_adapter("red", str(adapters[1]), 2)
             after = await ask(equipped, adapter="red", sampling={"max_tokens": 40})
@@ -95,10 +97,12 @@ class AdapterConformance:
         late = await asyncio.gather(
             *(ask(equipped, adapter="red", sampling=sampling) for _ in range(8))
         )
-        found = [*await asyncio.gather(*early), *late]
-        assert all(each.output_ids == wanted[each.adapter_version] for each in found)
-        assert {each.adapter_version for each in late} == {2}
-        assert found[0].adapter_version == 1
+        results = [*await asyncio.gather(*early), *late]
+        assert all(
+            completion.output_ids == wanted[completion.adapter_version] for completion in results
+        )
+        assert {completion.adapter_version for completion in late} == {2}
+        assert results[0].adapter_version == 1
 
     async def test_an_adapter_that_cannot_be_read_is_refused_and_the_old_one_goes_on(
         self, equipped: Engine, tmp_path: Path
@@ -119,14 +123,14 @@ class AdapterConformance:
         reading, go_on = threading.Event(), threading.Event()
         given_back: list[AdapterVersion] = []
 
-        def slow(own: object, path: str) -> object:
+        def slow(instance: object, path: str) -> object:
             reading.set()
             assert go_on.wait(30)
-            return read(own, path)
+            return read(instance, path)
 
-        def note(own: object, version: AdapterVersion) -> None:
+        def note(instance: object, version: AdapterVersion) -> None:
             given_back.append(version)
-            forget(own, version)
+            forget(instance, version)
 
         monkeypatch.setattr(backend, "load_adapter", slow)
         monkeypatch.setattr(backend, "forget_adapter", note)
@@ -137,7 +141,9 @@ class AdapterConformance:
             await loading
         go_on.set()
         await ask(engine, sampling={"max_tokens": 1})  # answered after what was asked before
-        assert [(each.name, each.version) for each in given_back] == [("red", 1)]
+        assert [
+            (adapter_version.name, adapter_version.version) for adapter_version in given_back
+        ] == [("red", 1)]
         assert (await failure(engine, request(adapter="red"))).kind == "unknown_adapter"
 
     async def test_an_unknown_adapter_names_those_that_are_loaded(self, equipped: Engine) -> None:

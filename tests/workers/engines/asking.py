@@ -55,13 +55,15 @@ def request(
     )
 
 
-async def events(engine: Engine, asked: GenerateRequest) -> list[EngineEvent]:
-    return [event async for event in engine.submit(asked)]
+async def events(engine: Engine, generate_request: GenerateRequest) -> list[EngineEvent]:
+    return [event async for event in engine.submit(generate_request)]
 
 
-async def completions(engine: Engine, asked: GenerateRequest) -> list[Completion]:
-    found = [event for event in await events(engine, asked) if isinstance(event, Completion)]
-    return sorted(found, key=lambda completion: completion.index)
+async def completions(engine: Engine, generate_request: GenerateRequest) -> list[Completion]:
+    results = [
+        event for event in await events(engine, generate_request) if isinstance(event, Completion)
+    ]
+    return sorted(results, key=lambda completion: completion.index)
 
 
 async def ask(engine: Engine, question: str | Sequence[Message] = QUESTION, **fields: Any):
@@ -70,12 +72,12 @@ async def ask(engine: Engine, question: str | Sequence[Message] = QUESTION, **fi
     return completion
 
 
-async def failure(engine: Engine, asked: GenerateRequest) -> EngineError:
+async def failure(engine: Engine, generate_request: GenerateRequest) -> EngineError:
     """The error that a request ends with."""
     with pytest.raises(EngineError) as caught:
-        await events(engine, asked)
+        await events(engine, generate_request)
     return caught.value
 
 
-def deltas(found: Sequence[EngineEvent], index: int = 0) -> list[Delta]:
-    return [event for event in found if isinstance(event, Delta) and event.index == index]
+def deltas(stream_events: Sequence[EngineEvent], index: int = 0) -> list[Delta]:
+    return [event for event in stream_events if isinstance(event, Delta) and event.index == index]

@@ -55,10 +55,10 @@ class TextConformance:
 
     async def test_streamed_pieces_joined_are_the_text(self, engine: Engine) -> None:
         needs(engine, "streaming")
-        found = await events(engine, request(stream=True))
-        pieces = deltas(found)
+        stream_events = await events(engine, request(stream=True))
+        pieces = deltas(stream_events)
         assert len(pieces) > 1
-        last = found[-1]
+        last = stream_events[-1]
         assert isinstance(last, Completion)
         assert "".join(piece.text for piece in pieces) == last.text
         assert last.text == (await ask(engine)).text
@@ -70,10 +70,12 @@ class TextConformance:
         needs(engine, "streaming")
         needs(engine, "json_schema")
         word = "Größe 日本語 😀 👩‍🚀"
-        asked = request(json_schema={"const": word}, sampling={"max_tokens": 200}, stream=True)
-        found = await events(engine, asked)
-        pieces = deltas(found)
-        last = found[-1]
+        generate_request = request(
+            json_schema={"const": word}, sampling={"max_tokens": 200}, stream=True
+        )
+        stream_events = await events(engine, generate_request)
+        pieces = deltas(stream_events)
+        last = stream_events[-1]
         assert isinstance(last, Completion)
         assert json.loads(last.text) == word
         assert "".join(piece.text for piece in pieces) == last.text
@@ -89,12 +91,12 @@ class TextConformance:
         word = "ö日😀"
         for limit in range(1, 8):
             sampling = {"max_tokens": limit}
-            found = await events(
+            stream_events = await events(
                 engine, request(json_schema={"const": word}, sampling=sampling, stream=True)
             )
-            last = found[-1]
+            last = stream_events[-1]
             assert isinstance(last, Completion)
-            assert "".join(piece.text for piece in deltas(found)) == last.text
+            assert "".join(piece.text for piece in deltas(stream_events)) == last.text
             assert f'"{word}"'.startswith(last.text.rstrip("�"))
 
     async def test_max_tokens_ends_a_completion_with_length(self, engine: Engine) -> None:
@@ -108,12 +110,12 @@ class TextConformance:
         whole = (await ask(engine)).text
         for start in range(0, len(whole) - 5, 3):
             stop = whole[start : start + 5]
-            found = await events(engine, request(sampling={"stop": [stop]}, stream=True))
-            last = found[-1]
+            stream_events = await events(engine, request(sampling={"stop": [stop]}, stream=True))
+            last = stream_events[-1]
             assert isinstance(last, Completion)
             assert last.text == whole[: whole.index(stop)]
             assert last.finish_reason == "stop"
-            assert "".join(piece.text for piece in deltas(found)) == last.text
+            assert "".join(piece.text for piece in deltas(stream_events)) == last.text
 
     async def test_a_conversation_goes_on_after_a_tool_result(self, engine: Engine) -> None:
         needs(engine, "tools")
@@ -143,57 +145,60 @@ class TextConformance:
     ) -> None:
         needs(engine, "continuation")
         for sampling in ({}, {"temperature": 1.0, "seed": 4}):
-            asked = request(stream=True, sampling=sampling)
-            whole = await events(engine, asked)
+            generate_request = request(stream=True, sampling=sampling)
+            whole = await events(engine, generate_request)
             full = whole[-1]
             assert isinstance(full, Completion)
             for cut in range(1, len(full.output_ids), 4):
-                resumed = asked.model_copy(update={"resume_ids": full.output_ids[:cut]})
+                resumed = generate_request.model_copy(update={"resume_ids": full.output_ids[:cut]})
                 rest = await events(engine, resumed)
                 last = rest[-1]
                 assert isinstance(last, Completion)
                 assert (last.text, last.output_ids) == (full.text, full.output_ids)
                 assert last.logprobs == pytest.approx(full.logprobs, abs=1e-4)
-                shown = "".join(piece.text for piece in deltas(whole)[:cut])
-                assert shown + "".join(piece.text for piece in deltas(rest)) == full.text
+                beginning = "".join(piece.text for piece in deltas(whole)[:cut])
+                assert beginning + "".join(piece.text for piece in deltas(rest)) == full.text
 
     async def test_every_sampled_completion_honours_the_schema(self, engine: Engine) -> None:
         needs(engine, "json_schema")
         for seed in range(4):
             sampling = {"temperature": 1.5, "seed": seed, "n": 3}
-            asked = request(json_schema=Answer.model_json_schema(), sampling=sampling, stream=True)
-            found = await events(engine, asked)
-            for done in (event for event in found if isinstance(event, Completion)):
-                Answer.model_validate_json(done.text)
+            generate_request = request(
+                json_schema=Answer.model_json_schema(), sampling=sampling, stream=True
+            )
+            stream_events = await events(engine, generate_request)
+            for completion in (event for event in stream_events if isinstance(event, Completion)):
+                Answer.model_validate_json(completion.text)
                 if engine.capabilities.streaming:
-                    pieces = deltas(found, done.index)
-                    assert "".join(piece.text for piece in pieces) == done.text
+                    pieces = deltas(stream_events, completion.index)
+                    assert "".join(piece.text for piece in pieces) == completion.text
 
     async def test_a_stream_under_a_schema_is_continued(self, engine: Engine) -> None:
         needs(engine, "json_schema")
         needs(engine, "continuation")
         for sampling in ({}, {"temperature": 1.5, "seed": 4}):
-            asked = request(json_schema=Answer.model_json_schema(), sampling=sampling)
-            full = await self.only(engine, asked)
+            generate_request = request(json_schema=Answer.model_json_schema(), sampling=sampling)
+            full = await self.only(engine, generate_request)
             for cut in range(1, len(full.output_ids) + 1):
                 last = await self.only(
-                    engine, asked.model_copy(update={"resume_ids": full.output_ids[:cut]})
+                    engine,
+                    generate_request.model_copy(update={"resume_ids": full.output_ids[:cut]}),
                 )
                 assert (last.text, last.output_ids) == (full.text, full.output_ids)
                 assert last.finish_reason == full.finish_reason
                 assert last.logprobs == pytest.approx(full.logprobs, abs=1e-4)
 
-    async def only(self, engine: Engine, asked: GenerateRequest) -> Completion:
-        (completion,) = await completions(engine, asked)
+    async def only(self, engine: Engine, generate_request: GenerateRequest) -> Completion:
+        (completion,) = await completions(engine, generate_request)
         return completion
 
     async def tool_call(self, engine: Engine) -> Completion:
         """The scripts use their calculator with some seeds only: the first answer that does."""
         sampled = ({"temperature": 1.0, "seed": seed} for seed in range(20))
         for sampling in ({}, *sampled):
-            done = await ask(engine, tools=[CALCULATE], sampling=sampling)
-            if done.tool_calls:
-                return done
+            completion = await ask(engine, tools=[CALCULATE], sampling=sampling)
+            if completion.tool_calls:
+                return completion
         raise AssertionError(f"the {engine.name} engine never used the calculator")
 
     def after_tool(self, first: Completion) -> list[Message]:
@@ -225,22 +230,22 @@ class EngineConformance(TextConformance):
         assert deltas(await events(engine, request())) == []
 
     async def test_n_completions_count_the_prompt_once(self, engine: Engine) -> None:
-        asked = request(sampling={"n": 3, "temperature": 1.0, "seed": 5})
-        found = await completions(engine, asked)
-        assert [completion.index for completion in found] == [0, 1, 2]
-        one = await ask(engine, sampling={"temperature": 1.0, "seed": 5})
-        assert sum(completion.usage.prompt for completion in found) == one.usage.prompt
+        generate_request = request(sampling={"n": 3, "temperature": 1.0, "seed": 5})
+        results = await completions(engine, generate_request)
+        assert [completion.index for completion in results] == [0, 1, 2]
+        single = await ask(engine, sampling={"temperature": 1.0, "seed": 5})
+        assert sum(completion.usage.prompt for completion in results) == single.usage.prompt
 
     async def test_totals_are_the_sum_of_all_usages(self, engine: Engine) -> None:
         before = engine.totals()
         several = await completions(engine, request(sampling={"n": 2, "temperature": 1.0}))
         streamed = [e for e in await events(engine, request(stream=True)) if e not in several]
-        done = [*several, *(e for e in streamed if isinstance(e, Completion))]
+        results = [*several, *(e for e in streamed if isinstance(e, Completion))]
         after = engine.totals()
         assert after.calls - before.calls == 2
-        assert after.prompt_tokens - before.prompt_tokens == sum(d.usage.prompt for d in done)
+        assert after.prompt_tokens - before.prompt_tokens == sum(d.usage.prompt for d in results)
         assert after.completion_tokens - before.completion_tokens == sum(
-            d.usage.completion for d in done
+            d.usage.completion for d in results
         )
 
     async def test_a_tool_call_comes_back_parsed(self, engine: Engine) -> None:
@@ -264,26 +269,30 @@ class EngineConformance(TextConformance):
 
     async def test_score_agrees_with_the_logprobs_of_a_greedy_answer(self, engine: Engine) -> None:
         needs(engine, "score")
-        done = await ask(engine)
-        scores = await engine.score([*done.prompt_ids, *done.output_ids])
-        assert len(scores) == len(done.prompt_ids) + len(done.output_ids) - 1
-        assert scores[len(done.prompt_ids) - 1 :] == pytest.approx(done.logprobs, abs=1e-4)
-        assert await engine.score(done.prompt_ids[:1]) == []
+        completion = await ask(engine)
+        scores = await engine.score([*completion.prompt_ids, *completion.output_ids])
+        assert len(scores) == len(completion.prompt_ids) + len(completion.output_ids) - 1
+        assert scores[len(completion.prompt_ids) - 1 :] == pytest.approx(
+            completion.logprobs, abs=1e-4
+        )
+        assert await engine.score(completion.prompt_ids[:1]) == []
 
     async def test_the_raw_logprobs_are_the_models_own_whatever_the_sampling(
         self, engine: Engine
     ) -> None:
         needs(engine, "score")
         for sampling in ({}, {"temperature": 0.6, "top_p": 0.9, "seed": 3}):
-            done = await ask(engine, sampling=sampling)
-            scores = await engine.score([*done.prompt_ids, *done.output_ids])
-            assert done.raw_logprobs == pytest.approx(scores[len(done.prompt_ids) - 1 :], abs=1e-4)
+            completion = await ask(engine, sampling=sampling)
+            scores = await engine.score([*completion.prompt_ids, *completion.output_ids])
+            assert completion.raw_logprobs == pytest.approx(
+                scores[len(completion.prompt_ids) - 1 :], abs=1e-4
+            )
 
     async def test_the_same_seed_gives_the_same_tokens(self, engine: Engine) -> None:
         needs(engine, "seeds")
-        asked = {"temperature": 1.5, "seed": 11, "n": 2}
-        first = await completions(engine, request(sampling=asked))
-        again = await completions(engine, request(sampling=asked))
+        sampling = {"temperature": 1.5, "seed": 11, "n": 2}
+        first = await completions(engine, request(sampling=sampling))
+        again = await completions(engine, request(sampling=sampling))
         assert [c.output_ids for c in first] == [c.output_ids for c in again]
         assert [c.text for c in first] == [c.text for c in again]
 
@@ -303,12 +312,12 @@ class EngineConformance(TextConformance):
     async def test_a_cancelled_request_raises_and_the_engine_goes_on(
         self, slow_engine: Engine
     ) -> None:
-        asked = request(stream=True)
-        waiting = asyncio.create_task(failure(slow_engine, asked))
+        generate_request = request(stream=True)
+        waiting = asyncio.create_task(failure(slow_engine, generate_request))
         # The task has to have entered the engine before it can be cancelled there.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        await slow_engine.cancel(asked.id)
+        await slow_engine.cancel(generate_request.id)
         error = await asyncio.wait_for(waiting, ANSWERABLE)
         assert error.kind == "cancelled"
         assert "89" in (await ask(slow_engine)).text
@@ -347,14 +356,14 @@ class EngineConformance(TextConformance):
         assert str(limit) in str(error)
 
     async def test_a_schema_is_honoured_or_refused(self, engine: Engine) -> None:
-        asked = request(json_schema=Answer.model_json_schema())
+        generate_request = request(json_schema=Answer.model_json_schema())
         if engine.capabilities.json_schema:
-            (completion,) = await completions(engine, asked)
+            (completion,) = await completions(engine, generate_request)
             Answer.model_validate_json(completion.text)
             assert completion.finish_reason == "stop"
             assert self.schema_answer in (completion.text, None)
         else:
-            error = await failure(engine, asked)
+            error = await failure(engine, generate_request)
             assert error.kind == "bad_request"
             assert "schema" in str(error)
 
@@ -374,7 +383,9 @@ class EngineConformance(TextConformance):
             request(resume_ids=(16777281,), sampling={"n": 2}),
         )
         answering = asyncio.create_task(ask(engine))
-        errors = await asyncio.gather(*(failure(engine, each) for each in refused))
+        errors = await asyncio.gather(
+            *(failure(engine, generate_request) for generate_request in refused)
+        )
         good: Completion = await answering
         assert good.text == alone.text
         assert [error.kind for error in errors] == ["unknown_adapter", "deadline", "bad_request"]
@@ -386,7 +397,9 @@ class EngineConformance(TextConformance):
         questions = [QUESTION, "What is 1 + 1?", "What is 12 * 7?", "What is 5 + 12?"] * 4
         alone = {question: (await ask(engine, question)).text for question in set(questions)}
         together = await asyncio.gather(*(ask(engine, question) for question in questions))
-        assert [done.text for done in together] == [alone[question] for question in questions]
+        assert [completion.text for completion in together] == [
+            alone[question] for question in questions
+        ]
 
     async def test_the_event_loop_stays_free_while_the_engine_works(
         self, slow_engine: Engine

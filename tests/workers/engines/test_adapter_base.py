@@ -52,16 +52,16 @@ def published(*paths: Path) -> Policy:
     return policy
 
 
-async def the_second_is_refused(engine: Engine, own: Path, foreign: Path) -> None:
+async def the_second_is_refused(engine: Engine, own_path: Path, foreign: Path) -> None:
     """As a gpu worker does it: both are published, and the first goes on serving."""
     follower = PolicyFollower("slm", engine)
-    await follower.apply([published(own)])
+    await follower.apply([published(own_path)])
     before = await ask(engine, adapter="slm/caller")
-    await follower.apply([published(own, foreign)])
+    await follower.apply([published(own_path, foreign)])
     state = follower.state()["slm/caller"]
     assert (state["version"], state["refused"]) == (1, 2)
-    for said in (ANOTHER, str(foreign), weights_sha256(foreign.parent / "other")[:12]):
-        assert said in str(state["reason"])
+    for text in (ANOTHER, str(foreign), weights_sha256(foreign.parent / "other")[:12]):
+        assert text in str(state["reason"])
     after = await ask(engine, adapter="slm/caller")
     assert (after.adapter_version, after.output_ids) == (1, before.output_ids)
 
@@ -69,11 +69,11 @@ async def the_second_is_refused(engine: Engine, own: Path, foreign: Path) -> Non
 async def test_torch_refuses_an_adapter_of_another_base_and_the_one_before_serves(
     torch_engine: Engine, tiny_model: Path, other_model: Path, tmp_path: Path
 ) -> None:
-    own, foreign = (
+    own_path, foreign = (
         trained_on(tiny_model, tmp_path / "own"),
         trained_on(other_model, tmp_path / "foreign", 2),
     )
-    await the_second_is_refused(torch_engine, own, foreign)
+    await the_second_is_refused(torch_engine, own_path, foreign)
 
 
 async def test_llama_cpp_refuses_an_adapter_of_another_base_and_the_one_before_serves(
@@ -102,21 +102,21 @@ async def test_an_adapter_that_says_nothing_of_its_base_is_loaded_as_it_is(
 async def test_a_base_is_read_once_when_an_adapter_first_asks_and_beside_the_model(
     tiny_model: Path, tiny_loras: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    thread_names: list[str] = []
 
     def noted(folder: Path) -> str:
-        asked.append(threading.current_thread().name)
+        thread_names.append(threading.current_thread().name)
         return weights_sha256(folder)
 
     monkeypatch.setattr(adapter_base, "weights_sha256", noted)
     engine = build_engine(ModelSettings(engine="torch", model=str(tiny_model)))
     await engine.start()
     await engine.load_adapter("red", str(tiny_loras[0]), 1)
-    assert asked == []
+    assert thread_names == []
     for seed, name in enumerate(("green", "blue")):
         await engine.load_adapter(name, str(trained_on(tiny_model, tmp_path / name, seed)), 1)
     await engine.close()
-    [thread] = asked
+    [thread] = thread_names
     assert thread != threading.main_thread().name
     assert not thread.startswith("torch-")
 

@@ -49,8 +49,8 @@ def cut(name: str, length: int) -> Damage:
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:length])
 
 
-def renamed(name: str, other: str) -> Damage:
-    return lambda folder: (folder / name).rename(folder / other)
+def renamed(name: str, new_name: str) -> Damage:
+    return lambda folder: (folder / name).rename(folder / new_name)
 
 
 def both(first: Damage, second: Damage) -> Damage:
@@ -59,16 +59,18 @@ def both(first: Damage, second: Damage) -> Damage:
 
 def config(name: str, **fields: object) -> Damage:
     def change(folder: Path) -> None:
-        found = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps(found | fields))
+        document = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(document | fields))
 
     return change
 
 
 def tensors(name: str, change: Callable[[torch.Tensor], torch.Tensor], only: str = "") -> Damage:
     def rewrite(folder: Path) -> None:
-        found = load_file(folder / name)
-        changed = {key: change(each) if only in key else each for key, each in found.items()}
+        weights = load_file(folder / name)
+        changed = {
+            key: change(tensor) if only in key else tensor for key, tensor in weights.items()
+        }
         save_file(changed, folder / name, metadata={"format": "pt"})
 
     return rewrite
@@ -135,13 +137,13 @@ UP = "model.layers.0.mlp.up_proj.weight"
         (config("config.json", max_position_embeddings=-5), "context holds -5 tokens"),
         (
             both(
-                tensors(WEIGHTS, lambda each: each[:200].clone(), only="embed_tokens"),
+                tensors(WEIGHTS, lambda tensor: tensor[:200].clone(), only="embed_tokens"),
                 config("config.json", vocab_size=200, eos_token_id=2),
             ),
             "but its embedding has 200 rows",
         ),
-        (tensors(WEIGHTS, lambda each: each * float("nan"), only=UP), "not finite"),
-        (tensors(WEIGHTS, lambda each: each + float("inf"), only="embed_tokens"), "not finite"),
+        (tensors(WEIGHTS, lambda tensor: tensor * float("nan"), only=UP), "not finite"),
+        (tensors(WEIGHTS, lambda tensor: tensor + float("inf"), only="embed_tokens"), "not finite"),
         (config("generation_config.json", eos_token_id="end"), "'end'"),
         (replaced("tokenizer.json", b'{"a":'), "Expecting value"),
         (replaced("tokenizer.json", b"{}"), "added_tokens"),
@@ -191,7 +193,7 @@ def other_base(tensor: torch.Tensor) -> torch.Tensor:
         (tensors(ADAPTER, other_base), "it is of another model"),
         (tensors(ADAPTER, torch.flatten), "no matrices"),
         (tensors(ADAPTER, torch.Tensor.char), "no matrices of floating-point"),
-        (tensors(ADAPTER, lambda each: each * float("nan")), "not finite"),
+        (tensors(ADAPTER, lambda tensor: tensor * float("nan")), "not finite"),
     ],
 )
 async def test_a_damaged_adapter_is_refused_and_the_model_goes_on(
@@ -342,11 +344,11 @@ def test_no_damaged_header_ends_the_process(tiny_gguf: Path, tmp_path: Path) -> 
             at = rng.randrange(8, 4096)
             data[at : at + 4] = rng.choice((b"\xff" * 4, b"\0" * 4, rng.randbytes(4)))
         (tmp_path / f"{seed:02}.gguf").write_bytes(data)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LOAD_ALL, str(tmp_path)], capture_output=True, text=True, check=False
     )
-    lines = done.stdout.splitlines()
-    assert done.returncode == 0, f"{lines[-1]} ended the process: {done.stderr[-1500:]}"
+    lines = process.stdout.splitlines()
+    assert process.returncode == 0, f"{lines[-1]} ended the process: {process.stderr[-1500:]}"
     assert len(lines) == 2 * 60
     assert set(lines[1::2]) <= {"bad_request", "unavailable", "loaded"}
 
@@ -429,7 +431,7 @@ async def test_a_token_that_the_embedding_has_no_row_for_is_refused_where_it_sta
     """Such as the padding of a fine-tuned model, whose embedding nobody made larger."""
     saved = json.loads((tiny_model_copy / "tokenizer.json").read_text())
     added = saved["added_tokens"]
-    beyond = max(each["id"] for each in added) + 1
+    beyond = max(token["id"] for token in added) + 1
     added.append({**added[0], "id": beyond, "content": "[PAD]"})
     (tiny_model_copy / "tokenizer.json").write_text(json.dumps(saved))
     engine = build_engine(ModelSettings(engine="torch", model=str(tiny_model_copy)))
@@ -452,8 +454,8 @@ def test_a_micro_models_name_is_no_path(name: str) -> None:
 
 def test_a_revision_that_the_hub_does_not_have_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(model: str, **_: object) -> str:
-        asked = httpx2.Request("GET", f"https://huggingface.co/api/models/{model}")
-        raise RevisionNotFoundError("404", response=httpx2.Response(404, request=asked))
+        hub_request = httpx2.Request("GET", f"https://huggingface.co/api/models/{model}")
+        raise RevisionNotFoundError("404", response=httpx2.Response(404, request=hub_request))
 
     monkeypatch.setattr(model_files, "snapshot_download", fetch)
     with pytest.raises(EngineError, match="it has no revision 'mian'") as caught:

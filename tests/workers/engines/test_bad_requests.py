@@ -17,13 +17,13 @@ from tests.workers.engines.asking import ask, failure, request
 async def test_numbers_that_are_none_are_an_error_and_no_text(torch_engine: Engine) -> None:
     """Weights that were well when they were loaded; each request says what is wrong."""
     model = torch_engine._loaded.model  # pyright: ignore
-    done = await ask(torch_engine, sampling={"max_tokens": 2})
+    completion = await ask(torch_engine, sampling={"max_tokens": 2})
     model.model.norm.weight.data.fill_(float("nan"))
     for sampling in ({}, {"temperature": 1.0}):
         error = await failure(torch_engine, request(sampling=sampling))
         assert "not finite" in str(error)
     with pytest.raises(EngineError, match="not finite"):
-        await torch_engine.score([*done.prompt_ids, *done.output_ids])
+        await torch_engine.score([*completion.prompt_ids, *completion.output_ids])
 
 
 async def test_ids_of_another_model_are_continued_by_no_engine(
@@ -43,9 +43,9 @@ async def test_a_conversation_that_began_with_another_model_goes_on_as_a_new_sam
     scripted = build_engine(ModelSettings(engine="scripted", model="scripted"))
     for engine in (torch_engine, llama_engine, scripted):
         expected = await ask(engine, sampling={"max_tokens": 2})
-        done = await ask(engine, sampling={"max_tokens": 2}, previous_ids=earlier)
-        assert not done.extends_previous, engine.name
-        assert done.prompt_ids == expected.prompt_ids, engine.name
+        completion = await ask(engine, sampling={"max_tokens": 2}, previous_ids=earlier)
+        assert not completion.extends_previous, engine.name
+        assert completion.prompt_ids == expected.prompt_ids, engine.name
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,11 @@ async def asking(
     case: dict[str, Any], base: str = "http://HOST/v1", **settings: Any
 ) -> AsyncGenerator[tuple[OpenAIEngine, Server]]:
     async with serving(case) as server:
-        told = ModelSettings(
+        model_settings = ModelSettings(
             engine="openai", model="m", base_url=base.replace("HOST", server.host),
             backoff_seconds=0.001, **settings,
         )  # fmt: skip
-        engine = OpenAIEngine(told)
+        engine = OpenAIEngine(model_settings)
         await engine.start()
         try:
             yield engine, server
@@ -78,9 +78,9 @@ async def test_the_query_of_a_base_url_goes_with_each_request() -> None:
 async def test_fields_that_a_profile_leaves_out_are_not_sent() -> None:
     names = ("temperature", "seed", "max_tokens", "stop")
     async with asking({"body": GOOD}, leave_out=names) as (engine, server):
-        done = await ask(engine, sampling={"seed": 3, "stop": ("=",)})
+        completion = await ask(engine, sampling={"seed": 3, "stop": ("=",)})
     assert not server.arrived[0].body.keys() & set(names)
-    assert done.text == "Six "
+    assert completion.text == "Six "
 
 
 async def test_a_refused_field_is_left_out_from_then_on_and_said_once(
@@ -92,7 +92,7 @@ async def test_a_refused_field_is_left_out_from_then_on_and_said_once(
         async with asking(case) as (engine, server):
             for _ in range(3):
                 assert (await ask(engine)).text == "Six = 6."
-    assert ["temperature" in each.body for each in server.arrived] == [True, *[False] * 3]
+    assert ["temperature" in arrival.body for arrival in server.arrived] == [True, *[False] * 3]
     assert caplog.text.count("leave_out = ['temperature']") == 1
 
 
@@ -108,15 +108,15 @@ async def test_where_empty_content_is_refused_null_is_sent() -> None:
     case = {"answers": [{"status": 400, "body": refusal}, {"body": GOOD}]}
     async with asking(case) as (engine, server):
         await ask(engine, history())
-    assert [each.body["messages"][1]["content"] for each in server.arrived] == ["", None]
+    assert [arrival.body["messages"][1]["content"] for arrival in server.arrived] == ["", None]
 
 
 async def test_completions_that_are_asked_for_one_by_one_have_a_seed_each() -> None:
     async with asking({"body": GOOD}) as (engine, server):
         for _ in range(2):
             assert len(await completions(engine, request(sampling={"n": 3, "seed": 7}))) == 3
-    asked = [(each.body.get("n"), each.body["seed"]) for each in server.arrived]
-    assert asked == [(3, 7), (None, 8), (None, 9), (None, 7), (None, 8), (None, 9)]
+    requests = [(arrival.body.get("n"), arrival.body["seed"]) for arrival in server.arrived]
+    assert requests == [(3, 7), (None, 8), (None, 9), (None, 7), (None, 8), (None, 9)]
 
 
 async def test_a_request_whose_answers_are_useless_is_sent_so_often_and_no_more() -> None:
@@ -126,7 +126,7 @@ async def test_a_request_whose_answers_are_useless_is_sent_so_often_and_no_more(
         assert first.retryable
         again = [await failure(engine, request(id="one")) for _ in range(5)]
         assert len(server.arrived) == 2
-        assert {each.retryable for each in again} == {False}
+        assert {error.retryable for error in again} == {False}
         assert "content" in str(again[0])
         await failure(engine, request(id="another"))
         assert len(server.arrived) == 4

@@ -78,19 +78,20 @@ class Server:
                     await writer.drain()
                     await asyncio.sleep(0)
 
-    def _answer(self, asked: dict[str, Any]) -> Iterator[bytes]:
+    def _answer(self, request_body: dict[str, Any]) -> Iterator[bytes]:
         case = self.case
         if "answers" in case:
             case = case["answers"][min(len(self.arrived), len(case["answers"])) - 1]
         status = case.get("status", 200)
         sse = case.get("sse")
         body = case.get("body_raw", None if "body" not in case else json.dumps(case["body"]))
-        if "refuses" in case and case["refuses"] not in asked:
+        if "refuses" in case and case["refuses"] not in request_body:
             status, sse = 200, case.get("then_sse")
             body = json.dumps(case["then"]) if sse is None else None
         if sse is not None:
             body = "".join(
-                each if isinstance(each, str) else f"data: {json.dumps(each)}\n\n" for each in sse
+                event if isinstance(event, str) else f"data: {json.dumps(event)}\n\n"
+                for event in sse
             )
             body += "data: [DONE]\n\n" if case.get("done", True) else ""
         kind = "application/json" if sse is None else "text/event-stream"
@@ -132,8 +133,8 @@ class Outcome:
 
 
 async def outcome_of(case: Case, server: Server, **settings: object) -> Outcome:
-    asked: Case = case.get("request", {})
-    base = asked.get("base_url", "http://HOST/v1").replace("HOST", server.host)
+    fields: Case = case.get("request", {})
+    base = fields.get("base_url", "http://HOST/v1").replace("HOST", server.host)
     outcome = Outcome()
     try:
         engine = OpenAIEngine(
@@ -146,11 +147,11 @@ async def outcome_of(case: Case, server: Server, **settings: object) -> Outcome:
     except EngineError as error:
         outcome.error = error
         return outcome
-    sampling = {name: asked[name] for name in ("n", "seed") if name in asked}
-    stream = asked.get("stream", "sse" in case)
+    sampling = {name: fields[name] for name in ("n", "seed") if name in fields}
+    stream = fields.get("stream", "sse" in case)
     question = request(
-        conversation(asked.get("messages")),
-        tools=[TOOLS[name] for name in asked.get("tools", ())],
+        conversation(fields.get("messages")),
+        tools=[TOOLS[name] for name in fields.get("tools", ())],
         sampling=sampling,
         stream=stream,
     )
@@ -204,14 +205,14 @@ def differences(right: Case, outcome: Outcome, server: Server) -> list[str]:
     """In what the outcome differs from one right value."""
     wrong: list[str] = []
 
-    def expect(what: str, found: object, wanted: object) -> None:
-        if found != wanted:
-            wrong.append(f"{what}: {found!r}, not {wanted!r}")
+    def expect(what: str, actual: object, wanted: object) -> None:
+        if actual != wanted:
+            wrong.append(f"{what}: {actual!r}, not {wanted!r}")
 
-    error, done = outcome.error, outcome.completions
+    error, results = outcome.error, outcome.completions
     if any(name.startswith("error") for name in right) or "retryable" in right:
         if error is None:
-            return [f"no error, but {done}"]
+            return [f"no error, but {results}"]
         for part in right.get("error_contains", ()):
             if part.lower() not in str(error).lower():
                 wrong.append(f"{part!r} is not in: {error}")
@@ -222,13 +223,13 @@ def differences(right: Case, outcome: Outcome, server: Server) -> list[str]:
     elif "discarded" not in right and error is not None:
         return [f"an error of kind {error.kind}: {error}"]
     if "discarded" in right:
-        paid = [each.usage for each in outcome.discarded if each.usage is not None]
+        paid = [item.usage for item in outcome.discarded if item.usage is not None]
         counts = [(usage.prompt, usage.completion) for usage in paid]
-        each = (right["discarded"]["prompt"], right["discarded"]["completion"])
-        expect("discarded", counts, [each] * max(1, len(server.arrived)))
+        item = (right["discarded"]["prompt"], right["discarded"]["completion"])
+        expect("discarded", counts, [item] * max(1, len(server.arrived)))
     if "requests" in right and len(server.arrived) > right["requests"]:
         wrong.append(f"{len(server.arrived)} requests")
-    expect("completions", len(done), right.get("completions", len(done)))
+    expect("completions", len(results), right.get("completions", len(results)))
     for name, wanted in right.get("sent", {}).items():
         expect(name, at(server.arrived[0].body, name), wanted)
     if "sent_distinct" in right:
@@ -239,9 +240,9 @@ def differences(right: Case, outcome: Outcome, server: Server) -> list[str]:
             wrong.append(f"{name} = {server.arrived[0].body[name]}")
     if "path" in right:
         expect("path", server.arrived[0].path, right["path"])
-    if not done:
+    if not results:
         return wrong
-    first = done[0]
+    first = results[0]
     expect("text", first.text, right.get("text", first.text))
     text = said(first.text, opened=first.begins_in_thought)
     expect("finish", first.finish_reason, right.get("finish", first.finish_reason))
@@ -254,8 +255,8 @@ def differences(right: Case, outcome: Outcome, server: Server) -> list[str]:
         expect("answer", final_answer(text), right["answer"])
     if "action" in right:
         action = read_action(text)
-        found = [getattr(action, "name", None), getattr(action, "arguments", None)]
-        expect("action", found, right["action"])
+        actual = [getattr(action, "name", None), getattr(action, "arguments", None)]
+        expect("action", actual, right["action"])
     if "plan" in right:
         expect("plan", getattr(read_plan(text), "next", None), right["plan"])
     if "equations_hold" in right:

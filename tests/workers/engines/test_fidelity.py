@@ -40,11 +40,11 @@ async def test_torch_has_the_logprobs_of_a_plain_forward_pass(
         prompts=PROMPTS, seed=3, together=TOGETHER, threads=1,
     )  # fmt: skip
     assert len(ways) == 6, "each way of asking, with and without a known beginning"
-    for way, found in ways.items():
-        assert found.greedy, way
-        assert found.sampled, way
-        assert quantiles(found.all)["p90"] < 1e-5, way
-        assert max(found.all) < 1e-4, way
+    for way, deviation in ways.items():
+        assert deviation.greedy, way
+        assert deviation.sampled, way
+        assert quantiles(deviation.all)["p90"] < 1e-5, way
+        assert max(deviation.all) < 1e-4, way
     plain, engine = torch_side.rounding(FOLDER, reference, alone)
     assert sum(engine.all) < 1.25 * sum(plain.all)
 
@@ -58,8 +58,8 @@ async def test_plain_logprobs_are_those_of_a_plain_forward_pass_for_every_token(
         prompts=PROMPTS, seed=3, together=TOGETHER, threads=1, plain=True,
     )  # fmt: skip
     assert len(ways) == 6, "each way of asking, with and without a known beginning"
-    for way, found in ways.items():
-        assert max(found.all) <= NEAR, way
+    for way, deviation in ways.items():
+        assert max(deviation.all) <= NEAR, way
 
 
 async def test_without_rounding_no_token_differs_from_a_plain_forward_pass(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ async def test_without_rounding_no_token_differs_from_a_plain_forward_pass(tmp_p
         prompts=12, seed=3, together=TOGETHER, threads=1, dtype="float64",
     )  # fmt: skip
     assert len(ways) == 6, "each way of asking, with and without a known beginning"
-    for way, found in ways.items():
-        assert max(found.all) < 1e-5, way
+    for way, deviation in ways.items():
+        assert max(deviation.all) < 1e-5, way
 
 
 async def test_llama_cpp_in_f32_writes_what_torch_writes(
@@ -84,22 +84,24 @@ async def test_llama_cpp_in_f32_writes_what_torch_writes(
     engine = build_engine(ModelSettings(engine="torch", model="micro:llm"))
     await engine.start()
     try:
-        done = await answers(engine, requests(PROMPTS, 3), together=TOGETHER)
+        results = await answers(engine, requests(PROMPTS, 3), together=TOGETHER)
     finally:
         await engine.close()
     same, positions = await llama_side.greedy(
-        FOLDER, tmp_path, done, prompts=PROMPTS, seed=3, together=TOGETHER, threads=1
+        FOLDER, tmp_path, results, prompts=PROMPTS, seed=3, together=TOGETHER, threads=1
     )
     assert positions > 200
     assert same >= 0.99 * positions
-    sequences = [[*each.prompt_ids, *each.output_ids] for each in done[:10]]
+    sequences = [[*completion.prompt_ids, *completion.output_ids] for completion in results[:10]]
     shares: list[float] = []
     for precision in (Precision.F32, Precision.Q8_0, Precision.Q4_K_M):
-        found = llama_side.compare(FOLDER, tmp_path, precision, reference, sequences, threads=1)
-        assert len(found.differences) == sum(map(len, sequences)) - len(sequences)
-        shares.append(found.share)
+        comparison = llama_side.compare(
+            FOLDER, tmp_path, precision, reference, sequences, threads=1
+        )
+        assert len(comparison.differences) == sum(map(len, sequences)) - len(sequences)
+        shares.append(comparison.share)
         if precision is Precision.F32:
-            assert quantiles(found.differences)["p99"] < 1e-4
+            assert quantiles(comparison.differences)["p99"] < 1e-4
     assert shares[0] >= 0.99
     assert shares == sorted(shares, reverse=True), "fewer bits, less agreement"
 

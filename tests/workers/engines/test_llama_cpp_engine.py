@@ -95,14 +95,19 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
     async def test_ids_and_logprobs_are_those_of_the_torch_engine(
         self, engine: Engine, tiny_model: Path
     ) -> None:
-        other = build_engine(ModelSettings(engine="torch", model=str(tiny_model)))
-        await other.start()
-        ours, theirs = await ask(engine), await ask(other)
-        scores = await other.score([*theirs.prompt_ids, *theirs.output_ids])
-        await other.close()
-        assert (ours.prompt_ids, ours.output_ids) == (theirs.prompt_ids, theirs.output_ids)
-        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=SAME)
-        assert await engine.score([*ours.prompt_ids, *ours.output_ids]) == pytest.approx(
+        torch_engine = build_engine(ModelSettings(engine="torch", model=str(tiny_model)))
+        await torch_engine.start()
+        completion, reference = await ask(engine), await ask(torch_engine)
+        scores = await torch_engine.score([*reference.prompt_ids, *reference.output_ids])
+        await torch_engine.close()
+        assert (completion.prompt_ids, completion.output_ids) == (
+            reference.prompt_ids,
+            reference.output_ids,
+        )
+        assert completion.logprobs == pytest.approx(reference.logprobs, abs=SAME)
+        assert await engine.score(
+            [*completion.prompt_ids, *completion.output_ids]
+        ) == pytest.approx(
             scores,
             abs=5e-2,  # ids of the prompt may be very improbable
         )
@@ -110,19 +115,21 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
     async def test_company_changes_nothing(self, engine: Engine) -> None:
         alone = [await ask(engine, about(topic)) for topic in range(6)]
         together = await asyncio.gather(*(ask(engine, about(topic)) for topic in range(6)))
-        assert [each.output_ids for each in together] == [each.output_ids for each in alone]
+        assert [completion.output_ids for completion in together] == [
+            completion.output_ids for completion in alone
+        ]
 
     async def test_a_shared_beginning_is_computed_once(self, tiny_gguf: Path) -> None:
         """Eight requests at the same time with the same long role prompt."""
         engine = await started(tiny_gguf)
         role = Message(role="system", content="You are a careful caller of tools. " * 6)
-        asked = [(role, user(f"question {place}")) for place in range(8)]
-        found = await asyncio.gather(
-            *(ask(engine, each, sampling={"max_tokens": 5}) for each in asked)
+        conversations = [(role, user(f"question {place}")) for place in range(8)]
+        results = await asyncio.gather(
+            *(ask(engine, item, sampling={"max_tokens": 5}) for item in conversations)
         )
         await engine.close()
-        computed = sum(each.usage.prompt - each.usage.cached for each in found)
-        shared = len(found[0].prompt_ids) - 40
+        computed = sum(item.usage.prompt - item.usage.cached for item in results)
+        shared = len(results[0].prompt_ids) - 40
         assert computed < shared + 8 * 40
 
     async def test_a_cache_that_ignores_the_adapter_would_mix_them_up(
@@ -134,9 +141,9 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
         by_key = Sequences.longest_prefix
 
         def naive(self: Sequences, _: Hashable, ids: Sequence[int]) -> tuple[Held | None, int]:
-            every = {held.key for held in (*self._in_work, *self._kept)}  # pyright: ignore[reportPrivateUsage]
-            found = [by_key(self, key, ids) for key in every]
-            return max(found, key=lambda each: each[1], default=(None, 0))
+            every = {sequence.key for sequence in (*self._in_work, *self._kept)}  # pyright: ignore[reportPrivateUsage]
+            matches = [by_key(self, key, ids) for key in every]
+            return max(matches, key=lambda match: match[1], default=(None, 0))
 
         await ask(engine)
         monkeypatch.setattr(Sequences, "longest_prefix", naive)
@@ -155,25 +162,25 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
 
 async def test_requests_beyond_the_places_wait_for_their_turn(tiny_gguf: Path) -> None:
     engine = await started(tiny_gguf, max_concurrency=2)
-    found = await asyncio.gather(*(ask(engine, about(topic)) for topic in range(7)))
-    assert all(each.finish_reason in ("stop", "length") for each in found)
+    results = await asyncio.gather(*(ask(engine, about(topic)) for topic in range(7)))
+    assert all(completion.finish_reason in ("stop", "length") for completion in results)
     many = await completions(engine, request(sampling={"n": 5, "temperature": 1.0, "seed": 1}))
-    assert [each.index for each in many] == [0, 1, 2, 3, 4]
+    assert [completion.index for completion in many] == [0, 1, 2, 3, 4]
     await engine.close()
 
 
 @pytest.fixture
 def set_back(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether there were rows to set back, each time that cells were wanting."""
-    found: list[bool] = []
+    outcomes: list[bool] = []
     original = Scheduler._set_back  # pyright: ignore[reportPrivateUsage]
 
     def noting(self: Scheduler, rows: Sequence[Row]) -> None:
-        found.append(bool(rows))
+        outcomes.append(bool(rows))
         original(self, rows)
 
     monkeypatch.setattr(Scheduler, "_set_back", noting)
-    return found
+    return outcomes
 
 
 async def test_rows_that_outgrow_the_cells_are_set_back_and_end_with_the_right_logprobs(
@@ -182,11 +189,13 @@ async def test_rows_that_outgrow_the_cells_are_set_back_and_end_with_the_right_l
     """Room for a few of the thirty rows."""
     engine = await started(tiny_gguf, max_context=128, max_tokens_in_flight=128, max_concurrency=30)
     sampling = {"temperature": 1.0, "seed": 9, "n": 30}
-    found = await completions(engine, request((user("5 " * 40),), sampling=sampling))
+    results = await completions(engine, request((user("5 " * 40),), sampling=sampling))
     assert any(set_back)
-    for done in found:
-        scores = await engine.score([*done.prompt_ids, *done.output_ids])
-        assert done.logprobs == pytest.approx(scores[len(done.prompt_ids) - 1 :], abs=SAME)
+    for completion in results:
+        scores = await engine.score([*completion.prompt_ids, *completion.output_ids])
+        assert completion.logprobs == pytest.approx(
+            scores[len(completion.prompt_ids) - 1 :], abs=SAME
+        )
     await engine.close()
 
 
@@ -195,11 +204,15 @@ async def test_a_stream_that_is_set_back_has_no_gap_and_no_repeat(
 ) -> None:
     engine = await started(tiny_gguf, max_tokens_in_flight=CONTEXT, max_concurrency=10)
     sampling = {"max_tokens": 150, "temperature": 5.0, "n": 10, "seed": 9}
-    found = await events(engine, request(stream=True, sampling=sampling))
+    stream_events = await events(engine, request(stream=True, sampling=sampling))
     assert any(set_back)
     for index in range(10):
-        [last] = [each for each in found if isinstance(each, Completion) and each.index == index]
-        assert "".join(each.text for each in deltas(found, index)) == last.text
+        [last] = [
+            event
+            for event in stream_events
+            if isinstance(event, Completion) and event.index == index
+        ]
+        assert "".join(event.text for event in deltas(stream_events, index)) == last.text
     await engine.close()
 
 
@@ -230,10 +243,12 @@ async def test_streams_are_continued_with_the_logits_of_a_few_tokens_at_a_time(
     )
     assert max(wanted) == 8
     assert any(set_back) == (cells is not None)
-    for done, ids in zip(rest, begun, strict=True):
-        assert done.output_ids[:17] == ids[:17]
-        scores = await engine.score([*done.prompt_ids, *done.output_ids])
-        assert done.raw_logprobs == pytest.approx(scores[len(done.prompt_ids) - 1 :], abs=SAME)
+    for completion, ids in zip(rest, begun, strict=True):
+        assert completion.output_ids[:17] == ids[:17]
+        scores = await engine.score([*completion.prompt_ids, *completion.output_ids])
+        assert completion.raw_logprobs == pytest.approx(
+            scores[len(completion.prompt_ids) - 1 :], abs=SAME
+        )
     await engine.close()
 
 
@@ -241,45 +256,47 @@ async def test_one_rows_nan_fails_its_request_and_no_other(
     tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = await started(tiny_gguf)
-    asked = [request(about(topic), sampling={"max_tokens": 12}) for topic in range(4)]
-    expected = [await completions(engine, each) for each in asked]
+    requests = [request(about(topic), sampling={"max_tokens": 12}) for topic in range(4)]
+    expected = [await completions(engine, item) for item in requests]
     decode, damaged = LlamaContext.decode, [False]
     add, waiting, all_wait = ModelThread[Any].add, [0], threading.Event()
 
     def added(self: ModelThread[Any], job: Job) -> None:
         add(self, job)
         waiting[0] += 1
-        if waiting[0] == len(asked):
+        if waiting[0] == len(requests):
             all_wait.set()
 
     def damage(self: LlamaContext, feeds: Sequence[Feed]) -> Any:
         """The first step that has a row of each request, which is why none begins before all do."""
         assert all_wait.wait(60)
         logits = decode(self, feeds)
-        if len(logits) == len(asked) and not damaged[0]:
+        if len(logits) == len(requests) and not damaged[0]:
             logits[0] = np.nan
             damaged[0] = True
         return logits
 
     monkeypatch.setattr(ModelThread, "add", added)
     monkeypatch.setattr(LlamaContext, "decode", damage)
-    found = await asyncio.gather(
-        *(completions(engine, each) for each in asked), return_exceptions=True
+    results = await asyncio.gather(
+        *(completions(engine, item) for item in requests), return_exceptions=True
     )
-    [failed] = [each for each in found if isinstance(each, EngineError)]
+    [failed] = [item for item in results if isinstance(item, EngineError)]
     assert (failed.kind, failed.retryable) == ("internal", False)
     assert "logits are not finite" in str(failed)
-    for one, other in zip(found, expected, strict=True):
-        if isinstance(one, list):
-            assert one[0].output_ids == other[0].output_ids
+    for result, reference in zip(results, expected, strict=True):
+        if isinstance(result, list):
+            assert result[0].output_ids == reference[0].output_ids
     await engine.close()
 
 
 async def test_a_closed_request_gives_its_cells_back_within_a_step(tiny_gguf: Path) -> None:
     """One place and one context: the next request could not run beside what was cancelled."""
     engine = await started(tiny_gguf, max_tokens_in_flight=CONTEXT, max_concurrency=1)
-    asked = request((user("x"),), sampling={"max_tokens": 400, "temperature": 3.0}, stream=True)
-    async with aclosing(engine.submit(asked)) as running:
+    generate_request = request(
+        (user("x"),), sampling={"max_tokens": 400, "temperature": 3.0}, stream=True
+    )
+    async with aclosing(engine.submit(generate_request)) as running:
         await anext(running)
     assert (await ask(engine)).text == ANSWER
     assert engine.totals().abandoned_tokens > 0

@@ -41,11 +41,11 @@ def test_the_count_of_cells_is_that_of_the_memory(moves: list[tuple[int, int, li
             if source is not None:
                 assert source.key == key, "a beginning computed under another adapter"
                 assert source.tokens[:length] == ids[:length]
-            held = pool.open(key, source, length)
-            pool.extend(held, ids[length:])
-            memory.cells.setdefault(held.number, []).extend(object() for _ in ids[length:])
-            assert held.tokens == ids
-            working.append(held)
+            sequence = pool.open(key, source, length)
+            pool.extend(sequence, ids[length:])
+            memory.cells.setdefault(sequence.number, []).extend(object() for _ in ids[length:])
+            assert sequence.tokens == ids
+            working.append(sequence)
         elif what < 7 and working:
             pool.finish(working.pop(0))
         elif what < 8 and working:
@@ -56,8 +56,8 @@ def test_the_count_of_cells_is_that_of_the_memory(moves: list[tuple[int, int, li
             pool.forget(key)
         assert CELLS - pool.free_cells == memory.used()
         assert pool.spare_cells >= pool.free_cells
-    for held in working:
-        pool.drop(held)
+    for sequence in working:
+        pool.drop(sequence)
     while pool.give_up_one():
         pass
     assert pool.free_cells == CELLS

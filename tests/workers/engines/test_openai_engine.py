@@ -100,19 +100,21 @@ class TestOpenAIEngineWithIdsAndLogprobs(TestOpenAIEngine):
     async def test_each_of_several_completions_has_its_own_count(
         self, engine: OpenAIEngine
     ) -> None:
-        asked = request(sampling={"n": 4, "temperature": 1.0, "seed": 3})
-        for completion in await completions(engine, asked):
+        generate_request = request(sampling={"n": 4, "temperature": 1.0, "seed": 3})
+        for completion in await completions(engine, generate_request):
             assert completion.usage.completion == len(completion.output_ids)
 
 
 async def test_tokens_are_the_providers_and_nothing_is_asked_for_twice() -> None:
     async with endpoint() as (engine, server):
-        found = [await ask(engine, f"What is {n} + 1?", stream=n % 2 == 0) for n in range(10)]
+        results = [await ask(engine, f"What is {n} + 1?", stream=n % 2 == 0) for n in range(10)]
         books = server.served.as_json(listed=True)
         totals = engine.totals()
         assert books["calls"] == totals.calls == 10
         assert books["prompt_tokens"] == totals.prompt_tokens
-        assert books["completion_tokens"] == sum(done.usage.completion for done in found)
+        assert books["completion_tokens"] == sum(
+            completion.usage.completion for completion in results
+        )
         assert books["repeated_ids"] == books["repeated_requests"] == 0
 
 
@@ -206,8 +208,8 @@ async def test_a_stream_that_breaks_after_its_first_words_is_not_repeated(fault:
 @pytest.mark.parametrize("stream", [False, True])
 async def test_broken_tool_arguments_are_a_call_with_an_error(stream: bool) -> None:
     async with endpoint("malformed_tool_call") as (engine, _):
-        done = await ask(engine, tools=[DELEGATE], stream=stream)
-        (call,) = done.tool_calls
+        completion = await ask(engine, tools=[DELEGATE], stream=stream)
+        (call,) = completion.tool_calls
         assert (call.name, call.arguments) == ("delegate", None)
         assert "not valid JSON" in str(call.error)
         assert call.raw_arguments.startswith("{")
@@ -347,11 +349,11 @@ def retry_announced() -> Generator[asyncio.Event]:
 async def test_cancelling_while_a_retry_is_waited_for_ends_at_once() -> None:
     plan = FaultPlan(sequence=("rate_limited",), retry_after_seconds=60)
     async with endpoint(faults=plan) as (engine, server):
-        asked = request()
+        generate_request = request()
         with retry_announced() as announced:
-            waiting = asyncio.create_task(failure(engine, asked))
+            waiting = asyncio.create_task(failure(engine, generate_request))
             await asyncio.wait_for(announced.wait(), 5)
-        await engine.cancel(asked.id)
+        await engine.cancel(generate_request.id)
         assert (await asyncio.wait_for(waiting, 5)).kind == "cancelled"
         assert server.served.arrivals == 1
 
@@ -377,11 +379,11 @@ async def test_a_request_that_waits_for_its_turn_can_meet_its_deadline() -> None
 
 async def test_a_stream_shows_words_and_keeps_calls_for_the_end() -> None:
     async with endpoint() as (engine, _):
-        found = await events(engine, request(tools=[DELEGATE], stream=True))
-        last = found[-1]
+        stream_events = await events(engine, request(tools=[DELEGATE], stream=True))
+        last = stream_events[-1]
         assert isinstance(last, Completion)
         assert last.tool_calls
-        assert "".join(piece.text for piece in deltas(found)) == last.text
+        assert "".join(piece.text for piece in deltas(stream_events)) == last.text
         assert "tool_call" not in last.text
 
 
@@ -441,19 +443,19 @@ async def test_an_answer_that_cannot_be_used_is_paid_for_all_the_same(
         )  # fmt: skip
         engine = OpenAIEngine(settings)
         await engine.start()
-        found: list[EngineEvent] = []
+        stream_events: list[EngineEvent] = []
 
         async def submit() -> None:
             async for event in engine.submit(request()):
-                found.append(event)
+                stream_events.append(event)
 
         with pytest.raises(EngineError) as raised:
             await submit()
         assert raised.value.kind == kind
         usage = Usage(prompt=7, completion=2, source="provider")
-        assert [one for one in found if not isinstance(one, Sending)] == [
-            Discarded(usage=usage, sending=number + 1) for number in range(attempts)
-        ]
+        assert [
+            stream_event for stream_event in stream_events if not isinstance(stream_event, Sending)
+        ] == [Discarded(usage=usage, sending=number + 1) for number in range(attempts)]
         assert engine.totals() == EngineTotals(attempts, 7 * attempts, 2 * attempts)
         await engine.close()
 
@@ -489,8 +491,8 @@ async def test_provider_details_reach_the_usage() -> None:
     async with replying(json.dumps(body).encode()) as url:
         engine = OpenAIEngine(ModelSettings(engine="openai", model="m", base_url=url))
         await engine.start()
-        done = await ask(engine)
+        completion = await ask(engine)
         await engine.close()
-    assert done.usage == Usage(
+    assert completion.usage == Usage(
         prompt=100, cached=64, completion=30, reasoning=20, source="provider"
     )

@@ -21,17 +21,17 @@ from tests.workers.engines.endpoints import counted, replying
 async def streamed_calls(pieces: Sequence[Sequence[dict[str, object]]]) -> Completion:
     """What becomes of the pieces of tool calls, chunk by chunk."""
     chunks: list[dict[str, object]] = [
-        *({"choices": [{"index": 0, "delta": {"tool_calls": each}}]} for each in pieces),
+        *({"choices": [{"index": 0, "delta": {"tool_calls": item}}]} for item in pieces),
         {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
         {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 20}},
     ]
-    body = "".join(f"data: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
+    body = "".join(f"data: {json.dumps(item)}\n\n" for item in chunks) + "data: [DONE]\n\n"
     async with replying(body.encode()) as url:
         engine = OpenAIEngine(ModelSettings(engine="openai", model="m", base_url=url))
         await engine.start()
-        [done] = await completions(engine, request(tools=[DELEGATE], stream=True))
+        [completion] = await completions(engine, request(tools=[DELEGATE], stream=True))
         await engine.close()
-    return done
+    return completion
 
 
 async def test_a_tool_call_that_comes_in_pieces_is_put_together() -> None:
@@ -45,9 +45,9 @@ async def test_a_tool_call_that_comes_in_pieces_is_put_together() -> None:
         {"index": 1, "function": {"arguments": '"}'}},
         {"index": 0, "function": {"arguments": ": 2}"}},
     ]
-    done = await streamed_calls([[piece] for piece in pieces])
-    assert done.finish_reason == "tool_calls"
-    assert [(call.id, call.name, call.arguments) for call in done.tool_calls] == [
+    completion = await streamed_calls([[piece] for piece in pieces])
+    assert completion.finish_reason == "tool_calls"
+    assert [(call.id, call.name, call.arguments) for call in completion.tool_calls] == [
         ("a", "add", {"first": 1, "second": 2}),
         ("b", "say", {"word": "Größe"}),
     ]
@@ -85,8 +85,8 @@ def piece(arguments: str, *, id: str | None = None, name: str | None = None) -> 
 async def test_calls_that_an_endpoint_does_not_number_are_told_apart_by_their_ids(
     chunks: Sequence[Sequence[dict[str, object]]],
 ) -> None:
-    done = await streamed_calls(chunks)
-    assert [(call.id, call.name, call.arguments) for call in done.tool_calls] == [
+    completion = await streamed_calls(chunks)
+    assert [(call.id, call.name, call.arguments) for call in completion.tool_calls] == [
         ("a", "add", {"n": 1}),
         ("b", "say", {"n": 2}),
     ]
@@ -110,10 +110,10 @@ async def test_a_connection_serves_many_requests(stream: bool) -> None:
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 async def test_a_stream_is_cut_where_its_lines_end_and_nowhere_else(mark: str, end: str) -> None:
     """JSON allows U+2028, U+2029 and U+0085 within a string; they are no line's end here."""
-    said = "a\u2028b\u2029c\u0085d"
+    text = "a\u2028b\u2029c\u0085d"
     usage = '{"prompt_tokens": 1, "completion_tokens": 2}'
     lines = (
-        f'{{"choices": [{{"index": 0, "delta": {{"content": "{said}"}}}}]}}',
+        f'{{"choices": [{{"index": 0, "delta": {{"content": "{text}"}}}}]}}',
         '{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}',
         f'{{"choices": [], "usage": {usage}}}',
         "[DONE]",
@@ -124,10 +124,10 @@ async def test_a_stream_is_cut_where_its_lines_end_and_nowhere_else(mark: str, e
             ModelSettings(engine="openai", model="m", base_url=url, max_attempts=1)
         )
         await engine.start()
-        [done] = await completions(engine, request(stream=True))
+        [completion] = await completions(engine, request(stream=True))
         await engine.close()
-    assert done.text == said
-    assert done.usage.completion == 2
+    assert completion.text == text
+    assert completion.usage.completion == 2
 
 
 async def test_a_line_that_never_ends_is_garbage_and_fills_no_memory() -> None:

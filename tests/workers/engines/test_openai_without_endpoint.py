@@ -21,13 +21,16 @@ def test_openai_itself_is_asked_whatever_the_environment_says(
 
 
 def test_the_default_limit_field_fits_the_endpoint() -> None:
-    asked = request(sampling={"max_tokens": 7})
-    own = ModelSettings(engine="openai", model="m", base_url="http://localhost:8000/v1")
-    assert request_body(asked, own)["max_tokens"] == 7
+    generate_request = request(sampling={"max_tokens": 7})
+    local_settings = ModelSettings(engine="openai", model="m", base_url="http://localhost:8000/v1")
+    assert request_body(generate_request, local_settings)["max_tokens"] == 7
     assert (
-        request_body(asked, ModelSettings(engine="openai", model="m"))["max_completion_tokens"] == 7
+        request_body(generate_request, ModelSettings(engine="openai", model="m"))[
+            "max_completion_tokens"
+        ]
+        == 7
     )
-    assert SamplingParams().max_tokens == own.sampling().max_tokens
+    assert SamplingParams().max_tokens == local_settings.sampling().max_tokens
 
 
 def test_a_refusal_by_a_content_filter_is_about_the_problem_and_not_the_deployment() -> None:

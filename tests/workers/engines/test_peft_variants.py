@@ -57,8 +57,8 @@ def steps(model: Any) -> None:
 
 
 def saved(base: Path, folder: Path, make: Make = noise, **variant: Any) -> Path:
-    chosen = {"target_modules": ["q_proj", "v_proj"]} | variant
-    config = peft.LoraConfig(r=4, lora_alpha=8, task_type="CAUSAL_LM", **chosen)
+    options = {"target_modules": ["q_proj", "v_proj"]} | variant
+    config = peft.LoraConfig(r=4, lora_alpha=8, task_type="CAUSAL_LM", **options)
     model = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
     make(model)
     model.save_pretrained(folder)
@@ -103,9 +103,9 @@ def test_a_plain_lora_gives_what_peft_gives(
     base: Path, tmp_path: Path, variant: dict[str, Any]
 ) -> None:
     folder = saved(base, tmp_path / "lora", **variant)
-    found, wanted = served(base, folder), by_peft(base, folder)
+    actual, wanted = served(base, folder), by_peft(base, folder)
     assert (wanted - log_probabilities(AutoModelForCausalLM.from_pretrained(base))).abs().max() > 0
-    assert (found - wanted).abs().max() < NATS
+    assert (actual - wanted).abs().max() < NATS
 
 
 def test_a_lora_of_bfloat16_gives_what_peft_gives(base: Path, tmp_path: Path) -> None:

@@ -73,10 +73,10 @@ def history() -> list[Message]:
 
 async def cancelled_in_a_stream(engine: OpenAIEngine) -> None:
     """A request that is cancelled ends so, whatever its server was at; the next one is served."""
-    asked = request(sampling={"max_tokens": 400, "temperature": 1.0}, stream=True)
-    waiting = asyncio.create_task(failure(engine, asked))
+    generate_request = request(sampling={"max_tokens": 400, "temperature": 1.0}, stream=True)
+    waiting = asyncio.create_task(failure(engine, generate_request))
     await asyncio.sleep(0)
-    await engine.cancel(asked.id)
+    await engine.cancel(generate_request.id)
     assert (await asyncio.wait_for(waiting, 30)).kind == "cancelled"
 
 
@@ -136,13 +136,13 @@ class TestLlamaCppServer:
         self, server: RealServer
     ) -> None:
         async with engine_at(server, logprobs="raw") as engine:
-            done = await ask(engine, sampling=SHORT)
-            assert (done.finish_reason, done.usage.prompt > 0) == ("stop", True)
-            assert len(done.logprobs) > 0
-            assert all(number <= 0 for number in done.logprobs)
-            word = done.text.split()[1]
+            completion = await ask(engine, sampling=SHORT)
+            assert (completion.finish_reason, completion.usage.prompt > 0) == ("stop", True)
+            assert len(completion.logprobs) > 0
+            assert all(number <= 0 for number in completion.logprobs)
+            word = completion.text.split()[1]
             cut = await ask(engine, sampling={**SHORT, "stop": (word,)})
-            assert done.text.startswith(cut.text)
+            assert completion.text.startswith(cut.text)
             assert word not in cut.text
 
     async def test_its_streams_report_no_usage_so_whole_answers_are_asked_for(
@@ -152,20 +152,20 @@ class TestLlamaCppServer:
             error = await failure(engine, request(sampling=SHORT, stream=True))
             assert (error.kind, error.retryable) == ("garbage", False)
             assert "usage" in str(error)
-            found = await events(engine, request(sampling=SHORT, stream=True))
-            last = found[-1]
+            stream_events = await events(engine, request(sampling=SHORT, stream=True))
+            last = stream_events[-1]
             assert isinstance(last, Completion)
-            assert "".join(delta.text for delta in deltas(found)) == last.text
+            assert "".join(delta.text for delta in deltas(stream_events)) == last.text
 
     async def test_several_completions_are_asked_for_one_by_one_each_with_its_seed(
         self, server: RealServer
     ) -> None:
         async with engine_at(server) as engine:
-            asked = request(sampling={**SHORT, "temperature": 2.0, "seed": 5, "n": 3})
-            done = await completions(engine, asked)
-            assert [each.index for each in done] == [0, 1, 2]
-            assert all(each.usage.prompt > 0 for each in done)
-            assert len({each.text for each in done}) > 1
+            generate_request = request(sampling={**SHORT, "temperature": 2.0, "seed": 5, "n": 3})
+            results = await completions(engine, generate_request)
+            assert [completion.index for completion in results] == [0, 1, 2]
+            assert all(completion.usage.prompt > 0 for completion in results)
+            assert len({completion.text for completion in results}) > 1
 
     async def test_a_prompt_that_is_too_long_is_a_context_overflow(
         self, server: RealServer
@@ -198,17 +198,19 @@ class TestTransformersServe:
 
     async def test_an_answer_is_the_same_whole_and_streamed(self, engine: OpenAIEngine) -> None:
         whole = await ask(engine, sampling=SHORT, tools=[CALCULATE])
-        found = await events(engine, request(sampling=SHORT, tools=[CALCULATE], stream=True))
-        last = found[-1]
+        stream_events = await events(
+            engine, request(sampling=SHORT, tools=[CALCULATE], stream=True)
+        )
+        last = stream_events[-1]
         assert isinstance(last, Completion)
         assert (last.text, last.usage) == (whole.text, whole.usage)
-        assert "".join(delta.text for delta in deltas(found)) == whole.text
+        assert "".join(delta.text for delta in deltas(stream_events)) == whole.text
 
     async def test_a_history_with_calls_is_taken_and_n_is_made_up_for(
         self, engine: OpenAIEngine
     ) -> None:
-        asked = request(history(), sampling={**SHORT, "n": 2}, tools=[CALCULATE])
-        assert len(await completions(engine, asked)) == 2
+        generate_request = request(history(), sampling={**SHORT, "n": 2}, tools=[CALCULATE])
+        assert len(await completions(engine, generate_request)) == 2
 
     async def test_another_model_is_a_bad_request_in_its_words(self, server: RealServer) -> None:
         async with engine_at(server, model="no-such-model") as engine:
@@ -259,13 +261,13 @@ class TestLiteLLMProxy:
     ) -> None:
         error = await failure(engine, request("word " * 5000))
         assert error.kind == "context_overflow"
-        async with engine_at(server, api_key_env="PROXY_KEY", model="none-such") as other:
-            error = await failure(other, request())
+        async with engine_at(server, api_key_env="PROXY_KEY", model="none-such") as other_engine:
+            error = await failure(other_engine, request())
             assert (error.kind, "none-such" in str(error)) == ("bad_request", True)
         wrong = "sk-wrong-0123456789abcdef"
         monkeypatch.setenv("PROXY_KEY", wrong)
-        async with engine_at(server, api_key_env="PROXY_KEY") as other:
-            error = await failure(other, request())
+        async with engine_at(server, api_key_env="PROXY_KEY") as other_engine:
+            error = await failure(other_engine, request())
             # Without a database it looks for other keys in, it answers 400 and not 401.
             assert (error.retryable, wrong in str(error)) == (False, False)
 

@@ -45,8 +45,8 @@ def chosen(
     positions: list[int],
 ) -> list[Sampled]:
     """As `choose_tokens`, of logits that are finite."""
-    found = choose_tokens(logits, allowed, batch, positions)
-    finite = [each for each in found if each is not None]
+    choices = choose_tokens(logits, allowed, batch, positions)
+    finite = [choice for choice in choices if choice is not None]
     assert len(finite) == len(batch)
     return finite
 
@@ -71,12 +71,12 @@ def test_the_support_is_a_distribution_over_the_likeliest_tokens(
 ) -> None:
     logits = logits_of(seed, 1)
     logprobs = sampling_logprobs(logits, [row])[0]
-    kept = torch.isfinite(logprobs)
-    assert float(logprobs[kept].exp().sum()) == pytest.approx(1.0, abs=1e-5)
-    if not bool(kept.all()):
-        assert logits[0][kept].min() >= logits[0][~kept].max()
+    support = torch.isfinite(logprobs)
+    assert float(logprobs[support].exp().sum()) == pytest.approx(1.0, abs=1e-5)
+    if not bool(support.all()):
+        assert logits[0][support].min() >= logits[0][~support].max()
     if row.top_k:
-        assert int(kept.sum()) <= row.top_k
+        assert int(support.sum()) <= row.top_k
 
 
 @given(st.lists(rows, min_size=1, max_size=5), st.integers(0, 1000), st.integers(0, 99))
@@ -84,9 +84,11 @@ def test_numpy_and_torch_choose_alike(batch: list[RowSampling], seed: int, posit
     logits = logits_of(seed, len(batch))
     positions = [position] * len(batch)
     allowed = [None] * len(batch)
-    ours = choose_tokens(logits.numpy(), allowed, batch, positions)
-    for one, other in zip(ours, choose_tokens(logits, allowed, batch, positions), strict=True):
-        assert one == pytest.approx(other, abs=1e-5)
+    choices = choose_tokens(logits.numpy(), allowed, batch, positions)
+    for choice, torch_choice in zip(
+        choices, choose_tokens(logits, allowed, batch, positions), strict=True
+    ):
+        assert choice == pytest.approx(torch_choice, abs=1e-5)
 
 
 @given(st.integers(0, 1000), st.sets(st.integers(0, 49), min_size=1))
@@ -104,13 +106,15 @@ def test_draws_follow_the_distribution() -> None:
     logits = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
     draws = 20_000
     sampled = RowSampling(temperature=0.7, top_p=1.0, top_k=0, seed=1, index=0)
-    found = chosen(logits.expand(draws, -1), [None] * draws, [sampled] * draws, list(range(draws)))
+    choices = chosen(
+        logits.expand(draws, -1), [None] * draws, [sampled] * draws, list(range(draws))
+    )
     expected = (logits[0] / 0.7).softmax(0)
-    for token, count in Counter(each.token for each in found).items():
+    for token, count in Counter(choice.token for choice in choices).items():
         probability = float(expected[token])
         spread = math.sqrt(probability * (1 - probability) / draws)
         assert abs(count / draws - probability) < 5 * spread
-    first = found[0]
+    first = choices[0]
     assert first.logprob == pytest.approx(float(expected[first.token].log()), abs=1e-5)
     assert first.raw_logprob == pytest.approx(
         float(logits.log_softmax(-1)[0, first.token]), abs=1e-5
@@ -120,18 +124,18 @@ def test_draws_follow_the_distribution() -> None:
 def test_a_greedy_row_reports_the_softmax_of_the_raw_logits() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0]])
     greedy = RowSampling(temperature=0.0, top_p=0.5, top_k=1, seed=0, index=0)
-    (found,) = chosen(logits, [None], [greedy], [0])
-    own = float(logits.log_softmax(-1)[0, 1])
-    assert found == (1, pytest.approx(own), pytest.approx(own))
+    (choice,) = chosen(logits, [None], [greedy], [0])
+    logprob = float(logits.log_softmax(-1)[0, 1])
+    assert choice == (1, pytest.approx(logprob), pytest.approx(logprob))
 
 
 def test_under_a_grammar_the_raw_logprob_is_still_the_models_own() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0]])
     for temperature in (0.0, 1.0):
         row = RowSampling(temperature, top_p=1.0, top_k=0, seed=0, index=0)
-        (found,) = choose_tokens(logits, [bytes([0b001])], [row], [0])
-        own = float(logits.log_softmax(-1)[0, 0])
-        assert found == (0, pytest.approx(0.0), pytest.approx(own))
+        (choice,) = choose_tokens(logits, [bytes([0b001])], [row], [0])
+        logprob = float(logits.log_softmax(-1)[0, 0])
+        assert choice == (0, pytest.approx(0.0), pytest.approx(logprob))
 
 
 def test_tokens_as_likely_as_the_last_one_kept_are_kept_too() -> None:
@@ -154,8 +158,8 @@ def test_a_row_of_logits_that_are_no_numbers_gets_no_token_and_the_others_get_th
     allowed, positions = [None] * len(batch), [0] * len(batch)
     expected = choose_tokens(logits, allowed, batch, positions)
     logits[1, slice(None) if all_of_it else 7] = bad
-    found = choose_tokens(logits, allowed, batch, positions)
-    assert found == [None if place == 1 else each for place, each in enumerate(expected)]
+    choices = choose_tokens(logits, allowed, batch, positions)
+    assert choices == [None if place == 1 else choice for place, choice in enumerate(expected)]
 
 
 @given(rows, st.integers(0, 1000))

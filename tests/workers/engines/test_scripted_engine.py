@@ -64,8 +64,8 @@ class TestScriptedEngine(EngineConformance):
     async def test_a_mistake_is_a_false_equation_or_a_missing_box(self) -> None:
         engine = scripted(mistake_rate=1.0)
         for number in range(20):
-            done = await ask(engine, f"What is {number} * 7?\nAnswer type: integer.")
-            assert f"\\boxed{{{number * 7}}}" not in done.text
+            completion = await ask(engine, f"What is {number} * 7?\nAnswer type: integer.")
+            assert f"\\boxed{{{number * 7}}}" not in completion.text
 
     @pytest.mark.parametrize(
         ("fault", "kind", "retryable"),
@@ -92,8 +92,8 @@ class TestScriptedEngine(EngineConformance):
 
     async def test_a_broken_tool_call_says_what_is_wrong(self) -> None:
         engine = scripted(faults=FaultPlan(malformed_tool_call=1.0))
-        done = await ask(engine, tools=[DELEGATE])
-        (call,) = done.tool_calls
+        completion = await ask(engine, tools=[DELEGATE])
+        (call,) = completion.tool_calls
         assert call.arguments is None
         assert "JSON" in str(call.error)
 
@@ -126,7 +126,7 @@ class TestScriptedEngine(EngineConformance):
     async def test_speed_is_what_was_ordered(self) -> None:
         engine = scripted(latency_seconds=0.05, tokens_per_second=100.0)
         started = time.monotonic()
-        done = await ask(engine, sampling={"max_tokens": 10})
+        completion = await ask(engine, sampling={"max_tokens": 10})
         assert time.monotonic() - started >= 0.15
-        assert done.first_token_seconds >= 0.05
-        assert done.decode_seconds >= 0.1
+        assert completion.first_token_seconds >= 0.05
+        assert completion.decode_seconds >= 0.1

@@ -105,8 +105,8 @@ def test_streamed_pieces_of_any_ids_are_their_text_behind_the_prompt(
 ) -> None:
     after = last(codec(prefix).encode(prompt))
     stream = TextStream(codec(prefix), after=after)
-    shown = "".join(stream.push(token) for token in ids) + stream.finish()
-    assert shown == stream.text == codec(prefix).decode(ids, after)
+    text = "".join(stream.push(token) for token in ids) + stream.finish()
+    assert text == stream.text == codec(prefix).decode(ids, after)
 
 
 @every_prefix
@@ -172,47 +172,56 @@ class TestText(TextConformance):
     async def test_the_prompt_has_the_ids_of_the_rendered_text_and_no_second_beginning(
         self, engine: Engine
     ) -> None:
-        done = await ask(engine, "Hi", sampling={"max_tokens": 1})
+        completion = await ask(engine, "Hi", sampling={"max_tokens": 1})
         rendered = "<|user|>\nHi</s>\n<|assistant|>\n"
-        assert list(done.prompt_ids) == original("each", rendered)
+        assert list(completion.prompt_ids) == original("each", rendered)
 
     async def test_sampled_text_is_that_of_its_ids_behind_the_prompt(self, engine: Engine) -> None:
         """So a blank at its beginning is the model's own."""
         sampling = {"temperature": 4.0, "seed": 1, "n": 24, "max_tokens": 6}
-        found = await completions(engine, request(sampling=sampling))
-        for done in found:
-            ids = [token for token in done.output_ids if token != SPECIAL.index("</s>")]
-            assert done.text == codec("each").decode(ids, done.prompt_ids[-1])
-        assert any(done.text.startswith(" ") for done in found)
+        results = await completions(engine, request(sampling=sampling))
+        for completion in results:
+            ids = [token for token in completion.output_ids if token != SPECIAL.index("</s>")]
+            assert completion.text == codec("each").decode(ids, completion.prompt_ids[-1])
+        assert any(completion.text.startswith(" ") for completion in results)
 
     async def test_characters_without_a_piece_are_written_under_a_schema(
         self, engine: Engine
     ) -> None:
         schema = {"type": "object", "properties": {"a": {"const": "漢 😀\n"}}, "required": ["a"]}
-        found = await events(engine, request(json_schema=schema, stream=True))
-        done = found[-1]
-        assert isinstance(done, Completion)
-        assert json.loads(done.text) == {"a": "漢 😀\n"}
-        assert "".join(piece.text for piece in deltas(found)) == done.text
+        stream_events = await events(engine, request(json_schema=schema, stream=True))
+        completion = stream_events[-1]
+        assert isinstance(completion, Completion)
+        assert json.loads(completion.text) == {"a": "漢 😀\n"}
+        assert "".join(piece.text for piece in deltas(stream_events)) == completion.text
 
     async def test_a_question_cannot_end_its_own_turn(self, engine: Engine) -> None:
-        done = await ask(engine, "Hi</s>\n<s><unk>", sampling={"max_tokens": 1})
-        assert [done.prompt_ids.count(control) for control in range(3)] == [0, 0, 1]
+        completion = await ask(engine, "Hi</s>\n<s><unk>", sampling={"max_tokens": 1})
+        assert [completion.prompt_ids.count(control) for control in range(3)] == [0, 0, 1]
 
 
 async def test_both_engines_give_the_same_tokens_and_text(tiny_sentencepiece_model: Path) -> None:
     questions = [request(), request("Ça va?"), request((user("x  y\n"),))]
-    found: list[list[tuple[Any, ...]]] = []
+    results: list[list[tuple[Any, ...]]] = []
     for kind, place in (
         ("torch", tiny_sentencepiece_model),
         ("llama_cpp", gguf_of(tiny_sentencepiece_model)),
     ):
         engine = build_engine(ModelSettings(engine=kind, model=str(place), dtype="float32"))
         await engine.start()
-        done = [each for asked in questions for each in await completions(engine, asked)]
-        found.append([(each.prompt_ids, each.output_ids, each.text) for each in done])
+        batch = [
+            completion
+            for question in questions
+            for completion in await completions(engine, question)
+        ]
+        results.append(
+            [
+                (completion.prompt_ids, completion.output_ids, completion.text)
+                for completion in batch
+            ]
+        )
         await engine.close()
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
 @every_prefix

@@ -167,10 +167,10 @@ def test_a_control_token_in_whatever_place_of_a_tool_is_text() -> None:
             "required": [evil],
         },
     )
-    asked = [Message(role="user", content="When?")]
+    messages = [Message(role="user", content="When?")]
     plain = ToolSpec(name="now", description="x", parameters={"type": "object", "properties": {}})
     (end,) = loaded.codec.encode(CONTROL)
-    written = loaded.codec.encode(loaded.render(asked, [tool]))
-    assert written.count(end) == loaded.codec.encode(loaded.render(asked, [plain])).count(end)
+    written = loaded.codec.encode(loaded.render(messages, [tool]))
+    assert written.count(end) == loaded.codec.encode(loaded.render(messages, [plain])).count(end)
     assert CONTROL not in json.dumps(template_tools([tool], loaded.control_tokens))
     assert loaded.codec.encode(as_plain_text(evil, loaded.control_tokens)).count(end) == 0

@@ -54,12 +54,16 @@ async def test_an_engine_answers_behind_an_empty_thought_where_thinking_is_off(
     engine = build_engine(settings(options, thinking_model))
     await engine.start()
     try:
-        asked = request(sampling={"max_tokens": 1})
-        (done,) = [each async for each in engine.submit(asked) if isinstance(each, Completion)]
+        generate_request = request(sampling={"max_tokens": 1})
+        (completion,) = [
+            event
+            async for event in engine.submit(generate_request)
+            if isinstance(event, Completion)
+        ]
     finally:
         await engine.close()
     codec = load_model(settings({}, thinking_model)).codec
-    prompt = codec.decode(done.prompt_ids)
+    prompt = codec.decode(completion.prompt_ids)
     assert prompt.endswith(ending)
     assert prompt.count("<think>") == ending.count("<think>")
 
@@ -74,8 +78,8 @@ def test_a_gguf_renders_by_the_same_options(thinking_model: Path, tmp_path: Path
     export_gguf(thinking_model, file, Precision.F16)
     loaded = load_gguf(settings({"enable_thinking": False}, file, "llama_cpp"))
     try:
-        asked = [Message(role="user", content="Why?")]
-        assert loaded.render(asked, []).endswith(f"{BEGUN}{NO_THOUGHT}")
+        messages = [Message(role="user", content="Why?")]
+        assert loaded.render(messages, []).endswith(f"{BEGUN}{NO_THOUGHT}")
     finally:
         loaded.close()
     with pytest.raises(EngineError, match="did you mean enable_thinking"):
@@ -97,13 +101,13 @@ def test_an_option_that_the_template_does_not_read_is_refused_where_the_model_is
 
 
 def test_an_endpoint_is_sent_the_options_and_openai_itself_is_not() -> None:
-    own = ModelSettings.model_validate(
+    local_settings = ModelSettings.model_validate(
         {
             "engine": "openai", "model": "m", "base_url": "http://localhost:8000/v1",
             "template_options": {"enable_thinking": False},
         }
     )  # fmt: skip
-    sent = request_body(request(), own)
+    sent = request_body(request(), local_settings)
     assert sent["chat_template_kwargs"] == {"enable_thinking": False}
     with pytest.raises(ValidationError, match="an endpoint of your own"):
         settings({"enable_thinking": False}, engine="openai")
@@ -149,7 +153,7 @@ def test_no_option_takes_the_place_of_what_renders_a_template() -> None:
 @given(st.text(max_size=30))
 def test_a_text_is_refused_or_goes_into_a_prompt_as_one_line_without_markup(text: str) -> None:
     try:
-        (found,) = settings({"style": text}).template_options.values()
+        (value,) = settings({"style": text}).template_options.values()
     except ValidationError:
         return
-    assert isinstance(found, bool | int | float) or not set(found) & set("<>|{}[]()\n\r\t")
+    assert isinstance(value, bool | int | float) or not set(value) & set("<>|{}[]()\n\r\t")

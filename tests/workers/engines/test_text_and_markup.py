@@ -47,11 +47,11 @@ def test_packed_ids_of_two_texts_are_ids_of_both(first: str, second: str) -> Non
 @given(st.lists(st.integers(0, 255), max_size=80))
 def test_pieces_of_any_bytes_join_to_the_whole_decoding(data: list[int]) -> None:
     stream = TextStream(Bytes())
-    shown = "".join(stream.push(token) for token in data)
-    shown += stream.finish()
-    assert shown == stream.text
+    text = "".join(stream.push(token) for token in data)
+    text += stream.finish()
+    assert text == stream.text
     if len(data) < 64:
-        assert shown == bytes(data).decode(errors="replace")
+        assert text == bytes(data).decode(errors="replace")
 
 
 @given(texts)
@@ -72,20 +72,20 @@ def test_text_is_cut_before_the_first_stop_string_and_nothing_after_it_is_shown(
     text: str, stop: list[str]
 ) -> None:
     stream = TextStream(Bytes(), stop)
-    shown = ""
+    output = ""
     for token in text.encode():
-        shown += stream.push(token)
+        output += stream.push(token)
         if stream.stopped:
             break
-    shown += stream.finish()
+    output += stream.finish()
     # The stream stops at the stop string that is complete first, not the one that begins first.
     ends = [text.find(s) + len(s) for s in stop if s in text]
     if not ends:
-        assert (shown, stream.stopped) == (text, False)
+        assert (output, stream.stopped) == (text, False)
     else:
         complete = text[: min(ends)]
         begins = min(complete.index(s) for s in stop if s in complete)
-        assert (shown, stream.stopped) == (text[:begins], True)
+        assert (output, stream.stopped) == (text[:begins], True)
 
 
 @given(texts.filter(lambda t: "<" not in t), texts, st.dictionaries(texts, json_values, max_size=3))
@@ -137,7 +137,7 @@ def test_call_ids_are_stable_and_differ_by_place_and_request() -> None:
     ids = [call.id for call in parse_tool_calls(text, id_seed="a")]
     assert ids == [call.id for call in parse_tool_calls(text, id_seed="a")]
     assert len({*ids, *(call.id for call in parse_tool_calls(text, id_seed="b"))}) == 4
-    assert all(len(each) <= 40 for each in ids)
+    assert all(len(call_id) <= 40 for call_id in ids)
 
 
 @given(texts, texts)
@@ -210,5 +210,5 @@ def test_the_script_has_an_answer_to_everything_and_always_the_same(
 
 
 def test_fractions_and_decimals_are_shown_exactly() -> None:
-    shown = {e: show(node.value) for e in ("7/2", "1/3", "-3/4", "10/5") if (node := parse(e))}
-    assert shown == {"7/2": "3.5", "1/3": "1/3", "-3/4": "-0.75", "10/5": "2"}
+    texts = {e: show(node.value) for e in ("7/2", "1/3", "-3/4", "10/5") if (node := parse(e))}
+    assert texts == {"7/2": "3.5", "1/3": "1/3", "-3/4": "-0.75", "10/5": "2"}

@@ -43,7 +43,7 @@ def completed(prompt: str, text: str) -> Completion:
     ],
 )
 def test_tokens_that_begin_in_a_thought_are_counted(prompt: str, thought: str, spoken: str) -> None:
-    done = completed(prompt, thought + spoken)
-    assert done.begins_in_thought is prompt.endswith("<think>\n")
-    assert done.usage.reasoning == len(CODEC.encode(thought))
-    assert done.usage.completion == len(done.output_ids)
+    completion = completed(prompt, thought + spoken)
+    assert completion.begins_in_thought is prompt.endswith("<think>\n")
+    assert completion.usage.reasoning == len(CODEC.encode(thought))
+    assert completion.usage.completion == len(completion.output_ids)

@@ -71,12 +71,14 @@ async def test_a_model_that_writes_garbage_writes_valid_calls(engine: Engine) ->
         for seed in range(24)
     ]
     closed: list[str] = []
-    for (done,) in await asyncio.gather(*(completions(engine, asked) for asked in wild)):
-        assert done.grammar_masked
-        assert done.text.startswith(OPEN)
-        for call in done.tool_calls:
+    for (completion,) in await asyncio.gather(
+        *(completions(engine, generate_request) for generate_request in wild)
+    ):
+        assert completion.grammar_masked
+        assert completion.text.startswith(OPEN)
+        for call in completion.tool_calls:
             if call.arguments is None:
-                assert done.finish_reason == "length"
+                assert completion.finish_reason == "length"
                 assert (call.error or "").startswith("the call was cut off")
             else:
                 DECLARED[call.name].parse(call.arguments)
@@ -86,12 +88,12 @@ async def test_a_model_that_writes_garbage_writes_valid_calls(engine: Engine) ->
 
 async def test_each_of_several_completions_follows_a_grammar_of_its_own(engine: Engine) -> None:
     sampling = {**WILD, "temperature": 1.5, "n": 4, "seed": 1}
-    found = await completions(engine, request(tools=[CALCULATE], sampling=sampling))
-    assert len(found) == 4
-    for done in found:
-        assert done.grammar_masked
-        for call in done.tool_calls:
-            assert call.arguments is not None or done.finish_reason == "length"
+    results = await completions(engine, request(tools=[CALCULATE], sampling=sampling))
+    assert len(results) == 4
+    for completion in results:
+        assert completion.grammar_masked
+        for call in completion.tool_calls:
+            assert call.arguments is not None or completion.finish_reason == "length"
 
 
 async def test_what_is_right_by_itself_stays_as_it_was(engine: Engine, start: Start) -> None:
@@ -116,25 +118,27 @@ async def test_free_text_has_the_models_own_logprobs(engine: Engine, start: Star
 
 
 async def test_without_tools_nothing_is_constrained(engine: Engine) -> None:
-    done = await ask(engine)
-    assert done.text == ANSWER
-    assert not done.grammar_masked
+    completion = await ask(engine)
+    assert completion.text == ANSWER
+    assert not completion.grammar_masked
 
 
 async def test_a_stream_with_calls_is_continued_without_gap_or_repeat(engine: Engine) -> None:
-    asked = request(tools=[CALCULATE], stream=True)
-    whole = await events(engine, asked)
+    generate_request = request(tools=[CALCULATE], stream=True)
+    whole = await events(engine, generate_request)
     full = whole[-1]
     assert isinstance(full, Completion)
     assert OPEN in full.text
     for cut in range(1, len(full.output_ids), 5):
-        rest = await events(engine, asked.model_copy(update={"resume_ids": full.output_ids[:cut]}))
+        rest = await events(
+            engine, generate_request.model_copy(update={"resume_ids": full.output_ids[:cut]})
+        )
         last = rest[-1]
         assert isinstance(last, Completion)
         assert (last.output_ids, last.tool_calls) == (full.output_ids, full.tool_calls)
         assert last.logprobs == pytest.approx(full.logprobs, abs=1e-4)
-        shown = "".join(piece.text for piece in deltas(whole)[:cut])
-        assert shown + "".join(piece.text for piece in deltas(rest)) == full.text
+        beginning = "".join(piece.text for piece in deltas(whole)[:cut])
+        assert beginning + "".join(piece.text for piece in deltas(rest)) == full.text
 
 
 async def test_ids_that_are_no_call_cannot_be_continued(engine: Any) -> None:
@@ -149,20 +153,20 @@ async def test_ids_that_are_no_call_cannot_be_continued(engine: Any) -> None:
 async def test_a_stop_string_and_a_limit_cut_a_call_as_ever(engine: Engine) -> None:
     stopped = await ask(engine, tools=[CALCULATE], sampling={"stop": ["arguments"]})
     limited = await ask(engine, tools=[CALCULATE], sampling={"max_tokens": 8})
-    for done, reason in ((stopped, "tool_calls"), (limited, "length")):
-        (call,) = done.tool_calls
+    for completion, reason in ((stopped, "tool_calls"), (limited, "length")):
+        (call,) = completion.tool_calls
         assert call.arguments is None
-        assert CLOSE not in done.text
-        assert done.finish_reason == reason
+        assert CLOSE not in completion.text
+        assert completion.finish_reason == reason
 
 
 async def test_parameters_that_cannot_be_enforced_end_their_own_request_only(
     engine: Engine,
 ) -> None:
     bad = ToolSpec(name="bad_one", description="", parameters={"not": {}})
-    error, done = await asyncio.gather(
+    error, completion = await asyncio.gather(
         failure(engine, request(tools=[CALCULATE, bad])), ask(engine)
     )
     assert error.kind == "bad_request"
     assert "'bad_one'" in str(error)
-    assert done.text == ANSWER
+    assert completion.text == ANSWER

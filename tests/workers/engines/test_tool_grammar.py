@@ -155,9 +155,9 @@ def test_what_is_no_call_of_an_offered_tool_cannot_be_written(tokens: Tokens, te
 def test_a_token_that_is_half_a_call_of_another_tool_is_forbidden(micro: Tokens) -> None:
     matcher = micro.compiler.tool_matcher([calculate.spec])
     (mine,) = micro.encode('<tool_call>\n{"name": "calculate", "arguments": {"expression": "')
-    (other,) = micro.encode('<tool_call>\n{"name": "delegate", "arguments": {"problem": "')
+    (other_token,) = micro.encode('<tool_call>\n{"name": "delegate", "arguments": {"problem": "')
     assert micro.allows(matcher, mine)
-    assert not micro.allows(matcher, other)
+    assert not micro.allows(matcher, other_token)
     assert micro.compiler.tool_matcher(TOOLS).allowed is None
 
 
@@ -278,8 +278,8 @@ def test_only_so_many_grammars_are_kept(tiny_model: Path, monkeypatch: pytest.Mo
     compiler = Tokens(_plain(tiny_model)).compiler
     for number in (1, 2, 1, 3):
         compiler.matcher({"const": number})
-    kept = [number for number in (1, 2, 3) if compiler.known(json.dumps({"const": number}))]
-    assert kept == [1, 3]
+    numbers = [number for number in (1, 2, 3) if compiler.known(json.dumps({"const": number}))]
+    assert numbers == [1, 3]
 
 
 class Exact(BaseModel):

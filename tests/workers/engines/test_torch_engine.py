@@ -65,9 +65,9 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
     async def test_the_end_of_turn_is_an_output_id_but_no_text(
         self, engine: TorchEngine, tiny_model: Path
     ) -> None:
-        done = await ask(engine)
-        assert done.output_ids[-1] == special_ids(tiny_model)["<|im_end|>"]
-        assert "<|im_end|>" not in done.text
+        completion = await ask(engine)
+        assert completion.output_ids[-1] == special_ids(tiny_model)["<|im_end|>"]
+        assert "<|im_end|>" not in completion.text
 
     async def test_the_records_name_no_machine_path(
         self, engine: TorchEngine, tiny_model: Path
@@ -80,24 +80,26 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
     ) -> None:
         """Recomputed from the model itself, one token at a time, by a few plain lines."""
         sampling = {"temperature": 1.7, "top_k": 20, "top_p": 0.9, "seed": 2, "max_tokens": 12}
-        done = await ask(engine, sampling=sampling)
+        completion = await ask(engine, sampling=sampling)
         model = engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
-        for position, token in enumerate(done.output_ids):
-            ids = [[*done.prompt_ids, *done.output_ids[:position]]]
+        for position, token in enumerate(completion.output_ids):
+            ids = [[*completion.prompt_ids, *completion.output_ids[:position]]]
             with torch.inference_mode():
-                given = torch.tensor(ids, device=model.device)
-                logits = model(input_ids=given).logits[0, -1] / 1.7
+                input_tensor = torch.tensor(ids, device=model.device)
+                logits = model(input_ids=input_tensor).logits[0, -1] / 1.7
             scores, tokens = logits.sort(descending=True)
             weights = scores[:20].double().softmax(0)
             size = int((weights.cumsum(0) - weights < 0.9).sum())
             support = dict(
                 zip(tokens[:size].tolist(), weights[:size] / weights[:size].sum(), strict=True)
             )
-            assert done.logprobs[position] == pytest.approx(float(support[token].log()), abs=1e-3)
+            assert completion.logprobs[position] == pytest.approx(
+                float(support[token].log()), abs=1e-3
+            )
 
     async def test_company_changes_nothing(self, engine: TorchEngine) -> None:
         """Requests of different lengths, seeds and limits join and leave one batch."""
-        asked = [
+        requests = [
             request(
                 f"What is {number} * 7 + {'1' * (number % 5)}5?",
                 sampling={
@@ -109,33 +111,39 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
             )
             for number in range(24)
         ]
-        alone = [await completions(engine, each) for each in asked]
-        together = await asyncio.gather(*(completions(engine, each) for each in asked))
-        for one, other in zip(alone, together, strict=True):
-            for mine, theirs in zip(one, other, strict=True):
-                assert mine.output_ids == theirs.output_ids
-                assert mine.logprobs == pytest.approx(theirs.logprobs, abs=1e-3)
+        alone = [await completions(engine, generate_request) for generate_request in requests]
+        together = await asyncio.gather(
+            *(completions(engine, generate_request) for generate_request in requests)
+        )
+        for expected_batch, batch in zip(alone, together, strict=True):
+            for mine, completion in zip(expected_batch, batch, strict=True):
+                assert mine.output_ids == completion.output_ids
+                assert mine.logprobs == pytest.approx(completion.logprobs, abs=1e-3)
 
     async def test_more_completions_than_rows_run_alone(self, tiny_model: Path) -> None:
         engine = TorchEngine(settings(tiny_model, max_concurrency=2))
         await engine.start()
         try:
             many = request(sampling={"n": 5, "temperature": 1.0, "seed": 1})
-            found = await asyncio.gather(completions(engine, many), completions(engine, request()))
-            assert [len(each) for each in found] == [5, 1]
+            results = await asyncio.gather(
+                completions(engine, many), completions(engine, request())
+            )
+            assert [len(batch) for batch in results] == [5, 1]
         finally:
             await engine.close()
 
     async def test_the_context_ends_a_completion_with_length(self, engine: TorchEngine) -> None:
         words = "9" * (CONTEXT - 30)
-        done = await ask(engine, words, sampling={"temperature": 5.0, "seed": 1, "max_tokens": 999})
-        assert done.usage.prompt + done.usage.completion <= CONTEXT
-        if done.finish_reason == "length":
-            assert done.usage.prompt + done.usage.completion == CONTEXT
+        completion = await ask(
+            engine, words, sampling={"temperature": 5.0, "seed": 1, "max_tokens": 999}
+        )
+        assert completion.usage.prompt + completion.usage.completion <= CONTEXT
+        if completion.finish_reason == "length":
+            assert completion.usage.prompt + completion.usage.completion == CONTEXT
 
     async def test_a_prompt_may_be_empty_but_for_its_markup(self, engine: TorchEngine) -> None:
-        done = await ask(engine, "", sampling={"max_tokens": 3})
-        assert done.usage.completion == 3
+        completion = await ask(engine, "", sampling={"max_tokens": 3})
+        assert completion.usage.completion == 3
 
     async def test_what_the_template_refuses_is_a_bad_request(self, engine: TorchEngine) -> None:
         engine._loaded.tokenizer.chat_template = "{{ raise_exception('no system turn') }}"  # pyright: ignore
@@ -153,9 +161,9 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         ids = [(7 * position) % 290 for position in range(400)]
         model = engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
         with torch.inference_mode():
-            given = torch.tensor([ids], device=model.device)
-            logits = model(input_ids=given).logits[0, :-1]
-        expected = logits.log_softmax(-1).gather(-1, given[0, 1:, None])[:, 0]
+            input_tensor = torch.tensor([ids], device=model.device)
+            logits = model(input_ids=input_tensor).logits[0, :-1]
+        expected = logits.log_softmax(-1).gather(-1, input_tensor[0, 1:, None])[:, 0]
         assert await engine.score(ids) == pytest.approx(expected.tolist(), abs=1e-3)
 
     @pytest.mark.parametrize(
@@ -174,8 +182,10 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
 
         model = engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
         hook = model.model.layers[1].register_forward_pre_hook(fail)
-        found = await asyncio.gather(*(failure(engine, request()) for _ in range(3)))
-        assert {(each.kind, each.retryable) for each in found} == {(kind, retryable)}
+        errors = await asyncio.gather(*(failure(engine, request()) for _ in range(3)))
+        assert {(engine_error.kind, engine_error.retryable) for engine_error in errors} == {
+            (kind, retryable)
+        }
         hook.remove()
         assert (await ask(engine)).text == ANSWER
 
@@ -193,10 +203,10 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
 
         monkeypatch.setattr(thread.backend._batch, "remove", no_memory)
         await first.aclose()
-        with pytest.raises(EngineError) as told:
+        with pytest.raises(EngineError) as error:
             async for _ in second:
                 pass
-        assert told.value.retryable
+        assert error.value.retryable
         monkeypatch.undo()
         async with asyncio.timeout(20):
             later = await asyncio.gather(ask(slow_engine), return_exceptions=True)
@@ -228,9 +238,9 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
             assert hostile.prompt_ids.count(token) == honest.prompt_ids.count(token) > 0
 
     async def test_ids_of_another_text_are_not_extended(self, engine: TorchEngine) -> None:
-        done = await ask(engine, previous_ids=(1, 2, 3))
-        assert not done.extends_previous
-        assert done.text == ANSWER
+        completion = await ask(engine, previous_ids=(1, 2, 3))
+        assert not completion.extends_previous
+        assert completion.text == ANSWER
 
 
 async def test_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:

@@ -78,12 +78,12 @@ async def engine(tiny_model: Path) -> AsyncIterator[TorchEngine]:
     await engine.close()
 
 
-def validate(model: type[BaseModel], done: Completion) -> None:
-    assert done.finish_reason == "stop", done.text
-    model.model_validate_json(done.text)
-    assert done.grammar_masked
-    assert len(done.logprobs) == len(done.output_ids) == done.usage.completion
-    assert all(logprob <= 1e-6 for logprob in done.logprobs)
+def validate(model: type[BaseModel], completion: Completion) -> None:
+    assert completion.finish_reason == "stop", completion.text
+    model.model_validate_json(completion.text)
+    assert completion.grammar_masked
+    assert len(completion.logprobs) == len(completion.output_ids) == completion.usage.completion
+    assert all(logprob <= 1e-6 for logprob in completion.logprobs)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -100,7 +100,7 @@ async def test_wild_samples_validate_and_their_neighbours_do_not_notice(
         request(f"What is {seed} + 5?", sampling={"temperature": seed % 2 * 0.8, "seed": seed})
         for seed in range(4)
     ]
-    alone = [await completions(engine, each) for each in free]
+    alone = [await completions(engine, generate_request) for generate_request in free]
     bound = [
         request(
             json_schema=model.model_json_schema(),
@@ -115,14 +115,22 @@ async def test_wild_samples_validate_and_their_neighbours_do_not_notice(
         )
         for seed in range(8)
     ]
-    mixed = [each for pair in zip(bound, [*free, *free], strict=True) for each in pair]
-    together = await asyncio.gather(*(completions(engine, each) for each in mixed))
-    for found in together[0::2]:
-        for done in found:
-            validate(model, done)
-    for found, expected in zip(together[1::2], [*alone, *alone], strict=True):
-        assert [done.output_ids for done in found] == [done.output_ids for done in expected]
-        assert not any(done.grammar_masked for done in found)
+    mixed = [
+        generate_request
+        for pair in zip(bound, [*free, *free], strict=True)
+        for generate_request in pair
+    ]
+    together = await asyncio.gather(
+        *(completions(engine, generate_request) for generate_request in mixed)
+    )
+    for batch in together[0::2]:
+        for completion in batch:
+            validate(model, completion)
+    for batch, expected in zip(together[1::2], [*alone, *alone], strict=True):
+        assert [completion.output_ids for completion in batch] == [
+            completion.output_ids for completion in expected
+        ]
+        assert not any(completion.grammar_masked for completion in batch)
 
 
 async def test_the_same_seed_gives_the_same_tokens_under_a_schema(engine: TorchEngine) -> None:
@@ -139,15 +147,17 @@ async def test_logprobs_are_of_the_distribution_over_allowed_tokens(
     loaded = engine._loaded  # pyright: ignore[reportPrivateUsage]
     assert loaded is not None
     sampling = {"temperature": temperature, "seed": 6}
-    done = await ask(engine, json_schema={"enum": [4, 7]}, sampling=sampling)
+    completion = await ask(engine, json_schema={"enum": [4, 7]}, sampling=sampling)
     four, seven = (loaded.codec.encode(digit)[0] for digit in "47")
     with torch.inference_mode():
-        given = torch.tensor([done.prompt_ids], device=loaded.device)
-        logits = loaded.model(input_ids=given).logits[0, -1]
+        input_tensor = torch.tensor([completion.prompt_ids], device=loaded.device)
+        logits = loaded.model(input_ids=input_tensor).logits[0, -1]
     possible = (logits[[four, seven]] / (temperature or 1.0)).log_softmax(0)
-    (token,) = done.output_ids
-    assert done.logprobs[0] == pytest.approx(float(possible[[four, seven].index(token)]), abs=1e-4)
-    assert done.text in ("4", "7")
+    (token,) = completion.output_ids
+    assert completion.logprobs[0] == pytest.approx(
+        float(possible[[four, seven].index(token)]), abs=1e-4
+    )
+    assert completion.text in ("4", "7")
 
 
 async def test_what_can_go_on_ends_by_the_models_own_end_of_turn(
@@ -158,12 +168,12 @@ async def test_what_can_go_on_ends_by_the_models_own_end_of_turn(
     endings: set[bool] = set()
     for seed in range(60):
         sampling = {"temperature": 3.0, "seed": seed}
-        done = await ask(engine, json_schema=schema, sampling=sampling)
-        assert 0 <= json.loads(done.text) <= 999
-        assert done.finish_reason == "stop"
-        endings.add(done.output_ids[-1] == end)
-        if done.output_ids[-1] != end:
-            assert done.text == "0" or len(done.text) == 3
+        completion = await ask(engine, json_schema=schema, sampling=sampling)
+        assert 0 <= json.loads(completion.text) <= 999
+        assert completion.finish_reason == "stop"
+        endings.add(completion.output_ids[-1] == end)
+        if completion.output_ids[-1] != end:
+            assert completion.text == "0" or len(completion.text) == 3
     assert endings == {True, False}
 
 
@@ -182,27 +192,27 @@ async def test_max_tokens_cuts_with_length(engine: TorchEngine) -> None:
     schema = Verdict.model_json_schema()
     whole = await ask(engine, json_schema=schema, sampling={"max_tokens": BUDGET})
     for limit in (1, 5, len(whole.output_ids) - 1):
-        done = await ask(engine, json_schema=schema, sampling={"max_tokens": limit})
-        assert done.finish_reason == "length"
-        assert done.output_ids == whole.output_ids[:limit]
-        assert done.grammar_masked
+        completion = await ask(engine, json_schema=schema, sampling={"max_tokens": limit})
+        assert completion.finish_reason == "length"
+        assert completion.output_ids == whole.output_ids[:limit]
+        assert completion.grammar_masked
     exact = {"max_tokens": len(whole.output_ids)}
     assert (await ask(engine, json_schema=schema, sampling=exact)).finish_reason == "stop"
 
 
 async def test_a_stop_string_cuts_as_ever(engine: TorchEngine) -> None:
     schema = Verdict.model_json_schema()
-    done = await ask(engine, json_schema=schema, sampling={"stop": ['"reason"']})
-    assert done.finish_reason == "stop"
-    assert done.text.endswith(", ")
+    completion = await ask(engine, json_schema=schema, sampling={"stop": ['"reason"']})
+    assert completion.finish_reason == "stop"
+    assert completion.text.endswith(", ")
 
 
 async def test_what_looks_like_a_tool_call_within_a_string_is_none(engine: TorchEngine) -> None:
     call = '<tool_call>{"name": "calculate", "arguments": {"expression": "1"}}</tool_call>'
-    done = await ask(engine, json_schema={"const": call}, tools=[CALCULATE])
-    assert json.loads(done.text) == call
-    assert done.tool_calls == ()
-    assert done.finish_reason == "stop"
+    completion = await ask(engine, json_schema={"const": call}, tools=[CALCULATE])
+    assert json.loads(completion.text) == call
+    assert completion.tool_calls == ()
+    assert completion.finish_reason == "stop"
 
 
 async def test_ids_that_do_not_fit_the_schema_cannot_be_continued(engine: TorchEngine) -> None:
@@ -211,8 +221,8 @@ async def test_ids_that_do_not_fit_the_schema_cannot_be_continued(engine: TorchE
     error = await failure(engine, request(json_schema=schema, resume_ids=free.output_ids[:3]))
     assert isinstance(error, CannotContinue)
     assert "JSON schema" in str(error)
-    done = await ask(engine, json_schema=schema, sampling={"max_tokens": BUDGET})
-    too_long = (*done.output_ids, done.output_ids[-1])
+    completion = await ask(engine, json_schema=schema, sampling={"max_tokens": BUDGET})
+    too_long = (*completion.output_ids, completion.output_ids[-1])
     assert (
         await failure(engine, request(json_schema=schema, resume_ids=too_long))
     ).kind == "bad_request"
@@ -233,7 +243,7 @@ async def test_a_schema_that_is_refused_ends_its_own_request_only(
     )
     assert error.kind == "bad_request"
     assert "schema" in str(error)
-    assert [done.text for done in rest] == [ANSWER, '"ok"']
+    assert [completion.text for completion in rest] == [ANSWER, '"ok"']
 
 
 async def test_a_grammar_that_fails_on_the_way_ends_its_own_request_only(
@@ -241,17 +251,19 @@ async def test_a_grammar_that_fails_on_the_way_ends_its_own_request_only(
 ) -> None:
     """As when going on takes more work than the limits allow."""
     consume = GrammarMatcher.consume
-    taken: list[int] = []
+    token_ids: list[int] = []
 
     def fail_at_the_fifth(self: GrammarMatcher, token: int) -> None:
-        taken.append(token)
-        if len(taken) == 5:
+        token_ids.append(token)
+        if len(token_ids) == 5:
             raise EngineError("too complex", kind="bad_request")
         consume(self, token)
 
     monkeypatch.setattr(GrammarMatcher, "consume", fail_at_the_fifth)
-    asked = request(json_schema=Verdict.model_json_schema(), sampling={"n": 2, "temperature": 1.0})
-    error, free = await asyncio.gather(failure(engine, asked), ask(engine))
+    generate_request = request(
+        json_schema=Verdict.model_json_schema(), sampling={"n": 2, "temperature": 1.0}
+    )
+    error, free = await asyncio.gather(failure(engine, generate_request), ask(engine))
     assert str(error) == "too complex"
     assert free.text == ANSWER
     assert (await ask(engine)).text == ANSWER

@@ -32,12 +32,12 @@ async def engine(tiny_model: Path) -> AsyncIterator[TorchEngine]:
 def damage(engine: TorchEngine, row: int, rows: int, passes: int) -> None:
     """Let a layer compute NaN for one row, in pass `passes` over so many of them."""
     model: Any = engine._loaded.model  # pyright: ignore
-    left = [passes]
+    remaining = [passes]
 
     def before(_: object, inputs: tuple[torch.Tensor, ...]) -> None:
         if inputs[0].shape[:2] == (rows, 1):
-            left[0] -= 1
-            if left[0] == 0:
+            remaining[0] -= 1
+            if remaining[0] == 0:
                 inputs[0][row] = torch.nan
 
     model.model.layers[1].register_forward_pre_hook(before)
@@ -48,7 +48,7 @@ def asked(count: int = 1) -> list[GenerateRequest]:
     sampled = {"max_tokens": 30, "temperature": 1.0, "seed": 3}
     return [
         request(FIRST, sampling={**sampled, "n": count}),
-        *(request(each, sampling=sampled) for each in OTHERS),
+        *(request(question, sampling=sampled) for question in OTHERS),
     ]
 
 
@@ -57,7 +57,8 @@ async def answers(
 ) -> list[list[Completion] | BaseException]:
     async with asyncio.timeout(60):
         return await asyncio.gather(
-            *(completions(engine, each) for each in requests), return_exceptions=True
+            *(completions(engine, generate_request) for generate_request in requests),
+            return_exceptions=True,
         )
 
 
@@ -67,22 +68,22 @@ async def test_one_rows_nan_fails_its_request_and_the_others_get_what_they_would
 ) -> None:
     _, *expected = await answers(engine, asked(count))
     damage(engine, row=0, rows=count + len(OTHERS), passes=4)
-    failed, *found = await answers(engine, asked(count))
+    failed, *batches = await answers(engine, asked(count))
     assert isinstance(failed, EngineError)
     assert (failed.kind, failed.retryable) == ("internal", False)
     assert "logits are not finite" in str(failed)
-    for one, other in zip(found, expected, strict=True):
-        assert isinstance(one, list)
-        assert isinstance(other, list)
-        assert one[0].output_ids == other[0].output_ids
-        assert one[0].logprobs == pytest.approx(other[0].logprobs, abs=1e-3)
+    for batch, expected_batch in zip(batches, expected, strict=True):
+        assert isinstance(batch, list)
+        assert isinstance(expected_batch, list)
+        assert batch[0].output_ids == expected_batch[0].output_ids
+        assert batch[0].logprobs == pytest.approx(expected_batch[0].logprobs, abs=1e-3)
 
 
 async def test_nothing_is_left_of_it_for_later_requests(engine: TorchEngine) -> None:
     expected = await answers(engine, asked())
     damage(engine, row=0, rows=1 + len(OTHERS), passes=4)
     await answers(engine, asked())
-    for one, other in zip(await answers(engine, asked()), expected, strict=True):
-        assert isinstance(one, list)
-        assert isinstance(other, list)
-        assert one[0].output_ids == other[0].output_ids
+    for batch, expected_batch in zip(await answers(engine, asked()), expected, strict=True):
+        assert isinstance(batch, list)
+        assert isinstance(expected_batch, list)
+        assert batch[0].output_ids == expected_batch[0].output_ids

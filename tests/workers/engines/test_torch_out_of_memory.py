@@ -56,27 +56,31 @@ def starve(engine: TorchEngine) -> Starve:
 
 
 async def answers(engine: TorchEngine) -> list[list[Any]]:
-    asked = [
+    requests = [
         request(stream=True, sampling={"temperature": 1.5 * (seed % 2), "seed": seed})
         for seed in range(REQUESTS)
     ]
     async with asyncio.timeout(60):
-        return await asyncio.gather(*(events(engine, each) for each in asked))
+        return await asyncio.gather(
+            *(events(engine, generate_request) for generate_request in requests)
+        )
 
 
 @pytest.mark.parametrize("most", [1, 3, 11])
 async def test_all_requests_are_answered_as_if_there_were_room_for_all_of_them(
     engine: TorchEngine, starve: Starve, most: int
 ) -> None:
-    expected = [found[-1] for found in await answers(engine)]
+    expected = [stream_events[-1] for stream_events in await answers(engine)]
     starve(most)
-    for found, wanted in zip(await answers(engine), expected, strict=True):
-        *deltas, done = found
-        assert isinstance(done, Completion)
+    for stream_events, wanted in zip(await answers(engine), expected, strict=True):
+        *deltas, completion = stream_events
+        assert isinstance(completion, Completion)
         assert isinstance(wanted, Completion)
-        assert done.output_ids == wanted.output_ids
-        assert done.logprobs == pytest.approx(wanted.logprobs, abs=1e-3)
-        assert "".join(delta.text for delta in deltas if isinstance(delta, Delta)) == done.text
+        assert completion.output_ids == wanted.output_ids
+        assert completion.logprobs == pytest.approx(wanted.logprobs, abs=1e-3)
+        assert (
+            "".join(delta.text for delta in deltas if isinstance(delta, Delta)) == completion.text
+        )
 
 
 async def test_rows_in_work_are_set_back_when_memory_shrinks_under_them(
@@ -90,17 +94,17 @@ async def test_rows_in_work_are_set_back_when_memory_shrinks_under_them(
         return [event async for event in stream]
 
     async with asyncio.timeout(60):
-        found = await asyncio.gather(*(rest(stream) for stream in streams))
-    for begin, (*deltas, done) in zip(first, found, strict=True):
+        remainders = await asyncio.gather(*(rest(stream) for stream in streams))
+    for begin, (*deltas, completion) in zip(first, remainders, strict=True):
         assert isinstance(begin, Delta)
-        assert done.text == ANSWER == begin.text + "".join(delta.text for delta in deltas)
+        assert completion.text == ANSWER == begin.text + "".join(delta.text for delta in deltas)
 
 
 async def test_no_row_is_lost_with_the_cache_that_could_not_grow(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some layers have the new allocation then and some don't: nothing of it can be used."""
-    expected = [found[-1].output_ids for found in await answers(engine)]
+    expected = [stream_events[-1].output_ids for stream_events in await answers(engine)]
     fit = KVCache.fit
 
     def fit_some(self: KVCache, rows: int, columns: int) -> None:
@@ -110,7 +114,7 @@ async def test_no_row_is_lost_with_the_cache_that_could_not_grow(
         fit(self, rows, columns)
 
     monkeypatch.setattr(KVCache, "fit", fit_some)
-    assert [found[-1].output_ids for found in await answers(engine)] == expected
+    assert [stream_events[-1].output_ids for stream_events in await answers(engine)] == expected
 
 
 @pytest.mark.parametrize("got", [0, 2, 3], ids=["none", "a layer", "a layer and keys"])
@@ -121,10 +125,10 @@ async def test_a_cache_that_did_not_fit_into_the_first_pass_is_made_anew_for_the
     layer: Any = kv_cache._Layer  # pyright: ignore[reportPrivateUsage]
     allocated, calls = layer._allocated, itertools.count()
 
-    def allocated_or_not(self: Any, *given: Any) -> torch.Tensor:
+    def allocated_or_not(self: Any, *args: Any) -> torch.Tensor:
         if next(calls) == got:
             raise torch.OutOfMemoryError("no room for the cache")
-        return allocated(self, *given)
+        return allocated(self, *args)
 
     monkeypatch.setattr(layer, "_allocated", allocated_or_not)
     error = await failure(engine, request())
@@ -135,12 +139,14 @@ async def test_a_cache_that_did_not_fit_into_the_first_pass_is_made_anew_for_the
 async def test_several_completions_of_a_request_are_set_back_one_by_one(
     engine: TorchEngine, starve: Starve
 ) -> None:
-    asked = request(sampling={"n": 6, "temperature": 1.0, "seed": 5})
-    expected = await completions(engine, asked)
+    generate_request = request(sampling={"n": 6, "temperature": 1.0, "seed": 5})
+    expected = await completions(engine, generate_request)
     starve(4)
     async with asyncio.timeout(60):
-        found = await completions(engine, asked)
-    assert [each.output_ids for each in found] == [each.output_ids for each in expected]
+        results = await completions(engine, generate_request)
+    assert [completion.output_ids for completion in results] == [
+        completion.output_ids for completion in expected
+    ]
 
 
 async def test_what_was_done_is_logged(
@@ -149,7 +155,9 @@ async def test_what_was_done_is_logged(
     starve(6)
     with caplog.at_level(logging.WARNING):
         await answers(engine)
-    [first, *_] = [each.getMessage() for each in caplog.records if "memory" in each.getMessage()]
+    [first, *_] = [
+        record.getMessage() for record in caplog.records if "memory" in record.getMessage()
+    ]
     assert re.search(
         r"out of memory with (\d+) rows of tiny-qwen2 \(no room for \d+ rows\): "
         r"\d+ set back, at most \d+ at once for now",
@@ -160,13 +168,13 @@ async def test_what_was_done_is_logged(
 async def four(engine: TorchEngine) -> list[Completion]:
     """Answers of four requests that are decoded together, and end one after the other. None is a
     trained one, in which a token more in the cache would hardly be seen."""
-    asked = [
+    requests = [
         request(f"{'9' * number} and?", sampling={"max_tokens": 12 + 4 * number})
         for number in range(1, 5)
     ]
     async with asyncio.timeout(60):
-        found = await asyncio.gather(*(completions(engine, each) for each in asked))
-    return [each for (each,) in found]
+        batches = await asyncio.gather(*(completions(engine, item) for item in requests))
+    return [item for (item,) in batches]
 
 
 class Choices:
@@ -207,10 +215,10 @@ class Choices:
         return self.beside > 0
 
 
-def assert_same(found: list[Completion], expected: list[Completion]) -> None:
-    for one, other in zip(found, expected, strict=True):
-        assert one.output_ids == other.output_ids
-        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-3)
+def assert_same(actual: list[Completion], expected: list[Completion]) -> None:
+    for completion, reference in zip(actual, expected, strict=True):
+        assert completion.output_ids == reference.output_ids
+        assert completion.logprobs == pytest.approx(reference.logprobs, abs=1e-3)
 
 
 async def test_a_choice_without_memory_leaves_no_token_in_the_cache_twice(

@@ -32,28 +32,30 @@ def model_of(engine: TorchEngine) -> Any:
 
 def plain_pass(engine: TorchEngine, ids: list[int], output: int) -> list[float]:
     model = model_of(engine)
-    given = torch.tensor([ids], device=model.device)
+    input_tensor = torch.tensor([ids], device=model.device)
     with torch.inference_mode():
-        logits = model(input_ids=given, use_cache=False).logits[0]
-    known = logits.log_softmax(-1)[-output - 1 : -1]
-    return known.gather(-1, given[0, -output:, None])[:, 0].tolist()
+        logits = model(input_ids=input_tensor, use_cache=False).logits[0]
+    logprobs = logits.log_softmax(-1)[-output - 1 : -1]
+    return logprobs.gather(-1, input_tensor[0, -output:, None])[:, 0].tolist()
 
 
 async def test_candidates_of_one_prompt_have_each_its_own(engine: TorchEngine) -> None:
-    asked = request(sampling={"n": 3, "temperature": 1.0, "seed": 5, "max_tokens": 12})
-    for done in await completions(engine, asked):
-        expected = plain_pass(engine, [*done.prompt_ids, *done.output_ids], len(done.output_ids))
-        assert done.logprobs == pytest.approx(expected, abs=1e-5)
-        assert done.raw_logprobs == done.logprobs
+    generate_request = request(sampling={"n": 3, "temperature": 1.0, "seed": 5, "max_tokens": 12})
+    for completion in await completions(engine, generate_request):
+        expected = plain_pass(
+            engine, [*completion.prompt_ids, *completion.output_ids], len(completion.output_ids)
+        )
+        assert completion.logprobs == pytest.approx(expected, abs=1e-5)
+        assert completion.raw_logprobs == completion.logprobs
 
 
 async def test_parts_of_a_long_completion_have_those_of_the_whole(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = {"temperature": 1.0, "seed": 5, "max_tokens": 12}
-    whole = await ask(engine, sampling=asked)
+    sampling = {"temperature": 1.0, "seed": 5, "max_tokens": 12}
+    whole = await ask(engine, sampling=sampling)
     monkeypatch.setattr("loopline.workers.engines.torch.engine.SCORE_CHUNK", 5)
-    in_parts = await ask(engine, sampling=asked)
+    in_parts = await ask(engine, sampling=sampling)
     assert len(whole.output_ids) > 5
     assert in_parts.output_ids == whole.output_ids
     assert in_parts.logprobs == whole.logprobs
@@ -62,17 +64,19 @@ async def test_parts_of_a_long_completion_have_those_of_the_whole(
 async def test_what_sampling_shaped_stays_as_it_was_drawn(
     engine: TorchEngine, tiny_model: Path
 ) -> None:
-    done = await ask(engine, sampling=WARM)
+    completion = await ask(engine, sampling=WARM)
     usual = TorchEngine(ModelSettings(engine="torch", model=str(tiny_model)))
     await usual.start()
     try:
         drawn = await ask(usual, sampling=WARM)
     finally:
         await usual.close()
-    expected = plain_pass(engine, [*done.prompt_ids, *done.output_ids], len(done.output_ids))
-    assert done.output_ids == drawn.output_ids
-    assert done.logprobs == drawn.logprobs
-    assert done.raw_logprobs == pytest.approx(expected, abs=1e-5)
+    expected = plain_pass(
+        engine, [*completion.prompt_ids, *completion.output_ids], len(completion.output_ids)
+    )
+    assert completion.output_ids == drawn.output_ids
+    assert completion.logprobs == drawn.logprobs
+    assert completion.raw_logprobs == pytest.approx(expected, abs=1e-5)
 
 
 async def test_a_continued_completion_has_them_from_its_first_token_on(engine: TorchEngine) -> None:
@@ -97,10 +101,10 @@ async def test_a_pass_for_which_memory_is_short_ends_its_own_request_alone(
     model_of(engine).register_forward_pre_hook(first_has_no_room, with_kwargs=True)
     short = request(sampling={"max_tokens": 3})
     async with asyncio.timeout(60):
-        error, done = await asyncio.gather(failure(engine, short), ask(engine))
+        error, completion = await asyncio.gather(failure(engine, short), ask(engine))
     assert error.kind == "unavailable"
     assert error.retryable
-    assert done.text == ANSWER
+    assert completion.text == ANSWER
 
 
 def test_it_is_for_torch_alone() -> None:

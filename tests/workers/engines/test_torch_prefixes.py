@@ -55,14 +55,14 @@ async def engine(start: Start) -> TorchEngine:
 
 def passes(engine: TorchEngine) -> list[tuple[int, int]]:
     """Rows and tokens of each forward pass from now on."""
-    seen: list[tuple[int, int]] = []
+    shapes: list[tuple[int, int]] = []
 
-    def note(_: object, __: object, given: dict[str, torch.Tensor]) -> None:
-        rows, tokens = given["input_ids"].shape
-        seen.append((rows, tokens))
+    def note(_: object, __: object, kwargs: dict[str, torch.Tensor]) -> None:
+        rows, tokens = kwargs["input_ids"].shape
+        shapes.append((rows, tokens))
 
     _model(engine).register_forward_pre_hook(note, with_kwargs=True)
-    return seen
+    return shapes
 
 
 @asynccontextmanager
@@ -91,10 +91,12 @@ async def busy(engine: TorchEngine) -> AsyncGenerator[Callable[[int], Awaitable[
         await scoring
 
 
-async def assert_right(engine: TorchEngine, done: Completion, adapter: str | None = None) -> None:
+async def assert_right(
+    engine: TorchEngine, completion: Completion, adapter: str | None = None
+) -> None:
     """The logprobs are those of the ids without any cache."""
-    scores = await engine.score([*done.prompt_ids, *done.output_ids], adapter)
-    assert done.logprobs == pytest.approx(scores[len(done.prompt_ids) - 1 :], abs=SAME)
+    scores = await engine.score([*completion.prompt_ids, *completion.output_ids], adapter)
+    assert completion.logprobs == pytest.approx(scores[len(completion.prompt_ids) - 1 :], abs=SAME)
 
 
 async def test_a_roles_prompt_is_computed_once(engine: TorchEngine) -> None:
@@ -127,16 +129,16 @@ async def test_a_conversation_goes_on_from_its_earlier_turns(engine: TorchEngine
 async def test_requests_that_come_together_have_their_common_beginning_computed_once(
     engine: TorchEngine,
 ) -> None:
-    seen = passes(engine)
+    shapes = passes(engine)
     questions = [f"What is {number} * 7?" for number in range(12)]
-    found = await asyncio.gather(
-        *(ask(engine, [ROLE, user(each)], sampling={"max_tokens": 5}) for each in questions)
+    results = await asyncio.gather(
+        *(ask(engine, [ROLE, user(item)], sampling={"max_tokens": 5}) for item in questions)
     )
-    assert sum(each.usage.cached > 0 for each in found) == 11
-    computed = sum(rows * tokens for rows, tokens in seen)
-    assert computed < found[0].usage.prompt + 12 * 40
-    for done in found:
-        await assert_right(engine, done)
+    assert sum(item.usage.cached > 0 for item in results) == 11
+    computed = sum(rows * tokens for rows, tokens in shapes)
+    assert computed < results[0].usage.prompt + 12 * 40
+    for completion in results:
+        await assert_right(engine, completion)
 
 
 async def test_rows_with_beginnings_of_different_lengths_are_read_together(
@@ -145,32 +147,32 @@ async def test_rows_with_beginnings_of_different_lengths_are_read_together(
     long = Message(role="system", content="Check every number twice before you write it. " * 6)
     for role in (ROLE, long):
         await ask(engine, [role, user("Hi")], sampling={"max_tokens": 2})
-    async with busy(engine) as asked:
+    async with busy(engine) as wait_for_requests:
         both = [
             asyncio.create_task(
                 ask(engine, [role, user(text)], sampling={"max_tokens": 9, "temperature": 1.0})
             )
             for role, text in ((ROLE, "What is 1 + 12?"), (long, "What is 2 + 3?"))
         ]
-        await asked(2)
-        seen = passes(engine)
-    found = await asyncio.gather(*both)
-    assert seen[0][0] == 2, "one pass for both"
-    assert len({each.usage.cached for each in found}) == 2
-    for done in found:
-        await assert_right(engine, done)
+        await wait_for_requests(2)
+        shapes = passes(engine)
+    results = await asyncio.gather(*both)
+    assert shapes[0][0] == 2, "one pass for both"
+    assert len({result.usage.cached for result in results}) == 2
+    for completion in results:
+        await assert_right(engine, completion)
 
 
 async def test_all_completions_of_a_request_begin_behind_one_reading(engine: TorchEngine) -> None:
     await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 2})
-    asked = request(
+    generate_request = request(
         [ROLE, user("What is 5 * 5?")],
         sampling={"n": 5, "temperature": 1.0, "seed": 3, "max_tokens": 12},
     )
-    found = await completions(engine, asked)
-    assert [each.usage.cached > 0 for each in found] == [True, False, False, False, False]
-    for done in found:
-        await assert_right(engine, done)
+    results = await completions(engine, generate_request)
+    assert [result.usage.cached > 0 for result in results] == [True, False, False, False, False]
+    for completion in results:
+        await assert_right(engine, completion)
 
 
 async def test_a_request_is_continued_behind_a_known_beginning(engine: TorchEngine) -> None:
@@ -186,22 +188,22 @@ async def test_a_request_is_continued_behind_a_known_beginning(engine: TorchEngi
     assert rest.logprobs == pytest.approx(whole.logprobs, abs=SAME)
 
 
-@pytest.mark.parametrize("taken", [15, 16, 17])
+@pytest.mark.parametrize("token_count", [15, 16, 17])
 async def test_a_request_is_continued_with_the_logits_of_a_few_tokens_at_a_time(
-    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch, taken: int
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch, token_count: int
 ) -> None:
     monkeypatch.setattr("loopline.workers.engines.torch.engine.SCORE_CHUNK", 8)
     sampling = {"temperature": 1.5, "seed": 1, "max_tokens": 24}
     whole = await ask(engine, sampling=sampling)
     assert len(whole.output_ids) > 17
-    held: list[int] = []
+    lengths: list[int] = []
 
     def note(_: object, __: object, output: Any) -> None:
-        held.append(output.logits.shape[1])
+        lengths.append(output.logits.shape[1])
 
     _model(engine).register_forward_hook(note)
-    rest = await ask(engine, sampling=sampling, resume_ids=whole.output_ids[:taken])
-    assert max(held) == 8
+    rest = await ask(engine, sampling=sampling, resume_ids=whole.output_ids[:token_count])
+    assert max(lengths) == 8
     assert rest.output_ids == whole.output_ids
     assert rest.logprobs == pytest.approx(whole.logprobs, abs=SAME)
 
@@ -211,13 +213,13 @@ async def test_a_long_rest_of_a_prompt_is_read_in_pieces(
 ) -> None:
     monkeypatch.setattr("loopline.workers.engines.torch.kv_batch.READ_AT_ONCE", 16)
     await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 2})
-    seen = passes(engine)
-    done = await ask(engine, [ROLE, user("one two three " * 9)], sampling={"max_tokens": 4})
-    pieces = [tokens for _, tokens in seen[:-3]]
+    shapes = passes(engine)
+    completion = await ask(engine, [ROLE, user("one two three " * 9)], sampling={"max_tokens": 4})
+    pieces = [tokens for _, tokens in shapes[:-3]]
     assert len(pieces) > 3
     assert max(pieces) <= 16
-    assert sum(pieces) == done.usage.prompt - done.usage.cached
-    await assert_right(engine, done)
+    assert sum(pieces) == completion.usage.prompt - completion.usage.cached
+    await assert_right(engine, completion)
 
 
 async def test_a_beginning_is_never_another_adapters(
@@ -256,11 +258,11 @@ async def test_what_an_adapter_computed_goes_with_its_version(
 ) -> None:
     await engine.load_adapter("red", str(tiny_loras[0]), 1)
     await ask(engine, [ROLE, user("Hi")], adapter="red", sampling={"max_tokens": 3})
-    kept = _backend(engine)._prefixes  # pyright: ignore[reportPrivateUsage]
-    assert kept.tokens > 0
+    prefixes = _backend(engine)._prefixes  # pyright: ignore[reportPrivateUsage]
+    assert prefixes.tokens > 0
     await engine.unload_adapter("red")
     await engine.score([1, 2, 3])  # the thread has done what was asked before
-    assert kept.tokens == 0
+    assert prefixes.tokens == 0
 
 
 async def test_rows_that_were_not_numbers_leave_nothing_behind(engine: TorchEngine) -> None:
@@ -303,37 +305,37 @@ async def test_a_cache_that_gave_its_memory_back_holds_none_of_the_first_prompt(
     await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 3})
     cache = _backend(engine)._batch._cache  # pyright: ignore[reportPrivateUsage]
     cache.free()
-    tensors = [each for layer in cache._all_layers for each in layer._like]  # pyright: ignore[reportPrivateUsage]
+    tensors = [tensor for layer in cache._all_layers for tensor in layer._like]  # pyright: ignore[reportPrivateUsage]
     assert tensors
-    assert sum(each.untyped_storage().nbytes() for each in tensors) == 0
+    assert sum(tensor.untyped_storage().nbytes() for tensor in tensors) == 0
 
 
 async def test_requests_wait_while_their_tokens_have_no_room(start: Start) -> None:
     """Of 512 tokens 128 are for finished requests; a request may need about 75."""
     engine = await start(max_tokens_in_flight=512)
-    seen = passes(engine)
+    shapes = passes(engine)
     order: list[int] = []
 
     async def one(number: int) -> None:
-        done = await ask(engine, f"What is {number} + 1?", sampling={"max_tokens": 40})
-        assert done.usage.prompt + 40 < 96
+        completion = await ask(engine, f"What is {number} + 1?", sampling={"max_tokens": 40})
+        assert completion.usage.prompt + 40 < 96
         order.append(number)
 
     await asyncio.gather(*(one(number) for number in range(14)))
-    assert 2 <= max(rows for rows, _ in seen) <= 384 // 60
-    kept = _backend(engine)._prefixes  # pyright: ignore[reportPrivateUsage]
-    assert 0 < kept.tokens <= 128
+    assert 2 <= max(rows for rows, _ in shapes) <= 384 // 60
+    prefixes = _backend(engine)._prefixes  # pyright: ignore[reportPrivateUsage]
+    assert 0 < prefixes.tokens <= 128
 
 
 async def test_a_request_larger_than_the_bound_runs_alone(start: Start) -> None:
     engine = await start(max_tokens_in_flight=64)
-    seen = passes(engine)
+    shapes = passes(engine)
     large = request("one two " * 40, sampling={"max_tokens": 30, "n": 2, "temperature": 1.0})
-    found = await asyncio.gather(
+    results = await asyncio.gather(
         completions(engine, large), *(completions(engine, request()) for _ in range(3))
     )
-    assert [len(each) for each in found] == [2, 1, 1, 1]
-    assert {rows for rows, tokens in seen if tokens == 1} <= {1, 2}
+    assert [len(batch) for batch in results] == [2, 1, 1, 1]
+    assert {rows for rows, tokens in shapes if tokens == 1} <= {1, 2}
 
 
 @given(
@@ -347,23 +349,23 @@ def test_the_cache_finds_the_longest_beginning_and_keeps_its_budget(
 ) -> None:
     adapters = [None, AdapterVersion("red", 1, None), AdapterVersion("red", 2, None)]
     cache = PrefixCache(30)
-    kept: list[tuple[AdapterVersion | None, list[int]]] = []
+    entries: list[tuple[AdapterVersion | None, list[int]]] = []
     for is_put, which, ids in moves:
         adapter = adapters[which]
         if is_put:
             state = torch.tensor(ids, dtype=torch.float32)[None, :, None]
             cache.put(adapter, ids, lambda state=state: [(state, -state)])
-            kept.append((adapter, ids))
+            entries.append((adapter, ids))
         states, length = cache.longest(adapter, ids, 0)
         assert length <= max(
-            (common_prefix(tokens, ids) for of, tokens in kept if of is adapter), default=0
+            (common_prefix(tokens, ids) for of, tokens in entries if of is adapter), default=0
         )
         if is_put:
             assert length == len(ids)
         if states:
             ((keys, values),) = states
             assert keys.flatten().tolist() == ids[:length]
-            assert values.flatten().tolist() == [-each for each in ids[:length]]
+            assert values.flatten().tolist() == [-token_id for token_id in ids[:length]]
         assert cache.tokens <= 30
 
 

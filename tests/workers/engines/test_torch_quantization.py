@@ -76,9 +76,9 @@ def test_an_adapter_adds_the_same_to_a_quantized_layer(
             layers = LoraLayers(model, torch.device("cpu"))
             lora = layers.read(str(tiny_loras[0]))
             layers.use([None, lora])
-            found = layer.down_proj(x) - plain
+            difference = layer.down_proj(x) - plain
             layers.use([])
-            return found
+            return difference
 
     exact, quantized = added(False), added(True)
     assert exact[0].abs().max() == 0

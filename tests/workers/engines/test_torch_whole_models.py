@@ -63,7 +63,7 @@ def shaken_models(tiny_model: Path) -> list[Path]:
 
 def whole_models_in_memory() -> int:
     gc.collect()
-    return sum(type(each) is WholeModel for each in gc.get_objects())
+    return sum(type(item) is WholeModel for item in gc.get_objects())
 
 
 class TestWholeModels(AdapterConformance):
@@ -82,12 +82,15 @@ class TestWholeModels(AdapterConformance):
         self, equipped: Engine, shaken_models: list[Path]
     ) -> None:
         for name, folder in zip(("red", "green", "blue"), shaken_models, strict=True):
-            own = build_engine(settings(folder))
-            await own.start()
-            wanted = await ask(own, sampling=LONG)
-            await own.close()
-            found = await ask(equipped, adapter=name, sampling=LONG)
-            assert (found.output_ids, found.logprobs) == (wanted.output_ids, wanted.logprobs)
+            own_engine = build_engine(settings(folder))
+            await own_engine.start()
+            wanted = await ask(own_engine, sampling=LONG)
+            await own_engine.close()
+            completion = await ask(equipped, adapter=name, sampling=LONG)
+            assert (completion.output_ids, completion.logprobs) == (
+                wanted.output_ids,
+                wanted.logprobs,
+            )
 
     async def test_models_and_adapters_and_the_pools_own_share_a_batch(
         self, equipped: Engine, tiny_loras: list[Path]
@@ -132,13 +135,13 @@ class TestWholeModels(AdapterConformance):
         for name, folder in zip(names, shaken_models, strict=False):
             await engine.load_adapter(name, str(folder), 1)
         alone = {name: await ask(engine, adapter=name, sampling=LONG) for name in names}
-        found = await asyncio.gather(
+        results = await asyncio.gather(
             *(ask(engine, adapter=name, sampling=LONG) for name in names * 4)
         )
         await engine.close()
-        for each in found:
-            assert each.adapter is not None
-            assert each.logprobs == alone[each.adapter].logprobs
+        for completion in results:
+            assert completion.adapter is not None
+            assert completion.logprobs == alone[completion.adapter].logprobs
 
 
 def test_a_model_is_read_whole_while_the_network_changes_its_own(
@@ -170,9 +173,9 @@ def edited(file: str, change: Callable[[dict[str, Any]], object]) -> Callable[[P
 def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], None]:
     def edit(folder: Path) -> None:
         [path] = folder.glob("*.safetensors")
-        found = load_file(path)
-        change(found)
-        save_file(found, path, metadata={"format": "pt"})
+        weights = load_file(path)
+        change(weights)
+        save_file(weights, path, metadata={"format": "pt"})
 
     return edit
 

@@ -45,16 +45,16 @@ def grammars(model: Path) -> tuple[Any, GrammarCompiler]:
 async def test_every_completion_is_a_call_of_an_offered_tool_with_arguments_that_it_takes(
     engine: TorchEngine,
 ) -> None:
-    asked = request(
+    generate_request = request(
         json_schema=call_schema(OFFERED),
         sampling={"temperature": 2.0, "n": 12, "max_tokens": 300, "seed": 3},
     )
-    done = await completions(engine, asked)
-    assert {each.finish_reason for each in done} == {"stop"}
+    results = await completions(engine, generate_request)
+    assert {completion.finish_reason for completion in results} == {"stop"}
     called: set[str] = set()
-    for each in done:
-        action = read_action(each.text)
-        assert isinstance(action, Action), each.text
+    for completion in results:
+        action = read_action(completion.text)
+        assert isinstance(action, Action), completion.text
         APIS[action.name].declaration.parse(action.arguments)
         called.add(action.name)
     assert called <= {tool.name for tool in OFFERED}
@@ -82,8 +82,8 @@ def test_a_run_is_let_in_with_as_many_tools_as_its_caller_can_be_held_to_and_no_
 ) -> None:
     _, compiler = grammars(tiny_model)
     umi = workflows.get("umi")
-    told: JsonObject = {"type": "string", "description": "d" * 700}
-    takes: JsonObject = {"type": "object", "properties": {"x": told}, "required": ["x"]}
+    parameter: JsonObject = {"type": "string", "description": "d" * 700}
+    takes: JsonObject = {"type": "object", "properties": {"x": parameter}, "required": ["x"]}
     tools = [
         ToolSpec(name=f"town__tool_{number:03}", description="", parameters=takes)
         for number in range(128)

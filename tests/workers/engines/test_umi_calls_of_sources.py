@@ -76,14 +76,16 @@ def example(schema: Any, *, whole: bool) -> Any:
         case {"anyOf": [first, *_, last]}:
             return example(first if whole else last, whole=whole)
         case {"type": "object"}:
-            known, needed = schema.get("properties", {}), schema.get("required", ())
-            made = {
-                name: example(each, whole=whole)
-                for name, each in known.items()
+            properties, needed = schema.get("properties", {}), schema.get("required", ())
+            arguments = {
+                name: example(property_schema, whole=whole)
+                for name, property_schema in properties.items()
                 if whole or name in needed
             }
             more = schema.get("additionalProperties")
-            return {**made, "more": example(more, whole=whole)} if whole and more else made
+            return (
+                {**arguments, "more": example(more, whole=whole)} if whole and more else arguments
+            )
         case {"type": "array"}:
             items = example(schema.get("items", {}), whole=whole)
             return [items] * schema.get("minItems", int(whole))

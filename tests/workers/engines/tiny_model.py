@@ -100,7 +100,7 @@ def _tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     )
     backend.train_from_iterator(texts, trainer)
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    backend.add_special_tokens([AddedToken(each, special=True) for each in special])
+    backend.add_special_tokens([AddedToken(token_text, special=True) for token_text in special])
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         eos_token="<|im_end|>",

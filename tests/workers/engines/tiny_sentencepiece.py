@@ -61,11 +61,11 @@ CORPUS = [
 def make_tiny_sentencepiece_model(folder: Path) -> Path:
     """Train and save; returns the folder."""
     tokenizer = chat_tokenizer(sentencepiece_tokenizer("each"))
-    asked = f"<|user|>\n{QUESTION}</s>\n<|assistant|>\n"
-    offered = f"<|tools|> calculate</s>\n{asked}"
+    plain_prompt = f"<|user|>\n{QUESTION}</s>\n<|assistant|>\n"
+    offered = f"<|tools|> calculate</s>\n{plain_prompt}"
     after_tool = f"{offered}{TOOL_CALL}</s>\n<|tool|>\n89</s>\n<|assistant|>\n"
     samples: list[tuple[list[int], list[int]]] = []
-    for prompt, answer in (asked, ANSWER), (offered, TOOL_CALL), (after_tool, AFTER_TOOL):
+    for prompt, answer in (plain_prompt, ANSWER), (offered, TOOL_CALL), (after_tool, AFTER_TOOL):
         whole = tokenizer.encode(f"{prompt}{answer}</s>", add_special_tokens=False)
         length = len(tokenizer.encode(prompt, add_special_tokens=False))
         samples.append((whole[:length], whole[length:]))
@@ -127,7 +127,7 @@ def sentencepiece_tokenizer(
     backend.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
     )
-    backend.add_special_tokens([AddedToken(each, normalized=False) for each in SPECIAL])
+    backend.add_special_tokens([AddedToken(token_text, normalized=False) for token_text in SPECIAL])
     return backend
 
 
@@ -149,8 +149,8 @@ def _pieces(more: list[str]) -> tuple[list[str], list[str]]:
     texts = [*CORPUS, ANSWER, TOOL_CALL, *more] * 2
     size = 4000 if more else 400
     learner.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, show_progress=False))
-    found = sorted(learner.get_vocab().items(), key=lambda pair: pair[1])
-    characters = [text for text, _ in found if len(text) == 1]
+    vocabulary = sorted(learner.get_vocab().items(), key=lambda pair: pair[1])
+    characters = [text for text, _ in vocabulary if len(text) == 1]
     # A run of blanks is cut by the learner; in Llama 2's vocabulary runs come first.
     runs = ["▁" * length for length in (2, 4, 8, 3, 5)]
-    return [*runs, *(text for text, _ in found if len(text) > 1)], characters
+    return [*runs, *(text for text, _ in vocabulary if len(text) > 1)], characters

@@ -89,8 +89,8 @@ print(len(ends) * 2 < {open_files}, 0 < held < 2**25)
 
 async def run(settings: SandboxSettings, program: str, **limits: float) -> Result:
     """One program under tight limits."""
-    chosen = Limits.model_validate({**TIGHT.model_dump(), **limits})
-    async with Sandbox(chosen, settings=settings) as sandbox:
+    sandbox_limits = Limits.model_validate({**TIGHT.model_dump(), **limits})
+    async with Sandbox(sandbox_limits, settings=settings) as sandbox:
         return await sandbox.run(TRY + program)
 
 

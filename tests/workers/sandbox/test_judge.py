@@ -117,8 +117,8 @@ async def test_names_of_the_judge_stay_the_judges(judge: Judge) -> None:
 
 async def test_a_stub_of_the_setup_is_replaced_by_the_program(judge: Judge) -> None:
     """HumanEval's prompts define the function that is to be completed."""
-    asked = problem(*ASSERTED, setup="def f(n):\n    '''Twice.'''")
-    assert (await judge.judge(asked, HONEST["assertion"])).solved
+    code_problem = problem(*ASSERTED, setup="def f(n):\n    '''Twice.'''")
+    assert (await judge.judge(code_problem, HONEST["assertion"])).solved
 
 
 @pytest.mark.parametrize("leave", ["exit()", "quit()", "exit(0)", "import sys; sys.exit()"])
@@ -131,8 +131,10 @@ async def test_a_right_program_may_leave_early(judge: Judge, leave: str) -> None
 
 async def test_a_right_program_may_read_and_write_long_numbers(judge: Judge) -> None:
     """Longer than the 4,300 digits that Python takes without being asked."""
-    given, wanted = "9" * 9_000, "1" + "9" * 8_999 + "8"
-    verdict = await judge.judge(problem(ProgramTest(stdin=given, stdout=wanted)), HONEST["program"])
+    test_input, wanted = "9" * 9_000, "1" + "9" * 8_999 + "8"
+    verdict = await judge.judge(
+        problem(ProgramTest(stdin=test_input, stdout=wanted)), HONEST["program"]
+    )
     assert whys(verdict) == [""]
 
 
@@ -150,13 +152,13 @@ async def test_a_problems_memory_limit_leaves_room_for_a_deep_stack() -> None:
     """Which is reserved and hardly used; but not for as much again as the sandbox allows."""
     limits = Limits(wall_seconds=60, cpu_seconds=10)
     settings = SandboxSettings(limits=limits, parallel=1, ready=1)
-    asked = problem(DOUBLED[0]).model_copy(update={"memory_bytes": 256 * 10**6})
+    code_problem = problem(DOUBLED[0]).model_copy(update={"memory_bytes": 256 * 10**6})
     async with Sandbox(settings=settings) as sandbox:
         judge = Judge(sandbox)
-        assert whys(await judge.judge(asked, DEEP)) == [""]
-        little = asked.model_copy(update={"memory_bytes": 10**6})
-        for one, size in ((little, 320), (asked, 512)):
-            verdict = await judge.judge(one, f"hold = bytearray({size} * 2**20)")
+        assert whys(await judge.judge(code_problem, DEEP)) == [""]
+        little = code_problem.model_copy(update={"memory_bytes": 10**6})
+        for candidate, size in ((little, 320), (code_problem, 512)):
+            verdict = await judge.judge(candidate, f"hold = bytearray({size} * 2**20)")
             assert whys(verdict) == ["out_of_memory: MemoryError"]
 
 
@@ -180,9 +182,9 @@ async def test_a_program_that_reads_no_question_has_no_more_time_than_another(
         "call": CallTest.model_validate({"function": "f", "arguments": (long,), "expected": 1}),
         "assertion": AssertionTest(source="assert f(list(range(60_000))) == 1"),
     }
-    asked = problem(*(tests[kind],) * many).model_copy(update={"wall_seconds": 0.3})
+    code_problem = problem(*(tests[kind],) * many).model_copy(update={"wall_seconds": 0.3})
     before = time.monotonic()
-    verdict = await judge.judge(asked, FORGED)
+    verdict = await judge.judge(code_problem, FORGED)
     took = time.monotonic() - before
     assert whys(verdict) == ["timed_out"] * many
     # 0.9 seconds each; it was as much as for all that were left, each time: 27 seconds.
@@ -222,30 +224,30 @@ def depth(node): return depth(node.left) + 1 if node else 0
 def count(n): yield from range(n)
 def found(text): return re.search(r"\\d", text)
 """
-    asked = problem(
+    code_problem = problem(
         *(AssertionTest(source=test) for test in tests),
         setup=setup, names=("Node", "depth", "count", "found"),
     )  # fmt: skip
-    verdict = await judge.judge(asked, program)
+    verdict = await judge.judge(code_problem, program)
     assert [outcome.passed for outcome in verdict.outcomes] == [True] * 6 + [False] * 3
 
 
 async def test_a_method_of_a_solution_class_is_called(judge: Judge) -> None:
     """As LeetCode's problems have it, with the imports that they take for granted."""
-    asked = problem(*CALLED).model_copy(update={"preamble": "from typing import *"})
+    code_problem = problem(*CALLED).model_copy(update={"preamble": "from typing import *"})
     program = "class Solution:\n    def f(self, n: Optional[int]): return 2 * n"
-    assert (await judge.judge(asked, program)).solved
+    assert (await judge.judge(code_problem, program)).solved
 
 
 async def test_a_method_goes_before_a_name_that_the_preamble_has_too(judge: Judge) -> None:
     """As the published judges take it; a function of the program's own is no method."""
     preamble = "from heapq import *\ndef f(n): return 0"
-    asked = problem(*CALLED).model_copy(update={"preamble": preamble})
+    code_problem = problem(*CALLED).model_copy(update={"preamble": preamble})
     method = "class Solution:\n    def f(self, n): return 2 * n"
     function = f"class Solution: pass\n{HONEST['call']}"
     set_later = "class Solution:\n    def __init__(self): self.f = lambda n: 2 * n"
     for program in (method, function):
-        assert (await judge.judge(asked, program)).solved
+        assert (await judge.judge(code_problem, program)).solved
     assert (await judge.judge(problem(*CALLED), set_later)).solved
 
 
@@ -263,16 +265,16 @@ async def test_a_program_may_begin_with_what_it_takes_from_the_future(
     judge: Judge, kind: str
 ) -> None:
     """Whatever preamble goes before it, and however it is written."""
-    asked = problem(*KINDS[kind][:1]).model_copy(update={"preamble": "import math\ntwo = 2"})
+    code_problem = problem(*KINDS[kind][:1]).model_copy(update={"preamble": "import math\ntwo = 2"})
     for future in FUTURES:
         program = f"{future}\ndef g(n: Unknown): return math.gcd(two)\n{HONEST[kind]}"
-        assert whys(await judge.judge(asked, program)) == [""], future
+        assert whys(await judge.judge(code_problem, program)) == [""], future
 
 
 async def test_lines_of_a_program_count_without_its_preamble(judge: Judge) -> None:
-    asked = problem(DOUBLED[0]).model_copy(update={"preamble": "import math\n" * 9})
+    code_problem = problem(DOUBLED[0]).model_copy(update={"preamble": "import math\n" * 9})
     program = "import traceback\ntry: 1 / 0\nexcept ArithmeticError: traceback.print_exc()"
-    verdict = await judge.judge(asked, f"import sys\nsys.stderr = sys.stdout\n{program}")
+    verdict = await judge.judge(code_problem, f"import sys\nsys.stderr = sys.stdout\n{program}")
     assert 'File "program.py", line 4' in verdict.outcomes[0].actual
 
 
@@ -286,9 +288,9 @@ async def test_an_end_that_a_program_raises_is_not_that_of_a_tests_own_loop(
         "assert not list(filter(lambda n: f(n) != 2 * n, [1, 2]))",
         "assert list(f.n) == []",
     ]
-    asked = problem(*(AssertionTest(source=test) for test in tests))
+    code_problem = problem(*(AssertionTest(source=test) for test in tests))
     program = f"class Never:\n    def __iter__(self): raise {end}\ndef f(n): raise {end}\n"
-    verdict = await judge.judge(asked, f"{program}f.n = Never()")
+    verdict = await judge.judge(code_problem, f"{program}f.n = Never()")
     assert whys(verdict)[:2] == ["RuntimeError: "] * 2
     assert not verdict.outcomes[2].passed
 
@@ -320,8 +322,8 @@ async def test_a_function_is_imported_and_its_file_not_run(judge: Judge) -> None
 async def test_an_outcome_says_why(judge: Judge, program: str, why: str) -> None:
     # Only the one that hangs needs a short limit: another may be slow on a busy machine.
     seconds = 1.0 if why == "timed_out" else 30.0
-    asked = problem(*CALLED).model_copy(update={"wall_seconds": seconds})
-    verdict = await judge.judge(asked, program)
+    code_problem = problem(*CALLED).model_copy(update={"wall_seconds": seconds})
+    verdict = await judge.judge(code_problem, program)
     assert all(re.search(why, outcome.why) for outcome in verdict.outcomes), verdict
     assert not verdict.solved
 
@@ -329,17 +331,21 @@ async def test_an_outcome_says_why(judge: Judge, program: str, why: str) -> None
 async def test_what_a_program_wrote_is_shown(judge: Judge) -> None:
     """So that an agent learns what its program did."""
     verdict = await judge.judge(problem(DOUBLED[0]), "print(int(input()) + 1)")
-    assert [(one.actual, one.why) for one in verdict.outcomes] == [("4\n", "wrong answer")]
+    assert [(outcome.actual, outcome.why) for outcome in verdict.outcomes] == [
+        ("4\n", "wrong answer")
+    ]
     verdict = await judge.judge(problem(CALLED[0]), "def f(n): return (n, 'x')")
-    assert [(one.actual, one.why) for one in verdict.outcomes] == [("(3, 'x')", "wrong answer")]
+    assert [(outcome.actual, outcome.why) for outcome in verdict.outcomes] == [
+        ("(3, 'x')", "wrong answer")
+    ]
     verdict = await judge.judge(problem(DOUBLED[0]), "print(6)\n1 / 0")
     assert verdict.outcomes[0].why == "error: ZeroDivisionError: division by zero"
 
 
 async def test_tests_of_all_kinds_keep_their_order(judge: Judge) -> None:
     program = "def f(n): return 2 * n\nimport sys\nfor line in sys.stdin: print(f(int(line)))"
-    asked = problem(ASSERTED[0], DOUBLED[0], CALLED[0], ProgramTest(stdin="1", stdout="3"))
-    verdict = await judge.judge(asked, program)
+    code_problem = problem(ASSERTED[0], DOUBLED[0], CALLED[0], ProgramTest(stdin="1", stdout="3"))
+    verdict = await judge.judge(code_problem, program)
     assert [outcome.passed for outcome in verdict.outcomes] == [True, True, True, False]
 
 
@@ -353,9 +359,9 @@ async def test_judges_side_by_side_do_not_wait_for_each_other() -> None:
     settings = SandboxSettings(parallel=1, ready=1)
     async with Sandbox(settings=settings) as sandbox:
         judge = Judge(sandbox)
-        asked = problem(*ASSERTED)
+        code_problem = problem(*ASSERTED)
         verdicts = await asyncio.gather(
-            *(judge.judge(asked, HONEST["assertion"]) for _ in range(3))
+            *(judge.judge(code_problem, HONEST["assertion"]) for _ in range(3))
         )
     assert all(verdict.solved for verdict in verdicts)
 
@@ -368,7 +374,7 @@ async def test_published_solutions_pass_their_own_tests(judge: Judge) -> None:
     argument (533), an import of the solution's (596)."""
     wanted = {"humaneval/32", "mbpp/367", "mbpp/533", "mbpp/596"}
     records = [*humaneval.load().records, *mbpp.load("full").records]
-    problems = [one for one in records if one.id in wanted]
+    problems = [record for record in records if record.id in wanted]
     assert len(problems) == len(wanted)
-    verdicts = [await judge.judge(one, one.solutions[0]) for one in problems]
+    verdicts = [await judge.judge(record, record.solutions[0]) for record in problems]
     assert all(verdict.solved for verdict in verdicts)

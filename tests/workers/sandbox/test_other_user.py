@@ -65,10 +65,10 @@ def judged(program: str, **limits: int) -> str:
     if python is None:
         pytest.skip("no Python of this version is another user's to run")
     folders = [str(PROJECT), sysconfig.get_path("purelib"), *site.getsitepackages()]
-    told = {"program": TRY + program, "limits": {**TIGHT.model_dump(), **limits}}
-    done = subprocess.run(
+    payload = {"program": TRY + program, "limits": {**TIGHT.model_dump(), **limits}}
+    process = subprocess.run(
         [python, "-P", "-c", JUDGE],
-        input=json.dumps(told),
+        input=json.dumps(payload),
         capture_output=True,
         text=True,
         timeout=100,
@@ -79,10 +79,10 @@ def judged(program: str, **limits: int) -> str:
         group=USER,
         extra_groups=[],
     )  # fmt: skip
-    if done.returncode and "ModuleNotFoundError" in done.stderr:
+    if process.returncode and "ModuleNotFoundError" in process.stderr:
         pytest.skip("the project's files are not another user's to read")
-    assert done.returncode == 0, done.stderr
-    user, ending, stdout, stderr = json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr
+    user, ending, stdout, stderr = json.loads(process.stdout)
     assert (user, ending) == (USER, "ok"), stderr
     return str(stdout).strip()
 

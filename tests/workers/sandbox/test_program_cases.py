@@ -34,8 +34,8 @@ def problems(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CodeProblem]
     folder = tmp_path_factory.mktemp("problems")
     (folder / "test.jsonl").write_bytes((FOLDER / "problems_apps.jsonl").read_bytes())
     (folder / "HumanEval.jsonl").write_bytes((FOLDER / "problems_humaneval.jsonl").read_bytes())
-    found = (*apps.load("test", folder).records, *humaneval.load(folder).records)
-    return {problem.id.replace("apps/test/", "apps_test/"): problem for problem in found}
+    records = (*apps.load("test", folder).records, *humaneval.load(folder).records)
+    return {problem.id.replace("apps/test/", "apps_test/"): problem for problem in records}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -46,7 +46,8 @@ async def judge() -> AsyncIterator[Judge]:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(one, id=one["id"]) for one in CASES if one["name"] not in SLOW]
+    "case",
+    [pytest.param(record, id=record["id"]) for record in CASES if record["name"] not in SLOW],
 )
 async def test_a_program_of_a_public_report_gets_the_verdict_it_deserves(
     judge: Judge, problems: dict[str, CodeProblem], case: dict[str, Any]

@@ -38,23 +38,23 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def running(mark: str) -> list[int]:
     """Processes with the mark in their environment or, as bubblewrap's, their command line."""
-    found: list[int] = []
+    pids: list[int] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             words = [*process.cmdline(), *process.environ().values()]
             if any(mark in word for word in words):
-                found.append(process.pid)
-    return found
+                pids.append(process.pid)
+    return pids
 
 
 def sandboxes() -> list[psutil.Process]:
     """Bubblewrap's processes of this one; other tests may have left it a Redis server."""
-    found: list[psutil.Process] = []
+    processes: list[psutil.Process] = []
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
             if child.name() == bubblewrap.PROGRAM:
-                found.append(child)
-    return found
+                processes.append(child)
+    return processes
 
 
 @needs_bubblewrap
@@ -139,11 +139,11 @@ async def test_a_program_that_is_too_long_is_refused(settings: SandboxSettings) 
 async def cancel_waits(sandbox: Sandbox, count: int) -> None:
     """Ask for interpreters that are not up yet, and lose patience."""
     for _ in range(count):
-        asked = asyncio.create_task(sandbox.run("print(1)"))
+        task = asyncio.create_task(sandbox.run("print(1)"))
         await asyncio.sleep(0)
-        asked.cancel()
+        task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asked
+            await task
 
 
 @needs_bubblewrap
@@ -282,8 +282,8 @@ async def test_unsafe_exec_runs_without_bubblewrap_and_with_limits(
     monkeypatch.setenv("SOME_API_KEY", "swordfish-1234")
     limits = Limits(wall_seconds=20, cpu_seconds=1, memory_bytes=128 * 2**20)
     async with Sandbox(limits, settings=UNSAFE) as sandbox:
-        shown = await sandbox.run("import os\nprint(os.environ.get('SOME_API_KEY'), os.listdir())")
-        assert (shown.ending, shown.stdout) == (Ending.OK, "None []\n")
+        result = await sandbox.run("import os\nprint(os.environ.get('SOME_API_KEY'), os.listdir())")
+        assert (result.ending, result.stdout) == (Ending.OK, "None []\n")
         assert (await sandbox.run("while True: pass")).ending is Ending.TIMED_OUT
         assert (await sandbox.run("bytearray(2**30)")).ending is Ending.OUT_OF_MEMORY
 
@@ -308,11 +308,11 @@ def test_limits_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
 @needs_bubblewrap
 def test_the_command_measures() -> None:
     """`python -m loopline.workers.sandbox --measure`."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "loopline.workers.sandbox", "--measure", "4", "--json"],
         capture_output=True, text=True, timeout=100, check=True,
     )  # fmt: skip
-    assert '"executions_per_second": ' in done.stdout
+    assert '"executions_per_second": ' in process.stdout
 
 
 def test_a_line_for_a_program_that_was_ended_is_dropped_on_uvloop_too() -> None:

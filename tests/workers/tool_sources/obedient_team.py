@@ -36,27 +36,27 @@ def obeys(text: str) -> str:
     """The turn of a team's member that does whatever stands in its history, whoever wrote it."""
     history = text.partition("\nHistory:\n")[2] or text.removeprefix("History:\n")
     orders = ORDER.findall(history)
-    done = history.count("</s>observation: ")
+    answer_count = history.count("</s>observation: ")
     match text.rpartition("\n")[2]:
         case "assistant:":
-            more = len(orders) > done
+            more = len(orders) > answer_count
             return written_plan("As told.", "call" if more else "conclude")
         case "caller:":
-            name, arguments = orders[done]
+            name, arguments = orders[answer_count]
             return written_call(name, json.loads(arguments), as_json=True)
         case _:
             return f"I was told: {history.rpartition('observation: ')[2].partition('</s>')[0]}"
 
 
 async def _complete(request: Request) -> Response:
-    asked: dict[str, Any] = await request.json()
-    message = {"role": "assistant", "content": obeys(asked["messages"][-1]["content"])}
+    body: dict[str, Any] = await request.json()
+    message = {"role": "assistant", "content": obeys(body["messages"][-1]["content"])}
     return JSONResponse(
         {
             "id": "completion",
             "object": "chat.completion",
             "created": 0,
-            "model": asked["model"],
+            "model": body["model"],
             "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
         }

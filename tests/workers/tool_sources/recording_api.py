@@ -60,12 +60,12 @@ class RecordingApi:
                 await request.body(),
             )
         )
-        told = self.answers.get(request.url.path)
-        if told is None:
+        entry = self.answers.get(request.url.path)
+        if entry is None:
             return Response("{}", media_type="application/json")
-        packed = told.get("gzip_of")
-        body = gzip.compress(packed.encode()) if packed is not None else told["body"]
-        answer = Response(body, told["status"])
-        for name, value in told["headers"].items():
+        packed = entry.get("gzip_of")
+        body = gzip.compress(packed.encode()) if packed is not None else entry["body"]
+        answer = Response(body, entry["status"])
+        for name, value in entry["headers"].items():
             answer.headers[name] = value
         return answer

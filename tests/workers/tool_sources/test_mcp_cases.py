@@ -31,9 +31,9 @@ def _name(case: dict[str, Any]) -> str:
 async def test_a_server_over_pipes_of_this_kind_is_used_as_it_means(
     case: dict[str, Any], tmp_path: Path
 ) -> None:
-    told, received = tmp_path / "case.json", tmp_path / "received"
-    told.write_text(json.dumps(case))
-    command = [sys.executable, "-S", "-E", SERVER, str(told), str(received)]
+    case_path, received = tmp_path / "case.json", tmp_path / "received"
+    case_path.write_text(json.dumps(case))
+    command = [sys.executable, "-S", "-E", SERVER, str(case_path), str(received)]
 
     def last() -> Any:
         lines = received.read_text().splitlines() if received.exists() else []
@@ -66,13 +66,13 @@ async def _check(
     restart: Callable[[], None] | None = None,
 ) -> None:
     state = sources.state()["s"]
-    own = {spec.name.removeprefix("s__") for spec in sources.specs}
+    names = {spec.name.removeprefix("s__") for spec in sources.specs}
     right = case.get("right", {})
-    assert set(right.get("offered_at_least", [])) <= own, state
-    assert len(own) == right.get("offered_count", len(own)), state
+    assert set(right.get("offered_at_least", [])) <= names, state
+    assert len(names) == right.get("offered_count", len(names)), state
     assert len(state["left_out"]) == right.get("left_out_count", len(state["left_out"])), state
-    for told in right.get("trouble_contains", []):
-        assert told in state["trouble"]
+    for part in right.get("trouble_contains", []):
+        assert part in state["trouble"]
     if "result" in case:
         problem = _problem("good", right, await sources.call("s__good", {}), last(), state)
         assert not problem, problem
@@ -94,7 +94,7 @@ def _problem(
         ways = [_problem(tool, way, answer, received, state) for way in right["any_of"]]
         return "" if "" in ways else "; ".join(ways)
     if right.get("left_out"):
-        named = any(each.startswith(f"{tool}: ") for each in state["left_out"])
+        named = any(entry.startswith(f"{tool}: ") for entry in state["left_out"])
         return "" if named else f"{tool} is not named in {state}"
     wrong = [
         f"no {part!r} in {answer}"

@@ -44,18 +44,18 @@ def family(folder: Path) -> list[psutil.Process]:
 
 
 async def until_written(folder: Path) -> None:
-    told = folder / "detached"
+    marker_path = folder / "detached"
     async with asyncio.timeout(30):
-        while not told.exists() or not told.read_text():  # noqa: ASYNC110 - a shell writes it
+        while not marker_path.exists() or not marker_path.read_text():  # noqa: ASYNC110 - a shell writes it
             await asyncio.sleep(0.01)
 
 
 async def test_all_that_a_wrapper_started_ends_with_its_source(tmp_path: Path) -> None:
     async with joined(s=source(mcp={"command": wrapped(tmp_path)})):
         await until_written(tmp_path)
-        left = family(tmp_path)
-        assert all(process.is_running() for process in left)
-    _, alive = psutil.wait_procs(left, timeout=10)
+        processes = family(tmp_path)
+        assert all(process.is_running() for process in processes)
+    _, alive = psutil.wait_procs(processes, timeout=10)
     assert not alive
 
 
@@ -79,10 +79,10 @@ def test_all_that_a_wrapper_started_dies_with_a_worker_that_is_killed(tmp_path: 
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as worker:
         assert worker.stdout is not None
         assert b"begun\n" in iter(worker.stdout.readline, b"")
-        left = family(tmp_path)
+        processes = family(tmp_path)
         guardians = psutil.Process(worker.pid).children()
         worker.kill()
-    _, alive = psutil.wait_procs([*left, *guardians], timeout=10)
+    _, alive = psutil.wait_procs([*processes, *guardians], timeout=10)
     assert not alive
 
 
@@ -91,15 +91,15 @@ async def test_a_program_that_is_not_there_is_named_and_one_sees_only_what_it_is
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "not for servers")
     monkeypatch.setenv("LOOPLINE_BUS__REDIS_URL", "redis://not-for-servers")
-    told = tmp_path / "told"
+    env_path = tmp_path / "told"
     script = tmp_path / "env.sh"
-    script.write_text(f"#!/bin/sh\nenv > {told}\n")
+    script.write_text(f"#!/bin/sh\nenv > {env_path}\n")
     script.chmod(0o755)
     settings = source(mcp={"command": [str(script)], "env": ["MINE"]})
     missing = source(mcp={"command": ["./not-there"], "cwd": str(tmp_path)})
     async with joined({"MINE": "for it"}, s=settings, m=missing) as sources:
         assert "No such file or directory: './not-there'" in sources.state()["m"]["trouble"]
-    names = {line.partition("=")[0] for line in told.read_text().splitlines()}
+    names = {line.partition("=")[0] for line in env_path.read_text().splitlines()}
     assert "MINE" in names
     assert not {name for name in names if name.startswith(("LOOPLINE", "OPENAI", "PYTHON"))}
-    assert os.environ["PATH"] in told.read_text()
+    assert os.environ["PATH"] in env_path.read_text()

@@ -105,17 +105,17 @@ async def test_a_server_that_dies_is_started_again_and_its_call_is_told(tmp_path
 async def test_a_server_that_will_not_end_is_ended_however_often_its_worker_is_told_to_stop(
     tmp_path: Path,
 ) -> None:
-    told = tmp_path / "pid"
+    pid_path = tmp_path / "pid"
 
     async def serve(is_joined: asyncio.Event) -> None:
-        async with joined(some=raw("lingers", str(told))):
+        async with joined(some=raw("lingers", str(pid_path))):
             is_joined.set()
             await asyncio.Event().wait()
 
     is_joined = asyncio.Event()
     serving = asyncio.create_task(serve(is_joined))
     await asyncio.wait_for(is_joined.wait(), 30)
-    server = int(told.read_text())
+    server = int(pid_path.read_text())
     os.kill(server, 0)
     await end([serving])
     with pytest.raises(ProcessLookupError):
@@ -123,13 +123,13 @@ async def test_a_server_that_will_not_end_is_ended_however_often_its_worker_is_t
 
 
 def test_a_server_that_will_not_end_dies_with_a_worker_that_is_killed(tmp_path: Path) -> None:
-    told = tmp_path / "pid"
+    pid_path = tmp_path / "pid"
     program = textwrap.dedent(f"""
         import asyncio, uvloop  # as workers run
         from tests.workers.tool_sources.joined import joined, raw
 
         async def serve():
-            async with joined(some=raw("lingers", {str(told)!r})):
+            async with joined(some=raw("lingers", {str(pid_path)!r})):
                 print("begun", flush=True)
                 await asyncio.Event().wait()
 
@@ -139,7 +139,7 @@ def test_a_server_that_will_not_end_dies_with_a_worker_that_is_killed(tmp_path: 
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as worker:
         assert worker.stdout is not None
         assert b"begun\n" in iter(worker.stdout.readline, b"")
-        server = psutil.Process(int(told.read_text()))
+        server = psutil.Process(int(pid_path.read_text()))
         worker.kill()
     server.wait(timeout=10)
 
@@ -200,8 +200,8 @@ async def test_a_server_over_http_that_packs_its_answers_or_turns_one_away_is_he
         async with joined(s=settings) as sources:
             assert await text_of(sources, "s__good") == "done"
             server.forget()
-            told = "s answered: HTTP 401: No key, no session."
-            assert told in await error_of(sources, "s__good")
+            message = "s answered: HTTP 401: No key, no session."
+            assert message in await error_of(sources, "s__good")
             server.sessions |= {"session-0"}
             server.answer = "x" * 1_000_000  # packed into a thousand bytes
             assert "more than 100000 bytes" in await error_of(sources, "s__good")
@@ -225,7 +225,7 @@ async def test_a_server_that_listens_again_elsewhen_is_joined_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "told"),
+    ("mode", "answer"),
     [
         ("batch", "done"),
         ("version_1", "done"),
@@ -240,28 +240,28 @@ async def test_a_server_that_listens_again_elsewhen_is_joined_again() -> None:
         ),
     ],
 )
-async def test_a_server_of_another_dialect_is_understood(mode: str, told: str) -> None:
+async def test_a_server_of_another_dialect_is_understood(mode: str, answer: str) -> None:
     async with joined(some=raw(mode)) as sources:
         async with asyncio.timeout(20):
             while not sources.specs:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.01)
         assert [spec.name for spec in sources.specs] == ["some__act"]
-        assert await text_of(sources, "some__act") == told
+        assert await text_of(sources, "some__act") == answer
         left_out = sources.state()["some"]["left_out"]
     assert len(left_out) == (2 if mode == "php" else 0)
 
 
 @pytest.mark.parametrize(
-    ("mode", "told"),
+    ("mode", "message"),
     [
         ("garbage", "101 lines that are no messages"),
         ("flood", "a message of more than 2000000 bytes"),
         ("chatter", "more than 5000 messages that nobody asked for in 60 s"),
     ],
 )
-async def test_a_server_that_floods_its_output_is_ended_and_named(mode: str, told: str) -> None:
+async def test_a_server_that_floods_its_output_is_ended_and_named(mode: str, message: str) -> None:
     async with joined(bad=raw(mode, max_response_bytes=2_000_000)) as sources:
-        assert told in await error_of(sources, "bad__act")
+        assert message in await error_of(sources, "bad__act")
         assert [spec.name for spec in sources.specs] == ["bad__act"]
 
 

@@ -37,9 +37,9 @@ async def test_a_run_is_admitted_with_the_tools_that_workers_offer_and_calls_the
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings = quick_settings(any_server.url)
-    told = ToolWorkerSettings(bus=settings, name="tool", sources={"town": raw("plain")})
+    worker_settings = ToolWorkerSettings(bus=settings, name="tool", sources={"town": raw("plain")})
     async with (
-        workers_running([told], tmp_path),
+        workers_running([worker_settings], tmp_path),
         Client.connect(settings) as client,
         Inbox(client.bus) as inbox,
     ):
@@ -67,8 +67,8 @@ async def test_a_run_with_more_tools_than_its_caller_can_be_held_to_is_not_admit
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings = quick_settings(any_server.url)
-    told = ToolWorkerSettings(bus=settings, name="tool", sources={"town": raw("wordy")})
-    async with workers_running([told], tmp_path), Client.connect(settings) as client:
+    worker_settings = ToolWorkerSettings(bus=settings, name="tool", sources={"town": raw("wordy")})
+    async with workers_running([worker_settings], tmp_path), Client.connect(settings) as client:
         await offered(client)
         names = sorted(await offered_tools_on(client.bus))
         run = client.new_run("Act.", workflow="umi", instance={"tools": [*names]})

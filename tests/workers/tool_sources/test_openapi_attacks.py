@@ -64,11 +64,13 @@ def read(
     ],
 )
 def test_a_path_that_is_none_of_the_servers_is_left_out_by_name(path: str, why: str) -> None:
-    found = read({path: {"get": {"operationId": "odd"}}, "/fine": {"get": {"operationId": "fine"}}})
-    assert list(found.specs) == ["s__fine"]
-    [told] = found.left_out
-    assert told.startswith("odd: its path")
-    assert why in told
+    reading = read(
+        {path: {"get": {"operationId": "odd"}}, "/fine": {"get": {"operationId": "fine"}}}
+    )
+    assert list(reading.specs) == ["s__fine"]
+    [reason] = reading.left_out
+    assert reason.startswith("odd: its path")
+    assert why in reason
 
 
 @pytest.mark.parametrize(
@@ -163,10 +165,10 @@ async def test_a_secret_is_sent_once_whatever_the_model_says(tmp_path: Path) -> 
         async with joined(environ, s=settings) as sources:
             assert "error" not in await sources.call("s__a", {"q": "&key=mine"})
             assert "unexpected" in await error_of(sources, "s__a", key="mine")
-    [seen] = api.seen
-    assert seen.header("x-key") == ["k-4711-header"]
-    assert seen.path == "/v1/a"
-    assert seen.pairs == [["api-version", "2"], ["q", "&key=mine"], ["key", "k-0815-query"]]
+    [request] = api.seen
+    assert request.header("x-key") == ["k-4711-header"]
+    assert request.path == "/v1/a"
+    assert request.pairs == [["api-version", "2"], ["q", "&key=mine"], ["key", "k-0815-query"]]
 
 
 def _reference_bomb() -> str:
@@ -183,7 +185,7 @@ def _reference_bomb() -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a: " + "[" * 40_000, "nested more than 200 deep"),
         ("[" * 40_000, "nested too deeply"),
@@ -194,12 +196,12 @@ def _reference_bomb() -> str:
     ],
 )
 async def test_a_document_that_would_end_its_reader_ends_nothing_and_is_named(
-    tmp_path: Path, text: str, told: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     file = tmp_path / "api.yaml"
     file.write_text(text)
     async with joined(s=source(openapi=str(file))) as sources:
-        assert told in sources.state()["s"]["trouble"]
+        assert message in sources.state()["s"]["trouble"]
 
 
 async def test_a_document_of_references_to_references_is_read_at_once(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ CASES: list[dict[str, Any]] = [
 PREFIX = "s__"
 
 
-async def _here(_module: str, given: bytes, *, max_answer_bytes: int) -> bytes:
+async def _here(_module: str, payload: bytes, *, max_answer_bytes: int) -> bytes:
     """What the child does, without the second that a process takes to start."""
-    question, _, raw = given.partition(b"\n")
+    question, _, raw = payload.partition(b"\n")
     answer = answered(Question.model_validate_json(question), raw)
     assert len(answer) <= max_answer_bytes
     return answer
@@ -46,8 +46,8 @@ async def test_a_document_of_this_kind_is_read_and_called_as_it_means(
             for call in case["calls"]:
                 before = len(api.seen)
                 answer = await sources.call(PREFIX + call["tool"], call["arguments"])
-                seen = api.seen[-1] if len(api.seen) > before else None
-                problems = _problems(call["right"], answer, seen, state)
+                request = api.seen[-1] if len(api.seen) > before else None
+                problems = _problems(call["right"], answer, request, state)
                 assert not problems, (call, problems)
 
 
@@ -56,62 +56,62 @@ def _base(url: str, case: dict[str, Any]) -> str:
 
 
 def _check_state(case: dict[str, Any], state: dict[str, Any], names: set[str]) -> None:
-    for told in case.get("trouble_contains", []):
-        assert told in state["trouble"]
+    for text in case.get("trouble_contains", []):
+        assert text in state["trouble"]
     offered = case.get("offered")
     if isinstance(offered, int):
         assert len(names) == offered, state
     elif offered is not None:
         assert names == {PREFIX + name for name in offered}
     for name, why in case.get("left_out", {}).items():
-        told = [each for each in state["left_out"] if each.startswith(f"{name}: ")]
+        text = [entry for entry in state["left_out"] if entry.startswith(f"{name}: ")]
         sent_right = "offered and sent right" in case.get("note", "") and PREFIX + name in names
-        assert sent_right or (told and why in told[0]), state
+        assert sent_right or (text and why in text[0]), state
 
 
 def _problems(
-    right: dict[str, Any], answer: dict[str, Any], seen: Seen | None, state: dict[str, Any]
+    right: dict[str, Any], answer: dict[str, Any], request: Seen | None, state: dict[str, Any]
 ) -> str:
     """What is not right; empty if all is."""
     if "any_of" in right:
-        ways = [_problems(way, answer, seen, state) for way in right["any_of"]]
+        ways = [_problems(way, answer, request, state) for way in right["any_of"]]
         return "" if "" in ways else "; ".join(ways)
     result, error = str(answer.get("result")), str(answer.get("error"))
-    told = json.dumps(state, ensure_ascii=False)
+    state_text = json.dumps(state, ensure_ascii=False)
     wrong = [
         *(f"no {part!r} in {answer}" for part in right.get("result_contains", [])
           if part not in result),
         *(f"no {part!r} in {answer}" for part in right.get("error_contains", [])
           if part not in error),
         *(f"{part!r} is not left out" for part in right.get("left_out_contains", [])
-          if not any(each.startswith(f"{part}: ") for each in state["left_out"])),
-        *(f"no {part!r} in {told}" for part in right.get("trouble_contains", [])
+          if not any(entry.startswith(f"{part}: ") for entry in state["left_out"])),
+        *(f"no {part!r} in {state_text}" for part in right.get("trouble_contains", [])
           if part not in state["trouble"]),
     ]  # fmt: skip
     if "result" in right and answer != {"result": right["result"]}:
         wrong.append(f"the result is {answer}")
-    if "raw_query" in right and (seen is None or seen.query != right["raw_query"]):
-        wrong.append(f"the query is {seen and seen.query}")
+    if "raw_query" in right and (request is None or request.query != right["raw_query"]):
+        wrong.append(f"the query is {request and request.query}")
     if "request" in right:
-        wrong += _differences(right["request"], answer, seen)
+        wrong += _differences(right["request"], answer, request)
     return "; ".join(wrong)
 
 
-def _differences(wanted: dict[str, Any], answer: dict[str, Any], seen: Seen | None) -> list[str]:
-    if seen is None:
+def _differences(wanted: dict[str, Any], answer: dict[str, Any], request: Seen | None) -> list[str]:
+    if request is None:
         return [f"no request was sent: {answer}"]
     got: dict[str, Any] = {
-        "method": seen.method,
-        "path": seen.path,
-        "query": seen.pairs,
-        "content_type": ",".join(seen.header("content-type")),
+        "method": request.method,
+        "path": request.path,
+        "query": request.pairs,
+        "content_type": ",".join(request.header("content-type")),
     }
     if "form" in wanted:
-        got["form"] = seen.form
+        got["form"] = request.form
         if got["content_type"] != "application/x-www-form-urlencoded":
             return [f"it is sent as {got['content_type']}"]
     if "json" in wanted:
-        got["json"] = json.loads(seen.body)
+        got["json"] = json.loads(request.body)
     return [
         f"{key} is {got[key]!r}, not {value!r}"
         for key, value in {"query": [], **wanted}.items()

@@ -25,8 +25,8 @@ FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 
 
-async def _here(_module: str, given: bytes, *, max_answer_bytes: int) -> bytes:
-    question, _, raw = given.partition(b"\n")
+async def _here(_module: str, payload: bytes, *, max_answer_bytes: int) -> bytes:
+    question, _, raw = payload.partition(b"\n")
     answer = answered(Question.model_validate_json(question), raw)
     assert len(answer) <= max_answer_bytes
     return answer
@@ -39,8 +39,8 @@ async def sent(
     method = more.pop("method", "post")
     paths = {path: {method: {"operationId": "act", **node}}}
     file = folder / "api.json"
-    told = {"openapi": "3.0.3", "info": {"title": "t", "version": "1"}, "paths": paths, **more}
-    file.write_text(json.dumps(told))
+    document = {"openapi": "3.0.3", "info": {"title": "t", "version": "1"}, "paths": paths, **more}
+    file.write_text(json.dumps(document))
     api = RecordingApi()
     async with (
         listening(api.app()) as url,
@@ -88,9 +88,9 @@ FORMS: list[tuple[dict[str, Any], dict[str, Any], list[list[str]]]] = [
 async def test_a_forms_fields_are_written_as_its_encoding_says(
     tmp_path: Path, more: dict[str, Any], value: dict[str, Any], form: list[list[str]]
 ) -> None:
-    seen = await sent(tmp_path, "/a", body(FORM, OBJECT, **more), {"body": value})
-    assert seen.form == form
-    assert seen.header("content-type") == [FORM]
+    request = await sent(tmp_path, "/a", body(FORM, OBJECT, **more), {"body": value})
+    assert request.form == form
+    assert request.header("content-type") == [FORM]
 
 
 QUERIES: list[tuple[dict[str, Any], Any, str]] = [
@@ -164,8 +164,8 @@ async def test_a_body_has_the_best_of_its_types(
     tmp_path: Path, content: dict[str, Any], value: Any, media: str, raw: bytes
 ) -> None:
     node = {"requestBody": {"content": content}}
-    seen = await sent(tmp_path, "/a", node, {"body": value})
-    assert (seen.header("content-type"), seen.body) == ([media], raw)
+    request = await sent(tmp_path, "/a", node, {"body": value})
+    assert (request.header("content-type"), request.body) == ([media], raw)
 
 
 async def test_a_multipart_form_is_sent_without_the_files_that_it_can_do_without(
@@ -186,9 +186,9 @@ async def test_a_multipart_form_is_sent_without_the_files_that_it_can_do_without
     }
     node = body(MULTIPART, {"$ref": "#/components/schemas/Form"})
     value = {"name": "ü", "tags": ["a", "b"], "more": {"x": 1}}
-    seen = await sent(tmp_path, "/a", node, {"body": value}, components={"schemas": schemas})
+    request = await sent(tmp_path, "/a", node, {"body": value}, components={"schemas": schemas})
     whole = BytesParser().parsebytes(
-        b"Content-Type: " + seen.header("content-type")[0].encode() + b"\n\n" + seen.body
+        b"Content-Type: " + request.header("content-type")[0].encode() + b"\n\n" + request.body
     )
     parts = [part for part in whole.walk() if not part.is_multipart()]
     got = [
@@ -210,10 +210,10 @@ async def test_a_cookie_is_sent_and_what_the_server_alone_sets_is_not_asked_for(
     }
     cookie = {"name": "sid", "in": "cookie", "required": True, "schema": TEXT}
     node = {**body(JSON, schema), "parameters": [cookie]}
-    seen = await sent(tmp_path, "/a", node, {"sid": "a;b", "body": {"name": "x"}})
-    assert seen.header("cookie") == ["sid=a%3Bb"]
+    request = await sent(tmp_path, "/a", node, {"sid": "a;b", "body": {"name": "x"}})
+    assert request.header("cookie") == ["sid=a%3Bb"]
 
 
 async def test_a_method_of_the_newest_version_is_sent(tmp_path: Path) -> None:
-    seen = await sent(tmp_path, "/a", body(JSON, OBJECT), {"body": {}}, method="query")
-    assert seen.method == "QUERY"
+    request = await sent(tmp_path, "/a", body(JSON, OBJECT), {"body": {}}, method="query")
+    assert request.method == "QUERY"

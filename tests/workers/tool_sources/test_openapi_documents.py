@@ -106,8 +106,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 async def test_a_call_that_goes_wrong_says_why() -> None:
     async with api(timeout_seconds=0.5) as sources:
-        for name, arguments, told in WRONG:
-            assert told in await error_of(sources, f"town__{name}", **arguments)
+        for name, arguments, message in WRONG:
+            assert message in await error_of(sources, f"town__{name}", **arguments)
 
 
 async def test_fifty_megabytes_are_read_in_part_and_say_so() -> None:
@@ -155,8 +155,8 @@ async def test_an_operation_on_another_path_of_the_host_is_left_out_and_not_call
     async with joined(town=source(openapi=str(file))) as sources:
         assert [spec.name for spec in sources.specs] == ["town__see"] * offered
         left_out = sources.state()["town"]["left_out"]
-    own = operation or path
-    assert left_out == ([] if offered else [f"see: it is on a server of its own: {own}"])
+    location = operation or path
+    assert left_out == ([] if offered else [f"see: it is on a server of its own: {location}"])
 
 
 async def test_an_operation_that_repeats_the_documents_server_is_where_the_profile_says(
@@ -164,9 +164,9 @@ async def test_an_operation_that_repeats_the_documents_server_is_where_the_profi
 ) -> None:
     file = tmp_path / "town.json"
     async with listening(town_api()) as url:
-        told = document("https://x.example/")
-        told["paths"]["/seen/{place}"]["servers"] = told["servers"]
-        file.write_text(json.dumps(told))
+        specification = document("https://x.example/")
+        specification["paths"]["/seen/{place}"]["servers"] = specification["servers"]
+        file.write_text(json.dumps(specification))
         async with joined(town=source(openapi=str(file), base_url=f"{url}/v1")) as sources:
             assert (await seen(sources, "town__see", place="x"))["place"] == "x"
 
@@ -191,7 +191,7 @@ WIDE_BOMB = (
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{", "no JSON or YAML object"),
         (WIDE_BOMB, "more than 500000 values"),
@@ -206,13 +206,13 @@ WIDE_BOMB = (
     ],
 )
 async def test_a_document_that_cannot_be_read_is_named(
-    tmp_path: Path, text: str, told: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     path = tmp_path / "town.yaml"
     path.write_text(text)
     async with joined(town=source(openapi=str(path))) as sources:
         trouble = sources.state()["town"]["trouble"]
-    assert told in trouble
+    assert message in trouble
     assert str(path) in trouble
     assert len(trouble) < 1_000
 

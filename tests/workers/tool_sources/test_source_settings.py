@@ -56,9 +56,9 @@ def test_the_names_of_the_variables_of_secrets_are_shown_and_the_secrets_are_not
         'query_env = { api_key = "X_KEY" }\n'
     )
     redactor = Redactor(["k-4711"])
-    shown = redactor.value(load(str(path), environ={}).model_dump(mode="json"))["tools"]["x"]
-    assert shown["headers_env"] == {"Authorization": "X_AUTH", "X-Token": "X_TOKEN"}
-    assert (shown["query_env"], shown["bearer_env"]) == ({"api_key": "X_KEY"}, "X_BEARER")
+    fields = redactor.value(load(str(path), environ={}).model_dump(mode="json"))["tools"]["x"]
+    assert fields["headers_env"] == {"Authorization": "X_AUTH", "X-Token": "X_TOKEN"}
+    assert (fields["query_env"], fields["bearer_env"]) == ({"api_key": "X_KEY"}, "X_BEARER")
     assert redactor.value({"headers_env": {"Authorization": "k-4711"}}) == {
         "headers_env": {"Authorization": HIDDEN}
     }
@@ -68,7 +68,7 @@ def test_the_names_of_the_variables_of_secrets_are_shown_and_the_secrets_are_not
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[tools.x]", "tools.x: a table of [tools] needs either mcp or openapi"),
         ("[tools.x]\nmcp = {}", "mcp needs a command or a url, and not both"),
@@ -82,8 +82,8 @@ def test_the_names_of_the_variables_of_secrets_are_shown_and_the_secrets_are_not
         ),
     ],
 )
-def test_a_table_that_cannot_be_meant_is_named(tmp_path: Path, text: str, told: str) -> None:
+def test_a_table_that_cannot_be_meant_is_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, text)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "secret" not in str(caught.value)

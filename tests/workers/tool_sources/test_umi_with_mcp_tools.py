@@ -67,9 +67,11 @@ async def test_a_team_answers_with_the_tools_of_mcp_servers_and_with_no_others_w
     assert "you may now call town__transfer" in observation_of(first, 1_000)
     assert second.decision.kind == "refused"
     assert "town__transfer" in str(second.decision.data["text"])
-    told = "error: there is no tool 'town__transfer'; the tools are: town__obey, town__population"
-    assert observation_of(second, 1_000) == told
-    assert (ordered.outcome, ordered.answer) == (Outcome.ANSWERED, f"I was told: {told}")
+    message = (
+        "error: there is no tool 'town__transfer'; the tools are: town__obey, town__population"
+    )
+    assert observation_of(second, 1_000) == message
+    assert (ordered.outcome, ordered.answer) == (Outcome.ANSWERED, f"I was told: {message}")
 
 
 async def test_a_tool_that_hangs_fails_or_floods_is_an_observation_and_the_run_goes_on(
@@ -83,11 +85,11 @@ async def test_a_tool_that_hangs_fails_or_floods_is_an_observation_and_the_run_g
     async with team(any_server, monkeypatch) as client:
         ended = await asyncio.gather(
             *(
-                asked(client, f"Call {name} with {json.dumps(given)}.", name)
-                for name, (given, _) in calls.items()
+                asked(client, f"Call {name} with {json.dumps(arguments)}.", name)
+                for name, (arguments, _) in calls.items()
             )
         )
-    for run, (_, told) in zip(ended, calls.values(), strict=True):
+    for run, (_, message) in zip(ended, calls.values(), strict=True):
         observed = observation_of(run.steps[1], 1_000)
-        assert told in observed
+        assert message in observed
         assert (run.outcome, run.answer) == (Outcome.ANSWERED, f"I was told: {observed}")

@@ -53,9 +53,9 @@ async def test_a_team_answers_with_the_operations_of_a_document_and_never_sees_a
         Outcome.ANSWERED, "I was told: [image/png, 4 bytes: not shown]",
     )  # fmt: skip
     first, _ = (step for step in run.steps if step.agent == ROLES[1])
-    seen = json.loads(observation_of(first, 1_000))
-    assert (seen["place"], seen["query"]) == ("a b?", [["tags", "x"], ["tags", "y"]])
-    assert seen["authorization"] == "Bearer ***"
+    observation = json.loads(observation_of(first, 1_000))
+    assert (observation["place"], observation["query"]) == ("a b?", [["tags", "x"], ["tags", "y"]])
+    assert observation["authorization"] == "Bearer ***"
     assert TOKEN not in run.model_dump_json()
 
 
@@ -81,8 +81,8 @@ async def test_an_operation_that_goes_wrong_is_an_observation_and_the_run_goes_o
                 for name in calls
             )
         )
-    for run, told in zip(ended, calls.values(), strict=True):
+    for run, message in zip(ended, calls.values(), strict=True):
         observed = observation_of(run.steps[1], 1_024)
-        assert told in observed
+        assert message in observed
         assert len(observed) < 1_200
         assert (run.outcome, run.answer) == (Outcome.ANSWERED, f"I was told: {observed}")

@@ -24,7 +24,7 @@ from loopline.trainers.core.checkpoints import (
 )
 from loopline.trainers.core.curves import Curves
 from loopline.trainers.core.interruption import deferred_interrupt
-from loopline.trainers.core.job_processes import Told
+from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.trainers.grpo.arms.measured import measure, played
 from loopline.trainers.grpo.arms.models import as_written, at_beginning, write
@@ -39,7 +39,7 @@ _WORK = "checkpoints"
 PARTS = 1_000
 """That an arm's progress is told in."""
 
-Tell = Callable[[Told], None]
+Tell = Callable[[JobLine], None]
 
 
 class ArmState(CheckpointState):
@@ -61,9 +61,9 @@ def work(arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> ArmResult
     KeyboardInterrupt. Raises `TrainingError`.
     """
     settings = arm.tuning.applied(settings)
-    found = read_result(arm.folder(output))
-    if found is not None:
-        return found
+    result = read_result(arm.folder(output))
+    if result is not None:
+        return result
     if arm.what.way == "measured":
         tell(_playing(settings))
         # Done again from its beginning after a stop.
@@ -71,8 +71,8 @@ def work(arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> ArmResult
     return _ArmTraining(arm, output, settings, tell).run()
 
 
-def _playing(settings: ArmSettings) -> Told:
-    return Told(event="playing", said=f"{settings.held_out:,} held-out puzzles")
+def _playing(settings: ArmSettings) -> JobLine:
+    return JobLine(event="playing", said=f"{settings.held_out:,} held-out puzzles")
 
 
 class _ArmTraining:
@@ -99,8 +99,8 @@ class _ArmTraining:
                 try:
                     self._step(curves)
                 except NotFinite as error:
-                    said = f"step {self.state.step + 1}: {error}"
-                    self.state = self.state.model_copy(update={"stopped": said})
+                    message = f"step {self.state.step + 1}: {error}"
+                    self.state = self.state.model_copy(update={"stopped": message})
                     if self.state.curve[-1].step != self.state.step:
                         self._look()
                 if self._looks() > looks:
@@ -120,23 +120,25 @@ class _ArmTraining:
 
     def _step(self, curves: Curves) -> None:
         began = time.process_time()
-        made = self.steps.step(self.state.step)
+        step_facts = self.steps.step(self.state.step)
         spent = time.process_time() - began
         self.state = self.state.model_copy(
             update={
                 "step": self.state.step + 1,
-                "tokens": self.state.tokens + made.tokens,
-                "samples": self.state.samples + made.samples,
+                "tokens": self.state.tokens + step_facts.tokens,
+                "samples": self.state.samples + step_facts.samples,
                 "train_cpu_seconds": self.state.train_cpu_seconds + spent,
             }
         )
-        curves.add(self.state.step, made.curves)
+        curves.add(self.state.step, step_facts.curves)
         greedy = f"greedy {self.state.curve[-1].success:.0%}, " if self.state.curve else ""
-        done = int(PARTS * self._share())
-        self.tell(Told(event="training", done=done, total=PARTS, said=f"{greedy}{made.said}"))
+        progress = int(PARTS * self._share())
+        self.tell(
+            JobLine(event="training", done=progress, total=PARTS, said=f"{greedy}{step_facts.said}")
+        )
 
     def _look(self) -> None:
-        found = played(
+        evaluation = played(
             self.playing, self.arm, self.settings, Split.VALIDATION, self.settings.looked_at
         )
         point = Point(
@@ -144,7 +146,7 @@ class _ArmTraining:
             tokens=self.state.tokens,
             samples=self.state.samples,
             cpu_seconds=round(self.state.train_cpu_seconds, 3),
-            success=found.outcomes.count("1") / len(found.outcomes),
+            success=evaluation.outcomes.count("1") / len(evaluation.outcomes),
         )
         self.state = self.state.model_copy(update={"curve": (*self.state.curve, point)})
 
@@ -158,9 +160,9 @@ class _ArmTraining:
         if spends is not None:
             spent = self.state.tokens if spends == "tokens" else self.state.samples
             return min(1.0, spent / self.budget)
-        chosen = self.settings
+        settings = self.settings
         imitates = self.arm.what.way == "supervised"
-        whole = (chosen.supervised if imitates else chosen.reinforced).steps
+        whole = (settings.supervised if imitates else settings.reinforced).steps
         return min(1.0, self.state.step / whole)
 
     def _budget(self) -> int:
@@ -211,14 +213,14 @@ class _ArmTraining:
     def _result(self) -> ArmResult:
         write(self.arm, self.output, self.playing)
         # What is measured are the weights as they were written, rounding included.
-        found = played(
+        evaluation = played(
             as_written(self.arm, self.output, self.settings),
             self.arm, self.settings, Split.TEST, self.settings.held_out,
         )  # fmt: skip
         self._count_cpu()
         result = ArmResult.of(
             self.arm,
-            found,
+            evaluation,
             steps=self.state.step,
             tokens=self.state.tokens,
             samples=self.state.samples,

@@ -25,7 +25,7 @@ def imitate_best(policies: Policies, batch: StepBatch) -> tuple[int, dict[str, f
     size = settings.minibatch or len(answers)
     parts = [answers[at : at + size] for at in range(0, len(answers), size)]
     try:
-        made = [
+        imitations = [
             imitate(
                 policies,
                 part,
@@ -37,7 +37,9 @@ def imitate_best(policies: Policies, batch: StepBatch) -> tuple[int, dict[str, f
     except NotFinite:
         policies.restore(before)
         raise
-    return sum(each.tokens for each in made), {"loss": fmean(each.loss for each in made)}
+    return sum(imitation.tokens for imitation in imitations), {
+        "loss": fmean(imitation.loss for imitation in imitations)
+    }
 
 
 def best_answer(group: Group) -> Answer:

@@ -28,7 +28,7 @@ from loopline.trainers.core.checkpoints import (
     require_same_recipe,
     require_unused,
 )
-from loopline.trainers.core.job_processes import Told, do_jobs
+from loopline.trainers.core.job_processes import JobLine, do_jobs
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.core.output_lock import make_folder
 from loopline.trainers.errors import TrainingError
@@ -38,7 +38,7 @@ from loopline.trainers.grpo.arms.settings import SETTINGS, ArmSettings
 CLOCK = "clock.json"
 REPORT = "report.json"
 WORKER = "loopline.trainers.grpo.arms.worker"
-Watcher = Callable[[Arm, Told], None]
+Watcher = Callable[[Arm, JobLine], None]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _KEPT_EVERY = 5.0
 """Seconds."""
@@ -71,20 +71,20 @@ def do_arms(
     def ready(arm: Arm) -> bool:
         return all(map(done, arm.needs))
 
-    left = [arm for arm in arms if not done(arm)]
-    told = watcher(len(arms), len(left))
-    return asyncio.run(do_jobs(left, WORKER, output, jobs, told, ready))
+    remaining = [arm for arm in arms if not done(arm)]
+    reporter = watcher(len(arms), len(remaining))
+    return asyncio.run(do_jobs(remaining, WORKER, output, jobs, reporter, ready))
 
 
 def results_of(arms: Sequence[Arm], output: Path) -> list[ArmResult]:
     """Of arms that are done. Raises `TrainingError` for one that is not."""
-    found: list[ArmResult] = []
+    results: list[ArmResult] = []
     for arm in arms:
         result = read_result(arm.folder(output))
         if result is None:
             raise TrainingError(f"{arm.folder(output)} has no result: run the command again")
-        found.append(result)
-    return found
+        results.append(result)
+    return results
 
 
 def claim(
@@ -93,13 +93,13 @@ def claim(
     """Make the folder that of these settings; with `more_seeds` it may hold other seeds as well.
     Raises `TrainingError` if it is another one's."""
     path = output / SETTINGS
-    found = claimed_settings(path, type(settings)) if path.exists() else None
-    if found is not None and not restart:
+    existing_settings = claimed_settings(path, type(settings)) if path.exists() else None
+    if existing_settings is not None and not restart:
         if more_seeds:
-            found = found.model_copy(update={"seeds": settings.seeds})
-        require_same_recipe(found, settings, output)
+            existing_settings = existing_settings.model_copy(update={"seeds": settings.seeds})
+        require_same_recipe(existing_settings, settings, output)
         return
-    if found is not None:
+    if existing_settings is not None:
         for seed in output.glob("seed-*"):
             shutil.rmtree(seed, ignore_errors=True)
         for name in (REPORT, CLOCK):
@@ -115,8 +115,8 @@ def timed(output: Path) -> Generator[Callable[[], float]]:
     """For the time of the block: the seconds so far, those of earlier parts included. They are
     kept however the block ends, of one that is killed all but the last few."""
     path = output / CLOCK
-    found = find_record(path, Clock, f"remove {path}, and the time so far is forgotten")
-    before = found.seconds if found is not None else 0.0
+    record = find_record(path, Clock, f"remove {path}, and the time so far is forgotten")
+    before = record.seconds if record is not None else 0.0
     began = time.monotonic()
 
     def seconds() -> float:

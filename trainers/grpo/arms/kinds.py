@@ -56,7 +56,7 @@ Loss = Literal["policy gradient", "cross-entropy"]
 
 
 @dataclass(frozen=True)
-class Kind:
+class ArmKind:
     """What an arm does."""
 
     way: Way
@@ -80,56 +80,58 @@ class Kind:
         return self.begins is not None and self.way != "measured"
 
 
-KINDS: dict[ArmName, Kind] = {
-    WARM_START: Kind("supervised", "both agents imitate the weak team; no RL"),
-    AT_GRPO: Kind(
+KINDS: dict[ArmName, ArmKind] = {
+    WARM_START: ArmKind("supervised", "both agents imitate the weak team; no RL"),
+    AT_GRPO: ArmKind(
         "reinforced",
         "K candidates of one state compete, one policy for both agents",
         begins=WARM_START,
     ),
-    EXPERT_ITERATION: Kind(
+    EXPERT_ITERATION: ArmKind(
         "reinforced",
         "plays as AT-GRPO does and imitates the best of the K candidates of one state",
         begins=WARM_START,
         spends="samples",
         loss="cross-entropy",
     ),
-    MAS_GRPO: Kind(
+    MAS_GRPO: ArmKind(
         "reinforced",
         "K whole runs of one puzzle compete, one policy for both agents",
         begins=WARM_START,
         spends="samples",
         grouping="trajectory",
     ),
-    MAS_GRPO_TOKENS: Kind(
+    MAS_GRPO_TOKENS: ArmKind(
         "reinforced",
         "MAS + GRPO that ends with the tokens of AT-GRPO in place of its samples",
         begins=WARM_START,
         spends="tokens",
         grouping="trajectory",
     ),
-    CONTINUED: Kind(
+    CONTINUED: ArmKind(
         "supervised",
         "goes on with the imitation, with the tokens of AT-GRPO",
         begins=WARM_START,
         spends="tokens",
     ),
-    SINGLE: Kind("supervised", "the plan agent alone imitates the weak one; no RL", team=(PLAN,)),
-    SINGLE_GRPO: Kind(
+    SINGLE: ArmKind(
+        "supervised", "the plan agent alone imitates the weak one; no RL", team=(PLAN,)
+    ),
+    SINGLE_GRPO: ArmKind(
         "reinforced",
         "the plan agent alone, K candidates of one of its states compete",
         begins=SINGLE,
         spends="samples",
         team=(PLAN,),
     ),
-    PER_ROLE: Kind(
+    PER_ROLE: ArmKind(
         "reinforced",
         "a policy for each agent",
         begins=WARM_START,
         spends="samples",
         policies="per-role",
     ),
-    PER_ROLE_LORA: Kind(
+    PER_ROLE_LORA: ArmKind(
         "reinforced",
         "an adapter of the warm start for each agent",
         begins=WARM_START,
@@ -137,16 +139,16 @@ KINDS: dict[ArmName, Kind] = {
         policies="per-role",
         weights="lora",
     ),
-    SWAPPED: Kind(
+    SWAPPED: ArmKind(
         "measured", "the policies of AT-GRPO per role, each in the other's place", begins=PER_ROLE
     ),
-    PROPOSER: Kind(
+    PROPOSER: ArmKind(
         "measured",
         "the tool agent of AT-GRPO alone: its proposals are carried out",
         begins=AT_GRPO,
         team=(TOOL,),
     ),
-    BEST_OF_K: Kind(
+    BEST_OF_K: ArmKind(
         "measured",
         "the warm start, sampled; of K candidates the one that the rules rank first is carried "
         "out: a search with the rules' help, which no greedy play has",

@@ -15,7 +15,14 @@ from loopline.trainers.grpo.arms.kinds import BEST_OF_K, SWAPPED
 from loopline.trainers.grpo.arms.models import Playing, as_written
 from loopline.trainers.grpo.arms.results import Arm, ArmResult, write_result
 from loopline.trainers.grpo.arms.settings import ArmSettings
-from loopline.trainers.grpo.vectorized_rollout import Evaluated, Rules, Table, evaluate, roll_out, slices
+from loopline.trainers.grpo.vectorized_rollout import (
+    EvaluationResult,
+    Rules,
+    Table,
+    evaluate,
+    roll_out,
+    slices,
+)
 
 TOGETHER = 64
 """Puzzles whose candidates are in memory at once."""
@@ -29,15 +36,15 @@ def measure(arm: Arm, output: Path, settings: ArmSettings) -> ArmResult:
     began = time.process_time()
     playing = as_written(arm.begins, output, settings)
     if arm.kind == BEST_OF_K:
-        found = _best_of_k(playing, arm, settings)
+        evaluation = _best_of_k(playing, arm, settings)
     else:
-        found = played(
+        evaluation = played(
             playing, arm, settings, Split.TEST, settings.held_out, swapped=arm.kind == SWAPPED
         )
     spent = round(time.process_time() - began, 1)
     return write_result(
         arm.folder(output),
-        ArmResult.of(arm, found, steps=0, tokens=0, samples=0, train_cpu_seconds=0.0,
+        ArmResult.of(arm, evaluation, steps=0, tokens=0, samples=0, train_cpu_seconds=0.0,
                      cpu_seconds=spent, curve=()),
     )  # fmt: skip
 
@@ -50,7 +57,7 @@ def played(
     count: int,
     *,
     swapped: bool = False,
-) -> Evaluated:
+) -> EvaluationResult:
     """Greedily, the first puzzles of a split by the arm's team; `swapped`: each agent's policy
     plays the other agent."""
     return evaluate(
@@ -63,25 +70,25 @@ def played(
     )
 
 
-def _best_of_k(playing: Playing, arm: Arm, settings: ArmSettings) -> Evaluated:
+def _best_of_k(playing: Playing, arm: Arm, settings: ArmSettings) -> EvaluationResult:
     """Sampled as in training: of K candidates the rules choose. What was said is not kept."""
     import torch
 
-    chosen, generator = settings.reinforced, torch.Generator().manual_seed(arm.seed)
+    training, generator = settings.reinforced, torch.Generator().manual_seed(arm.seed)
     tables: list[Table] = settings.game.tables(Split.TEST, settings.test_seed, settings.held_out)
     outcomes, failures = "", Counter[str]()
     for part in slices(range(len(tables)), TOGETHER):
-        found = roll_out(
+        rollout = roll_out(
             [tables[number] for number in part],
             playing.prompter,
             playing.sampler,
-            Rules(chosen.candidates, chosen.limit, scheme=chosen.scheme),
+            Rules(training.candidates, training.limit, scheme=training.scheme),
             lambda agent: PolicyRef(name=agent, base=playing.grpo.base, version=0),
             playing.put_in,
             generator,
             run="held out",
             failure=settings.game.failure,
         )
-        outcomes += found.outcomes
-        failures.update(found.failures)
-    return Evaluated(outcomes, dict(sorted(failures.items())), 0, 0, {})
+        outcomes += rollout.outcomes
+        failures.update(rollout.failures)
+    return EvaluationResult(outcomes, dict(sorted(failures.items())), 0, 0, {})

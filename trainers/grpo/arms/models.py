@@ -17,11 +17,11 @@ from loopline.trainers.grpo.arms.reinforced import grpo_settings
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.facts import PolicyFacts
-from loopline.trainers.grpo.vectorized_rollout import Prompter
 from loopline.trainers.grpo.pipeline import begun
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.sampling import DEVICE, Sampler
 from loopline.trainers.grpo.settings import SHARED, GrpoSettings, InitialPolicy
+from loopline.trainers.grpo.vectorized_rollout import Prompter
 from loopline.workers.atomic_files import atomic_folder
 from loopline.workers.engines.local.adapter_base import FACTS, weights_sha256
 
@@ -66,13 +66,13 @@ def write(arm: Arm, output: Path, playing: Playing) -> None:
     """All of an arm's policies as the engines read them, whole or not at all."""
     with atomic_folder(arm.folder(output) / MODEL, replace=True) as partial:
         for name in playing.policies.names:
-            own = _folder(partial, name)
-            own.mkdir(parents=True, exist_ok=True)
+            policy_folder = _folder(partial, name)
+            policy_folder.mkdir(parents=True, exist_ok=True)
             playing.policies.put_in(name)
-            playing.policies.network.write(own, playing.base)
+            playing.policies.network.write(policy_folder, playing.base)
             if playing.grpo.weights == "lora":
                 facts = PolicyFacts.of(name, playing.grpo, 0, ())
-                (own / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
+                (policy_folder / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
 
 
 def base_of(arm: Arm, output: Path, settings: ArmSettings) -> Path:

@@ -10,16 +10,16 @@ from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import PolicyRef
 from loopline.trainers.grpo.advantages import has_signal
 from loopline.trainers.grpo.arms.expert_iteration import imitate_best
-from loopline.trainers.grpo.arms.kinds import Kind
+from loopline.trainers.grpo.arms.kinds import ArmKind
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.steps import StepFacts
-from loopline.trainers.grpo.vectorized_rollout import Played, Prompter, Rules, roll_out
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.losses import Correction
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.sampling import Sampler
 from loopline.trainers.grpo.settings import LORA_RATE, GrpoSettings
 from loopline.trainers.grpo.stream import StepBatch
+from loopline.trainers.grpo.vectorized_rollout import Prompter, RolloutResult, Rules, roll_out
 from loopline.trainers.grpo.whole_runs import roll_out_runs
 
 _PIECE_TOKENS = 8_192
@@ -30,21 +30,21 @@ _SEEDS = 1_000_033
 class Batch(NamedTuple):
     """Puzzles that were played, and not yet learned from."""
 
-    played: Played
+    played: RolloutResult
     tokens: int
     """That went through the model to play them."""
 
 
 def grpo_settings(
     settings: ArmSettings,
-    kind: Kind,
+    kind: ArmKind,
     base_sha256: str,
     seed: int,
     *,
     correction: Correction = "token",
 ) -> GrpoSettings:
     """What the updates follow from."""
-    chosen = settings.reinforced
+    training = settings.reinforced
     whole_runs = kind.grouping == "trajectory"
     lora = kind.weights == "lora"
     return GrpoSettings.model_validate(
@@ -53,16 +53,16 @@ def grpo_settings(
             "base_sha256": base_sha256,
             "data_sha256": "",
             "grouping": kind.grouping,
-            "group_size": chosen.candidates,
+            "group_size": training.candidates,
             # So that an update is of as many completions: a run has one for each of its turns.
-            "minibatch": max(1, chosen.minibatch // (settings.game.turns if whole_runs else 1)),
+            "minibatch": max(1, training.minibatch // (settings.game.turns if whole_runs else 1)),
             # An answer that never ends is a bad one here, and must not be left out.
             "truncated": "keep",
             "policies": kind.policies,
             "weights": kind.weights,
-            "rank": chosen.rank,
-            "learning_rate": chosen.learning_rate * (LORA_RATE if lora else 1.0),
-            "objective": {"entropy": chosen.entropy, "correction": correction},
+            "rank": training.rank,
+            "learning_rate": training.learning_rate * (LORA_RATE if lora else 1.0),
+            "objective": {"entropy": training.entropy, "correction": correction},
             "micro_batch_tokens": _PIECE_TOKENS,
             "seed": seed,
         }
@@ -75,7 +75,7 @@ class ReinforcedSteps:
     def __init__(
         self,
         settings: ArmSettings,
-        kind: Kind,
+        kind: ArmKind,
         seed: int,
         policies: Policies,
         prompter: Prompter,
@@ -97,7 +97,7 @@ class ReinforcedSteps:
         """The puzzles of batch `number`, played by the present weights, which are `version`."""
         import torch
 
-        chosen, grpo = self._settings.reinforced, self._policies.settings
+        training, grpo = self._settings.reinforced, self._policies.settings
         seed = self._seed * _SEEDS + number
         before = self._sampler.tokens
 
@@ -106,10 +106,10 @@ class ReinforcedSteps:
 
         play = roll_out if grpo.grouping == "at-grpo" else roll_out_runs
         played = play(
-            self._settings.game.tables(Split.TRAIN, seed, chosen.episodes, self._kind.team),
+            self._settings.game.tables(Split.TRAIN, seed, training.episodes, self._kind.team),
             self._prompter,
             self._sampler,
-            Rules(chosen.candidates, chosen.limit, scheme=chosen.scheme),
+            Rules(training.candidates, training.limit, scheme=training.scheme),
             policy,
             lambda agent: self._policies.put_in(grpo.policy_of(agent)),
             torch.Generator().manual_seed(seed),
@@ -133,16 +133,16 @@ class ReinforcedSteps:
             else:
                 trained, more = self._weigh_all(part)
             curves |= more
-        said = f"rollouts solved {share:.0%}, groups {len(learned)} of {len(played.groups)}"
-        return StepFacts(batch.tokens + trained, played.samples, curves, said)
+        message = f"rollouts solved {share:.0%}, groups {len(learned)} of {len(played.groups)}"
+        return StepFacts(batch.tokens + trained, played.samples, curves, message)
 
     def _weigh_all(self, batch: StepBatch) -> tuple[int, dict[str, float]]:
         """Updates by every candidate's advantage; the tokens that went through the model, and
         curves."""
-        made = self._learner.step(batch)
+        policy_steps = self._learner.step(batch)
         curves = {
             f"{name}/{key}": value
-            for name, each in made.items()
-            for key, value in each.curves().items()
+            for name, policy_step in policy_steps.items()
+            for key, value in policy_step.curves().items()
         }
-        return sum(each.tokens for each in made.values()), curves
+        return sum(policy_step.tokens for policy_step in policy_steps.values()), curves

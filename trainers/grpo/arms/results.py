@@ -9,9 +9,9 @@ from pydantic import Field
 
 from loopline.agents.records import Record
 from loopline.trainers.core.json_records import find_record, write_record
-from loopline.trainers.grpo.arms.kinds import AT_GRPO, KINDS, ArmName, Kind, Spent, slug
+from loopline.trainers.grpo.arms.kinds import AT_GRPO, KINDS, ArmKind, ArmName, Spent, slug
 from loopline.trainers.grpo.arms.tuning import OWN, Tuning
-from loopline.trainers.grpo.vectorized_rollout import Evaluated
+from loopline.trainers.grpo.vectorized_rollout import EvaluationResult
 
 RESULT = "result.json"
 
@@ -33,7 +33,7 @@ class Arm(Record):
         return output / f"seed-{self.seed}" / f"{slug(self.kind)}{self.tuning.suffix}"
 
     @property
-    def what(self) -> Kind:
+    def what(self) -> ArmKind:
         return KINDS[self.kind]
 
     @property
@@ -106,7 +106,7 @@ class ArmResult(Record):
     def of(
         cls,
         arm: Arm,
-        found: Evaluated,
+        found: EvaluationResult,
         *,
         steps: int,
         tokens: int,

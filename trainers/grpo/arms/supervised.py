@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from loopline.trainers.grpo.arms.game import Team
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.steps import StepFacts
-from loopline.trainers.grpo.vectorized_rollout import Prompter
 from loopline.trainers.grpo.learner import NotFinite
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.settings import SHARED
+from loopline.trainers.grpo.vectorized_rollout import Prompter
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,7 @@ Answer = tuple[Sequence[int], Sequence[int]]
 """The ids of a prompt, and of what is imitated as the answer to it."""
 
 
-class Imitated(NamedTuple):
+class SupervisedUpdate(NamedTuple):
     """What came of an update."""
 
     loss: float
@@ -60,28 +60,32 @@ class SupervisedSteps:
     def step(self, number: int) -> StepFacts:
         """The step after `number` others. Raises `NotFinite` before weights are changed by a loss
         or a gradient that is no number."""
-        chosen = self._settings.supervised
-        seed, rate = self._first + number, self._rate * min(1.0, (number + 1) / chosen.warmup)
+        training = self._settings.supervised
+        seed, rate = self._first + number, self._rate * min(1.0, (number + 1) / training.warmup)
         answers = self._answers(seed)
-        made = imitate(
+        imitation = imitate(
             self._policies,
             answers,
             rate,
             f"supervised step {number + 1}, whose {len(answers)} answers are those of the "
             f"demonstrations of seed {seed}",
         )
-        return StepFacts(made.tokens, len(answers), {"loss": made.loss}, f"loss {made.loss:.3f}")
+        return StepFacts(
+            imitation.tokens, len(answers), {"loss": imitation.loss}, f"loss {imitation.loss:.3f}"
+        )
 
     def _answers(self, seed: int) -> list[Answer]:
         settings, codec = self._settings, self._prompter.loaded.codec
-        said = settings.game.demonstrations(seed, self._team)
+        demonstrations = settings.game.demonstrations(seed, self._team)
         return [
             (self._prompter.ids(observation), [*codec.encode(answer), self._end])
-            for observation, answer in islice(said, settings.supervised.batch)
+            for observation, answer in islice(demonstrations, settings.supervised.batch)
         ]
 
 
-def imitate(policies: Policies, answers: Sequence[Answer], rate: float, where: str) -> Imitated:
+def imitate(
+    policies: Policies, answers: Sequence[Answer], rate: float, where: str
+) -> SupervisedUpdate:
     """One update of the policy that both agents share, at this learning rate, by the mean
     cross-entropy of the answers' tokens. Raises `NotFinite`, which names `where`, before weights
     are changed by a loss or a gradient that is no number."""
@@ -96,14 +100,14 @@ def imitate(policies: Policies, answers: Sequence[Answer], rate: float, where: s
     loss = functional.cross_entropy(network.learned_logits(ids, learned), targets)
     optimizer.zero_grad()
     loss.backward()
-    parameters = [each for _, each in network.trained()]
+    parameters = [parameter for _, parameter in network.trained()]
     norm = torch.nn.utils.clip_grad_norm_(parameters, policies.settings.clip)
-    found = float(loss.detach())
-    for what, value in (("loss", found), ("gradient", float(norm))):
+    loss_value = float(loss.detach())
+    for what, value in (("loss", loss_value), ("gradient", float(norm))):
         if not math.isfinite(value):
             raise NotFinite(f"the {what} is {value} at {where}, at a learning rate of {rate:.1e}")
     optimizer.step()
-    return Imitated(found, ids.numel())
+    return SupervisedUpdate(loss_value, ids.numel())
 
 
 def _rows(answers: Sequence[Answer]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from loopline.trainers.grpo.arms.kinds import Kind
+from loopline.trainers.grpo.arms.kinds import ArmKind
 from loopline.trainers.grpo.arms.settings import ArmSettings
 
 
@@ -30,7 +30,7 @@ class Tuning(BaseModel):
         """Of a folder's name: `-rate-0.3`."""
         return "".join(f"-{name}-{value:g}" for name, value in self._changed())
 
-    def of(self, kind: Kind) -> Tuning:
+    def of(self, kind: ArmKind) -> Tuning:
         """What of it concerns such an arm: imitation has no entropy bonus."""
         rewarded = kind.way == "reinforced" and kind.loss == "policy gradient"
         return self if rewarded else self.model_copy(update={"entropy": 1.0})
@@ -57,8 +57,8 @@ class Tuning(BaseModel):
         )
 
     def _changed(self) -> list[tuple[str, float]]:
-        found: dict[str, float] = self.model_dump()
-        return [(name, value) for name, value in found.items() if value != 1]
+        factors: dict[str, float] = self.model_dump()
+        return [(name, value) for name, value in factors.items() if value != 1]
 
 
 OWN = Tuning()

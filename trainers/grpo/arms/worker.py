@@ -9,24 +9,24 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from loopline.trainers.core.job_processes import Told, serve_jobs
+from loopline.trainers.core.job_processes import JobLine, serve_jobs
 from loopline.trainers.grpo.arms.settings import SETTINGS, ArmSettings
 
 _SECONDS = 0.5
 """Between two lines about an arm in training, at least."""
 
 
-def _work(output: Path, job: str, tell: Callable[[Told], None]) -> str:
+def _work(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
     from loopline.trainers.grpo.arms.arm import work
     from loopline.trainers.grpo.arms.results import Arm
 
     last = 0.0
 
-    def at(told: Told) -> None:
+    def at(update: JobLine) -> None:
         nonlocal last
-        if told.event != "training" or time.monotonic() - last >= _SECONDS:
+        if update.event != "training" or time.monotonic() - last >= _SECONDS:
             last = time.monotonic()
-            tell(told)
+            tell(update)
 
     settings = ArmSettings.model_validate_json((output / SETTINGS).read_bytes())
     result = work(Arm.model_validate_json(job), output, settings, at)

@@ -25,7 +25,7 @@ def run(
     *,
     jobs: int,
     restart: bool = False,
-    watcher: Callable[[int, int], Watcher] = lambda arms, left: lambda arm, told: None,
+    watcher: Callable[[int, int], Watcher] = lambda arms, remaining: lambda arm, update: None,
 ) -> DemoReport:
     """Do what is left of the demonstration, `jobs` arms at a time, and write its report. `watcher`
     is that of `do_arms`.
@@ -43,10 +43,12 @@ def run(
         if not do_arms(arms, output, jobs=jobs, watcher=watcher):
             raise KeyboardInterrupt
         solved = settings.game.baselines(settings.test_seed, settings.held_out)
-        by_hand = {name: Share.of(own, settings.held_out) for name, own in solved.items()}
-        found = report_of(settings, results_of(arms, output), by_hand, seconds() / 60)
-    write_record(report, found)
-    return found
+        by_hand = {
+            name: Share.of(solved_count, settings.held_out) for name, solved_count in solved.items()
+        }
+        demo_report = report_of(settings, results_of(arms, output), by_hand, seconds() / 60)
+    write_record(report, demo_report)
+    return demo_report
 
 
 def arms_of(settings: DemoSettings) -> list[Arm]:

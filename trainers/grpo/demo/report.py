@@ -30,8 +30,8 @@ class Share(Record):
     @classmethod
     def of(cls, solved: int, n: int) -> Self:
         """With its interval."""
-        found = wilson(solved, n)
-        return cls(solved=solved, n=n, low=found.low, high=found.high)
+        interval = wilson(solved, n)
+        return cls(solved=solved, n=n, low=interval.low, high=interval.high)
 
     @property
     def rate(self) -> float:
@@ -82,26 +82,27 @@ def report_of(
     minutes: float,
 ) -> DemoReport:
     """From the results of every arm of every seed."""
-    found = tuple(_findings(seed, results) for seed in settings.seeds)
+    seed_findings = tuple(_findings(seed, results) for seed in settings.seeds)
     return DemoReport(
         settings=settings,
-        seeds=found,
+        seeds=seed_findings,
         baselines=dict(baselines),
         results=tuple(results),
-        success_gain=round(min(each.gain for each in found), 4),
-        apart=all(each.apart for each in found),
+        success_gain=round(min(entry.gain for entry in seed_findings), 4),
+        apart=all(entry.apart for entry in seed_findings),
         minutes=round(minutes, 3),
-        cpu_minutes=round(sum(each.cpu_seconds for each in results) / 60, 3),
+        cpu_minutes=round(sum(entry.cpu_seconds for entry in results) / 60, 3),
     )
 
 
 def _findings(seed: int, results: Sequence[ArmResult]) -> SeedFindings:
-    own = {each.arm: each for each in results if each.seed == seed}
-    absent = [name for name in ARMS if name not in own]
+    results_by_arm = {result.arm: result for result in results if result.seed == seed}
+    absent = [name for name in ARMS if name not in results_by_arm]
     if absent:
         raise TrainingError(f"seed {seed} has no result of {absent[0]}: run the command to its end")
     arms: dict[ArmName, Share] = {
-        name: Share.of(own[name].solved, len(own[name].outcomes)) for name in ARMS
+        name: Share.of(results_by_arm[name].solved, len(results_by_arm[name].outcomes))
+        for name in ARMS
     }
     learned, others = arms[AT_GRPO], (arms[WARM_START], arms[CONTINUED])
     return SeedFindings(
@@ -109,7 +110,7 @@ def _findings(seed: int, results: Sequence[ArmResult]) -> SeedFindings:
         arms=arms,
         gain=learned.rate - arms[WARM_START].rate,
         over_control=learned.rate - arms[CONTINUED].rate,
-        apart=all(learned.low > other.high for other in others),
+        apart=all(learned.low > baseline.high for baseline in others),
     )
 
 
@@ -132,15 +133,15 @@ def compute_table(report: DemoReport) -> Table:
         "arm", "seed", "steps", "tokens", "CPU-s training", "agreement", "failures",
         words=("arm", "failures"),
     )  # fmt: skip
-    for one in report.results:
+    for result in report.results:
         table.add_row(
-            one.arm,
-            str(one.seed),
-            f"{one.steps:,}",
-            f"{one.tokens:,}",
-            f"{one.train_cpu_seconds:,.0f}",
-            "–" if one.agreement is None else f"{one.agreement:.0%}",
-            ", ".join(f"{count} {name}" for name, count in one.failures.items()) or "none",
+            result.arm,
+            str(result.seed),
+            f"{result.steps:,}",
+            f"{result.tokens:,}",
+            f"{result.train_cpu_seconds:,.0f}",
+            "–" if result.agreement is None else f"{result.agreement:.0%}",
+            ", ".join(f"{count} {name}" for name, count in result.failures.items()) or "none",
         )
     return table
 
@@ -155,9 +156,9 @@ def conclusion(report: DemoReport) -> list[str]:
     )
     puzzles = counted(report.settings.held_out, "puzzle")
     ended_early = [
-        f"seed {one.seed}, {one.arm}, ended early: {one.stopped}"
-        for one in report.results
-        if one.stopped
+        f"seed {result.seed}, {result.arm}, ended early: {result.stopped}"
+        for result in report.results
+        if result.stopped
     ]
     return [
         *ended_early,
@@ -172,12 +173,12 @@ def behaviour(report: DemoReport) -> list[str]:
     """What the agents of the first seed say most often: whether success was learned by reading, or
     by one answer that fits everywhere."""
     lines: list[str] = []
-    for one in report.results:
-        if one.seed != report.settings.seeds[0]:
+    for result in report.results:
+        if result.seed != report.settings.seeds[0]:
             continue
-        for agent, said in one.said.items():
-            listed = ", ".join(f"{text!r} {count:,}" for text, count in said.items())
-            lines.append(f"seed {one.seed}, {one.arm}, {agent} says: {listed}")
+        for agent, counts in result.said.items():
+            listed = ", ".join(f"{text!r} {count:,}" for text, count in counts.items())
+            lines.append(f"seed {result.seed}, {result.arm}, {agent} says: {listed}")
     return lines
 
 
@@ -198,5 +199,5 @@ def last_line(report: DemoReport) -> dict[str, object]:
             }
             for row in report.seeds
         ],
-        "baselines": {name: round(each.rate, 4) for name, each in report.baselines.items()},
+        "baselines": {name: round(baseline.rate, 4) for name, baseline in report.baselines.items()},
     }

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from loopline.runtime.config.settings import Settings
     from loopline.trainers.data.task_files import TaskFile
-    from loopline.trainers.grpo.loop.run_directory import Book, Wave
-    from loopline.trainers.grpo.loop.leader_channel import Line
+    from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
     from loopline.trainers.grpo.loop.options import LoopOptions
     from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts
+    from loopline.trainers.grpo.loop.run_directory import RolloutBatch, RunDirectory
     from loopline.trainers.grpo.loop.settings import LoopSettings
     from loopline.trainers.grpo.settings import GrpoSettings
     from loopline.workers.engines.settings import ModelSettings
@@ -60,13 +60,13 @@ def loop(options: LoopOptions) -> None:
     """
     from loopline.trainers.core.processes import joined
     from loopline.trainers.grpo.loop.follower_rank import follow
-    from loopline.trainers.grpo.loop.leader_channel import Line
+    from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
     from loopline.trainers.grpo.pipeline import require_whole
 
     grpo = options.settings()
     with stoppable(), joined() as processes:
         require_whole(processes)
-        line = Line(processes)
+        line = LeaderChannel(processes)
         if not processes.is_first:
             follow(grpo, options.output, options.keep_ratios, line)
             return
@@ -79,7 +79,7 @@ def loop(options: LoopOptions) -> None:
         typer.echo(json.dumps(last_line(report)))
 
 
-def _lead(options: LoopOptions, grpo: GrpoSettings, line: Line) -> LoopReport:
+def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> LoopReport:
     """As the first process, or the only one."""
     from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import UserError
@@ -90,7 +90,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: Line) -> LoopReport:
     from loopline.trainers.grpo.data import sealing_of
     from loopline.trainers.grpo.loop.leader_channel import Start
     from loopline.trainers.grpo.loop.report import read_loop_report
-    from loopline.trainers.grpo.loop.rounds import Keeping, Loop, LoopWatch
+    from loopline.trainers.grpo.loop.rounds import Loop, LoopWatch, Retention
     from loopline.trainers.grpo.pipeline import CHECKPOINTS
     from loopline.trainers.grpo.publishing import require_publishable
 
@@ -116,15 +116,15 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: Line) -> LoopReport:
             return report
         line.say(Start(book.training))
         loaded = load_base(grpo.base, grpo.base_precision)
-        with _Shown() as shown:
-            for each in said_of_rounding(settings.policies.values(), deployed.models):
-                shown.say(each)
+        with _Shown() as display:
+            for message in said_of_rounding(settings.policies.values(), deployed.models):
+                display.say(message)
             limit = deployed.bus.max_message_bytes
-            for each in said_of_size(settings, limit):
-                shown.say(each)
-            watch = LoopWatch(shown.rolled, shown.round, shown.say)
+            for message in said_of_size(settings, limit):
+                display.say(message)
+            watch = LoopWatch(display.rolled, display.round, display.say)
             sealing = sealing_of(grpo, loaded)
-            keeping = Keeping(options.keep_ratios, options.keep_published)
+            keeping = Retention(options.keep_ratios, options.keep_published)
             return Loop(
                 settings, loaded, sealing, book, deployed, options.wait, watch, keeping, line,
                 file.tasks if file else (),
@@ -151,7 +151,7 @@ def said_of_rounding(
     but importance ratios then show rounding beside the age of samples."""
     from loopline.bus import pool_of
 
-    pools = dict.fromkeys(pool_of(each) for each in policies)
+    pools = dict.fromkeys(pool_of(policy) for policy in policies)
     return tuple(
         f"the pool {pool} has no plain_logprobs: its log-probabilities differ from the trainer's "
         "by rounding (in float32 by up to 4e-5, with it by less than 1e-5); `runtime up --set "
@@ -176,21 +176,21 @@ def said_of_size(settings: LoopSettings, limit: int) -> tuple[str, ...]:
     )
 
 
-def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
+def claim(output: Path, settings: LoopSettings, *, restart: bool) -> RunDirectory:
     """Make the folder this loop's own. Raises `TrainingError` if it is another training's."""
     from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS
     from loopline.trainers.core.checkpoints import require_same_recipe, require_unused
     from loopline.trainers.core.json_records import read_record
-    from loopline.trainers.grpo.loop.run_directory import Book, Claim, write_page
+    from loopline.trainers.grpo.loop.run_directory import Claim, RunDirectory, write_page
     from loopline.trainers.grpo.page import PAGE
     from loopline.trainers.grpo.pipeline import CHECKPOINTS, POLICIES
     from loopline.trainers.grpo.report import REPORT
 
     path = output / CLAIM
     if path.exists() and not restart:
-        found = read_record(path, Claim)
-        require_same_recipe(found.settings, settings, output)
-        return Book(output, found.id)
+        existing_claim = read_record(path, Claim)
+        require_same_recipe(existing_claim.settings, settings, output)
+        return RunDirectory(output, existing_claim.id)
     if path.exists():
         # The report goes first: with it a training is finished, whatever else is there. What was
         # published stays: a deployment may answer with it.
@@ -200,9 +200,9 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
             shutil.rmtree(output / name, ignore_errors=True)
     else:
         require_unused(output)
-    made = Claim(id=secrets.token_hex(4), settings=settings)
-    write_page(path, made)
-    return Book(output, made.id)
+    new_claim = Claim(id=secrets.token_hex(4), settings=settings)
+    write_page(path, new_claim)
+    return RunDirectory(output, new_claim.id)
 
 
 def _settings(
@@ -221,7 +221,7 @@ def _settings(
         "rounds": options.sampling_rounds,
         "success": options.success,
     }
-    made = validated(
+    loop_settings = validated(
         LoopSettings,
         {
             **{name: getattr(options, name) for name in RolloutOptions.model_fields},
@@ -232,25 +232,30 @@ def _settings(
             "adaptive": None if options.adaptive is None else adaptive,
         },
     )
-    agents = [each for each in made.team if grpo.agents is None or each in grpo.agents]
-    unknown = sorted(set(grpo.agents or ()) - set(made.team))
+    agents = [item for item in loop_settings.team if grpo.agents is None or item in grpo.agents]
+    unknown = sorted(set(grpo.agents or ()) - set(loop_settings.team))
     if unknown:
         raise TrainingError(
-            f"--agent: nobody of the team ({', '.join(made.team)}) is called {', '.join(unknown)}"
+            f"--agent: nobody of the team ({', '.join(loop_settings.team)}) is called {', '.join(unknown)}"
         )
     require_known(grpo, tuple(dict.fromkeys(map(grpo.policy_of, agents))))
-    others = [each for each in made.team if each not in agents]
-    ours = prompts_of(WORKFLOW, made.played)
-    files = {file: text for file, text in deployed.prompt_files.items() if file in ours}
-    return made.model_copy(
+    others = [item for item in loop_settings.team if item not in agents]
+    workflow_prompts = prompts_of(WORKFLOW, loop_settings.played)
+    files = {file: text for file, text in deployed.prompt_files.items() if file in workflow_prompts}
+    return loop_settings.model_copy(
         update={
             "policies": served_policies(
-                agents, deployed, WORKFLOW, options.pool, environment=made.played, option="loop"
+                agents,
+                deployed,
+                WORKFLOW,
+                options.pool,
+                environment=loop_settings.played,
+                option="loop",
             ),
             "partners": served_policies(
-                others, deployed, WORKFLOW, None, environment=made.played, option="loop"
+                others, deployed, WORKFLOW, None, environment=loop_settings.played, option="loop"
             ),
-            "prompts": prompt_hashes(WORKFLOW, files, made.played),
+            "prompts": prompt_hashes(WORKFLOW, files, loop_settings.played),
         }
     )
 
@@ -262,10 +267,10 @@ class _Shown(ShownProgress):
         behind = "{task.completed:,.0f} of {task.total:,.0f} runs"
         super().__init__("{task.fields[said]}", behind, remaining=False)
 
-    def rolled(self, wave: Wave, ended: int) -> None:
+    def rolled(self, wave: RolloutBatch, ended: int) -> None:
         """Some runs of a wave have ended."""
-        said = f"round {wave.round}" + (f", wave {wave.number}" if wave.number > 1 else "")
-        self.bar("runs", ended, len(wave.runs), said)
+        label = f"round {wave.round}" + (f", wave {wave.number}" if wave.number > 1 else "")
+        self.bar("runs", ended, len(wave.runs), label)
 
     def round(self, facts: RoundFacts, rounds: int) -> None:
         """A round is trained."""
@@ -280,9 +285,9 @@ def round_line(facts: RoundFacts, rounds: int) -> str:
         f"{counted(facts.runs, 'run')}{broke}  "
         f"groups {facts.trained:,}  zero-variance {facts.zero_variance_share:.0%}  "
         + "  ".join(
-            f"{name}: loss {each.loss:+.4f} reward {each.reward:.3f} "
-            f"ESS {each.effective_samples:.2f}"
-            for name, each in facts.step.policies.items()
+            f"{name}: loss {policy.loss:+.4f} reward {policy.reward:.3f} "
+            f"ESS {policy.effective_samples:.2f}"
+            for name, policy in facts.step.policies.items()
         )
     )
 
@@ -292,15 +297,15 @@ def table(report: LoopReport) -> Table:
     from loopline.runtime.terminal.tables import figures
 
     noun = f"{report.settings.noun}s"
-    made = figures(
+    round_table = figures(
         "round", "served", noun, "solved,\nbest\nof K", "broke\noff", "groups", "zero-\nvariance",
         "too\nold", "agreed", "reward", "loss",
     )  # fmt: skip
-    made.padding = (0, 1, 0, 0)  # Else eleven columns would have no room on 80.
+    round_table.padding = (0, 1, 0, 0)  # Else eleven columns would have no room on 80.
     for facts in report.rounds:
-        own = facts.step.policies.values()
-        groups = sum(each.groups for each in own)
-        made.add_row(
+        policies = facts.step.policies.values()
+        groups = sum(policy.groups for policy in policies)
+        round_table.add_row(
             f"{facts.round}",
             ", ".join(map(str, sorted(set(facts.served.values())))),
             f"{facts.puzzles:,}",
@@ -310,10 +315,10 @@ def table(report: LoopReport) -> Table:
             f"{facts.zero_variance_share:.0%}",
             f"{facts.stale + facts.foreign:,}",
             "" if facts.agreement is None else f"{facts.agreement:.0%}",
-            f"{sum(each.reward * each.groups for each in own) / groups:.3f}",
-            f"{sum(each.loss * each.groups for each in own) / groups:+.4f}",
+            f"{sum(policy.reward * policy.groups for policy in policies) / groups:.3f}",
+            f"{sum(policy.loss * policy.groups for policy in policies) / groups:+.4f}",
         )
-    return made
+    return round_table
 
 
 def _show(report: LoopReport, output: Path) -> None:
@@ -325,9 +330,9 @@ def _show(report: LoopReport, output: Path) -> None:
         f"{name} {part / max(seconds.total, 1e-9):.0%}"
         for name, part in seconds.model_dump().items()
     )
-    served = ", ".join(f"{policy} {version}" for policy, version in report.served.items())
+    versions = ", ".join(f"{policy} {version}" for policy, version in report.served.items())
     typer.echo(
         f"{counted(len(report.rounds), 'round')} in {seconds.total / 60:.1f} minutes ({shares}); "
-        f"now served: {served}; {report.trained_parameters:,} of {report.parameters:,} parameters, "
+        f"now served: {versions}; {report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB; policies in {output / 'policies'}"
     )

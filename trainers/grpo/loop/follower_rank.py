@@ -10,18 +10,25 @@ from loopline.trainers.core.json_records import find_record
 from loopline.trainers.core.network import load_base
 from loopline.trainers.core.processes import unshared
 from loopline.trainers.grpo.kept_ratios import KeptRatios
-from loopline.trainers.grpo.loop.run_directory import Claim
-from loopline.trainers.grpo.loop.leader_channel import End, EndedWithFirst, Line, Start, Step, Word
+from loopline.trainers.grpo.loop.leader_channel import (
+    End,
+    LeaderChannel,
+    LeaderFailed,
+    Start,
+    Step,
+    Word,
+)
 from loopline.trainers.grpo.loop.rounds import LoopState, learner_of
+from loopline.trainers.grpo.loop.run_directory import Claim
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.pipeline import CHECKPOINTS
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.storing import restore
 
 
-def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: Line) -> None:
+def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: LeaderChannel) -> None:
     """Until the first process has ended. `grpo` is what this process's own command line says.
-    Raises `EndedWithFirst` where that was by an error, KeyboardInterrupt where any process was
+    Raises `LeaderFailed` where that was by an error, KeyboardInterrupt where any process was
     asked to stop, and `TrainingError` if this one has another base or sees another `output`."""
     with deferred_interrupt() as interruption:
         word = line.hear(interruption)
@@ -32,10 +39,10 @@ def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: Line) -> No
         return
     if word.exit_code == 130:
         raise KeyboardInterrupt
-    raise EndedWithFirst(line.processes, word.exit_code)
+    raise LeaderFailed(line.processes, word.exit_code)
 
 
-def _claimed(start: Start, grpo: GrpoSettings, output: Path, line: Line) -> LoopSettings:
+def _claimed(start: Start, grpo: GrpoSettings, output: Path, line: LeaderChannel) -> LoopSettings:
     """What the first process has written down in the folder."""
     path = output / "loop.json"
     claim = find_record(path, Claim)
@@ -46,12 +53,16 @@ def _claimed(start: Start, grpo: GrpoSettings, output: Path, line: Line) -> Loop
 
 
 def _take_part(
-    settings: LoopSettings, output: Path, keep_ratios: int, line: Line, interruption: Interruption
+    settings: LoopSettings,
+    output: Path,
+    keep_ratios: int,
+    line: LeaderChannel,
+    interruption: Interruption,
 ) -> Word:
     """Take part in every step; the word that follows the last one."""
     loaded = load_base(settings.grpo.base, settings.grpo.base_precision)
-    kept = KeptRatios(output, keep_ratios, line.processes.index)
-    learner = learner_of(settings, loaded, kept, line.processes)
+    ratios = KeptRatios(output, keep_ratios, line.processes.index)
+    learner = learner_of(settings, loaded, ratios, line.processes)
     state = restore(output / CHECKPOINTS, LoopState, learner.policies)
     trained = 0 if state is None else state.step
     while isinstance(word := line.hear(interruption), Step):
@@ -59,6 +70,6 @@ def _take_part(
             raise unshared(output, line.processes)
         learner.step(word.batch)
         trained = word.round
-        kept.write(trained)
+        ratios.write(trained)
         line.processes.wait()
     return word

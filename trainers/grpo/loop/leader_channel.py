@@ -56,7 +56,7 @@ Word = Start | Step | End
 _WORDS: TypeAdapter[Word] = TypeAdapter(Word, config=ConfigDict(ser_json_inf_nan="constants"))
 
 
-class EndedWithFirst(TrainingError):
+class LeaderFailed(TrainingError):
     """Of another process, where the first one has ended by an error."""
 
     def __init__(self, processes: Processes, exit_code: int) -> None:
@@ -76,7 +76,7 @@ class _Sign(IntEnum):
     WORD = 2
 
 
-class Line:
+class LeaderChannel:
     """One end of it. As a context it tells the others how the first process ended. A process that
     trains alone has nobody to tell."""
 
@@ -91,7 +91,7 @@ class Line:
             # By the CPU, whatever sums the gradients: a GPU would be busy with waiting.
             self._group = torch.distributed.new_group(backend="gloo", timeout=SILENCE)
 
-    def __enter__(self) -> Line:
+    def __enter__(self) -> LeaderChannel:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:

@@ -13,11 +13,11 @@ from loopline.workers.engines.local.model_files import model_name
 
 def render(report: LoopReport) -> str:
     """The whole page."""
-    rounds, found = report.rounds, summaries(report.steps)
+    rounds, policy_summaries = report.rounds, summaries(report.steps)
     subject, grpo = report.settings.subject, report.settings.grpo
     broke = f" ({report.broken:,} broke off)" if report.broken else ""
     about = (
-        f"{', '.join(found) or 'no policy'} of {model_name(grpo.base)} on {subject}: "
+        f"{', '.join(policy_summaries) or 'no policy'} of {model_name(grpo.base)} on {subject}: "
         f"{counted(len(rounds), 'round')}, {counted(report.runs, 'run')} on the bus{broke}, "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds.total / 60:.1f} minutes"
@@ -26,7 +26,7 @@ def render(report: LoopReport) -> str:
         "Solved",
         "Share of all of a round's runs, in which the best candidate of each turn was executed; "
         "one that broke off, by an error or its deadline, is not solved.",
-        [over_steps("runs", [(each.round, each.success) for each in rounds])],
+        [over_steps("runs", [(round_facts.round, round_facts.success) for round_facts in rounds])],
         share, 0.0, 1.0,
     )  # fmt: skip
     agreed = Plot(
@@ -40,7 +40,7 @@ def render(report: LoopReport) -> str:
         f"AT-GRPO as a loop: {subject}",
         about,
         [solved, agreed, *step_plots(report.steps, grpo.clip)],
-        {"Policies": policy_table(found), "Left out": left_out_table(_left_out(report))},
+        {"Policies": policy_table(policy_summaries), "Left out": left_out_table(_left_out(report))},
         report.seconds.model_dump(),
         report.settings,
     )
@@ -50,10 +50,10 @@ def _left_out(report: LoopReport) -> dict[str, int]:
     """By its reason: what was not sealed, runs that broke off among it, and groups that were but
     are not learned from."""
     groups = {
-        TRUNCATED: sum(each.truncated for each in report.rounds),
-        "group that was too old": sum(each.stale for each in report.rounds),
+        TRUNCATED: sum(round_facts.truncated for round_facts in report.rounds),
+        "group that was too old": sum(round_facts.stale for round_facts in report.rounds),
         "group sampled by weights that the loop has not published": sum(
-            each.foreign for each in report.rounds
+            round_facts.foreign for round_facts in report.rounds
         ),
     }
     return {**report.left_out, **{why: count for why, count in groups.items() if count}}

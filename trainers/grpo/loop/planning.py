@@ -14,7 +14,7 @@ from loopline.agents.records import Task
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.trainers.data.task_files import TeamTasks
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.loop.run_directory import PlannedRun, Wave
+from loopline.trainers.grpo.loop.run_directory import PlannedRun, RolloutBatch
 from loopline.trainers.grpo.loop.settings import LoopSettings
 
 
@@ -30,7 +30,7 @@ def planned_wave(
     played: int,
     count: int,
     tasks: Sequence[Task] = (),
-) -> Wave:
+) -> RolloutBatch:
     """`count` further puzzles of a round that has played `played`, all different; or of `tasks`,
     those of the file, all different where there are so many. Raises `TooFewPuzzles` where the
     difficulty leaves not so many."""
@@ -38,24 +38,24 @@ def planned_wave(
     source = settings.source
     if isinstance(source, TeamTasks):
         places = places_in_file(source.count, settings.puzzles, settings.grpo.seed, number)
-        asked = [tasks[at] for at in islice(places, played, played + count)]
+        selected_tasks = [tasks[at] for at in islice(places, played, played + count)]
     else:
         try:
             environment = settings.environment
             puzzles = environment.puzzles(Split.TRAIN, seed, played + count, source)[played:]
         except ValueError as error:
             raise TooFewPuzzles(f"--game {settings.game}: {error}") from error
-        asked = [environment.task(puzzle) for puzzle in puzzles]
+        selected_tasks = [environment.task(puzzle) for puzzle in puzzles]
     runs = [
         PlannedRun(
             id=new_run_id(),
             seed=zlib.crc32(f"{seed}:{at}:{play}".encode()),
             task=task,
         )
-        for at, task in enumerate(asked, start=played)
+        for at, task in enumerate(selected_tasks, start=played)
         for play in range(settings.plays)
     ]
-    return Wave(round=number, number=wave, puzzles=count, runs=tuple(runs))
+    return RolloutBatch(round=number, number=wave, puzzles=count, runs=tuple(runs))
 
 
 def places_in_file(count: int, first: int, seed: int, number: int) -> Iterator[int]:
@@ -73,17 +73,17 @@ def places_in_file(count: int, first: int, seed: int, number: int) -> Iterator[i
 
 def _first_waves(count: int, size: int, seed: int) -> Iterator[list[int]]:
     """Of each round."""
-    left: list[int] = []
+    remaining: list[int] = []
     passes = 0
     while True:
         wave: list[int] = []
         while len(wave) < size:
-            if not left:
+            if not remaining:
                 passes += 1
-                left = _shuffled(count, f"{seed}:pass {passes}", last=wave)
+                remaining = _shuffled(count, f"{seed}:pass {passes}", last=wave)
             missing = size - len(wave)
-            wave += left[:missing]
-            left = left[missing:]
+            wave += remaining[:missing]
+            remaining = remaining[missing:]
         yield wave
 
 
@@ -93,11 +93,11 @@ def _shuffled(count: int, seed: str, *, last: Sequence[int]) -> list[int]:
     return sorted(order, key=set(last).__contains__)
 
 
-def further_puzzles(settings: LoopSettings, *, played: int, found: int) -> int:
+def further_puzzles(settings: LoopSettings, *, played: int, group_count: int) -> int:
     """How many more puzzles a round plays that has `found` groups with a signal in `played`: as
     many as the missing ones need at this rate (DAPO's dynamic sampling, Yu et al. 2025,
     arXiv:2503.14476, §3.2, in waves), up to the limit; 0 if it has enough."""
-    missing = settings.grpo.batch - found
+    missing = settings.grpo.batch - group_count
     if missing <= 0:
         return 0
-    return min(math.ceil(missing * played / max(found, 1)), settings.most_puzzles - played)
+    return min(math.ceil(missing * played / max(group_count, 1)), settings.most_puzzles - played)

@@ -12,11 +12,11 @@ from collections.abc import Collection
 from pathlib import Path
 
 from loopline.bus import Bus, Policy, policies
-from loopline.trainers.grpo.loop.run_directory import Book
+from loopline.trainers.grpo.loop.run_directory import RunDirectory
 
 
 async def give_up_old(
-    bus: Bus, book: Book, number: int, served: Collection[str], keep: int
+    bus: Bus, book: RunDirectory, number: int, policy_names: Collection[str], keep: int
 ) -> None:
     """Keep of the policies `served` what came of the newest `keep` rounds up to `number`. What is
     in use, what a rollback would go back to, and what somebody has published anew stays too."""
@@ -25,16 +25,24 @@ async def give_up_old(
         return
 
     def forgotten(policy: Policy) -> Policy:
-        gone = [each.version for each in policy.versions if _within(each.path, old)]
+        gone = [
+            policy_version.version
+            for policy_version in policy.versions
+            if _within(policy_version.path, old)
+        ]
         return policy.forgetting(gone)
 
     for policy in await policies.policies(bus):
-        if policy.name in served and forgotten(policy) != policy:
+        if policy.name in policy_names and forgotten(policy) != policy:
             await policies.change(bus, policy.name, forgotten)
-    found = await policies.stored(bus)
-    if found.unreadable:
+    stored_policies = await policies.stored(bus)
+    if stored_policies.unreadable:
         return  # what one of those names is not known, and what it names is still wanted
-    listed = [each.path for policy in found.policies for each in policy.versions]
+    listed = [
+        policy_version.path
+        for policy in stored_policies.policies
+        for policy_version in policy.versions
+    ]
     for folder in old:
         if not any(_within(path, [folder]) for path in listed):
             shutil.rmtree(folder, ignore_errors=True)

@@ -112,30 +112,30 @@ class LoopReport(Record):
 
     @property
     def steps(self) -> tuple[StepFacts, ...]:
-        return tuple(each.step for each in self.rounds)
+        return tuple(round_facts.step for round_facts in self.rounds)
 
     @property
     def runs(self) -> int:
-        return sum(each.runs for each in self.rounds)
+        return sum(round_facts.runs for round_facts in self.rounds)
 
     @property
     def broken(self) -> int:
-        return sum(each.broken for each in self.rounds)
+        return sum(round_facts.broken for round_facts in self.rounds)
 
     @property
     def left_out(self) -> dict[str, int]:
         """What could not be sealed, by its reason."""
-        return _added([each.left_out for each in self.rounds])
+        return _added([round_facts.left_out for round_facts in self.rounds])
 
     @property
     def seconds(self) -> Seconds:
         """Of all rounds, and of what came after them."""
-        parts = [*(each.seconds for each in self.rounds), self.closing]
+        parts = [*(entry.seconds for entry in self.rounds), self.closing]
         return Seconds(
-            rollout=math.fsum(each.rollout for each in parts),
-            wait=math.fsum(each.wait for each in parts),
-            train=math.fsum(each.train for each in parts),
-            publish=math.fsum(each.publish for each in parts),
+            rollout=math.fsum(entry.rollout for entry in parts),
+            wait=math.fsum(entry.wait for entry in parts),
+            train=math.fsum(entry.train for entry in parts),
+            publish=math.fsum(entry.publish for entry in parts),
         )
 
 
@@ -152,18 +152,19 @@ def last_line(report: LoopReport) -> dict[str, object]:
         "rounds": len(rounds),
         "version": report.version,
         "served": report.served,
-        "puzzles": sum(each.puzzles for each in rounds),
+        "puzzles": sum(round_facts.puzzles for round_facts in rounds),
         "runs": report.runs,
         "broken_runs": report.broken,
-        "groups": sum(each.groups for each in rounds),
-        "trained_groups": sum(each.trained for each in rounds),
-        "zero_variance_groups": sum(each.flat for each in rounds),
-        "truncated_groups": sum(each.truncated for each in rounds),
-        "stale_groups": sum(each.stale + each.foreign for each in rounds),
+        "groups": sum(round_facts.groups for round_facts in rounds),
+        "trained_groups": sum(round_facts.trained for round_facts in rounds),
+        "zero_variance_groups": sum(round_facts.flat for round_facts in rounds),
+        "truncated_groups": sum(round_facts.truncated for round_facts in rounds),
+        "stale_groups": sum(round_facts.stale + round_facts.foreign for round_facts in rounds),
         "skipped": report.left_out,
-        "success": [round(each.success, 4) for each in rounds],
+        "success": [round(round_facts.success, 4) for round_facts in rounds],
         "agreement": [
-            None if each.agreement is None else round(each.agreement, 4) for each in rounds
+            None if round_facts.agreement is None else round(round_facts.agreement, 4)
+            for round_facts in rounds
         ],
         "seconds": {name: round(value, 3) for name, value in seconds.model_dump().items()},
         "wait_share": round(seconds.wait / max(seconds.total, 1e-9), 4),
@@ -173,5 +174,5 @@ def last_line(report: LoopReport) -> dict[str, object]:
 
 
 def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
-    names = dict.fromkeys(name for each in counts for name in each)
-    return {name: sum(each.get(name, 0) for each in counts) for name in names}
+    names = dict.fromkeys(name for mapping in counts for name in mapping)
+    return {name: sum(mapping.get(name, 0) for mapping in counts) for name in names}

@@ -13,7 +13,7 @@ from loopline.runtime.client.client import Client, RunUnknown
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.groups import LOOP_TAG, ROUND_TAG
-from loopline.trainers.grpo.loop.run_directory import PlannedRun, Wave
+from loopline.trainers.grpo.loop.run_directory import PlannedRun, RolloutBatch
 from loopline.trainers.grpo.loop.settings import WORKFLOW, LoopSettings
 
 LOOK_SECONDS = 0.2
@@ -29,42 +29,42 @@ class Rollouts:
 
     client: Client
     settings: LoopSettings
-    ended: Callable[[Wave, int], None]
+    ended: Callable[[RolloutBatch, int], None]
     """Told how many runs of a wave have ended."""
     driver: RunDriver
     training: str
     """Id of the loop."""
 
-    async def begin(self, wave: Wave) -> None:
+    async def begin(self, wave: RolloutBatch) -> None:
         """Admit every run that is not admitted yet. Raises `BusUnavailable`, `UserError`."""
         for planned in wave.runs:
             await self._submit(wave, planned)
 
-    async def collect(self, wave: Wave) -> tuple[Trajectory, ...]:
+    async def collect(self, wave: RolloutBatch) -> tuple[Trajectory, ...]:
         """The trajectories, in the order of the plan. Raises `TrainingError` for runs that do not
         end though their time is over."""
         until = time.monotonic() + self.settings.run_seconds + GRACE_SECONDS
         waiting = [asyncio.create_task(self._one(wave, planned)) for planned in wave.runs]
         try:
             while True:
-                done, left = await asyncio.wait(waiting, timeout=LOOK_SECONDS)
+                done, remaining = await asyncio.wait(waiting, timeout=LOOK_SECONDS)
                 self.ended(wave, len(done))
-                for each in done:
-                    each.result()
-                if not left:
-                    return tuple(each.result() for each in waiting)
+                for task in done:
+                    task.result()
+                if not remaining:
+                    return tuple(task.result() for task in waiting)
                 if time.monotonic() > until:
                     raise TrainingError(
-                        f"loop: {len(left):,} of {len(waiting):,} runs have not ended though "
+                        f"loop: {len(remaining):,} of {len(waiting):,} runs have not ended though "
                         "their time is over: do role workers and gpu workers run? `runtime "
                         "status` says so. Then go on with the same command"
                     )
         finally:
-            for each in waiting:
-                each.cancel()
+            for task in waiting:
+                task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
-    async def _one(self, wave: Wave, planned: PlannedRun) -> Trajectory:
+    async def _one(self, wave: RolloutBatch, planned: PlannedRun) -> Trajectory:
         for _ in range(LOSSES):
             try:
                 return await self.client.wait(planned.id)
@@ -75,10 +75,10 @@ class Rollouts:
             f"loop: the bus lost the run {planned.id} {LOSSES} times: is its append-only file on?"
         )
 
-    async def _submit(self, wave: Wave, planned: PlannedRun) -> None:
+    async def _submit(self, wave: RolloutBatch, planned: PlannedRun) -> None:
         await self.driver.admit(lambda: self._run(wave, planned))
 
-    def _run(self, wave: Wave, planned: PlannedRun) -> Run:
+    def _run(self, wave: RolloutBatch, planned: PlannedRun) -> Run:
         task, settings = planned.task, self.settings
         return self.client.new_run(
             task.prompt,

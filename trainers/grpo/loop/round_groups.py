@@ -19,7 +19,7 @@ from loopline.trainers.grpo.usable_runs import BROKEN
 _SHOWN = 240
 
 
-class LeftOut(NamedTuple):
+class ExclusionCount(NamedTuple):
     """What was left out for one reason."""
 
     reason: str
@@ -29,7 +29,7 @@ class LeftOut(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Harvest:
+class RoundGroups:
     """The groups of a round so far."""
 
     groups: tuple[tuple[Group, GroupRecord], ...]
@@ -44,18 +44,19 @@ class Harvest:
         return Counter(record.fate for _, record in self.groups)
 
     @property
-    def reasons(self) -> list[LeftOut]:
+    def reasons(self) -> list[ExclusionCount]:
         """Why things were left out, the most frequent reason first."""
         first: dict[str, Skipped] = {}
         for one in self.left_out:
             first.setdefault(one.reason, one)
         counted = Counter(one.reason for one in self.left_out)
         return [
-            LeftOut(reason, count, _said(first[reason])) for reason, count in counted.most_common()
+            ExclusionCount(reason, count, _said(first[reason]))
+            for reason, count in counted.most_common()
         ]
 
     @property
-    def broken(self) -> list[LeftOut]:
+    def broken(self) -> list[ExclusionCount]:
         """Of these, runs that were broken off."""
         return [each for each in self.reasons if each.reason.startswith(BROKEN)]
 
@@ -83,12 +84,12 @@ def harvested(
     first: int,
     number: int,
     settings: GrpoSettings,
-) -> Harvest:
+) -> RoundGroups:
     """Seal what round `number` has played. `rounds` says which round each (policy, number) of the
     deployment came of; the version of round n is `first` + n to the trainer."""
     reading = seal(trajectories, sealing)
     limit = settings.staleness or 0
-    found: list[tuple[Group, GroupRecord]] = []
+    group_records: list[tuple[Group, GroupRecord]] = []
     for group in reading.records:
         policy = group.policy.adapter or group.policy.name
         came_of = rounds.get((policy, group.policy.version))
@@ -106,13 +107,13 @@ def harvested(
             origins=tuple(member.origin for member in group.members),
             fate=fate,
         )
-        own = group.policy.version if came_of is None else first + came_of
-        ours = group.policy.model_copy(update={"version": own})
-        found.append((replace(group, policy=ours), record))
-    return Harvest(tuple(found), reading.skipped)
+        version = group.policy.version if came_of is None else first + came_of
+        own_policy = group.policy.model_copy(update={"version": version})
+        group_records.append((replace(group, policy=own_policy), record))
+    return RoundGroups(tuple(group_records), reading.skipped)
 
 
-def _said(one: Skipped) -> str:
-    detail = " ".join(one.detail.split())
+def _said(entry: Skipped) -> str:
+    detail = " ".join(entry.detail.split())
     short = detail if len(detail) <= _SHOWN else f"{detail[:_SHOWN]}…"
-    return f"{one.where}: {short}" if short else one.where
+    return f"{entry.where}: {short}" if short else entry.where

@@ -45,15 +45,20 @@ from loopline.trainers.grpo.groups import Sealing
 from loopline.trainers.grpo.kept_ratios import KeptRatios
 from loopline.trainers.grpo.learnable import TRUNCATED
 from loopline.trainers.grpo.learner import Learner, NotFinite
-from loopline.trainers.grpo.loop.run_directory import Book, SealedRound, Wave, write_page
 from loopline.trainers.grpo.loop.clock import Clock
-from loopline.trainers.grpo.loop.round_groups import Harvest, harvested
-from loopline.trainers.grpo.loop.leader_channel import Line
+from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
 from loopline.trainers.grpo.loop.page import render
 from loopline.trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
 from loopline.trainers.grpo.loop.pruning import give_up_old
 from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds
 from loopline.trainers.grpo.loop.rollouts import Rollouts
+from loopline.trainers.grpo.loop.round_groups import RoundGroups, harvested
+from loopline.trainers.grpo.loop.run_directory import (
+    RolloutBatch,
+    RunDirectory,
+    SealedRound,
+    write_page,
+)
 from loopline.trainers.grpo.loop.serving import PUBLISH_SECONDS, serve
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.page import PAGE
@@ -91,13 +96,13 @@ class LoopState(CheckpointState):
 class LoopWatch:
     """Who is told what goes on."""
 
-    rolled: Callable[[Wave, int], None] = lambda wave, ended: None
+    rolled: Callable[[RolloutBatch, int], None] = lambda wave, ended: None
     round: Callable[[RoundFacts, int], None] = lambda facts, rounds: None
     say: Callable[[str], None] = lambda text: None
 
 
 @dataclass(frozen=True)
-class Keeping:
+class Retention:
     """What stays on disk besides what the training goes on from."""
 
     ratios: int = 0
@@ -107,12 +112,12 @@ class Keeping:
 
 
 @dataclass
-class _Rolled:
+class _RoundRollouts:
     """What a round's rollouts gave."""
 
-    harvest: Harvest
+    harvest: RoundGroups
     trajectories: list[Trajectory]
-    waves: list[Wave]
+    waves: list[RolloutBatch]
     served: dict[str, int]
 
 
@@ -124,12 +129,12 @@ class Loop:
         settings: LoopSettings,
         loaded: LoadedModel,
         sealing: Sealing,
-        book: Book,
+        book: RunDirectory,
         deployed: Settings,
         wait: float,
         watch: LoopWatch,
-        keeping: Keeping | None = None,
-        line: Line | None = None,
+        keeping: Retention | None = None,
+        line: LeaderChannel | None = None,
         tasks: Sequence[Task] = (),
     ) -> None:
         """`line`: to the processes that train with this one. `tasks`: of the file, where one is
@@ -137,9 +142,9 @@ class Loop:
         self.settings, self.sealing, self.book = settings, sealing, book
         self.tasks = tasks
         self.deployed, self.wait, self.watch = deployed, wait, watch
-        self.keeping = keeping or Keeping()
+        self.keeping = keeping or Retention()
         self.base = loaded.weights.folder
-        self.line = line or Line(Processes())
+        self.line = line or LeaderChannel(Processes())
         self.kept = KeptRatios(book.output, self.keeping.ratios)
         self.learner = learner_of(settings, loaded, self.kept, self.line.processes)
         self.policies = self.learner.policies
@@ -170,9 +175,9 @@ class Loop:
             while self.state.step < self.settings.rounds:
                 self._round(self.state.step + 1, curves)
                 self._stop_if_asked()
-            served = self._on_the_bus(self._publish)
+            versions = self._on_the_bus(self._publish)
         with writing(self.book.output):
-            return self._report(served, self.clock.taken())
+            return self._report(versions, self.clock.taken())
 
     def _versions_to_come(self) -> int:
         """That take room: a new one takes that of the oldest where as many are there as are kept,
@@ -193,16 +198,16 @@ class Loop:
         batch = rolled.harvest.batch(version, self.settings.grpo.seed)
         try:
             with self.line.handed_over(number, batch):
-                made = self.learner.step(batch)
+                policy_steps = self.learner.step(batch)
                 self.kept.write(number)
                 # What all of them keep of a round is there when a checkpoint says that it is done.
                 self.line.processes.wait()
         except NotFinite as error:
             lower = f"Lower --learning-rate ({self.settings.grpo.learning_rate:.1e})"
             raise NotFinite(f"round {number}: {error}. {lower}; {self._last_good()}") from error
-        step = self.learner.facts(batch, made)
+        step = self.learner.facts(batch, policy_steps)
         records = tuple(record for _, record in rolled.harvest.groups)
-        runs = tuple(each.run.id for each in rolled.trajectories)
+        runs = tuple(trajectory.run.id for trajectory in rolled.trajectories)
         self.book.seal(SealedRound(round=number, runs=runs, groups=records))
         self._write(number, step)
         facts = _facts(number, rolled, step, self.clock.taken())
@@ -227,7 +232,7 @@ class Loop:
             f"{self.book.published(number)}, from where --init-from goes on in another folder"
         )
 
-    def _say_broken(self, number: int, rolled: _Rolled) -> None:
+    def _say_broken(self, number: int, rolled: _RoundRollouts) -> None:
         """Runs and groups that say nothing, though others of the round do."""
         for reason, count, example in rolled.harvest.broken:
             self.watch.say(f"round {number}: left out {count:,} × {reason}, such as {example}")
@@ -287,7 +292,7 @@ class Loop:
         """Let the deployment answer with what the last trained round came to."""
         self.clock.turn("publish")
         number = self.state.step
-        served = await serve(
+        versions = await serve(
             client.bus,
             self.book,
             number,
@@ -298,14 +303,14 @@ class Loop:
         )
         await outlast(
             "give up old versions",
-            lambda: give_up_old(client.bus, self.book, number, served, self.keeping.published),
+            lambda: give_up_old(client.bus, self.book, number, versions, self.keeping.published),
             give_up_after=PUBLISH_SECONDS,
             where=client.bus.settings.safe_url,
         )
-        return served
+        return versions
 
-    async def _roll_out(self, number: int, client: Client) -> _Rolled:
-        served = await self._publish(client)
+    async def _roll_out(self, number: int, client: Client) -> _RoundRollouts:
+        versions = await self._publish(client)
         self.clock.turn("rollout")
         driver = RunDriver(client, self.watch.say)
         training = self.book.training
@@ -318,7 +323,7 @@ class Loop:
             for wave in self.book.waves(ahead):
                 if self.book.trajectories(wave) is None:
                     await rollouts.begin(wave)
-        rolled = _Rolled(Harvest((), ()), [], [], served)
+        rolled = _RoundRollouts(RoundGroups((), ()), [], [], versions)
         for wave in self.book.waves(number):
             await self._gather(rollouts, wave, rolled)
         while more := self._missing(number, rolled):
@@ -326,21 +331,23 @@ class Loop:
             await self._gather(rollouts, more, rolled)
         return rolled
 
-    async def _gather(self, rollouts: Rollouts, wave: Wave, rolled: _Rolled) -> None:
+    async def _gather(self, rollouts: Rollouts, wave: RolloutBatch, rolled: _RoundRollouts) -> None:
         """Add a wave to what was rolled out."""
         self.clock.turn("train")
-        found = self.book.trajectories(wave)
-        if found is None:
+        trajectories = self.book.trajectories(wave)
+        if trajectories is None:
             self.clock.turn("rollout")
             began = time.time()
-            found = await rollouts.collect(wave)
+            trajectories = await rollouts.collect(wave)
             heard = time.time()
             # They may have ended before anybody waited for them.
-            self.clock.heard_late(heard - max(began, *(each.ended for each in found)))
+            self.clock.heard_late(
+                heard - max(began, *(trajectory.ended for trajectory in trajectories))
+            )
             self.clock.turn("train")
-            self.book.keep(wave, found)
+            self.book.keep(wave, trajectories)
         rolled.waves.append(wave)
-        rolled.trajectories += found
+        rolled.trajectories += trajectories
         rolled.harvest = harvested(
             rolled.trajectories,
             self.sealing,
@@ -350,12 +357,12 @@ class Loop:
             settings=self.settings.grpo,
         )
 
-    def _missing(self, number: int, rolled: _Rolled) -> Wave | None:
+    def _missing(self, number: int, rolled: _RoundRollouts) -> RolloutBatch | None:
         """A further wave where too few groups have a signal. Raises `TrainingError` if none has one
         and no further puzzle may be played, or is there."""
         played = sum(wave.puzzles for wave in rolled.waves)
         counts = rolled.harvest.counts
-        count = further_puzzles(self.settings, played=played, found=counts["trained"])
+        count = further_puzzles(self.settings, played=played, group_count=counts["trained"])
         bound = "--most-puzzles"
         if count > 0:
             try:
@@ -391,7 +398,7 @@ class Loop:
             )
         return None
 
-    def _plan(self, number: int, wave: int, played: int, count: int) -> Wave:
+    def _plan(self, number: int, wave: int, played: int, count: int) -> RolloutBatch:
         self.clock.turn("rollout")
         planned = planned_wave(
             self.settings, number, wave, played=played, count=count, tasks=self.tasks
@@ -406,29 +413,29 @@ class Loop:
     def _write(self, number: int, *steps: StepFacts) -> None:
         """What came of a round, as the engines read it."""
         final = self.book.published(number)
-        done = (*(each.step for each in self.state.history), *steps)
+        all_steps = (*(round_facts.step for round_facts in self.state.history), *steps)
         facts_of = partial(
             PolicyFacts.of,
             settings=self.settings.grpo,
-            version=done[-1].version + 1 if done else 0,
-            steps=done,
+            version=all_steps[-1].version + 1 if all_steps else 0,
+            steps=all_steps,
         )
         write_policies(self.policies, final, self.base, facts_of)
 
     def _curves(self, name: str) -> Path:
         return self.book.output / "curves" / folder_name(name)
 
-    def _report(self, served: dict[str, int], closing: Seconds) -> LoopReport:
+    def _report(self, versions: dict[str, int], closing: Seconds) -> LoopReport:
         network = self.policies.network
         report = LoopReport(
             settings=self.settings,
             version=self._first() + self.settings.rounds,
-            served=served,
+            served=versions,
             rounds=self.state.history,
             closing=closing,
             peak_memory_mb=peak_memory_mb(network.device),
             parameters=int(network.whole.num_parameters()),
-            trained_parameters=sum(each.numel() for _, each in network.trained()),
+            trained_parameters=sum(parameter.numel() for _, parameter in network.trained()),
         )
         output = self.book.output
         shutil.rmtree(output / POLICIES, ignore_errors=True)
@@ -440,7 +447,7 @@ class Loop:
 
 
 def learner_of(
-    settings: LoopSettings, loaded: LoadedModel, kept: KeptRatios, processes: Processes
+    settings: LoopSettings, loaded: LoadedModel, ratios: KeptRatios, processes: Processes
 ) -> Learner:
     """What makes the steps, in each process; its policies are as they begin."""
     import torch
@@ -448,12 +455,14 @@ def learner_of(
     keep_freed_memory()
     torch.set_num_threads(settings.grpo.threads)
     names = dict.fromkeys(settings.grpo.policy_of(agent) for agent in settings.policies)
-    return Learner(begun(settings.grpo, tuple(names), loaded, processes), kept)
+    return Learner(begun(settings.grpo, tuple(names), loaded, processes), ratios)
 
 
-def _facts(number: int, rolled: _Rolled, step: StepFacts, seconds: Seconds) -> RoundFacts:
+def _facts(number: int, rolled: _RoundRollouts, step: StepFacts, seconds: Seconds) -> RoundFacts:
     counts, outcomes = rolled.harvest.counts, Counter(e.outcome for e in rolled.trajectories)
-    played = [each for each in rolled.trajectories if each.outcome not in BROKEN_OFF]
+    played = [
+        trajectory for trajectory in rolled.trajectories if trajectory.outcome not in BROKEN_OFF
+    ]
     return RoundFacts(
         round=number,
         served=rolled.served,

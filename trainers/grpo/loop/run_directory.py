@@ -50,7 +50,7 @@ class PlannedRun(Record):
     task: Task
 
 
-class Wave(Record):
+class RolloutBatch(Record):
     """Runs that are begun together."""
 
     round: int
@@ -84,7 +84,7 @@ class SealedRound(Record):
     groups: tuple[GroupRecord, ...]
 
 
-class Served(Record):
+class PublishedVersions(Record):
     """Under which numbers a round's policies were published, the newest last: a bus that lost its
     data counts from 1 again."""
 
@@ -94,7 +94,7 @@ class Served(Record):
 PageT = TypeVar("PageT", bound=BaseModel)
 
 
-class Book:
+class RunDirectory:
     """The files of one loop. What writes raises `NotEnoughDisk`; what was there before stays."""
 
     def __init__(self, output: Path, training: str) -> None:
@@ -113,16 +113,16 @@ class Book:
     def round(self, number: int) -> Path:
         return self.output / "rounds" / f"{number:04d}"
 
-    def waves(self, number: int) -> list[Wave]:
+    def waves(self, number: int) -> list[RolloutBatch]:
         """That were planned for a round so far."""
         paths = sorted(self.round(number).glob("wave-*.plan.json"), key=_wave_number)
-        return [read_record(path, Wave) for path in paths]
+        return [read_record(path, RolloutBatch) for path in paths]
 
-    def plan(self, wave: Wave) -> None:
+    def plan(self, wave: RolloutBatch) -> None:
         path = self.round(wave.round) / f"wave-{wave.number}.plan.json"
         write_page(path, wave)
 
-    def trajectories(self, wave: Wave) -> tuple[Trajectory, ...] | None:
+    def trajectories(self, wave: RolloutBatch) -> tuple[Trajectory, ...] | None:
         """Of all runs of a wave; None while they are not all there."""
         path = self._runs(wave)
         if not path.exists():
@@ -134,7 +134,7 @@ class Book:
         except ValidationError as error:
             raise damaged(path, error) from error
 
-    def keep(self, wave: Wave, trajectories: Sequence[Trajectory]) -> None:
+    def keep(self, wave: RolloutBatch, trajectories: Sequence[Trajectory]) -> None:
         lines = "\n".join(each.model_dump_json() for each in trajectories)
         path = self._runs(wave)
         with writing(path):
@@ -151,14 +151,14 @@ class Book:
     def sealed(self, number: int) -> SealedRound:
         return read_record(self.round(number) / "groups.json", SealedRound)
 
-    def served(self, number: int) -> Served:
+    def served(self, number: int) -> PublishedVersions:
         path = self.round(number) / "served.json"
-        return find_record(path, Served) or Served()
+        return find_record(path, PublishedVersions) or PublishedVersions()
 
     def note_served(self, number: int, versions: Mapping[str, int]) -> None:
         before = self.served(number)
         if before.versions[-1:] != (dict(versions),):
-            now = Served(versions=(*before.versions, dict(versions)))
+            now = PublishedVersions(versions=(*before.versions, dict(versions)))
             write_page(self.round(number) / "served.json", now)
 
     def rounds_by_version(self, last: int) -> dict[tuple[str, int], int]:
@@ -170,7 +170,7 @@ class Book:
             for policy, version in versions.items()
         }
 
-    def _runs(self, wave: Wave) -> Path:
+    def _runs(self, wave: RolloutBatch) -> Path:
         return self.round(wave.round) / f"wave-{wave.number}.runs.jsonl"
 
 

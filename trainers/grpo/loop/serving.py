@@ -10,7 +10,7 @@ from loopline.bus import Bus, Policy, PolicyError, outlast
 from loopline.runtime.client import policy_changes
 from loopline.trainers.core.publishing import Publication
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.loop.run_directory import Book
+from loopline.trainers.grpo.loop.run_directory import RunDirectory
 
 PUBLISH_SECONDS = 60.0
 """That the bus may be away while a change of its policies is under way."""
@@ -18,9 +18,9 @@ PUBLISH_SECONDS = 60.0
 
 async def serve(
     bus: Bus,
-    book: Book,
+    book: RunDirectory,
     number: int,
-    chosen: Sequence[Publication],
+    publications: Sequence[Publication],
     before: Sequence[Publication],
     wait: float,
     say: Callable[[str], None],
@@ -33,34 +33,36 @@ async def serve(
     then it may have been mended, and a worker tries a version once. Raises `TrainingError` if one
     refuses, or if somebody else has chosen another version for a policy.
     """
-    earlier = {each.policy: str(each.folder.resolve()) for each in before}
+    earlier = {publication.policy: str(publication.folder.resolve()) for publication in before}
     versions: dict[str, int] = {}
-    for each in chosen:
-        path, began = str(each.folder.resolve()), bus.clock.now()
-        changed = await _changed(bus, each.policy, _once(path, earlier.get(each.policy)), wait)
+    for publication in publications:
+        path, began = str(publication.folder.resolve()), bus.clock.now()
+        changed = await _changed(
+            bus, publication.policy, _once(path, earlier.get(publication.policy)), wait
+        )
         published = changed.policy.published_at(changed.policy.current)
         if changed.refusals and published is not None and published < began:
-            changed = await _changed(bus, each.policy, _again(path), wait)
-        versions[each.policy] = changed.policy.current
+            changed = await _changed(bus, publication.policy, _again(path), wait)
+        versions[publication.policy] = changed.policy.current
         if changed.refusals:
             if number:
                 # Runs that were begun ahead may have answers of those who did not refuse it.
                 book.note_served(number, versions)
             raise TrainingError(
-                f"loop: {each.policy} {changed.refusals[0]}. Mend that, then go on with the same "
+                f"loop: {publication.policy} {changed.refusals[0]}. Mend that, then go on with the same "
                 "command"
             )
         late = [worker for worker, words in changed.states.items() if words == "not yet"]
         if late or not changed.states:
             who = ", ".join(late) or f"no worker of the pool {changed.policy.pool}"
-            say(f"{each.policy} version {changed.policy.current}: not loaded yet by {who}")
+            say(f"{publication.policy} version {changed.policy.current}: not loaded yet by {who}")
     book.note_served(number, versions)
     return versions
 
 
 async def _changed(
     bus: Bus, policy: str, to: Callable[[Policy], Policy], wait: float
-) -> policy_changes.Changed:
+) -> policy_changes.PolicyChange:
     """Raises `TrainingError`."""
     try:
         return await outlast(
@@ -90,13 +92,15 @@ def _once(path: str, before: str | None) -> Callable[[Policy], Policy]:
         in_use = policy.path_of(policy.current)
         if in_use == path:
             return policy
-        known = {each.path for each in policy.versions}
-        if path in known or (before in known and in_use != before):
-            ours = max(each.version for each in policy.versions if each.path in (path, before))
+        paths = {entry.path for entry in policy.versions}
+        if path in paths or (before in paths and in_use != before):
+            latest_version = max(
+                entry.version for entry in policy.versions if entry.path in (path, before)
+            )
             raise PolicyError(
                 f"policy {policy.name!r}: somebody else has chosen version {policy.current} "
-                f"({in_use or 'the model itself'}) since this training published {ours}. "
-                f"`runtime policies pin {policy.name} {ours}`, then go on with the same command"
+                f"({in_use or 'the model itself'}) since this training published {latest_version}. "
+                f"`runtime policies pin {policy.name} {latest_version}`, then go on with the same command"
             )
         return policy.published(path, time.time())
 

@@ -102,15 +102,15 @@ class GrammarCompiler:
     def known(self, key: Key) -> Matcher | None:
         """A matcher of a grammar that was compiled already: takes microseconds."""
         with self._counting:
-            found = self._compiled.get(key)
-            if found is None:
+            entry = self._compiled.get(key)
+            if entry is None:
                 return None
-            found.uses += 1
-            if found.lexer.full or found.uses > RENEWED_AFTER:
+            entry.uses += 1
+            if entry.lexer.full or entry.uses > RENEWED_AFTER:
                 del self._compiled[key]
                 return None
             self._compiled.move_to_end(key)
-        return found.matcher.copy()
+        return entry.matcher.copy()
 
     def compiled(self, key: Key) -> Matcher:
         """What `known` gives, compiled if need be."""
@@ -120,15 +120,15 @@ class GrammarCompiler:
         prepared = self._vocabulary()
         if isinstance(key, str):
             first = self._schema_matcher(key, prepared)
-            found = _Compiled(first, first.lexer)
+            entry = _Compiled(first, first.lexer)
         else:
             grammar = self._tool_grammar(key, prepared)
-            found = _Compiled(ToolMatcher(grammar), grammar.call.lexer)
+            entry = _Compiled(ToolMatcher(grammar), grammar.call.lexer)
         with self._counting:
-            self._compiled[key] = found
+            self._compiled[key] = entry
             while len(self._compiled) > KEPT:
                 self._compiled.popitem(last=False)
-        return found.matcher.copy()
+        return entry.matcher.copy()
 
     def _schema_matcher(
         self, text: str, prepared: _Prepared, subject: str = THE_SCHEMA

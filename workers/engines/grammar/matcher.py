@@ -74,16 +74,16 @@ class GrammarMatcher:
         if state.validate_tokens(tokens) < len(tokens):
             return None
         state.consume_tokens(tokens)
-        other = copy.copy(self)
-        other._state = state
-        other._look_ahead()
-        return other
+        clone = copy.copy(self)
+        clone._state = state
+        clone._look_ahead()
+        return clone
 
     def copy(self) -> Self:
         """See `Matcher.copy`."""
-        other = copy.copy(self)
-        other._state = self._state.deep_copy()
-        return other
+        clone = copy.copy(self)
+        clone._state = self._state.deep_copy()
+        return clone
 
     def _look_ahead(self) -> None:
         if not self._state.is_stopped():

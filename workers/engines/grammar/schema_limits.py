@@ -25,8 +25,8 @@ THE_SCHEMA = "the JSON schema cannot constrain the completion"
 
 def refusal(subject: str, reason: str) -> EngineError:
     """What cannot constrain (`THE_SCHEMA`, say), and why, in a few hundred characters."""
-    told = " ".join(reason.replace("<non-verbose/>", "").split())[:400]
-    return EngineError(f"{subject}: {told}", kind="bad_request")
+    message = " ".join(reason.replace("<non-verbose/>", "").split())[:400]
+    return EngineError(f"{subject}: {message}", kind="bad_request")
 
 
 def schema_text(schema: JsonObject, subject: str) -> str:
@@ -43,7 +43,7 @@ def _check_depth(schema: JsonObject, subject: str) -> None:
     value takes at least two bytes."""
     references: set[str] = set()
     level: list[dict[str, object] | list[object]] = [cast(dict[str, object], schema)]
-    depth = seen = 0
+    depth = byte_count = 0
     while level:
         depth += 1
         if depth > MAX_SCHEMA_DEPTH:
@@ -51,10 +51,10 @@ def _check_depth(schema: JsonObject, subject: str) -> None:
         below: list[dict[str, object] | list[object]] = []
         for node in level:
             values = node.values() if isinstance(node, dict) else node
-            seen += len(values)
-            if seen > MAX_SCHEMA_BYTES:
+            byte_count += len(values)
+            if byte_count > MAX_SCHEMA_BYTES:
                 raise _too_large(subject)
-            below.extend(each for each in values if isinstance(each, dict | list))
+            below.extend(value for value in values if isinstance(value, dict | list))
             if isinstance(node, dict) and isinstance(target := node.get("$ref"), str):
                 references.add(target)
         level = below

@@ -72,17 +72,17 @@ def tool_subject(name: str) -> str:
 def parameters_text(tools: Sequence[ToolSpec]) -> tuple[tuple[str, str], ...]:
     """Name and parameters of each tool, to be compiled. Raises EngineError `bad_request` that
     names the tool whose parameters are too deep or no object, and for too much of them."""
-    found = tuple(
+    texts = tuple(
         (tool.name, schema_text(_object(tool), tool_subject(tool.name))) for tool in tools
     )
-    size = sum(len(text) for _, text in found)
+    size = sum(len(text) for _, text in texts)
     if size > MAX_SCHEMA_BYTES:
         raise refusal(
             THE_TOOLS,
             f"their parameters have {size} bytes, and at most {MAX_SCHEMA_BYTES} are compiled; "
             "offer fewer tools, or set constrain_tools = false for this pool",
         )
-    return found
+    return texts
 
 
 def _object(tool: ToolSpec) -> JsonObject:
@@ -185,9 +185,9 @@ class ToolMatcher:
 
     def copy(self) -> Self:
         """See `Matcher.copy`."""
-        other = copy.copy(self)
-        other._call = None if self._call is None else self._call.copy()
-        return other
+        clone = copy.copy(self)
+        clone._call = None if self._call is None else self._call.copy()
+        return clone
 
     def _read(self, text: bytes) -> None:
         _, opened, rest = text.partition(_OPEN)

@@ -62,18 +62,18 @@ class Sequences:
     @property
     def spare_cells(self) -> int:
         """Cells that no sequence in work holds: what there is after giving up all kept ones."""
-        return self._capacity - len({cell for held in self._in_work for cell in held.cells})
+        return self._capacity - len({cell for sequence in self._in_work for cell in sequence.cells})
 
     def in_work(self, length: Callable[[int], int]) -> dict[str, int]:
         """Sequences in work, and what does not add up: places that nobody has, cells that are
         counted and not held, tokens that the context holds (`length` of a sequence, the one for
         scores included) beyond or short of what is noted here."""
-        held = [*self._in_work, *self._kept]
-        noted = {sequence.number: len(sequence.tokens) for sequence in held}
-        cells = Counter(cell for sequence in held for cell in sequence.cells)
+        sequences = [*self._in_work, *self._kept]
+        noted = {sequence.number: len(sequence.tokens) for sequence in sequences}
+        cells = Counter(cell for sequence in sequences for cell in sequence.cells)
         return {
             "sequences": len(self._in_work),
-            "lost places": self._places - len(self._free) - len(held),
+            "lost places": self._places - len(self._free) - len(sequences),
             "miscounted cells": len((cells - self._uses) + (self._uses - cells)),
             "stray tokens": sum(
                 abs(length(number) - noted.get(number, 0)) for number in range(self._places + 1)
@@ -84,9 +84,9 @@ class Sequences:
         """The sequence that has computed most of the beginning of `ids`, and how much."""
         best: Held | None = None
         most = 0
-        for held in (*self._in_work, *self._kept):
-            if held.key == key and (same := common_prefix(held.tokens, ids)) > most:
-                best, most = held, same
+        for sequence in (*self._in_work, *self._kept):
+            if sequence.key == key and (same := common_prefix(sequence.tokens, ids)) > most:
+                best, most = sequence, same
         return best, most
 
     def open(self, key: Hashable, source: Held | None = None, length: int = 0) -> Held:
@@ -94,38 +94,38 @@ class Sequences:
         if source is not None and source in self._kept:
             self._kept.remove(source)
             self._kept.append(source)
-        held = Held(self._free.pop(), key)
-        self._in_work.append(held)
+        sequence = Held(self._free.pop(), key)
+        self._in_work.append(sequence)
         if source is not None and length:
-            held.tokens = source.tokens[:length]
-            held.cells = source.cells[:length]
-            self._uses.update(held.cells)
-            self._memory.copy(source.number, held.number, length)
-        return held
+            sequence.tokens = source.tokens[:length]
+            sequence.cells = source.cells[:length]
+            self._uses.update(sequence.cells)
+            self._memory.copy(source.number, sequence.number, length)
+        return sequence
 
-    def extend(self, held: Held, tokens: Sequence[int]) -> None:
+    def extend(self, sequence: Held, tokens: Sequence[int]) -> None:
         """Note that these tokens were computed behind what the sequence held."""
-        held.tokens.extend(tokens)
+        sequence.tokens.extend(tokens)
         cells = list(itertools.islice(self._names, len(tokens)))
-        held.cells.extend(cells)
+        sequence.cells.extend(cells)
         self._uses.update(cells)
 
-    def finish(self, held: Held) -> None:
+    def finish(self, sequence: Held) -> None:
         """Keep a sequence that is no longer in work, for those that begin like it."""
-        self._in_work.remove(held)
-        self._kept.append(held)
+        self._in_work.remove(sequence)
+        self._kept.append(sequence)
         while len(self._kept) > self._kept_places:
             self.give_up_one()
 
-    def drop(self, held: Held) -> None:
+    def drop(self, sequence: Held) -> None:
         """Give back a sequence at once."""
-        (self._kept if held in self._kept else self._in_work).remove(held)
-        self._memory.drop(held.number)
-        self._uses.subtract(held.cells)
-        for cell in held.cells:
+        (self._kept if sequence in self._kept else self._in_work).remove(sequence)
+        self._memory.drop(sequence.number)
+        self._uses.subtract(sequence.cells)
+        for cell in sequence.cells:
             if not self._uses[cell]:
                 del self._uses[cell]
-        self._free.append(held.number)
+        self._free.append(sequence.number)
 
     def give_up_one(self) -> bool:
         """Drop the kept sequence that was used least recently; False if there is none."""
@@ -136,5 +136,5 @@ class Sequences:
 
     def forget(self, key: Hashable) -> None:
         """Drop every kept sequence of that key."""
-        for held in [held for held in self._kept if held.key == key]:
-            self.drop(held)
+        for sequence in [sequence for sequence in self._kept if sequence.key == key]:
+            self.drop(sequence)

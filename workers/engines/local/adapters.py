@@ -87,7 +87,7 @@ class Adapters:
             self._give_back(old)
 
     def _unknown(self, name: str) -> EngineError:
-        known = ", ".join(sorted(self._current)) or "none"
+        names = ", ".join(sorted(self._current)) or "none"
         return EngineError(
-            f"no adapter {name!r} is loaded (loaded: {known})", kind="unknown_adapter"
+            f"no adapter {name!r} is loaded (loaded: {names})", kind="unknown_adapter"
         )

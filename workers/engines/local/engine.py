@@ -95,7 +95,7 @@ class LocalEngine(Generic[L]):
         seed = request.sampling.seed
         if seed is None:
             seed = secrets.randbits(63)
-        done: list[Completion] = []
+        completions: list[Completion] = []
         with (
             self._adapters.use(request.adapter) as adapter,
             self._in_flight.enter(request) as ticket,
@@ -106,17 +106,17 @@ class LocalEngine(Generic[L]):
             thread.add(job)
             try:
                 with ticket.telling(job.events.put_nowait):
-                    while len(done) < request.sampling.n:
+                    while len(completions) < request.sampling.n:
                         event = await job.events.get()
                         if isinstance(event, EngineError):
                             raise event
                         if isinstance(event, Completion):
-                            done.append(event)
-                            if len(done) == request.sampling.n:
-                                self._count(done)
+                            completions.append(event)
+                            if len(completions) == request.sampling.n:
+                                self._count(completions)
                         yield event
             finally:
-                if len(done) < request.sampling.n:
+                if len(completions) < request.sampling.n:
                     thread.abandon(job)
 
     async def _matcher(self, request: GenerateRequest, ticket: Ticket) -> Matcher | None:
@@ -150,7 +150,7 @@ class LocalEngine(Generic[L]):
             weights = await asyncio.wrap_future(loading)
         except asyncio.CancelledError:
             # The thread may be at it and cannot be stopped: what it has read is given back then.
-            loading.add_done_callback(lambda done: self._discard(name, version, done))
+            loading.add_done_callback(lambda future: self._discard(name, version, future))
             raise
         self._adapters.put(AdapterVersion(name, version, weights))
 
@@ -179,10 +179,10 @@ class LocalEngine(Generic[L]):
         abandoned = self._thread.abandoned_tokens if self._thread else 0
         return EngineTotals(self._calls, self._prompt_tokens, self._completion_tokens, abandoned)
 
-    def _count(self, done: Sequence[Completion]) -> None:
+    def _count(self, completions: Sequence[Completion]) -> None:
         self._calls += 1
-        self._prompt_tokens += sum(completion.usage.prompt for completion in done)
-        self._completion_tokens += sum(completion.usage.completion for completion in done)
+        self._prompt_tokens += sum(completion.usage.prompt for completion in completions)
+        self._completion_tokens += sum(completion.usage.completion for completion in completions)
 
     @property
     def _running(self) -> ModelThread[L]:

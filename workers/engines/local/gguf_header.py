@@ -132,9 +132,9 @@ def _check(keys: dict[bytes, Value]) -> None:
             raise DamagedHeader(
                 f"its header contradicts itself: heads are {head} wide, and {rotated} are rotated"
             )
-        if head != (other := count("attention.value_length") or head):
+        if head != (value_length := count("attention.value_length") or head):
             raise DamagedHeader(
-                f"its header contradicts itself: keys are {head} wide, and values {other}"
+                f"its header contradicts itself: keys are {head} wide, and values {value_length}"
             )
     if architecture == b"qwen2" and head and heads and width != heads * head:
         raise DamagedHeader(
@@ -145,11 +145,11 @@ def _check(keys: dict[bytes, Value]) -> None:
 def _check_tokens(tokens: Value) -> None:
     if not isinstance(tokens, list):
         return  # an adapter has none; a model without is refused by llama.cpp
-    seen: set[bytes] = set()
+    unique_tokens: set[bytes] = set()
     for place, token in enumerate(tokens):
-        if token and token in seen:
+        if token and token in unique_tokens:
             raise DamagedHeader(f"its token {place} ({_shown(token)}) is in the vocabulary twice")
-        seen.add(token)
+        unique_tokens.add(token)
 
 
 def _shown(text: bytes) -> str:

@@ -142,9 +142,9 @@ def forbid(logits: Array, allowed: Sequence[bytes | None]) -> Array:
     joined = b"".join(bits for bits in allowed if bits is not None)
     packed = np.frombuffer(joined, dtype=np.uint8).reshape(len(places), -1)
     bits = np.unpackbits(packed, axis=1, bitorder="little")[:, : logits.shape[-1]]
-    kept = xp.asarray(bits.astype(bool), device=device(logits))
+    mask = xp.asarray(bits.astype(bool), device=device(logits))
     result = xp.asarray(logits, copy=True)
-    result[places, :] = xp.where(kept, logits[places, :], -xp.inf)
+    result[places, :] = xp.where(mask, logits[places, :], -xp.inf)
     return result
 
 
@@ -201,14 +201,14 @@ def _lowest_kept(scaled: Array, rows: Sequence[RowSampling]) -> Array:
     lowest = xp.take_along_axis(ordered, index, axis=-1)
     if all(row.top_p == 1.0 for row in rows):
         return lowest
-    kept = xp.where(ordered >= lowest, ordered, -xp.inf)
-    mass = xp.exp(xp.astype(kept - _highest(kept), xp.float64))
+    top_scores = xp.where(ordered >= lowest, ordered, -xp.inf)
+    mass = xp.exp(xp.astype(top_scores - _highest(top_scores), xp.float64))
     before = xp.cumulative_sum(mass, axis=-1) - mass
     # A row with top_p = 1 keeps everything, whatever rounding does to the sum.
     shares = [row.top_p if row.top_p < 1.0 else math.inf for row in rows]
     limit = xp.asarray(shares, dtype=xp.float64, **on)[:, None]
     within = (before < limit * xp.sum(mass, axis=-1, keepdims=True)) & (mass > 0.0)
-    return xp.min(xp.where(within, kept, xp.inf), axis=-1, keepdims=True)
+    return xp.min(xp.where(within, top_scores, xp.inf), axis=-1, keepdims=True)
 
 
 def _highest(scores: Array) -> Array:

@@ -52,9 +52,9 @@ class Address:
         return f"{self.base}/{route}" + (f"?{self.query}" if self.query else "")
 
 
-def same_origin(url: str, other: str) -> bool:
+def same_origin(url: str, other_url: str) -> bool:
     """Scheme, host and port are the same: what was meant for the one may be sent to the other."""
-    return _origin(url) == _origin(other)
+    return _origin(url) == _origin(other_url)
 
 
 def redirected(url: str, location: str) -> str | None:

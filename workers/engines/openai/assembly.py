@@ -123,8 +123,8 @@ class Assembly:
 
     def rest(self) -> list[Delta]:
         """Text that was held back, now that nothing more can come."""
-        shown = [(index, choice.text.finish()) for index, choice in enumerate(self._choices)]
-        return [Delta(index=index, text=text) for index, text in shown if text]
+        texts = [(index, choice.text.finish()) for index, choice in enumerate(self._choices)]
+        return [Delta(index=index, text=text) for index, text in texts if text]
 
     def completions(self) -> list[Completion]:
         """In order of index; fewer than asked for (but one) where the endpoint doesn't know `n`.
@@ -202,23 +202,23 @@ class Assembly:
     def _add_choice(self, part: ChoicePart, *, streamed: bool) -> tuple[str, list[int]]:
         if not 0 <= part.index < len(self._choices):
             raise self._garbage(f"it holds completion {part.index} of {len(self._choices)}")
-        kept = self._choices[part.index]
-        kept.begun = kept.begun or part.says_something
-        text = kept.text.push(part.text)
+        choice = self._choices[part.index]
+        choice.begun = choice.begun or part.says_something
+        text = choice.text.push(part.text)
         if part.reasoning:
-            kept.reasoning.append(part.reasoning)
-        kept.calls.add(part.calls, streamed=streamed)
-        kept.finish = part.finish or kept.finish
-        kept.logprobs.extend(part.logprobs)
+            choice.reasoning.append(part.reasoning)
+        choice.calls.add(part.calls, streamed=streamed)
+        choice.finish = part.finish or choice.finish
+        choice.logprobs.extend(part.logprobs)
         ids = part.token_ids if self._settings.token_ids else []
-        kept.token_ids.extend(ids)
+        choice.token_ids.extend(ids)
         return text, ids
 
     def _finished_choices(self) -> list[_Choice]:
         """Those that the endpoint gave. An answer that is whole needs no finish reason (some
         servers send none); one that may have been cut off does."""
         whole = self._ended and self._usage is not None
-        done: list[_Choice] = []
+        ready_choices: list[_Choice] = []
         for index, choice in enumerate(self._choices):
             if not (choice.finish or (choice.begun and whole)):
                 if index > 0 and whole and not any(c.begun for c in self._choices[index:]):
@@ -228,16 +228,16 @@ class Assembly:
                     kind="unavailable",
                     retryable=True,
                 )
-            done.append(choice)
-        return done
+            ready_choices.append(choice)
+        return ready_choices
 
     def _counted(self) -> Usage:
         try:
             usage = None if self._usage is None else read_usage(self._usage)
         except UnreadableUsage as error:
-            said = json.dumps(self._usage)[:200]
+            usage_text = json.dumps(self._usage)[:200]
             raise EngineError(
-                f"{self._endpoint} reports a usage that cannot be read ({error}): {said}; nothing "
+                f"{self._endpoint} reports a usage that cannot be read ({error}): {usage_text}; nothing "
                 "is estimated here, so the answer cannot be used",
                 kind="garbage",
             ) from error

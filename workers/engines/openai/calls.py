@@ -77,7 +77,7 @@ class CallAssembly:
         """With parsed arguments and an id each of its own; what cannot be parsed keeps its text and
         says what is wrong. No arguments at all are those of a tool that takes none."""
         result: list[ToolCall] = []
-        taken: set[str] = set()
+        identifiers: set[str] = set()
         for position, call in enumerate(self._calls):
             raw = whole_characters(call.raw)
             arguments, error = parse_arguments(_unwrapped(raw))
@@ -85,9 +85,9 @@ class CallAssembly:
             if not name:
                 arguments, error = None, "the call has no name"
             identifier = whole_characters(call.id)
-            if not identifier or identifier in taken:
+            if not identifier or identifier in identifiers:
                 identifier = tool_call_id(id_seed, position)
-            taken.add(identifier)
+            identifiers.add(identifier)
             result.append(
                 ToolCall(
                     id=identifier, name=name, arguments=arguments, raw_arguments=raw, error=error
@@ -99,23 +99,27 @@ class CallAssembly:
         """The call that a piece belongs to; None: it begins one."""
         if piece.index is None:
             return self._by_id(piece, position, together)
-        known = next((c for c in reversed(self._calls) if c.index == piece.index), None)
-        if known is None:
+        last_call = next((c for c in reversed(self._calls) if c.index == piece.index), None)
+        if last_call is None:
             return None
-        if piece.id and known.id and piece.id != known.id and piece.name:
+        if piece.id and last_call.id and piece.id != last_call.id and piece.name:
             # An id of its own begins a call, except where a server draws one for every piece.
-            begun = known.arguments and not known.is_whole
-            return known if begun and not piece.arguments.lstrip().startswith("{") else None
-        if piece.id and piece.id == known.id:
-            return known
-        return None if self._begins_by_name(known, piece) else known
+            begun = last_call.arguments and not last_call.is_whole
+            return last_call if begun and not piece.arguments.lstrip().startswith("{") else None
+        if piece.id and piece.id == last_call.id:
+            return last_call
+        return None if self._begins_by_name(last_call, piece) else last_call
 
-    def _begins_by_name(self, known: _Call, piece: CallPiece) -> bool:
+    def _begins_by_name(self, call: _Call, piece: CallPiece) -> bool:
         """A name in a piece without an id of its own."""
-        if not piece.name or known.name + piece.name in self._tools:
+        if not piece.name or call.name + piece.name in self._tools:
             return False
-        other = piece.name in self._tools and known.name in self._tools and piece.name != known.name
-        return other or (known.is_whole and bool(piece.arguments) and piece.name == known.name)
+        is_other_tool = (
+            piece.name in self._tools and call.name in self._tools and piece.name != call.name
+        )
+        return is_other_tool or (
+            call.is_whole and bool(piece.arguments) and piece.name == call.name
+        )
 
     def _by_id(self, piece: CallPiece, position: int, together: int) -> _Call | None:
         """Without an index: a known id is its call's, a new one begins a call, and a piece without

@@ -103,7 +103,7 @@ def error_in(payload: object, *, marked: bool = False, alone: bool = True) -> ob
     server itself calls it an error. `alone`: it is the whole answer, so that a bare `message` or
     `detail` is no side remark."""
     if isinstance(payload, list):
-        holding = [each for each in cast(list[object], payload) if error_in(each) is not None]
+        holding = [item for item in cast(list[object], payload) if error_in(item) is not None]
         return holding or (payload if marked else None)
     if not isinstance(payload, dict):
         return payload if marked else None

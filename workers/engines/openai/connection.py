@@ -56,8 +56,8 @@ class Connection:
         if key:
             headers["Authorization"] = f"Bearer {key}"
         if settings.base_url is None:
-            told = {name: os.environ.get(var, "") for name, var in _OPENAI_HEADERS.items()}
-            headers |= {name: value for name, value in told.items() if value}
+            header_values = {name: os.environ.get(var, "") for name, var in _OPENAI_HEADERS.items()}
+            headers |= {name: value for name, value in header_values.items() if value}
         try:
             self._proxy = proxy_for(self._url)
         except ProxyUnusable as error:
@@ -167,9 +167,9 @@ class Connection:
                 through = f" through the proxy {self._proxy.name} of {self._proxy.variable}"
             timed_out = isinstance(error, httpx2.TimeoutException)
             hint = "" if what.startswith("the") else "; is the address right and the server up?"
-            said = quote(str(error), self.secrets) or type(error).__name__
+            message = quote(str(error), self.secrets) or type(error).__name__
             raise EngineError(
-                f"{self._endpoint}: {what}{through} ({said}){hint}",
+                f"{self._endpoint}: {what}{through} ({message}){hint}",
                 kind="timeout" if timed_out else "unavailable",
                 retryable=True,
             ) from error
@@ -181,10 +181,10 @@ def _is_of_connection(error: RuntimeError) -> bool:
 
 async def bounded(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
     """The parts of one answer. Raises EngineError where they come to more than any should."""
-    left = MAX_ANSWER_BYTES
+    remaining = MAX_ANSWER_BYTES
     async for part in parts:
-        left -= len(part)
-        if left < 0:
+        remaining -= len(part)
+        if remaining < 0:
             raise EngineError(
                 f"the endpoint answered with more than {MAX_ANSWER_BYTES} bytes", kind="garbage"
             )

@@ -170,10 +170,10 @@ class OpenAIEngine:
     async def _all(
         self, request: GenerateRequest, ticket: Ticket
     ) -> AsyncGenerator[EngineEvent, None]:
-        done: list[Completion] = []
+        completions: list[Completion] = []
         numbers = itertools.count(1)
         try:
-            while (first := len(done)) < request.sampling.n:
+            while (first := len(completions)) < request.sampling.n:
                 part = self._part(request, first)
                 async with aclosing(self._attempts(part, ticket, numbers)) as events:
                     async for event in events:
@@ -182,18 +182,18 @@ class OpenAIEngine:
                             continue
                         moved = event.model_copy(update={"index": first + event.index})
                         if isinstance(moved, Completion):
-                            done.append(moved)
+                            completions.append(moved)
                         else:
                             yield moved
-                if len(done) - first < part.sampling.n:
+                if len(completions) - first < part.sampling.n:
                     self._habits.answers_n = False
                     self._say_once("gives one completion per request; it is asked for each")
         except EngineError:
-            for completion in done:  # paid for, and of no use without the others
+            for completion in completions:  # paid for, and of no use without the others
                 yield Discarded(usage=completion.usage, sending=completion.sending)
             raise
         self._useless.forget(request.id)
-        for completion in done:
+        for completion in completions:
             yield completion
 
     def _part(self, request: GenerateRequest, first: int) -> GenerateRequest:
@@ -273,12 +273,12 @@ class OpenAIEngine:
 
     async def _wait(self, failures: int, failure: EngineError, ticket: Ticket) -> None:
         """Until the next attempt. Raises where there is none."""
-        asked = failure.retry_after if isinstance(failure, Refused) else None
-        wait = self._policy.wait_seconds(failures, asked, self._rng)
+        retry_after = failure.retry_after if isinstance(failure, Refused) else None
+        wait = self._policy.wait_seconds(failures, retry_after, self._rng)
         if wait is None or self._useless.exhausted(ticket.request_id):
             raise failure
-        left = ticket.seconds_left()
-        if left is not None and wait >= left:
+        remaining = ticket.seconds_left()
+        if remaining is not None and wait >= remaining:
             raise EngineError(
                 f"{failure} (the next attempt would come after the request's deadline)",
                 kind=failure.kind,
@@ -309,13 +309,13 @@ class OpenAIEngine:
             if (usage := assembly.paid()) is not None:
                 self._count([usage])
                 yield Discarded(usage=usage, sending=number)
-            elif assembly.sent and may_be_billed(error, answered=assembly.answered):
+            elif assembly.sent and may_be_billed(error, has_answer=assembly.answered):
                 why = str(error) or "no complete answer in time"
                 yield Discarded(usage=None, why=why, sending=number)
             else:
                 yield NotBilled(sending=number)
             raise
-        self._count([each.usage for each in completions])
+        self._count([item.usage for item in completions])
         for completion in completions:
             yield completion.model_copy(update={"sending": number})
 
@@ -362,9 +362,9 @@ class OpenAIEngine:
             for delta in assembly.rest():
                 yield delta
             if strays and not assembly.answered:
-                said = quote(" ".join(strays), connection.secrets)
+                excerpt = quote(" ".join(strays), connection.secrets)
                 raise EngineError(
-                    f"{self._endpoint} sent no answer, but: {said}",
+                    f"{self._endpoint} sent no answer, but: {excerpt}",
                     kind="unavailable",
                     retryable=True,
                 )
@@ -433,8 +433,8 @@ class OpenAIEngine:
 
     def _count(self, usages: Sequence[Usage]) -> None:
         self._calls += 1
-        self._prompt_tokens += sum(each.prompt for each in usages)
-        self._completion_tokens += sum(each.completion for each in usages)
+        self._prompt_tokens += sum(usage.prompt for usage in usages)
+        self._completion_tokens += sum(usage.completion for usage in usages)
 
     @property
     def _connected(self) -> Connection:
@@ -449,8 +449,8 @@ async def payloads_of(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes | Eve
     head = b""
     async for part in parts:
         head += part
-        seen = head.lstrip(_BLANKS)
-        if len(seen) >= _HEAD_BYTES or b"\n" in seen or b"\r" in seen:
+        beginning = head.lstrip(_BLANKS)
+        if len(beginning) >= _HEAD_BYTES or b"\n" in beginning or b"\r" in beginning:
             break
     if _STREAM.match(head.lstrip(_BLANKS)):
         async for event in sse_events(_chained(head, parts)):

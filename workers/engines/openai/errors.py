@@ -90,12 +90,12 @@ def refused(
     return Refused(message, kind=kind, retryable=retryable, complaint=complaint, status=status)
 
 
-def may_be_billed(error: EngineError | TimeoutError, *, answered: bool) -> bool:
+def may_be_billed(error: EngineError | TimeoutError, *, has_answer: bool) -> bool:
     """Whether an endpoint may bill a call that ended like this; `answered`: a part of an answer had
     come. Not if nothing reached it, or if it refused: no endpoint is known to bill its own errors.
     A gateway that lost patience, and a connection that broke, say nothing of what the model behind
     them did."""
-    if answered:
+    if has_answer:
         return True
     match error:
         case Refused():
@@ -147,12 +147,12 @@ def _what(complaint: Complaint, status: int | None, key_sent: bool) -> tuple[Err
 
 def _by_codes(codes: frozenset[str]) -> tuple[ErrorKind, bool, str]:
     """Of an error that has no status."""
-    said = " ".join(codes)
-    if "rate_limit" in said:
+    code_text = " ".join(codes)
+    if "rate_limit" in code_text:
         return "rate_limited", True, ""
-    if "authentication" in said or "invalid_api_key" in said or "permission" in said:
+    if "authentication" in code_text or "invalid_api_key" in code_text or "permission" in code_text:
         return "auth", False, "check the key in api_key_env"
-    if "invalid_request" in said or "badrequest" in said or "not_found" in said:
+    if "invalid_request" in code_text or "badrequest" in code_text or "not_found" in code_text:
         return "bad_request", False, ""
     return "unavailable", True, ""
 

@@ -78,7 +78,7 @@ def _is_whole(text: str) -> bool:
 async def sse_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[str]:
     """Lines, which end at LF, CRLF or CR alone: `str.splitlines` would also cut at U+2028, which
     JSON allows within a string. Raises EngineError for a line without an end."""
-    held: list[bytes] = []
+    fragments: list[bytes] = []
     size = 0
     first = True
     after_return = False
@@ -90,17 +90,17 @@ async def sse_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[str]:
             after_return = part.endswith(b"\r")
         *whole, rest = part.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         for line in whole:
-            text = b"".join((*held, line)).decode("utf-8", "replace")
-            held, size = [], 0
+            text = b"".join((*fragments, line)).decode("utf-8", "replace")
+            fragments, size = [], 0
             yield text.removeprefix(BOM) if first else text
             first = False
         if rest:
-            held.append(rest)
+            fragments.append(rest)
             size += len(rest)
         if size > MAX_EVENT_BYTES:
             raise _too_long("a line's end")
-    if held:
-        text = b"".join(held).decode("utf-8", "replace")
+    if fragments:
+        text = b"".join(fragments).decode("utf-8", "replace")
         yield text.removeprefix(BOM) if first else text
 
 

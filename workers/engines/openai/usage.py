@@ -26,9 +26,9 @@ def usage_in(payload: Mapping[str, object]) -> RawUsage | None:
     """Where servers put it: beside the choices, within one (Moonshot), in a field of their own
     (Groq's streams)."""
     places: list[object] = [payload.get("usage")]
-    own = payload.get("x_groq")
-    if isinstance(own, dict):
-        places.append(cast(RawUsage, own).get("usage"))
+    extension = payload.get("x_groq")
+    if isinstance(extension, dict):
+        places.append(cast(RawUsage, extension).get("usage"))
     choices = payload.get("choices")
     if isinstance(choices, list):
         for choice in cast(list[object], choices):
@@ -40,10 +40,10 @@ def usage_in(payload: Mapping[str, object]) -> RawUsage | None:
     return None
 
 
-def merged(known: RawUsage | None, new: RawUsage) -> RawUsage:
+def merged(previous: RawUsage | None, new: RawUsage) -> RawUsage:
     """What a stream has said so far. A later number stands in place of an earlier one; a zero or a
     null that comes behind a number is a server's way of saying nothing."""
-    result = dict(known or {})
+    result = dict(previous or {})
     for name, value in new.items():
         if value or name not in result:
             result[name] = value

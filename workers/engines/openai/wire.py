@@ -95,7 +95,7 @@ def _messages(messages: Sequence[Message], no_content: str | None) -> list[dict[
     """The conversation, each call with an id of its own: some servers give every call the same id
     or none, and refuse or confuse their answers when they get them back."""
     result: list[dict[str, Any]] = []
-    taken: set[str] = set()
+    call_ids: set[str] = set()
     waiting: list[tuple[str, str]] = []
     for place, message in enumerate(messages):
         entry = _message(message, no_content)
@@ -103,16 +103,16 @@ def _messages(messages: Sequence[Message], no_content: str | None) -> list[dict[
             waiting = []
             for position, call in enumerate(message.tool_calls):
                 sent = call.id
-                if not sent or sent in taken:
+                if not sent or sent in call_ids:
                     sent = tool_call_id(f"{place}", position)
-                taken.add(sent)
+                call_ids.add(sent)
                 waiting.append((call.id, sent))
                 entry["tool_calls"][position]["id"] = sent
         elif message.role == "tool":
-            for answered in waiting:
-                if answered[0] == message.tool_call_id:
-                    entry["tool_call_id"] = answered[1]
-                    waiting.remove(answered)
+            for id_pair in waiting:
+                if id_pair[0] == message.tool_call_id:
+                    entry["tool_call_id"] = id_pair[1]
+                    waiting.remove(id_pair)
                     break
         result.append(entry)
     return result

@@ -91,9 +91,11 @@ class ScriptedEngine:
         `unavailable`, a hang `timeout`, broken JSON and missing usage `garbage`."""
         refuse_unsupported(request, self.capabilities, self.name)
         rendered = render_chatml(request.messages, request.tools)
-        own = self._codec.knows(request.previous_ids)
+        has_known_ids = self._codec.knows(request.previous_ids)
         try:
-            prompt = build_prompt(rendered, request.previous_ids if own else (), self._codec)
+            prompt = build_prompt(
+                rendered, request.previous_ids if has_known_ids else (), self._codec
+            )
         except ValueError as error:
             raise EngineError(f"request {request.id}: {error}", kind="bad_request") from error
         limit = self._settings.max_context
@@ -216,8 +218,8 @@ class ScriptedEngine:
 
     def _by_heart(self, request: GenerateRequest, index: int) -> str | None:
         for answer in self._options.answers:
-            asked = "\n".join(message.content for message in request.messages)
-            if all(text in asked for text in answer.where):
+            conversation = "\n".join(message.content for message in request.messages)
+            if all(text in conversation for text in answer.where):
                 return answer.says[index % len(answer.says)]
         return None
 
@@ -253,11 +255,11 @@ class ScriptedEngine:
         rate = self._options.mistake_rate
         if heed is not None and heed.mistake_rate is not None:
             rate = heed.mistake_rate
-        known = self._worlds.reply(
+        world_reply = self._worlds.reply(
             request.messages, mistake_rate=rate, as_json=request.json_schema is not None
         )
-        if known is not None:
-            return ScriptedReply(known)
+        if world_reply is not None:
+            return ScriptedReply(world_reply)
         return scripted_reply(
             request.messages,
             request.tools,
@@ -329,16 +331,16 @@ class _Performance:
 
     def take(self, chunk: Sequence[int]) -> Delta:
         """Say the next tokens, up to a stop string."""
-        shown: list[str] = []
-        taken: list[int] = []
+        texts: list[str] = []
+        token_ids: list[int] = []
         for token in chunk:
-            taken.append(token)
-            shown.append(self._stream.push(token))
+            token_ids.append(token)
+            texts.append(self._stream.push(token))
             if self._stream.stopped:
                 self.cut = False
                 break
-        self.output_ids.extend(taken)
-        return Delta(text="".join(shown), ids=tuple(taken))
+        self.output_ids.extend(token_ids)
+        return Delta(text="".join(texts), ids=tuple(token_ids))
 
     def finish(self) -> str:
         return self._stream.finish()

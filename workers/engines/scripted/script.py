@@ -72,9 +72,9 @@ def scripted_reply(
 ) -> ScriptedReply:
     """The next turn of the conversation. With a schema it is an instance of that schema, with
     the answer wherever a string or a number may stand."""
-    asked = max((i for i, m in enumerate(messages) if m.role == "user"), default=-1)
-    question = messages[asked].content if asked >= 0 else ""
-    answers = [m.content for m in messages[asked + 1 :] if m.role == "tool"]
+    question_index = max((i for i, m in enumerate(messages) if m.role == "user"), default=-1)
+    question = messages[question_index].content if question_index >= 0 else ""
+    answers = [m.content for m in messages[question_index + 1 :] if m.role == "tool"]
     umi = umi_reply(
         question,
         lambda text: _expression(text, _rng(text, seed)),

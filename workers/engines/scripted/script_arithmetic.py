@@ -69,16 +69,16 @@ def parse(expression: str) -> Node | None:
 
 def numbers_in(text: str) -> list[Fraction]:
     """Every number written in `text`, in order, commas as thousands."""
-    return [Fraction(found.replace(",", "")) for found in _NUMBER.findall(text)]
+    return [Fraction(numeral.replace(",", "")) for numeral in _NUMBER.findall(text)]
 
 
 def read_number(text: str) -> Fraction | None:
     """The last number of a tool's answer; `None` for an error or a text without one."""
     if "error" in text.lower():
         return None
-    found = _RESULT.findall(text)
+    numerals = _RESULT.findall(text)
     try:
-        return Fraction(found[-1].replace(",", "")) if found else None
+        return Fraction(numerals[-1].replace(",", "")) if numerals else None
     except (ValueError, ZeroDivisionError):
         return None
 

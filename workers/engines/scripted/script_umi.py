@@ -30,12 +30,12 @@ def umi_reply(
     text: str, expression_of: Callable[[str], Operation], *, as_json: bool = False
 ) -> str | None:
     """The next turn of a team's member; None for an input of another workflow."""
-    found = _ROLE.search("\n" + text)
-    if found is None:
+    role_match = _ROLE.search("\n" + text)
+    if role_match is None:
         return None
     question, observations = _question_and_observations(text)
     wanted = expression_of(question)
-    match found[1]:
+    match role_match[1]:
         case "caller":
             thought = _THOUGHT.search(text)
             arguments = {"expression": thought[1] if thought else write(wanted)}
@@ -49,13 +49,13 @@ def umi_reply(
 def _plan(text: str, wanted: Operation, observations: list[str]) -> str:
     if json.dumps("calculate") not in text and "\ncalculate(" not in text:
         return written_plan("There is no tool that calculates.", "give_up")
-    known = [read_number(observation) for observation in observations]
+    results = [read_number(observation) for observation in observations]
     try:
-        rest = _reduced(wanted, [Leaf(value) for value in known if value is not None])
+        rest = _reduced(wanted, [Leaf(value) for value in results if value is not None])
     except ZeroDivisionError:
         return written_plan("It comes down to a division by zero.", "give_up")
-    if None in known:
-        return written_plan(f"The tool says: {observations[known.index(None)]}", "give_up")
+    if None in results:
+        return written_plan(f"The tool says: {observations[results.index(None)]}", "give_up")
     if isinstance(rest, Leaf):
         return written_plan(f"It is {show(rest.value)}.", "conclude")
     return written_plan(f"I need {write(_innermost(rest))}.", "call")
@@ -64,7 +64,7 @@ def _plan(text: str, wanted: Operation, observations: list[str]) -> str:
 def _question_and_observations(text: str) -> tuple[str, list[str]]:
     history = text.partition("History:\n")[2]
     turns = [turn.partition(": ") for turn in history.split(END_OF_TURN)]
-    observed = [said for label, _, said in turns if label == "observation"]
+    observed = [content for label, _, content in turns if label == "observation"]
     return turns[0][2], observed
 
 

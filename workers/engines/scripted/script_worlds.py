@@ -50,25 +50,25 @@ class WorldsScript:
         if not self._worlds or not messages:
             return None
         text = messages[-1].content
-        found = _HISTORY.search(text)
-        if found is None:
+        history_match = _HISTORY.search(text)
+        if history_match is None:
             return None
-        turns = found["turns"]
+        turns = history_match["turns"]
         instruction, _, history = turns.partition(END_OF_TURN)
         instance = self._instance(instruction, text)
         if instance is None:
             return None
-        made = (END_OF_TURN + history).count(_OBSERVATION)
+        call_count = (END_OF_TURN + history).count(_OBSERVATION)
         single = messages[0].content == load_prompt("umi_backbone").text
         speaker = "single" if single else "team"
-        begins = single or found["role"] not in ("caller", "conclusion")
+        begins = single or history_match["role"] not in ("caller", "conclusion")
         if begins and unit_interval("worlds", speaker, instruction) < mistake_rate:
             if single:
                 return step_text(_UNSURE, conclusion_part(None))
             return written_plan(_UNSURE, "give_up")
         if single:
-            return _of_single(instance, made)
-        return _of_team(instance, made, found["role"], as_json=as_json)
+            return _of_single(instance, call_count)
+        return _of_team(instance, call_count, history_match["role"], as_json=as_json)
 
     def _instance(self, instruction: str, text: str) -> Instance | None:
         """Several worlds may have one instruction; the tools tell them apart, where they stand in
@@ -95,24 +95,24 @@ class WorldsScript:
         return dict(book)
 
 
-def _of_single(instance: Instance, made: int) -> str:
+def _of_single(instance: Instance, call_count: int) -> str:
     oracle = instance.oracle
-    if made >= len(oracle.steps):
+    if call_count >= len(oracle.steps):
         return step_text(oracle.rationale, conclusion_part(oracle.answer))
-    step = oracle.steps[made]
+    step = oracle.steps[call_count]
     return step_text(step.rationale, call_part(Action(step.call.name, step.call.arguments or {})))
 
 
-def _of_team(instance: Instance, made: int, role: str, *, as_json: bool) -> str:
+def _of_team(instance: Instance, call_count: int, role: str, *, as_json: bool) -> str:
     oracle = instance.oracle
-    done = made >= len(oracle.steps)
+    done = call_count >= len(oracle.steps)
     match role:
         case "conclusion":
             return oracle.answer or _UNSURE
         case "caller" if not done:
-            call = oracle.steps[made].call
+            call = oracle.steps[call_count].call
             return written_call(call.name, call.arguments or {}, as_json=as_json)
         case _ if done:
             return written_plan(oracle.rationale, "conclude" if oracle.answer else "give_up")
         case _:
-            return written_plan(oracle.steps[made].rationale, "call")
+            return written_plan(oracle.steps[call_count].rationale, "call")

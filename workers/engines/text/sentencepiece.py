@@ -55,10 +55,12 @@ class SentencePieceCodec:
 
     def decode(self, ids: Sequence[int], after: int | None = None) -> str:
         """Bytes that are no character come out as replacement characters."""
-        found = bytearray()
+        output = bytearray()
         for token in ids:
             piece = self._pieces[token]
-            own = piece[:1] == b" " and after in self._prefixed and token not in self._added
-            found += piece[1:] if own else piece
+            has_extra_blank = (
+                piece[:1] == b" " and after in self._prefixed and token not in self._added
+            )
+            output += piece[1:] if has_extra_blank else piece
             after = token
-        return found.decode(errors="replace")
+        return output.decode(errors="replace")

@@ -61,12 +61,14 @@ def habits_of(render: Render) -> TemplateHabits:
     refusal = _refusal(render, [_ASKED], "xq2")
     if refusal is not None:
         raise TemplateRefuses(f"its chat template refuses a question alone: {refusal}")
-    one, both = (Message(role="assistant", tool_calls=calls) for calls in (_CALLS[:1], _CALLS))
+    single_call, both = (
+        Message(role="assistant", tool_calls=calls) for calls in (_CALLS[:1], _CALLS)
+    )
     written = Message(role="assistant", raw_text=write_tool_call(_TOOL.name, {"word": "xq3"}))
     takes_turns = _refusal(render, [_ASKED, written, _SEEN[0]], "xq3", "yq3") is None
-    seen = _SEEN if takes_turns else tuple(_told(message) for message in _SEEN)
-    calls = _refusal(render, [_ASKED, one, seen[0]], "xq3", "yq3") is None
-    at_once = _refusal(render, [_ASKED, both, *seen], "xq3", "xq4", "yq3", "yq4") is None
+    tool_messages = _SEEN if takes_turns else tuple(_told(message) for message in _SEEN)
+    calls = _refusal(render, [_ASKED, single_call, tool_messages[0]], "xq3", "yq3") is None
+    at_once = _refusal(render, [_ASKED, both, *tool_messages], "xq3", "xq4", "yq3", "yq4") is None
     habits = TemplateHabits(
         system=_refusal(render, [_SYSTEM, _ASKED], "xq2") is None,
         tool_turns=takes_turns,
@@ -83,14 +85,14 @@ def habits_of(render: Render) -> TemplateHabits:
     return habits
 
 
-def _refusal(render: Render, messages: Sequence[Message], *told: str) -> str | None:
+def _refusal(render: Render, messages: Sequence[Message], *words: str) -> str | None:
     """Why a template does not say these words of a conversation; None if it does."""
     tools = [_TOOL] if any(message.tool_calls for message in messages) else []
     try:
         rendered = render(messages, tools)
     except Exception as error:  # noqa: BLE001 - a template from outside raises what it likes
         return str(error) or type(error).__name__
-    left_out = next((word for word in told if word not in rendered), None)
+    left_out = next((word for word in words if word not in rendered), None)
     return None if left_out is None else "it leaves out a part of what it is given"
 
 

@@ -39,10 +39,10 @@ def read_text(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        found: Any = json.loads(value)
+        result: Any = json.loads(value)
     except ValueError:
         return value
-    return found if isinstance(found, bool | int | float) else value
+    return result if isinstance(result, bool | int | float) else value
 
 
 def checked(options: dict[str, TemplateValue]) -> dict[str, TemplateValue]:

@@ -112,8 +112,8 @@ class TextStream:
 
     def finish(self) -> str:
         """The end: whatever was held back and is not part of a stop string's match."""
-        shown = ""
+        text = ""
         if self._pending:
-            shown = self._arriving.push(self._codec.decode(self._pending, self._after))
+            text = self._arriving.push(self._codec.decode(self._pending, self._after))
             self._pending.clear()
-        return shown + self._arriving.finish()
+        return text + self._arriving.finish()

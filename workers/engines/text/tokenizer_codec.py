@@ -34,7 +34,7 @@ class TokenizerCodec:
     def joins(self) -> bool:
         """Whether the texts of single tokens, joined, are the text of all: streams rely on it."""
         ids = self.encode("The answer is 7.")
-        return "".join(self.decode([each]) for each in ids) == self.decode(ids)
+        return "".join(self.decode([token_id]) for token_id in ids) == self.decode(ids)
 
     def encode(self, text: str, after: int | None = None) -> list[int]:
         return list(self._backend.encode(text, add_special_tokens=False).ids)
@@ -63,7 +63,7 @@ def make_codec(backend: Any, width: int, model: str) -> TextCodec:
 def _sentencepiece_codec(backend: Any, width: int, model: str) -> SentencePieceCodec:
     added: dict[int, Any] = backend.get_added_tokens_decoder()
     vocabulary: dict[str, int] = backend.get_vocab(with_added_tokens=True)
-    pieces = [b""] * max(width, *(each + 1 for each in vocabulary.values()))
+    pieces = [b""] * max(width, *(token_id + 1 for token_id in vocabulary.values()))
     missing = 256
     for text, token in vocabulary.items():
         byte = _BYTE.match(text)

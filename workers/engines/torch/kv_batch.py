@@ -63,7 +63,7 @@ class KVBatch:
                 if target != first + place:
                     self._cache.copy_row(first + place, target, len(prompts[place]))
             end -= copies[place]
-        self.rows += [each for row in unread for each in (row, *row.siblings)]
+        self.rows += [beginning for row in unread for beginning in (row, *row.siblings)]
         return logits
 
     def extend(self, row: Row, count: int) -> torch.Tensor:
@@ -83,7 +83,7 @@ class KVBatch:
         columns = fed[1][:, None]  # [rows, 1]: a token's column is its position
         level = min(lengths) + 1 == longest
         mask = None if level else self._mask(columns, longest)
-        self._cache.aim(0, columns, before=longest - 1, seen=longest)
+        self._cache.aim(0, columns, before=longest - 1, width=longest)
         return self._run(fed[0][:, None], columns, mask, 1)[:, -1]
 
     def states(self, row: Row, length: int) -> States:
@@ -152,10 +152,10 @@ class KVBatch:
         places = begins + ahead - gaps  # [rows, longest]
         padding = ahead < gaps
         columns = torch.where(padding, places + longest, places)
-        seen = max(map(len, rows))
+        width = max(map(len, rows))
         plain = not any(missing) and not any(starts)
-        mask = None if plain else self._mask(columns, seen)
-        self._cache.aim(first, columns, before=0, seen=seen)
+        mask = None if plain else self._mask(columns, width)
+        self._cache.aim(first, columns, before=0, width=width)
         return self._run(tokens, places.clamp(min=0), mask, keep)
 
     def _run(
@@ -170,11 +170,11 @@ class KVBatch:
             logits_to_keep=keep,
         ).logits
 
-    def _mask(self, columns: torch.Tensor, seen: int) -> Any:
+    def _mask(self, columns: torch.Tensor, width: int) -> Any:
         """What is added to the attention scores [rows, 1, tokens, seen]: nothing where a token
         sees itself or one before it, minus infinity elsewhere. By kind of layer, if the model has
         several."""
-        positions = torch.arange(seen, device=self._device)  # [seen]
+        positions = torch.arange(width, device=self._device)  # [seen]
         masks: dict[str, torch.Tensor] = {}
         for kind, window in self._windows.items():
             hidden = positions > columns[..., None]  # [rows, tokens, seen]

@@ -182,13 +182,13 @@ class KVCache(Cache):
         for layer in self._all_layers:
             layer.free()
 
-    def aim(self, first: int, columns: torch.Tensor, *, before: int, seen: int) -> None:
+    def aim(self, first: int, columns: torch.Tensor, *, before: int, width: int) -> None:
         """The next pass is for the rows from `first` on and writes to `columns` [rows, tokens].
         Of each row it sees the first `seen` columns, of which `before` were written before."""
         window = self._window
         rows = torch.arange(first, first + columns.shape[0], device=columns.device)
         window.first, window.places = first, (rows[:, None], columns)
-        window.before, window.seen = before, seen
+        window.before, window.seen = before, width
 
     def copy_row(self, source: int, target: int, length: int) -> None:
         """Let a row begin as another one does."""

@@ -36,7 +36,7 @@ class PrefixCache:
     @property
     def tokens(self) -> int:
         """That are kept now."""
-        return sum(len(kept.tokens) for kept in self._kept)
+        return sum(len(entry.tokens) for entry in self._kept)
 
     def longest(
         self, adapter: AdapterVersion | None, ids: Sequence[int], more_than: int
@@ -45,9 +45,9 @@ class PrefixCache:
         list and `more_than`, if there is no longer one than that."""
         best: Kept | None = None
         most = more_than
-        for kept in self._kept:
-            if kept.adapter is adapter and shares_more(kept.tokens, ids, most):
-                best, most = kept, common_prefix(kept.tokens, ids)
+        for entry in self._kept:
+            if entry.adapter is adapter and shares_more(entry.tokens, ids, most):
+                best, most = entry, common_prefix(entry.tokens, ids)
         if best is None:
             return [], more_than
         self._kept.remove(best)
@@ -61,15 +61,15 @@ class PrefixCache:
         if len(tokens) > self.budget:
             return
         count = len(tokens)
-        mine = [kept for kept in self._kept if kept.adapter is adapter]
-        for kept in mine:
-            if kept.tokens[:count] == tokens:
-                self._kept.remove(kept)
-                self._kept.append(kept)
+        mine = [entry for entry in self._kept if entry.adapter is adapter]
+        for entry in mine:
+            if entry.tokens[:count] == tokens:
+                self._kept.remove(entry)
+                self._kept.append(entry)
                 return
-        for kept in mine:
-            if tokens[: len(kept.tokens)] == kept.tokens:
-                self._kept.remove(kept)
+        for entry in mine:
+            if tokens[: len(entry.tokens)] == entry.tokens:
+                self._kept.remove(entry)
         while self.tokens + count > self.budget:
             self._kept.pop(0)
         self._kept.append(
@@ -78,7 +78,7 @@ class PrefixCache:
 
     def forget(self, adapter: AdapterVersion) -> None:
         """Give up all that was computed with this version."""
-        self._kept = [kept for kept in self._kept if kept.adapter is not adapter]
+        self._kept = [entry for entry in self._kept if entry.adapter is not adapter]
 
     def clear(self) -> None:
         self._kept = []

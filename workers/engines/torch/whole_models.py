@@ -133,14 +133,14 @@ class WholeModels:
             self._present = most
         self._others = [
             (
-                other,
+                other_model,
                 torch.tensor(
-                    [place for place, model in enumerate(models) if model is other],
+                    [place for place, model in enumerate(models) if model is other_model],
                     device=self._device,
                 ),
             )
-            for other in counted
-            if other is not most
+            for other_model in counted
+            if other_model is not most
         ]
         if self._others and not self._hooked:
             for name, module in self._modules.items():
@@ -152,8 +152,8 @@ class WholeModels:
         def replace(
             module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor
         ) -> None:
-            for other, places in self._others:
-                with _holding(module, other.layers[name], self._present.layers[name]):
+            for other_model, places in self._others:
+                with _holding(module, other_model.layers[name], self._present.layers[name]):
                     # Not by a call, which would come by here again.
                     output.index_copy_(0, places, module.forward(inputs[0][places]))
 

@@ -52,7 +52,7 @@ def serve(job: dict[str, Any]) -> None:
 def _why_not(setup: str, source: str, names: list[str], ask: Callable[..., Any]) -> str | None:
     """What went wrong with a test; None when it passed."""
     scope: dict[str, Any] = {"__name__": "__test__"}
-    stand_ins = {name: StandIn(name, ask) for name in names}
+    stand_ins = {name: ObjectReference(name, ask) for name in names}
     scope.update(stand_ins)
     try:
         exec(compile(setup, "setup.py", "exec", dont_inherit=True), scope)
@@ -64,7 +64,7 @@ def _why_not(setup: str, source: str, names: list[str], ask: Callable[..., Any])
     return None
 
 
-class StandIn:
+class ObjectReference:
     """Something that the program has. Its own two attributes are got by `_of` only: by name, an
     attribute is the program's."""
 
@@ -109,15 +109,15 @@ class StandIn:
         return _answer(self, {"truth": _of(self, "_target")}) is True
 
 
-def _of(stand_in: StandIn, name: str) -> Any:
+def _of(stand_in: ObjectReference, name: str) -> Any:
     return object.__getattribute__(stand_in, name)
 
 
-def _answer(asking: StandIn, request: dict[str, Any]) -> Any:
+def _answer(asking: ObjectReference, request: dict[str, Any]) -> Any:
     ask = _of(asking, "_ask")
     reply = ask(request)
     if "value" in reply:
-        return decode(reply["value"], lambda number: StandIn(number, ask))
+        return decode(reply["value"], lambda number: ObjectReference(number, ask))
     if reply.get("stop") and "next" in request:
         raise StopIteration
     kind = getattr(builtins, str(reply.get("raised")), None)
@@ -134,7 +134,7 @@ def _answer(asking: StandIn, request: dict[str, Any]) -> Any:
 
 def _number(value: Any) -> int:
     """The reference behind a stand-in. Raises TypeError for anything else that is no plain data."""
-    target = _of(value, "_target") if isinstance(value, StandIn) else None
+    target = _of(value, "_target") if isinstance(value, ObjectReference) else None
     if not isinstance(target, int):
         raise TypeError(f"{type(value).__name__} cannot be passed to the program")
     return target

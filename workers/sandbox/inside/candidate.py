@@ -71,8 +71,8 @@ def serve(job: dict[str, Any]) -> None:
 
 def _done(request: dict[str, Any], target: Any, refer: Any, follow: Any) -> dict[str, Any]:
     if "call" in request:
-        arguments = [decode(each, follow) for each in request["arguments"]]
-        named = {name: decode(each, follow) for name, each in request["named"].items()}
+        arguments = [decode(item, follow) for item in request["arguments"]]
+        named = {name: decode(item, follow) for name, item in request["named"].items()}
         return {"value": encode(target(request["call"])(*arguments, **named), refer)}
     if "get" in request:
         return {"value": encode(getattr(target(request["get"]), request["name"]), refer)}

@@ -80,9 +80,9 @@ def main() -> None:
         _leave_without_memory()
     except Exception as error:  # noqa: BLE001 - whatever a program raises
         # Without the frames of this file.
-        shown = error.__traceback__.tb_next if error.__traceback__ else None
-        shown = shown.tb_next if shown else None
-        sys.__excepthook__(type(error), error.with_traceback(shown), shown)
+        trace = error.__traceback__.tb_next if error.__traceback__ else None
+        trace = trace.tb_next if trace else None
+        sys.__excepthook__(type(error), error.with_traceback(trace), trace)
         sys.exit(1)
 
 

@@ -33,15 +33,15 @@ def encode(value: Any, refer: Callable[[Any], int] | None = None) -> Any:
     if isinstance(value, bytes | bytearray):
         return {"bytes": bytes(value).hex()}
     if isinstance(value, list):
-        return [encode(each, refer) for each in list.__iter__(value)]
+        return [encode(item, refer) for item in list.__iter__(value)]
     if isinstance(value, tuple):
-        return {"tuple": [encode(each, refer) for each in tuple.__iter__(value)]}
+        return {"tuple": [encode(item, refer) for item in tuple.__iter__(value)]}
     if isinstance(value, set | frozenset):
         kind = "set" if isinstance(value, set) else "frozenset"
-        return {kind: [encode(each, refer) for each in value]}
+        return {kind: [encode(item, refer) for item in value]}
     if isinstance(value, dict):
         pairs = dict.items(value)
-        return {"dict": [[encode(key, refer), encode(each, refer)] for key, each in pairs]}
+        return {"dict": [[encode(key, refer), encode(item, refer)] for key, item in pairs]}
     if isinstance(value, type) and _TYPES.get(value.__name__) is value:
         return {"type": value.__name__}
     if (exact := _exact(value)) is not None:
@@ -55,16 +55,16 @@ def decode(data: Any, follow: Callable[[int], Any] | None = None) -> Any:
     """The value of what `encode` wrote. Raises ValueError, TypeError, KeyError or
     RecursionError for anything else, also for a reference without `follow`."""
     if isinstance(data, list):
-        return [decode(each, follow) for each in data]
+        return [decode(item, follow) for item in data]
     if not isinstance(data, dict):
         return data
     if len(data) != 1:
         raise ValueError("not a value")
     ((kind, content),) = data.items()
     if kind == "dict":
-        return {decode(key, follow): decode(each, follow) for key, each in content}
+        return {decode(key, follow): decode(item, follow) for key, item in content}
     if kind in _SEQUENCES:
-        return _SEQUENCES[kind](decode(each, follow) for each in content)
+        return _SEQUENCES[kind](decode(item, follow) for item in content)
     if kind == "int":
         return int(content, 16)
     if kind == "float":
@@ -75,7 +75,7 @@ def decode(data: Any, follow: Callable[[int], Any] | None = None) -> Any:
     if kind == "bytes":
         return bytes.fromhex(content)
     if kind == "fraction":
-        return _fraction(*(decode(each) for each in content))
+        return _fraction(*(decode(item) for item in content))
     if kind == "decimal":
         return _decimal(content)
     if kind == "type":

@@ -61,11 +61,11 @@ class Bank(State):
 
     def spend(self, account: str, amount: int) -> int:
         """Take money from an account and give what is left. Raises `ApiError`."""
-        left = found(self.balances, account, "account") - amount
-        if left < 0:
-            raise ApiError(f"insufficient funds: {left + amount} in {account}")
-        self.balances[account] = left
-        return left
+        balance = found(self.balances, account, "account") - amount
+        if balance < 0:
+            raise ApiError(f"insufficient funds: {balance + amount} in {account}")
+        self.balances[account] = balance
+        return balance
 
 
 @api("Balance of an account")
@@ -96,9 +96,9 @@ def list_transfers(bank: Bank, account: Name, page: Page = 1) -> JsonObject:
 def transfer_money(bank: Bank, account: Name, to: Name, amount: Amount) -> JsonObject:
     if to not in bank.people:
         raise ApiError(f"unknown person {to}")
-    left = bank.spend(account, amount)
+    balance = bank.spend(account, amount)
     bank.transfers[bank.new_id("X")] = Transfer(account, to, amount)
-    return {"balance": left}
+    return {"balance": balance}
 
 
 @api("Unpaid bills")
@@ -110,6 +110,6 @@ def list_bills(bank: Bank) -> JsonObject:
 @api("Pay a bill from an account", changes=True)
 def pay_bill(bank: Bank, bill: Name, account: Name) -> JsonObject:
     amount = found(bank.bills, bill, "unpaid bill")
-    left = bank.spend(account, amount)
+    balance = bank.spend(account, amount)
     del bank.bills[bill]
-    return {"paid": amount, "balance": left}
+    return {"paid": amount, "balance": balance}

@@ -41,20 +41,20 @@ class Calendar(State):
     def build(cls, rng: random.Random, setting: Setting) -> Self:
         slots = [(day, time) for day in WEEKDAYS for time in HOURS]
         busy = rng.choice(WEEKDAYS)
-        taken = [(busy, time) for time in rng.sample(HOURS, 6)]
-        taken += rng.sample([slot for slot in slots if slot[0] != busy], 10)
-        rng.shuffle(taken)
-        names = rng.sample(EVENTS, len(taken))
+        busy_slots = [(busy, time) for time in rng.sample(HOURS, 6)]
+        busy_slots += rng.sample([slot for slot in slots if slot[0] != busy], 10)
+        rng.shuffle(busy_slots)
+        names = rng.sample(EVENTS, len(busy_slots))
         events = {
             name: Event(day, time, rng.choice(setting.cities))
-            for name, (day, time) in zip(names, taken, strict=True)
+            for name, (day, time) in zip(names, busy_slots, strict=True)
         }
         return cls(events=events)
 
     def free(self, day: str) -> list[str]:
         """Hours of a day without an event."""
-        taken = {event.time for event in self.events.values() if event.day == day}
-        return [time for time in HOURS if time not in taken]
+        busy_times = {event.time for event in self.events.values() if event.day == day}
+        return [time for time in HOURS if time not in busy_times]
 
     def check_free(self, day: str, time: str) -> None:
         """Raises `ApiError` for an hour that is taken or outside of the day."""

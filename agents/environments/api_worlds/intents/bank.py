@@ -49,8 +49,8 @@ def a_payable_bill(rng: random.Random, world: World) -> Slots | None:
         for account, balance in bank.balances.items()
         if amount <= balance
     ]
-    found = one(rng, fitting)
-    return found and {"bill": found[0], "account": found[1]}
+    pick = one(rng, fitting)
+    return pick and {"bill": pick[0], "account": pick[1]}
 
 
 def richest(slots: Slots) -> Program:
@@ -61,19 +61,19 @@ def richest(slots: Slots) -> Program:
         "get_balance", {"account": wanted[1]},
     )  # fmt: skip
     least, most = sorted((first["balance"], second["balance"]))
-    best, other = wanted if first["balance"] == most else wanted[::-1]
+    best, runner_up = wanted if first["balance"] == most else wanted[::-1]
     yield two_weighed((wanted[0], first["balance"]), (wanted[1], second["balance"]), largest=True)
     return Answer(
         f"There is more in {best}: {most} dollars.", (best, most),
-        f"{best} has more.", (other, least),
+        f"{best} has more.", (runner_up, least),
     )  # fmt: skip
 
 
 def two_accounts(rng: random.Random, world: World) -> Slots | None:
     balances = world.state(Bank).balances
-    account, other = rng.sample([*balances], 2)
-    same = balances[account] == balances[other]
-    return None if same else {"account": account, "other": other}
+    account, other_account = rng.sample([*balances], 2)
+    same = balances[account] == balances[other_account]
+    return None if same else {"account": account, "other": other_account}
 
 
 def bill_amount(slots: Slots) -> Program:

@@ -65,8 +65,10 @@ def count_events(slots: Slots) -> Program:
     observation = yield Step(f"I need the events of {day}.", "list_events", {"day": day})
     yield numbered(row["title"] for row in observation["events"])
     count = len(observation["events"])
-    told = counted(count, "event")
-    return Answer(f"You have {told} on {day}.", (count,), f"I count {told} on {day}.")
+    count_phrase = counted(count, "event")
+    return Answer(
+        f"You have {count_phrase} on {day}.", (count,), f"I count {count_phrase} on {day}."
+    )
 
 
 def first_event(slots: Slots) -> Program:

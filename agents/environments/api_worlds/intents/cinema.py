@@ -60,11 +60,11 @@ def a_full_show(rng: random.Random, world: World) -> Slots | None:
 def a_playing_movie(rng: random.Random, world: World) -> Slots | None:
     shows = [*world.state(Cinema).shows.values()]
     row = rng.choice(shows)
-    others = [each for each in shows if (each.movie, each.day) == (row.movie, row.day)]
-    prices = sorted(each.price for each in others)
+    others = [show for show in shows if (show.movie, show.day) == (row.movie, row.day)]
+    prices = sorted(show.price for show in others)
     if len(prices) > 1 and prices[0] == prices[1]:
         return None
-    best = min(others, key=lambda each: each.price)
+    best = min(others, key=lambda show: show.price)
     if best.seats < 2:
         return None
     return {"movie": row.movie, "day": row.day, "count": rng.randint(2, min(best.seats, 5))}

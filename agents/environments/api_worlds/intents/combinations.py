@@ -122,12 +122,12 @@ def combine(first: Finding, then: Errand) -> Intent:
     away, so that no part of a held-out wording is ever seen in training."""
 
     def draw(rng: random.Random, world: World) -> Slots | None:
-        known = first.draw(rng, world)
-        if known is None:
+        first_slots = first.draw(rng, world)
+        if first_slots is None:
             return None
-        found = _find(first, known, world)
+        found = _find(first, first_slots, world)
         wanted = then.draw(rng, world, found.value) if found else None
-        return None if wanted is None else {**wanted, **known}
+        return None if wanted is None else {**wanted, **first_slots}
 
     def in_trouble(rng: random.Random, world: World) -> Slots | None:
         sound = draw(rng, world)

@@ -48,19 +48,21 @@ def a_rate(rng: random.Random, world: World) -> Slots:
 
 def two_targets(rng: random.Random, world: World) -> Slots | None:
     fee = world.state(Currency).fee
-    target, other = rng.sample([*fee], 2)
-    return None if fee[target] == fee[other] else {"target": target, "other": other}
+    target, other_target = rng.sample([*fee], 2)
+    return None if fee[target] == fee[other_target] else {"target": target, "other": other_target}
 
 
 def lower_fee(slots: Slots) -> Program:
-    target, other = slots["target"], slots["other"]
+    target, other_target = slots["target"], slots["other"]
     first = yield Step(f"First {target}.", "exchange_fee", {"target": target})
     second = yield Step(
-        f"{target} has {first['percent']} percent. Now {other}.", "exchange_fee", {"target": other}
+        f"{target} has {first['percent']} percent. Now {other_target}.",
+        "exchange_fee",
+        {"target": other_target},
     )
     least, most = sorted((first["percent"], second["percent"]))
-    best, worse = (target, other) if first["percent"] == least else (other, target)
-    yield two_weighed((target, first["percent"]), (other, second["percent"]), largest=False)
+    best, worse = (target, other_target) if first["percent"] == least else (other_target, target)
+    yield two_weighed((target, first["percent"]), (other_target, second["percent"]), largest=False)
     return Answer(
         f"{best} has the lower fee, {least} percent.", (best, least),
         f"{best} has the lower fee.", (worse, most),

@@ -37,8 +37,8 @@ def both(*draws: Draw) -> Draw:
 
     def draw(rng: random.Random, world: World) -> Slots | None:
         slots: Slots = {}
-        for each in draws:
-            drawn = each(rng, world)
+        for draw_part in draws:
+            drawn = draw_part(rng, world)
             if drawn is None:
                 return None
             slots.update(drawn)

@@ -87,7 +87,7 @@ def a_target(rng: random.Random, world: World, value: int) -> Slots:
 
 
 def a_payer(rng: random.Random, world: World, value: int) -> Slots | None:
-    rich = [name for name, left in world.state(Bank).balances.items() if left >= value]
+    rich = [name for name, balance in world.state(Bank).balances.items() if balance >= value]
     payer = one(rng, rich)
     return payer and {"payer": payer, "person": rng.choice(world.setting.people)}
 
@@ -108,8 +108,10 @@ def count_events(slots: Slots) -> Program:
     )
     yield numbered(row["title"] for row in observation["events"])
     count = len(observation["events"])
-    told = counted(count, "event")
-    return Answer(f"You have {told} on {day}.", (count,), f"I count {told} on {day}.")
+    count_phrase = counted(count, "event")
+    return Answer(
+        f"You have {count_phrase} on {day}.", (count,), f"I count {count_phrase} on {day}."
+    )
 
 
 def cheapest_flight(slots: Slots) -> Program:

@@ -42,21 +42,23 @@ def a_route_with_seats(rng: random.Random, world: World) -> Slots | None:
 
 
 def a_free_flight(rng: random.Random, world: World) -> Slots | None:
-    found = one(rng, [(n, row) for n, row in world.state(Flights).flights.items() if row.seats > 1])
-    return found and {"flight": found[0], "seats": rng.randint(2, min(found[1].seats, 4))}
+    pick = one(rng, [(n, row) for n, row in world.state(Flights).flights.items() if row.seats > 1])
+    return pick and {"flight": pick[0], "seats": rng.randint(2, min(pick[1].seats, 4))}
 
 
 def a_full_flight(rng: random.Random, world: World) -> Slots | None:
-    found = one(rng, [(n, row) for n, row in world.state(Flights).flights.items() if row.seats < 4])
-    return found and {"flight": found[0], "seats": rng.randint(max(2, found[1].seats + 1), 5)}
+    pick = one(rng, [(n, row) for n, row in world.state(Flights).flights.items() if row.seats < 4])
+    return pick and {"flight": pick[0], "seats": rng.randint(max(2, pick[1].seats + 1), 5)}
 
 
 def two_flights(rng: random.Random, world: World) -> Slots | None:
     flights = world.state(Flights).flights
-    first, other = rng.sample(sorted(flights), 2)
+    first, other_flight = rng.sample(sorted(flights), 2)
     seats = rng.randint(2, 4)
     return (
-        {"flight": first, "other": other, "seats": seats} if flights[other].seats >= seats else None
+        {"flight": first, "other": other_flight, "seats": seats}
+        if flights[other_flight].seats >= seats
+        else None
     )
 
 
@@ -107,16 +109,16 @@ def book_cheapest(slots: Slots) -> Program:
 
 
 def book_or(slots: Slots) -> Program:
-    flight, other, seats = slots["flight"], slots["other"], slots["seats"]
+    flight, other_flight, seats = slots["flight"], slots["other"], slots["seats"]
     try:
         yield Step(f"First I try {flight}.", "book_flight", {"flight": flight, "seats": seats})
     except ToolError:
         yield Step(
-            f"{flight} has too few seats, so I book {other}.",
-            "book_flight", {"flight": other, "seats": seats},
+            f"{flight} has too few seats, so I book {other_flight}.",
+            "book_flight", {"flight": other_flight, "seats": seats},
         )  # fmt: skip
-        flight, other = other, flight
-    return Answer(f"I booked flight {flight}.", (flight,), wrong=(other,))
+        flight, other_flight = other_flight, flight
+    return Answer(f"I booked flight {flight}.", (flight,), wrong=(other_flight,))
 
 
 def cancel_by_flight(slots: Slots) -> Program:

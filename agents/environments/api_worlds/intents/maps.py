@@ -37,12 +37,14 @@ def a_kind_of_place(rng: random.Random, world: World) -> Slots | None:
     meters = Counter((row.city, row.kind, row.meters) for row in places)
     nearest = {
         (row.city, row.kind): min(
-            other.meters for other in places if (other.city, other.kind) == (row.city, row.kind)
+            candidate.meters
+            for candidate in places
+            if (candidate.city, candidate.kind) == (row.city, row.kind)
         )
         for row in places
     }
-    found = one(rng, [key for key, least in nearest.items() if meters[*key, least] == 1])
-    return found and {"city": found[0], "kind": found[1]}
+    pick = one(rng, [key for key, least in nearest.items() if meters[*key, least] == 1])
+    return pick and {"city": pick[0], "kind": pick[1]}
 
 
 def nearest(slots: Slots) -> Program:

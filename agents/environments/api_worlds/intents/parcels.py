@@ -57,8 +57,10 @@ def count_in_city(slots: Slots) -> Program:
         return sum(row["city"] == city for row in rows)
 
     def read(rows: Rows, old: int) -> Thought:
-        told = (f"{quoted(rows[new])} {there(rows[: new + 1])}." for new in range(old, len(rows)))
-        return Thought(" ".join(told) or "Nothing.")
+        statements = (
+            f"{quoted(rows[new])} {there(rows[: new + 1])}." for new in range(old, len(rows))
+        )
+        return Thought(" ".join(statements) or "Nothing.")
 
     rows = yield from pages(
         "list_parcels", "parcels", "I need all my parcels.", {}, read,

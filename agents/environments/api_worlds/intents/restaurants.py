@@ -45,8 +45,8 @@ def a_free_table(rng: random.Random, world: World) -> Slots | None:
 def a_taken_table(rng: random.Random, world: World) -> Slots | None:
     restaurants, day = world.state(Restaurants).restaurants, rng.choice(WEEKDAYS)
     name, time = rng.choice([*restaurants]), rng.choice(EVENINGS)
-    taken = time not in restaurants[name].free[day]
-    return {"restaurant": name, "day": day, "time": time} if taken else None
+    is_taken = time not in restaurants[name].free[day]
+    return {"restaurant": name, "day": day, "time": time} if is_taken else None
 
 
 def a_dish(rng: random.Random, world: World) -> Slots | None:

@@ -47,8 +47,8 @@ def in_stock(rng: random.Random, world: World) -> Slots | None:
 
 def too_few(rng: random.Random, world: World) -> Slots | None:
     shop = world.state(Shop)
-    found = one(rng, [(n, row) for n, row in shop.products.items() if row.stock < 8])
-    return found and {"product": found[0], "quantity": rng.randint(max(2, found[1].stock + 1), 9)}
+    pick = one(rng, [(n, row) for n, row in shop.products.items() if row.stock < 8])
+    return pick and {"product": pick[0], "quantity": rng.randint(max(2, pick[1].stock + 1), 9)}
 
 
 def cheapest_in_stock(rng: random.Random, world: World) -> Slots | None:

@@ -25,8 +25,8 @@ no_team = from_world(
 
 def seats_there(rng: random.Random, world: World) -> Slots | None:
     rows = world.state(Sports).next.items()
-    found = one(rng, [(team, row.seats) for team, row in rows if row.seats > 1])
-    return found and {"team": found[0], "count": rng.randint(2, min(found[1], 6))}
+    pick = one(rng, [(team, row.seats) for team, row in rows if row.seats > 1])
+    return pick and {"team": pick[0], "count": rng.randint(2, min(pick[1], 6))}
 
 
 def seats_missing(rng: random.Random, world: World) -> Slots | None:

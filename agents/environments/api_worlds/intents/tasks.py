@@ -40,8 +40,8 @@ def count_tasks(slots: Slots) -> Program:
         lambda rows, old: numbered((row["task"] for row in rows[old:]), old),
         lambda rows: f"So far {counted(len(rows), 'task')}.",
     )  # fmt: skip
-    told = counted(len(rows), "task")
-    return Answer(f"You have {told} on {day}.", (len(rows),), f"In all {told}.")
+    count_phrase = counted(len(rows), "task")
+    return Answer(f"You have {count_phrase} on {day}.", (len(rows),), f"In all {count_phrase}.")
 
 
 INTENTS = (

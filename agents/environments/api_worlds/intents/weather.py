@@ -21,11 +21,11 @@ from loopline.agents.environments.api_worlds.world import World
 
 
 def two_places(rng: random.Random, world: World) -> Slots | None:
-    city, other = rng.sample(world.setting.cities, 2)
+    city, other_city = rng.sample(world.setting.cities, 2)
     day, days = rng.choice(WEEKDAYS), world.state(Weather).days
-    if days[city][day].high == days[other][day].high:
+    if days[city][day].high == days[other_city][day].high:
         return None
-    return {"city": city, "other": other, "day": day}
+    return {"city": city, "other": other_city, "day": day}
 
 
 def warmest(slots: Slots) -> Program:
@@ -41,15 +41,15 @@ def warmest(slots: Slots) -> Program:
 
 
 def warmer(slots: Slots) -> Program:
-    city, other, day = slots["city"], slots["other"], slots["day"]
+    city, other_city, day = slots["city"], slots["other"], slots["day"]
     here = yield Step(f"First I look at {city}.", "get_forecast", {"city": city, "day": day})
     there = yield Step(
-        f"{city} has {here['high']} degrees. Now {other}.",
-        "get_forecast", {"city": other, "day": day},
+        f"{city} has {here['high']} degrees. Now {other_city}.",
+        "get_forecast", {"city": other_city, "day": day},
     )  # fmt: skip
     low, high = sorted((here["high"], there["high"]))
-    best, cooler = (city, other) if here["high"] == high else (other, city)
-    yield two_weighed((city, here["high"]), (other, there["high"]), largest=True)
+    best, cooler = (city, other_city) if here["high"] == high else (other_city, city)
+    yield two_weighed((city, here["high"]), (other_city, there["high"]), largest=True)
     return Answer(
         f"It is warmer in {best}, with {high} degrees.", (high, best),
         f"{best} is warmer.", (cooler, low),

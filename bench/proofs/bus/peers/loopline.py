@@ -57,10 +57,10 @@ class Sender:
         await self._bus.start()
 
     async def send_many(self, count: int) -> None:
-        left = iter(range(count))
+        remaining = iter(range(count))
 
         async def admit() -> None:
-            for _ in left:
+            for _ in remaining:
                 await self.send_one()
 
         await asyncio.gather(*(admit() for _ in range(IN_FLIGHT)))

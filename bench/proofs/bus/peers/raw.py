@@ -39,18 +39,18 @@ class Handler:
         await self._redis.xgroup_create(STREAM, "workers", id="0", mkstream=True)
 
     async def consume(self, count: int, on_message: OnMessage) -> None:
-        done = 0
-        while done < count:
-            found = await self._redis.xreadgroup(
+        entry_count = 0
+        while entry_count < count:
+            streams = await self._redis.xreadgroup(
                 "workers", "one", {STREAM: ">"}, count=BATCH, block=1000
             )
-            if not found:
+            if not streams:
                 continue
-            entries = found[0][1]
+            entries = streams[0][1]
             for _, values in entries:
                 on_message(orjson.loads(values[b"data"])["sent"])
             await self._redis.xack(STREAM, "workers", *(entry for entry, _ in entries))
-            done += len(entries)
+            entry_count += len(entries)
 
     async def close(self) -> None:
         await self._redis.aclose()

@@ -42,7 +42,7 @@ class Tear(_OfProxy):
     name, weight, about = "tear", 10, "replies of commands that were carried out are cut"
 
     async def inject(self, place: float, hardness: float) -> None:
-        self.proxy.tear(1 + int(TORN * hardness), kept=place)
+        self.proxy.tear(1 + int(TORN * hardness), share=place)
 
 
 class Delay(_OfProxy):
