@@ -13,12 +13,12 @@ from setuptools.command.sdist import sdist
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from loopline.build import RECORDED, of_checkout  # noqa: E402
+from loopline.build import RECORDED, build_of_checkout  # noqa: E402
 
 
 def record(package: Path) -> None:
     """Nothing where there is no checkout: what an unpacked archive recorded is copied with it."""
-    build = of_checkout(ROOT)
+    build = build_of_checkout(ROOT)
     if build is not None:
         package.mkdir(parents=True, exist_ok=True)
         (package / RECORDED).write_text(json.dumps(asdict(build)))

@@ -8,7 +8,7 @@ from typing import Any
 
 from loopline.bench.errors import OutputError
 from loopline.runtime import append_log
-from loopline.runtime.append_log import damaged, torn_notice
+from loopline.runtime.append_log import damaged_line_message, torn_notice
 
 __all__ = ["AppendLog", "corrupt", "read_log", "torn_notice"]
 
@@ -28,4 +28,4 @@ def read_log(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def corrupt(path: Path, number: int, why: str) -> OutputError:
     """The error for a line that should have been whole."""
-    return OutputError(damaged(path, number, why))
+    return OutputError(damaged_line_message(path, number, why))

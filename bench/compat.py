@@ -21,7 +21,7 @@ from loopline.bench.checkers import delegate as digits
 from loopline.bench.ledger import Sum
 from loopline.bench.output import ManifestItem
 from loopline.bench.results import Result
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 
 _FAILED = {Outcome.ERROR, Outcome.DEADLINE, Outcome.BUDGET, Outcome.CANCELLED, Outcome.GAVE_UP}
 
@@ -83,7 +83,7 @@ def compare_books(
             measured_right / n,
             "share",
             "its rule (the digits after the last “answer is”, else the last run of digits) "
-            f"refuses {counted(lost, 'answer')} whose number is the gold one (commas, cents, "
+            f"refuses {format_count(lost, 'answer')} whose number is the gold one (commas, cents, "
             f"units after the box) and accepts {won:,} whose number is not; by the last run of "
             f"digits alone {digits_right:,} would be right instead of {right:,}",
         ),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from loopline.bench.results import Result
-from loopline.runtime.terminal.tables import figures
+from loopline.runtime.terminal.tables import new_table
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -124,7 +124,7 @@ class RunProgress:
         from rich.text import Text
 
         money = ["$"] if self._spent else []
-        table = figures("arm", "done", "right", "accuracy", "tokens/run", *money, words=("arm",))
+        table = new_table("arm", "done", "right", "accuracy", "tokens/run", *money, words=("arm",))
         jobs_per_arm = self._jobs // max(1, len(self._arms))
         for arm in self._arms:
             right = self._results[arm]

@@ -34,7 +34,7 @@ from loopline.bench.report.writer import write_reports
 from loopline.bench.runner import GRACE_SECONDS, Ending, Runner
 from loopline.runtime.client.run_client import RunClient
 from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ async def conduct(
     if ending is Ending.INTERRUPTED:
         if in_flight:
             progress.notice(
-                f"The workers go on with {counted(in_flight, 'run')}; resuming collects the rest."
+                f"The workers go on with {format_count(in_flight, 'run')}; resuming collects the rest."
             )
         progress.notice(f"Stopped. Go on with: bench resume {directory.path}")
         return BenchOutcome(ending, directory, None)
@@ -419,7 +419,7 @@ def _on_interrupt(runner: Runner, progress: RunProgress, grace: float) -> Callab
         runner.interrupt()
         progress.stopping(
             f"Stopping: nothing more is admitted; {grace:.0f} s for what is in flight "
-            f"({counted(runner.in_flight, 'run')}). Press Ctrl-C again to leave at once."
+            f"({format_count(runner.in_flight, 'run')}). Press Ctrl-C again to leave at once."
         )
 
     signals = (signal.SIGINT, signal.SIGTERM)

@@ -6,11 +6,11 @@ runs, steps and usage entries are bytes to it.
 
 from loopline import require_full_name
 from loopline.bus import dead_letters, policies
-from loopline.bus.agreement import Agreement, agreed_on
+from loopline.bus.agreement import Agreement, read_agreement_at
 from loopline.bus.bus import CLIENT_PATIENCE, Admission, Bus
 from loopline.bus.capabilities import Server, probe
 from loopline.bus.commit import Finish, Join, Outgoing, StepCommit
-from loopline.bus.connection import OUTAGE, outlast
+from loopline.bus.connection import OUTAGE, retry_during_outage
 from loopline.bus.consumer import Consumer
 from loopline.bus.dead_letters import DeadLetter
 from loopline.bus.delivery import Delivery
@@ -38,7 +38,7 @@ from loopline.bus.errors import (
 from loopline.bus.keys import Keys, Shard
 from loopline.bus.log_consumer import LogConsumer
 from loopline.bus.policies import Policy, PolicyError, pool_of
-from loopline.bus.presence import WorkerPresence, announce, present
+from loopline.bus.presence import WorkerPresence, announce, live_workers
 from loopline.bus.registry import Registry
 from loopline.bus.replies import error_reply
 from loopline.bus.requests import Inbox

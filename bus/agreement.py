@@ -97,7 +97,7 @@ async def read(redis: Redis, keys: Keys) -> Agreement | None:
     return _agreement(fields) if b"epoch" in fields else None
 
 
-async def agreed_on(settings: BusSettings) -> Agreement | None:
+async def read_agreement_at(settings: BusSettings) -> Agreement | None:
     """What holds behind a URL, for one look. Raises what redis-py raises."""
     async with Redis.from_url(
         settings.redis_url, socket_timeout=LOOK_SECONDS, socket_connect_timeout=LOOK_SECONDS
@@ -123,52 +123,58 @@ class DeploymentJoin:
         while True:
             found = await read(self._redis, self._keys)
             if found is None:
-                found = await self._begun()
-            differing = self._differing(found, standing)
+                found = await self._create_or_preview()
+            differing = self._differing_values(found, standing)
             if not differing:
-                return await self._claimed(found)
+                return await self._ensure_claims(found)
             refused = {name: differing[name] for name in self._settings.named & {*differing}}
             if standing == "guest":
-                raise DeploymentMismatch(self._words(found, refused, ""))
-            shared = await self._replaceable(found, standing, differing, refused)
+                raise DeploymentMismatch(self._mismatch_message(found, refused, ""))
+            shared = await self._values_to_replace(found, standing, differing, refused)
             if shared is None:
-                return await self._claimed(found)
+                return await self._ensure_claims(found)
             if await replace(self._redis, self._keys, found.epoch, shared, self._claims):
                 return await read(self._redis, self._keys) or found
 
-    async def _claimed(self, found: Agreement) -> Agreement:
+    async def _ensure_claims(self, found: Agreement) -> Agreement:
         """With the claims of this process where nobody has made others, or nobody is there any
         more who has. Else the caller finds those of others in it, to act on."""
         if all(found.fields.get(name) == claim for name, claim in self._claims.items()):
             return found
-        found = await self._written(self._claims)
+        found = await self._write_fields(self._claims)
         if all(found.fields.get(name) == claim for name, claim in self._claims.items()):
             return found
-        if not await self._there():
+        if not await self._live_workers():
             await replace(self._redis, self._keys, found.epoch, found.shared, self._claims)
         return await read(self._redis, self._keys) or found
 
-    async def _begun(self) -> Agreement:
+    async def _create_or_preview(self) -> Agreement:
         try:
-            return await self._written(self._first())
+            return await self._write_fields(self._initial_fields())
         except ResponseError as error:
             # Full, or a replica: it can be looked at all the same. `watch` writes it later.
             if not is_outage(error):
                 raise
-            first = {name.encode(): value.encode() for name, value in self._first().items()}
+            first = {
+                name.encode(): value.encode() for name, value in self._initial_fields().items()
+            }
             return _agreement(first)
 
-    def _first(self) -> dict[str, str]:
-        return {"epoch": new_epoch(self._clock.now()), "by": _who(), **_shared(self._settings)}
+    def _initial_fields(self) -> dict[str, str]:
+        return {
+            "epoch": new_epoch(self._clock.now()),
+            "by": _process_label(),
+            **_shared_settings(self._settings),
+        }
 
-    async def _written(self, fields: Mapping[str, str]) -> Agreement:
+    async def _write_fields(self, fields: Mapping[str, str]) -> Agreement:
         args = [part for pair in fields.items() for part in pair]
         found = await scripts.call(self._redis, "join", [self._keys.deployment], args)
         return _agreement(_pairs(found))
 
     async def renew(self, agreement: Agreement) -> None:
         """Write it again, where a flush or a restart without data has taken it."""
-        await self._written(
+        await self._write_fields(
             {
                 **agreement.fields,
                 "epoch": agreement.epoch,
@@ -177,12 +183,12 @@ class DeploymentJoin:
             }
         )
 
-    def _differing(self, found: Agreement, standing: Standing) -> dict[str, Value]:
+    def _differing_values(self, found: Agreement, standing: Standing) -> dict[str, Value]:
         ours = self._settings.shared
         counted = ours if standing == "founder" else self._settings.named
         return {name: ours[name] for name in counted if found.shared.get(name) != ours[name]}
 
-    async def _replaceable(
+    async def _values_to_replace(
         self,
         found: Agreement,
         standing: Standing,
@@ -191,41 +197,43 @@ class DeploymentJoin:
     ) -> dict[str, Value] | None:
         """The values to agree on anew; None where the old ones are to be taken. Raises
         `DeploymentMismatch`."""
-        there = await self._there()
+        there = await self._live_workers()
         if there:
             if refused:
-                raise DeploymentMismatch(self._words(found, refused, f"{_listed(there)} there"))
+                raise DeploymentMismatch(
+                    self._mismatch_message(found, refused, f"{_join_names(there)} there")
+                )
             return None
         shared = {**found.shared, **differing}
         if "shards" in differing:
             held = await in_flight(self._redis, self._keys.prefix, int(found.shared["shards"]))
             if held and "shards" in refused:
-                raise DeploymentMismatch(self._words(found, refused, f"it holds {held}"))
+                raise DeploymentMismatch(self._mismatch_message(found, refused, f"it holds {held}"))
             if held:
                 shared["shards"] = found.shared["shards"]
         return None if shared == dict(found.shared) else shared
 
-    async def _there(self) -> list[str]:
+    async def _live_workers(self) -> list[str]:
         """Workers that say that they are there, once those that were killed have faded."""
-        first = await self._words_of_workers()
+        first = await self._worker_records()
         waited = 0.0
         while first and waited < FADE_SECONDS:
             await asyncio.sleep(0.25)
             waited += 0.25
-            now = await self._words_of_workers()
+            now = await self._worker_records()
             if alive := [name for name, word in now.items() if first.get(name) != word]:
                 return alive
             first = now
         return list(first)
 
-    async def _words_of_workers(self) -> dict[str, bytes]:
+    async def _worker_records(self) -> dict[str, bytes]:
         names = [n.decode() for n in await self._redis.zrange(self._keys.workers, 0, -1)]
         if not names:
             return {}
         words = await self._redis.mget([self._keys.worker(name) for name in names])
         return {name: word for name, word in zip(names, words, strict=True) if word}
 
-    def _words(self, found: Agreement, refused: Mapping[str, Value], why: str) -> str:
+    def _mismatch_message(self, found: Agreement, refused: Mapping[str, Value], why: str) -> str:
         parts = [
             f"bus.{name} is {found.shared.get(name)} in the deployment {self._settings.prefix!r} at"
             f" {self._settings.safe_url}, and this process names {value}"
@@ -241,15 +249,15 @@ class DeploymentJoin:
         )
 
 
-def _shared(settings: BusSettings) -> dict[str, str]:
+def _shared_settings(settings: BusSettings) -> dict[str, str]:
     return {"shared": json.dumps(settings.shared)}
 
 
-def _who() -> str:
+def _process_label() -> str:
     return f"{socket.gethostname()}, pid {os.getpid()}"
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     examples = ", ".join(sorted(names)[:3])
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"the workers {examples}{more} are" if len(names) > 1 else f"the worker {examples} is"
@@ -275,13 +283,13 @@ async def replace(
     if later <= epoch:  # The server's clock has gone back.
         later = f"{int(epoch.partition('-')[0]) + 1:015d}-{secrets.token_hex(4)}"
     args: list[scripts.Value] = [epoch, keys.worker(""), int(beside_workers)]
-    args += ["epoch", later, "by", _who(), "shared", json.dumps(dict(shared))]
+    args += ["epoch", later, "by", _process_label(), "shared", json.dumps(dict(shared))]
     args += [part for claim in (claims or {}).items() for part in claim]
     answer = await scripts.call(redis, "replace", [keys.deployment, keys.workers], args)
     return answer[0] == 1
 
 
-async def spread(redis: Redis, shards: Iterable[Shard], epoch: str) -> None:
+async def publish_epoch(redis: Redis, shards: Iterable[Shard], epoch: str) -> None:
     """Tell the shards' scripts of an epoch: they admit no run by an earlier one."""
     for shard in shards:
         await scripts.call(redis, "shard", [shard.deployment], ["epoch", epoch])
@@ -295,14 +303,14 @@ async def in_flight(redis: Redis, prefix: str, shards: int) -> InFlight:
         unrecorded += int(await redis.xlen(shard.trajectories))
         unrecorded += int(await redis.xlen(shard.ledger))
         dead += int(await redis.xlen(shard.dead))
-        for key in await _beginning(redis, shard.work("")):
+        for key in await _keys_with_prefix(redis, shard.work("")):
             messages += int(await redis.xlen(key))
-        for key in await _beginning(redis, shard.delayed("")):
+        for key in await _keys_with_prefix(redis, shard.delayed("")):
             messages += int(await redis.zcard(key))
     return InFlight(runs, messages, unrecorded, dead)
 
 
-async def _beginning(redis: Redis, text: str) -> set[bytes]:
+async def _keys_with_prefix(redis: Redis, text: str) -> set[bytes]:
     """Keys that begin with a text. A prefix holds no sign that means anything in a pattern."""
     all_keys: set[bytes] = set()
     cursor: int | None = None
@@ -317,7 +325,7 @@ async def watch(redis: Redis, keys: Keys, agreement: Agreement, joining: Deploym
     answer = await scripts.call(redis, "watch", [keys.deployment], [agreement.epoch])
     if answer == 0:
         await joining.renew(agreement)
-        await spread(redis, keys.all_shards(), agreement.epoch)
+        await publish_epoch(redis, keys.all_shards(), agreement.epoch)
     elif answer == 2:
         raise DeploymentChanged(
             f"the settings of the deployment {keys.prefix!r} were changed since this process joined"

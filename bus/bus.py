@@ -14,10 +14,10 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from loopline.bus import scripts, tasks
-from loopline.bus.agreement import Agreement, DeploymentJoin, Standing, spread, watch
+from loopline.bus.agreement import Agreement, DeploymentJoin, Standing, publish_epoch, watch
 from loopline.bus.clock import LOOK_SECONDS, Clock
 from loopline.bus.commit import Committer, Join, Outgoing
-from loopline.bus.connection import OUTAGE, Connections, is_outage, outlast
+from loopline.bus.connection import OUTAGE, Connections, is_outage, retry_during_outage
 from loopline.bus.errors import (
     BusUnavailable,
     DeadlineExceeded,
@@ -135,7 +135,7 @@ class Bus:
     async def _agree(self) -> None:
         """Take what the deployment has agreed on."""
         joining = DeploymentJoin(self.redis, self.settings, self.clock, self._claims)
-        self.agreement = await outlast(
+        self.agreement = await retry_during_outage(
             "join",
             lambda: joining.join(self._standing),
             give_up_after=max(self._join_seconds, 5.0),
@@ -146,14 +146,14 @@ class Bus:
         self.keeper = LeaseKeeper(self.settings)
         self._joining = joining
         with suppress(ResponseError):  # full, or a replica: it can be looked at all the same
-            await self._tell_shards()
+            await self._publish_epoch_to_shards()
 
-    async def _tell_shards(self) -> None:
+    async def _publish_epoch_to_shards(self) -> None:
         await self.clock.tell(self.redis, self.keys)
-        await spread(self.redis, self.keys.all_shards(), self.agreement.epoch)
+        await publish_epoch(self.redis, self.keys.all_shards(), self.agreement.epoch)
 
     async def _measure_clock(self) -> None:
-        await outlast(
+        await retry_during_outage(
             "clock",
             lambda: self.clock.measure(self.redis, self.keys),
             give_up_after=self._join_seconds,
@@ -214,9 +214,9 @@ class Bus:
             committer = self._committers[shard] = Committer(self.redis, self.settings, shard)
         return committer
 
-    async def _outlasts(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_during_outage(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
         where = f"at {self.settings.safe_url}"
-        return await outlast(what, operation, give_up_after=self._patience, where=where)
+        return await retry_during_outage(what, operation, give_up_after=self._patience, where=where)
 
     async def admit(self, admission: Admission) -> bool:
         """Let a run in. True if it is new, False if this very run was let in before.
@@ -265,7 +265,7 @@ class Bus:
             *(part for join, after in joins for part in (join.id, join.branches, after)),
             *bodies,
         ]
-        result = await outlast(
+        result = await retry_during_outage(
             "admission",
             lambda: scripts.call(self.redis, "admit", keys, args),
             give_up_after=30.0,
@@ -287,7 +287,7 @@ class Bus:
         """The run and its journal, read at one moment."""
         shard = self.keys.shard_of(run_id)
         keys = [shard.run(run_id), shard.journal(run_id)]
-        fields, steps = await self._outlasts(
+        fields, steps = await self._retry_during_outage(
             "run state", lambda: scripts.call(self.redis, "run_state", keys, [])
         )
         named: dict[bytes, bytes] = dict(zip(fields[::2], fields[1::2], strict=True))
@@ -297,13 +297,13 @@ class Bus:
         """When an active run must be over, in Unix seconds; `None` for any other run. A replay
         may have moved it past what the run's record and its older messages say."""
         key = self.keys.shard_of(run_id).run(run_id)
-        state, deadline = await self._outlasts(
+        state, deadline = await self._retry_during_outage(
             "run state",
             lambda: self.redis.hmget(key, "state", "deadline"),  # pyright: ignore
         )
         return int(deadline) / 1000 if state == b"active" else None
 
-    async def goes_on(self, run_id: str) -> bool:
+    async def enforce_deadline(self, run_id: str) -> bool:
         """Whether the run is still wanted. One whose deadline has passed is ended here, by the
         script of the sweepers: where no worker is left there are none, and who waits for the run
         would wait for ever."""
@@ -348,7 +348,7 @@ class Bus:
         async def end() -> bytes:
             return await scripts.call(self.redis, "end", keys, [*args, self.clock.now_ms()])
 
-        return await self._outlasts("end run", end)
+        return await self._retry_during_outage("end run", end)
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> bool:
         """Cancel a run. Its worker learns of it at the next renewal or commit."""
@@ -357,7 +357,7 @@ class Bus:
     async def usage(self, run_id: str) -> list[bytes]:
         """Usage entries of a run, JSON each, in the order they were entered."""
         key = self.keys.shard_of(run_id).usage(run_id)
-        return await self._outlasts("usage", lambda: self.redis.lrange(key, 0, -1))  # pyright: ignore
+        return await self._retry_during_outage("usage", lambda: self.redis.lrange(key, 0, -1))  # pyright: ignore
 
     async def active_runs(self) -> list[tuple[str, float]]:
         """Runs in flight with their deadlines (Unix seconds)."""
@@ -381,7 +381,7 @@ class Bus:
         key, quiet = shard.log(run_id), 0
         block = int(self.settings.block_seconds * 1000)
         while True:
-            streams = await self._outlasts(
+            streams = await self._retry_during_outage(
                 "follow",
                 lambda: self.blocking.xread({key: after}, count=500, block=block),  # noqa: B023
             )
@@ -405,7 +405,7 @@ class Bus:
                         return
 
     async def _state_of(self, run_key: str) -> tuple[bytes | None, bytes | None]:
-        state, generation = await self._outlasts(
+        state, generation = await self._retry_during_outage(
             "run state",
             lambda: self.redis.hmget(run_key, "state", "generation"),  # pyright: ignore
         )

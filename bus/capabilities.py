@@ -24,7 +24,7 @@ up to two seconds while a sync is under way, and has answered the client before:
 half of that sentence."""
 
 
-def appended(appendfsync: str) -> str:
+def append_only_durability(appendfsync: str) -> str:
     """In words, what an append-only file that is synced like this may lose."""
     if appendfsync not in DURABILITY:
         return "appendonly yes, appendfsync not known (the server does not allow CONFIG GET)"
@@ -48,7 +48,7 @@ class Server:
             return "appendonly not known (the user may ask for neither INFO nor CONFIG)"
         if not self.appendonly:
             return "appendonly no: a restart loses everything (turn it on)"
-        return appended(self.appendfsync)
+        return append_only_durability(self.appendfsync)
 
 
 async def probe(redis: Redis) -> Server:
@@ -63,7 +63,7 @@ async def probe(redis: Redis) -> Server:
             reply = await redis.config_get(name)
         except ResponseError:  # managed servers forbid CONFIG: then it stays unknown
             reply = {}
-        config |= {str(key): str(value) for key, value in _decoded(reply).items()}
+        config |= {str(key): str(value) for key, value in _decode_info(reply).items()}
     policy = config.get("maxmemory-policy", "unknown")
     if policy.startswith(("allkeys", "volatile")):  # every key of ours has a time to live
         raise BusUnavailable(
@@ -85,7 +85,7 @@ async def probe(redis: Redis) -> Server:
     )
 
 
-def _decoded(reply: dict[bytes | str, bytes | str]) -> dict[str, str]:
+def _decode_info(reply: dict[bytes | str, bytes | str]) -> dict[str, str]:
     return {
         (key.decode() if isinstance(key, bytes) else key): (
             value.decode() if isinstance(value, bytes) else value

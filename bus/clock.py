@@ -51,7 +51,7 @@ _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Goes on while the machine sleeps, where the kernel has such a clock."""
 
 
-def _steady() -> float:
+def _monotonic_seconds() -> float:
     return time.clock_gettime(_STEADY)
 
 
@@ -71,7 +71,7 @@ class Clock:
 
     def now(self) -> float:
         """Unix seconds by the server's clock."""
-        return self._time + (_steady() - self._at) if self.measured else time.time()
+        return self._time + (_monotonic_seconds() - self._at) if self.measured else time.time()
 
     def left(self, deadline: float) -> float:
         """Seconds until a deadline of the deployment's time; negative past it."""
@@ -88,19 +88,19 @@ class Clock:
     async def measure(self, redis: Redis, keys: Keys) -> None:
         """Compare with the server, and agree on whose time it is. Raises what Redis raises."""
         for _ in range(_TRIES):
-            if await self._measured(redis, keys):
+            if await self._try_measure(redis, keys):
                 break
-        self._tell_of_skew()
+        self._log_skew()
 
-    async def _measured(self, redis: Redis, keys: Keys) -> bool:
+    async def _try_measure(self, redis: Redis, keys: Keys) -> bool:
         """False where it must be done again: the answer was slow, or another process was quicker
         to agree on a shift."""
-        sent = _steady()
+        sent = _monotonic_seconds()
         async with redis.pipeline(transaction=False) as pipe:
             pipe.time()
             pipe.hmget(keys.clock, ["shift", "last"])
             (seconds, micro), (shift, last) = await pipe.execute()
-        back = _steady()
+        back = _monotonic_seconds()
         half, middle = (back - sent) / 2, (back + sent) / 2
         server, offset = seconds + micro / 1e6, int(shift or 0)
         noted = int(last) / 1000 if last is not None else None
@@ -119,7 +119,7 @@ class Clock:
         try:
             if await scripts.call(redis, "clock", [keys.clock], args) == 0:
                 return False
-            await self._spread(redis, keys, wanted)
+            await self._publish_shift(redis, keys, wanted)
         except ResponseError as error:
             # Full, a replica, or no right to write: it can be read all the same.
             if not is_outage(error):
@@ -139,7 +139,7 @@ class Clock:
         self.uncertainty, self.measured = half, True
         return True
 
-    async def _spread(self, redis: Redis, keys: Keys, shift: int) -> None:
+    async def _publish_shift(self, redis: Redis, keys: Keys, shift: int) -> None:
         """Give every shard's scripts the shift: they may read keys of their own hash tag only."""
         if self._shift is not None and shift != self._shift:
             self.jumps += 1
@@ -157,7 +157,7 @@ class Clock:
         if self._shift:
             await self.tell(redis, keys)
 
-    def _tell_of_skew(self) -> None:
+    def _log_skew(self) -> None:
         skew = self.skew
         if abs(skew - self._told) <= SKEW_SECONDS:
             return

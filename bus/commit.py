@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from redis.asyncio import Redis
 
 from loopline.bus import scripts
-from loopline.bus.connection import outlast
+from loopline.bus.connection import retry_during_outage
 from loopline.bus.envelope import Envelope
 from loopline.bus.errors import BusError, LeaseLost, MessageTooLarge, RunEnded, run_ended
 from loopline.bus.keys import Shard
@@ -145,7 +145,7 @@ class Committer:
             case "lost":
                 raise LeaseLost(f"run {envelope.run_id}, entry {lease.entry}: taken over")
             case "ended":
-                outcome = await outlast(
+                outcome = await retry_during_outage(
                     "run state",
                     lambda: self._redis.hget(self._shard.run(envelope.run_id), "outcome"),  # pyright: ignore
                 )
@@ -225,7 +225,7 @@ class Committer:
                 args += waiting.args
             try:
                 # Safe to repeat: a commit that was applied answers "already".
-                results = await outlast(
+                results = await retry_during_outage(
                     "commit", lambda k=keys, a=args: scripts.call(self._redis, "commit", k, a)
                 )
                 words = [result.decode() for result in results]

@@ -30,7 +30,7 @@ from redis.exceptions import (
 
 from loopline.bus import connection_pool, health
 from loopline.bus.errors import BusUnavailable
-from loopline.bus.remedies import refused, remedy
+from loopline.bus.remedies import is_refusal, remedy
 from loopline.bus.settings import BusSettings, tls_options
 
 log = structlog.get_logger("loopline.bus.connection")
@@ -117,14 +117,14 @@ class Connections:
                 attempt += 1
                 pause = pause_before(attempt)
                 if time.monotonic() + pause > until or isinstance(error, NoPermissionError):
-                    raise await self._unavailable(error) from error
+                    raise await self._unavailable_error(error) from error
                 if attempt == 1:
                     log.warning("redis away", during="start", error=str(error))
                 await asyncio.sleep(pause)
 
-    async def _unavailable(self, error: RedisError) -> BusUnavailable:
+    async def _unavailable_error(self, error: RedisError) -> BusUnavailable:
         where = f"Redis at {self.settings.safe_url}"
-        if refused(error):
+        if is_refusal(error):
             return BusUnavailable(f"{where} refuses the bus ({error}): {remedy(error)}")
         if greeting := await health.greeting(self.settings.redis_url):
             return BusUnavailable(
@@ -152,7 +152,7 @@ def pause_before(attempt: int) -> float:
     return random.uniform(0.5, 1.0) * min(MAX_PAUSE, 0.05 * 2 ** min(attempt, 10))
 
 
-async def outlast(
+async def retry_during_outage(
     what: str,
     operation: Callable[[], Awaitable[T]],
     *,

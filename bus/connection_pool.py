@@ -49,7 +49,7 @@ from loopline.bus.settings import tls_options
 _ELSEWHERE = re.compile(r"^(READONLY|UNBLOCKED|MASTERDOWN|LOADING|NOREPLICAS|CLUSTERDOWN)\b")
 
 
-def leads_elsewhere(error: BaseException) -> bool:
+def is_not_primary(error: BaseException) -> bool:
     """Whether an answer is that of a server which is not, or is no longer, the primary with its
     data: a replica, one that was demoted while we waited, one that loads or has lost its peers."""
     kinds = (ReadOnlyError, ClusterDownError, BusyLoadingError)  # MasterDownError among them
@@ -85,7 +85,7 @@ class _OwnConnection(AbstractConnection):
             raise
         except Exception as error:
             await self.disconnect(nowait=True)
-            raise RedisConnectionError(f"while connecting: {_told(error)}") from error
+            raise RedisConnectionError(f"while connecting: {_error_text(error)}") from error
         except BaseException:
             # It may be connected and not yet be logged in, or be on another database.
             await self.disconnect(nowait=True)
@@ -106,12 +106,12 @@ class _OwnConnection(AbstractConnection):
         try:
             return await super().read_response(*args, **kwargs)
         except (RedisError, MemoryError) as error:
-            if leads_elsewhere(error):
+            if is_not_primary(error):
                 self.node.left(self.generation)
             raise
         except Exception as error:
             await self.disconnect(nowait=True)
-            raise RedisConnectionError(f"while reading from Redis: {_told(error)}") from error
+            raise RedisConnectionError(f"while reading from Redis: {_error_text(error)}") from error
 
     def pack_command(self, *args: Any) -> list[bytes]:
         name: str | bytes = args[0]
@@ -146,7 +146,7 @@ class _OwnConnection(AbstractConnection):
             raise
         except Exception as error:
             await self.disconnect(nowait=True)
-            raise RedisConnectionError(f"while writing to Redis: {_told(error)}") from error
+            raise RedisConnectionError(f"while writing to Redis: {_error_text(error)}") from error
         except BaseException:
             # Half a command may be on its way: nothing can follow it.
             await self.disconnect(nowait=True)
@@ -167,7 +167,7 @@ class _OwnConnection(AbstractConnection):
         return isinstance(parser, _AsyncHiredisParser) and not parser._reader.has_data()  # pyright: ignore
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 

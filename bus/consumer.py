@@ -19,8 +19,8 @@ import structlog
 
 from loopline.bus import scripts, tasks
 from loopline.bus.bus import Bus
-from loopline.bus.connection import OUTAGE, is_outage, outlast, pause_before
-from loopline.bus.dead_letters import bury
+from loopline.bus.connection import OUTAGE, is_outage, pause_before, retry_during_outage
+from loopline.bus.dead_letters import add_dead_letter
 from loopline.bus.delivery import Delivery
 from loopline.bus.envelope import FIELD, Envelope
 from loopline.bus.errors import (
@@ -98,7 +98,7 @@ class Consumer:
         return max(0, self._concurrency - len(self._running))
 
     @property
-    def _spare(self) -> int:
+    def _spare_places(self) -> int:
         """Places that a reader may ask Redis to fill; negative where it was asked for more."""
         return self.free - self._asked - self._kept
 
@@ -110,7 +110,7 @@ class Consumer:
     def keep(self, places: int) -> None:
         """Leave so many places to the next sweep, instead of reading new work into them."""
         self._kept = min(places, self._concurrency)
-        if self._spare > 0:
+        if self._spare_places > 0:
             self._room.set()
 
     async def run(self) -> None:
@@ -127,7 +127,7 @@ class Consumer:
             remaining = list(self._running.values())
             await tasks.end(self._running)
             if remaining:
-                await tasks.finish(self._let_go(remaining))
+                await tasks.finish(self._release_abandoned(remaining))
         await self._leave()
 
     async def _serve_all(self, background: tasks.Background) -> None:
@@ -142,14 +142,14 @@ class Consumer:
         if self._running:
             # Whoever stops a worker may lose patience with it, and SIGKILL leaves no time to say
             # so: a death from here on is not put down to what is in hand.
-            excuse = outlast(
+            excuse = retry_during_outage(
                 "excuse", lambda: self._give_back(self._running.values(), let_go=False)
             )
             background.start(excuse, name="excuse", may_end=True)
         while self._running:
             await asyncio.wait(set(self._running))
 
-    async def _let_go(self, leases: Sequence[tuple[Shard, str, Lease]]) -> None:
+    async def _release_abandoned(self, leases: Sequence[tuple[Shard, str, Lease]]) -> None:
         """Work that was abandoned goes to another worker at once, if Redis hears of it; else when
         its lease has run out."""
         with contextlib.suppress(TimeoutError, *OUTAGE):
@@ -168,12 +168,12 @@ class Consumer:
                 [GROUP, self.name, lease_ms, int(let_go), *deliveries],
             )  # fmt: skip
 
-    async def _not_counted(self, delivery: Delivery) -> None:
+    async def _return_uncounted(self, delivery: Delivery) -> None:
         """Another worker took it over, though this one lives: it was frozen or cut off, and that is
         no failure of the message."""
         leases = [(delivery.shard, delivery.stream, delivery.lease)]
         with contextlib.suppress(BusUnavailable):
-            await outlast(
+            await retry_during_outage(
                 "not counted",
                 lambda: self._give_back(leases, let_go=False),
                 give_up_after=self.bus.settings.lease_seconds,
@@ -191,7 +191,9 @@ class Consumer:
     async def ensure_groups(self, shard: Shard) -> None:
         """Create streams and groups; from 0, so that what came before the first worker counts."""
         for name in self.streams:
-            await outlast("group create", lambda n=name: self._create_group(shard.work(n)))
+            await retry_during_outage(
+                "group create", lambda n=name: self._create_group(shard.work(n))
+            )
 
     async def _create_group(self, key: str) -> None:
         await scripts.call(self.bus.redis, "group", [key], [GROUP])
@@ -208,9 +210,9 @@ class Consumer:
         names = {shard.work(name).encode(): name for name in self.streams}
         wanted: dict[Any, Any] = dict.fromkeys(names, ">")
         failures, more = 0, True
-        while count := await self._ask(more):
+        while count := await self._reserve_places(more):
             try:
-                streams = await self._fetch(wanted, count, self._block(more))
+                streams = await self._fetch(wanted, count, self._block_ms(more))
             except OUTAGE as error:
                 failures += 1
                 if failures & (failures - 1) == 0:
@@ -228,7 +230,7 @@ class Consumer:
                     self.take(shard, names[key], entry.decode(), fields.get(FIELD.encode(), b""), 1)
             more = bool(streams)
 
-    async def _ask(self, more: bool) -> int:
+    async def _reserve_places(self, more: bool) -> int:
         """Deliveries of each stream to read now, once there is a place; 0 when drained.
 
         Places are kept for all that is asked for: a delivery that waited here for one could be
@@ -239,7 +241,7 @@ class Consumer:
         try:
             async with self._turn:
                 while not self.draining:
-                    spare = self._spare
+                    spare = self._spare_places
                     if spare > 0:
                         all_there_are = more or self.bus.keys.shards == 1
                         count = max(1, spare // len(self.streams)) if all_there_are else 1
@@ -261,10 +263,10 @@ class Consumer:
             return streams or []
         finally:
             self._asked -= count * len(wanted)
-            if self._spare > 0:
+            if self._spare_places > 0:
                 self._room.set()
 
-    def _block(self, more: bool) -> int | None:
+    def _block_ms(self, more: bool) -> int | None:
         """How long the next read waits, in ms; None is not at all. Where there are not places for
         all shards at once, they take turns within `block_seconds`, and none keeps a place waiting
         that another has work for."""
@@ -280,11 +282,11 @@ class Consumer:
         lease = Lease(shard.work(stream), entry, self.name, count)
         task = asyncio.create_task(self._serve(shard, stream, lease, body))
         self._running[task] = (shard, stream, lease)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_task_done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
-        if self._spare > 0:
+        if self._spare_places > 0:
             self._room.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("delivery left to its lease", error=str(error), kind=type(error).__name__)
@@ -300,7 +302,7 @@ class Consumer:
             payload = self.bus.registry.decode(envelope)
         except Exception as error:  # noqa: BLE001 - an upcaster or validator may raise anything
             # It would raise at every delivery, before any count of attempts is looked at.
-            await bury(
+            await add_dead_letter(
                 self.bus, shard, stream, lease, body, f"{type(error).__name__}: {error}",
                 trace="" if isinstance(error, BusError) else traceback.format_exc(),
             )  # fmt: skip
@@ -328,7 +330,7 @@ class Consumer:
                 if failures is None:
                     log.warning("lease lost before it began", run_id=envelope.run_id)
                 elif failures >= self.bus.settings.max_attempts:
-                    await bury(
+                    await add_dead_letter(
                         self.bus, shard, stream, lease, body,
                         f"handlings without an end: {failures}; its handler kills or outlives "
                         "its worker",
@@ -343,7 +345,7 @@ class Consumer:
             if verdicts[0] is Verdict.RUN_ENDED:
                 await delivery.drop()
             else:
-                await self._not_counted(delivery)
+                await self._return_uncounted(delivery)
         finally:
             self.bus.keeper.release(lease)
 
@@ -354,7 +356,7 @@ class Consumer:
         if lease.count > 1:
             keys = [lease.stream, delivery.shard.begun(delivery.stream)]
             args: list[scripts.Value] = [lease.group, lease.entry, lease.consumer, lease.count]
-            before = await outlast(
+            before = await retry_during_outage(
                 "begin", lambda: scripts.call(self.bus.redis, "begin", keys, args)
             )
         return None if before < 0 else delivery.envelope.attempt + before
@@ -364,28 +366,30 @@ class Consumer:
             await self._handler(delivery)
         except LeaseLost as error:
             log.warning("lease lost", error=str(error))
-            await self._not_counted(delivery)
+            await self._return_uncounted(delivery)
         except RunEnded:
             # A passed deadline ends the run through the sweeper; this message has no more to do.
             await delivery.drop()
         except (Reject, MessageTooLarge) as error:
-            await bury(
+            await add_dead_letter(
                 self.bus, delivery.shard, delivery.stream, delivery.lease, body, str(error),
                 envelope=delivery.envelope,
             )  # fmt: skip
         except Retry as error:
-            await self._again(delivery, body, str(error), "", error.delay, failures + 1)
+            await self._schedule_retry(delivery, body, str(error), "", error.delay, failures + 1)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the message's fate
             if isinstance(error, BusUnavailable) or is_outage(error):
                 # Not the message's fault: the attempt does not count. A handler's own OSError
                 # does, or a missing file would be looked for until the run's deadline.
-                await self._again(delivery, body, str(error), "", None, failures)
+                await self._schedule_retry(delivery, body, str(error), "", None, failures)
                 return
             log.error("handler failed", error=str(error), kind=type(error).__name__)
             reason = f"{type(error).__name__}: {error}"
-            await self._again(delivery, body, reason, traceback.format_exc(), None, failures + 1)
+            await self._schedule_retry(
+                delivery, body, reason, traceback.format_exc(), None, failures + 1
+            )
 
-    async def _again(
+    async def _schedule_retry(
         self,
         delivery: Delivery,
         body: bytes,
@@ -398,7 +402,7 @@ class Consumer:
         settings, lease = self.bus.settings, delivery.lease
         envelope = delivery.envelope
         if attempt >= settings.max_attempts:
-            await bury(
+            await add_dead_letter(
                 self.bus, delivery.shard, delivery.stream, lease, body,
                 f"failed attempts: {attempt}; last: {reason}", trace=trace, envelope=envelope,
             )  # fmt: skip
@@ -408,7 +412,7 @@ class Consumer:
             delay *= random.uniform(0.75, 1.25)
         again = envelope.model_copy(update={"attempt": attempt})
         log.info("retry later", delay=round(delay, 3), attempt=attempt, reason=reason)
-        await outlast(
+        await retry_during_outage(
             "retry",
             lambda: scripts.call(
                 self.bus.redis,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from loopline.bus import scripts
-from loopline.bus.connection import outlast
+from loopline.bus.connection import retry_during_outage
 from loopline.bus.envelope import Envelope
 from loopline.bus.errors import BusError, MalformedEnvelope
 from loopline.bus.keys import DEAD_LIFE_MS, Shard
@@ -46,7 +46,7 @@ class DeadLetter:
     """Unix seconds."""
 
 
-async def bury(
+async def add_dead_letter(
     bus: Bus,
     shard: Shard,
     stream: str,
@@ -99,7 +99,9 @@ async def bury(
         reply,
         int(ends_run),
     ]
-    result = await outlast("dead letter", lambda: scripts.call(bus.redis, "dead", keys, args))
+    result = await retry_during_outage(
+        "dead letter", lambda: scripts.call(bus.redis, "dead", keys, args)
+    )
     if result == b"ok":
         log.error("dead letter", stream=stream, run_id=run_id, reason=reason)
 

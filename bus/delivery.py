@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from loopline.bus import scripts
 from loopline.bus.commit import StepCommit
-from loopline.bus.connection import outlast
+from loopline.bus.connection import retry_during_outage
 from loopline.bus.envelope import Envelope
 from loopline.bus.errors import LeaseLost, RunEnded
 from loopline.bus.keys import Shard
@@ -77,7 +77,7 @@ class Delivery:
         ]
         for earlier, entry in accounted:
             args += [earlier, entry]
-        result = await outlast(
+        result = await retry_during_outage(
             "mark", lambda: scripts.call(self.bus.redis, "mark", self._request_keys(), args)
         )
         if result == b"lost":
@@ -128,7 +128,9 @@ class Delivery:
                 "too_large", f"the reply has {len(reply)} bytes; the limit is {limit} "
                 "(max_message_bytes)", retryable=False,
             )  # fmt: skip
-        result = await outlast("reply", lambda: scripts.call(self.bus.redis, "reply", keys, args))
+        result = await retry_during_outage(
+            "reply", lambda: scripts.call(self.bus.redis, "reply", keys, args)
+        )
         if result == b"lost":
             raise LeaseLost(f"request {self.envelope.reply_key}: taken over")
 
@@ -137,4 +139,4 @@ class Delivery:
         lease, shard, envelope = self.lease, self.shard, self.envelope
         keys = [lease.stream, shard.run(envelope.run_id), shard.request(envelope.reply_key)]
         args: list[scripts.Value] = [lease.group, lease.entry, lease.consumer, lease.count]
-        await outlast("drop", lambda: scripts.call(self.bus.redis, "drop", keys, args))
+        await retry_during_outage("drop", lambda: scripts.call(self.bus.redis, "drop", keys, args))

@@ -111,7 +111,7 @@ async def require_usable(redis: Redis, settings: BusSettings) -> None:
         except NoPermissionError:
             keys = True
     if denied or keys:
-        raise BusUnavailable(_forbidden(settings, denied, keys=keys))
+        raise BusUnavailable(_forbidden_message(settings, denied, keys=keys))
     if unknown:
         raise BusUnavailable(
             f"Redis at {settings.safe_url} has no {', '.join(unknown)}, which the bus needs: Redis"
@@ -120,7 +120,7 @@ async def require_usable(redis: Redis, settings: BusSettings) -> None:
         )
 
 
-def _forbidden(settings: BusSettings, denied: list[str], *, keys: bool) -> str:
+def _forbidden_message(settings: BusSettings, denied: list[str], *, keys: bool) -> str:
     user = user_of(settings.redis_url)
     missing = [*(["its keys"] if keys else []), *denied]
     grants = [f"+{name.lower().replace(' ', '|')}" for name in denied]

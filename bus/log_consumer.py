@@ -17,7 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from loopline.bus import scripts
 from loopline.bus.bus import Bus
-from loopline.bus.connection import OUTAGE, outlast, pause_before
+from loopline.bus.connection import OUTAGE, pause_before, retry_during_outage
 from loopline.bus.keys import STREAM_LIFE_MS
 
 log = structlog.get_logger("loopline.bus.log_consumer")
@@ -67,11 +67,11 @@ class LogConsumer:
 
     async def run(self) -> None:
         """Serve until drained, which includes what is already on the stream."""
-        await outlast("group create", self._create_group)
+        await retry_during_outage("group create", self._create_group)
         failures = 0
         while True:
             try:
-                entries = await self._next()
+                entries = await self._next_batch()
                 if entries:
                     await self._handler(entries)
                     await self._acknowledge(entries)
@@ -93,7 +93,7 @@ class LogConsumer:
                         kind=type(error).__name__, tries=failures,
                     )  # fmt: skip
                 if "NOGROUP" in str(error):
-                    await outlast("group create", self._create_group)
+                    await retry_during_outage("group create", self._create_group)
                 if self._draining.is_set() and failures > 3:
                     log.error("drained with entries left on the bus", stream=self.key)
                     break
@@ -103,7 +103,7 @@ class LogConsumer:
     async def _create_group(self) -> None:
         await scripts.call(self.bus.redis, "group", [self.key], [self.group])
 
-    async def _next(self) -> list[Entry]:
+    async def _next_batch(self) -> list[Entry]:
         # Also of a stream that nothing is written to while its batches can't be made durable.
         await self.bus.redis.pexpire(self.key, STREAM_LIFE_MS)
         # Own unacknowledged entries first (a batch that failed), then those of dead readers.
@@ -147,7 +147,7 @@ class LogConsumer:
             await self.bus.redis.xack(self.key, self.group, *(entry for entry, _ in entries))
             await scripts.call(self.bus.redis, "trim", [self.key], [])
 
-        await outlast("acknowledge", acknowledge)
+        await retry_during_outage("acknowledge", acknowledge)
 
     async def _reap(self) -> None:
         self._next_reap = time.monotonic() + self._silent / 2

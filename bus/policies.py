@@ -82,9 +82,9 @@ class Policy(BaseModel):
         number = max((entry.version for entry in self.versions), default=0) + 1
         new = PolicyVersion(version=number, path=path, published=now)
         versions = (*self.versions, new)[-MAX_VERSIONS:]
-        return self.model_copy(update={"versions": versions})._using(number)
+        return self.model_copy(update={"versions": versions})._with_current(number)
 
-    def pinned(self, version: int) -> Policy:
+    def with_version_in_use(self, version: int) -> Policy:
         """With this version in use. Raises PolicyError."""
         numbers = [0, *(entry.version for entry in self.versions)]
         if version not in numbers:
@@ -92,7 +92,7 @@ class Policy(BaseModel):
                 f"policy {self.name!r} has no version {version}; there are: "
                 f"{', '.join(map(str, numbers))}"
             )
-        return self._using(version)
+        return self._with_current(version)
 
     def rolled_back(self) -> Policy:
         """With the version in use that was in use before. Raises PolicyError."""
@@ -101,7 +101,7 @@ class Policy(BaseModel):
         *earlier, before = self.earlier
         return self.model_copy(update={"current": before, "earlier": tuple(earlier)})
 
-    def forgetting(self, versions: Collection[int]) -> Policy:
+    def without_versions(self, versions: Collection[int]) -> Policy:
         """Without these versions, which nobody can choose any more. The one in use stays, that a
         rollback would go back to, and the newest, whose number is never given a second time."""
         newest = max((entry.version for entry in self.versions), default=0)
@@ -117,7 +117,7 @@ class Policy(BaseModel):
             }
         )
 
-    def _using(self, version: int) -> Policy:
+    def _with_current(self, version: int) -> Policy:
         earlier = (*self.earlier, self.current)[-MAX_VERSIONS:]
         return self.model_copy(update={"current": version, "earlier": earlier})
 
@@ -137,7 +137,7 @@ class PolicySnapshot:
     """Name → why it can't be read: another program wrote it, or a newer one."""
 
 
-async def stored(bus: Bus) -> PolicySnapshot:
+async def load_policies(bus: Bus) -> PolicySnapshot:
     """All that were ever published. One that can't be read hides no other."""
     bodies: dict[bytes, bytes] = await bus.redis.hgetall(bus.keys.policies)  # pyright: ignore
     readable: list[Policy] = []
@@ -153,7 +153,7 @@ async def stored(bus: Bus) -> PolicySnapshot:
 
 async def policies(bus: Bus) -> list[Policy]:
     """All that were ever published and can be read, by name."""
-    return [*(await stored(bus)).policies]
+    return [*(await load_policies(bus)).policies]
 
 
 async def change(bus: Bus, name: str, to: Callable[[Policy], Policy]) -> Policy:
@@ -170,7 +170,7 @@ async def change(bus: Bus, name: str, to: Callable[[Policy], Policy]) -> Policy:
     while True:
         before: bytes = await bus.redis.hget(bus.keys.policies, name) or b""  # pyright: ignore
         current = _read(name, before) if before else Policy(name=name)
-        after = _stamped(to(current), current, bus.clock.now())
+        after = _with_publish_times(to(current), current, bus.clock.now())
         args = [name, before, after.model_dump_json().encode(), POLICY_LIFE_MS]
         if await scripts.call(bus.redis, "policy", keys, args):
             return after
@@ -203,7 +203,7 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
             last = newest[0][0] if newest else b"0-0"
             if await bus.redis.pexpire(bus.keys.policies, POLICY_LIFE_MS):
                 await bus.redis.pexpire(bus.keys.policy_changes, POLICY_LIFE_MS)
-            all_of_them = await stored(bus)
+            all_of_them = await load_policies(bus)
             for name, why in all_of_them.unreadable.items():
                 if last_errors.get(name) != why:
                     log.error("policy skipped", policy=name, error=why)
@@ -227,7 +227,7 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
             await asyncio.sleep(pause_before(failures))
 
 
-def _stamped(policy: Policy, before: Policy, now: float) -> Policy:
+def _with_publish_times(policy: Policy, before: Policy, now: float) -> Policy:
     """With its new versions published now: by the bus's clock, whatever machine made them."""
     previous_versions = {entry.version for entry in before.versions}
     versions = tuple(

@@ -94,7 +94,7 @@ async def beat(bus: Bus, presence: WorkerPresence) -> None:
         await pipe.execute()
 
 
-async def present(bus: Bus) -> list[WorkerPresence]:
+async def live_workers(bus: Bus) -> list[WorkerPresence]:
     """The workers that are there now, by kind and name. What is no worker's word is skipped."""
     names = [
         name.decode("utf-8", "backslashreplace")

@@ -96,20 +96,20 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 def remedy(error: BaseException) -> str:
     """What an operator can do about an outage. What is nearest to the error decides: a client
     library wraps what a server said in errors of its own."""
-    for text in _chain(error):
+    for text in _cause_messages(error):
         for pattern, words in _REMEDIES:
             if pattern.search(text):
                 return words
     return "`runtime doctor` looks for the cause"
 
 
-def refused(error: BaseException) -> bool:
+def is_refusal(error: BaseException) -> bool:
     """Whether the server answered, and said no; else it is away."""
     plain = type(error).__name__ not in ("ConnectionError", "TimeoutError", "BusyLoadingError")
     return isinstance(error, RedisError) and plain
 
 
-def _chain(error: BaseException) -> Iterator[str]:
+def _cause_messages(error: BaseException) -> Iterator[str]:
     visited_ids: set[int] = set()
     at: BaseException | None = error
     while at is not None and id(at) not in visited_ids:

@@ -13,7 +13,7 @@ import structlog
 
 from loopline.bus import scripts
 from loopline.bus.bus import Bus
-from loopline.bus.connection import OUTAGE, outlast, pause_before
+from loopline.bus.connection import OUTAGE, pause_before, retry_during_outage
 from loopline.bus.delivery import REQUEST_LIFE_MS
 from loopline.bus.envelope import Envelope
 from loopline.bus.errors import BackgroundEnded, DeadlineExceeded, MessageTooLarge, RunEnded
@@ -84,7 +84,7 @@ class Inbox:
                 remaining = self.bus.clock.left(envelope.deadline)
                 if remaining <= 0:
                     raise DeadlineExceeded(f"request {key}: no answer by its deadline")
-                answer = await outlast(
+                answer = await retry_during_outage(
                     "request", lambda: scripts.call(self.bus.redis, "request", keys, args)
                 )
                 if answer[0] == b"done":
@@ -109,7 +109,7 @@ class Inbox:
         event = self._ends.setdefault(run_id, asyncio.Event())
         try:
             while not event.is_set():
-                if not await self.bus.goes_on(run_id):
+                if not await self.bus.enforce_deadline(run_id):
                     return
                 deadline = await self.bus.deadline_of(run_id)
                 remaining = LOOK_AGAIN if deadline is None else self.bus.clock.left(deadline)

@@ -94,17 +94,17 @@ class BusSettings(BaseModel):
 
     @field_validator("redis_url")
     @classmethod
-    def _is_read_as_meant(cls, url: str) -> str:
+    def _validate_url(cls, url: str) -> str:
         if not re.match(r"^(rediss?|unix)://", url):
             raise ValueError("must begin with redis://, rediss:// or unix://")
-        if not _read_as_meant(url):
+        if not _is_unambiguous_url(url):
             raise ValueError(
                 "can't be read as an address such as redis://:PASSWORD@host:6379/0:"
                 " percent-encode the password ('/' is %2F, '?' %3F, '#' %23, '@' %40), and give"
                 " port and db as numbers"
             )
         _refuse_options(url)
-        _refuse_unsaid_trust(url)
+        _require_explicit_trust(url)
         return url
 
     @property
@@ -158,7 +158,7 @@ def _options(url: str) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
 
 
-def _refuse_unsaid_trust(url: str) -> None:
+def _require_explicit_trust(url: str) -> None:
     """Raises ValueError unless a URL that gives up the check of the host says so in words."""
     options = _options(url)
     check = options.get("ssl_check_hostname", "yes").lower()
@@ -197,7 +197,7 @@ def _refuse_options(url: str) -> None:
             raise ValueError(f"has the option {name} more than once")
 
 
-def _read_as_meant(url: str) -> bool:
+def _is_unambiguous_url(url: str) -> bool:
     """Whether redis-py can read the URL, and no part of a password behind a `/`, `?` or `#` that
     should have been escaped became a host, a port, a path or an option of it."""
     try:

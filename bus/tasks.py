@@ -80,7 +80,7 @@ class Background:
         """With `may_end` the task may return when its work is done; it may never raise."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(lambda task: self._done(task, may_end))
+        task.add_done_callback(lambda task: self._on_task_done(task, may_end))
         return task
 
     def fail(self, name: str, error: BaseException | None = None) -> None:
@@ -130,7 +130,7 @@ class Background:
     async def end(self) -> None:
         await self.stop(self._tasks)
 
-    def _done(self, task: asyncio.Task[Any], may_end: bool) -> None:
+    def _on_task_done(self, task: asyncio.Task[Any], may_end: bool) -> None:
         self._tasks.discard(task)
         if task in self._asked:
             return

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from loopline.bus import scripts
-from loopline.bus.connection import outlast
+from loopline.bus.connection import retry_during_outage
 from loopline.bus.delivery import REQUEST_LIFE_MS, Delivery
 from loopline.bus.errors import BusError, LeaseLost
 
@@ -59,7 +59,9 @@ class TokenWriter:
         ids: list[int] = []
         text = ""
         weights: Weights | None = None
-        entries = await outlast("token log", lambda: self._bus.redis.xrange(self._keys[0]))
+        entries = await retry_during_outage(
+            "token log", lambda: self._bus.redis.xrange(self._keys[0])
+        )
         for _, fields in entries:
             if fields.get(b"call") != self._call.encode():
                 continue
@@ -106,7 +108,7 @@ class TokenWriter:
             json.dumps(weights),
             self._guard,
         ]
-        result = await outlast(
+        result = await retry_during_outage(
             "token log",
             lambda: scripts.call(self._bus.redis, "append_tokens", self._keys, args),
         )

@@ -28,10 +28,10 @@ def build() -> Build | None:
     recorded = files("loopline").joinpath(RECORDED)
     if recorded.is_file():
         return Build(**json.loads(recorded.read_text()))
-    return of_checkout(Path(__file__).resolve().parents[1])
+    return build_of_checkout(Path(__file__).resolve().parents[1])
 
 
-def of_checkout(root: Path) -> Build | None:
+def build_of_checkout(root: Path) -> Build | None:
     """What git says of a folder; None unless it is the top of a checkout."""
     if not (root / ".git").exists():
         return None

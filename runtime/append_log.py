@@ -57,7 +57,7 @@ class AppendLog:
                 os.ftruncate(self._descriptor, whole)
                 raise OSError(f"{written} of {len(line)} bytes were written")
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise self._write_error(error) from error
         if sync:
             self.sync()
 
@@ -68,9 +68,9 @@ class AppendLog:
         try:
             os.fsync(self._descriptor)
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise self._write_error(error) from error
 
-    def _unwritable(self, error: OSError) -> Exception:
+    def _write_error(self, error: OSError) -> Exception:
         return self._failure(
             f"{self.path}: cannot be written ({error.strerror or error}); make room, then go "
             f"on with: {self._go_on}"
@@ -104,13 +104,13 @@ def read_log(path: Path, failure: Failure) -> Iterator[tuple[int, dict[str, Any]
             try:
                 record = json.loads(raw)
             except ValueError as error:
-                raise failure(damaged(path, number, str(error))) from error
+                raise failure(damaged_line_message(path, number, str(error))) from error
             if not isinstance(record, dict):
-                raise failure(damaged(path, number, "not a JSON object"))
+                raise failure(damaged_line_message(path, number, "not a JSON object"))
             yield number, record
 
 
-def damaged(path: Path, number: int, why: str) -> str:
+def damaged_line_message(path: Path, number: int, why: str) -> str:
     """What is said of a line that should have been whole."""
     return (
         f"{path}:{number}: the line is damaged ({why}). It was not torn by a crash, which only "

@@ -13,7 +13,7 @@ from loopline.runtime.errors import InputError
 T = TypeVar("T")
 
 
-def on_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) -> T:
+def query_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) -> T:
     """The answer. Raises `InputError` for what the bus refuses, `BusUnavailable`, `Unreachable`."""
 
     async def asked() -> T:

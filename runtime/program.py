@@ -25,7 +25,7 @@ from loopline.runtime.errors import (
     EXIT_UNREACHABLE,
     MendableError,
 )
-from loopline.runtime.terminal.safe_text import guarded_output, harmless
+from loopline.runtime.terminal.safe_text import guard_output, sanitize
 from loopline.workers.gc_tuning import end_quickly
 from loopline.workers.installation import missing
 
@@ -158,7 +158,7 @@ def program(name: str, about: str) -> typer.Typer:
 def run(app: typer.Typer) -> None:
     """Run the command that this process was started with, and exit."""
     end_quickly()
-    with guarded_output():
+    with guard_output():
         try:
             app()
         except BrokenPipeError:
@@ -170,19 +170,19 @@ def run(app: typer.Typer) -> None:
             print("interrupted", file=sys.stderr)
             raise SystemExit(EXIT_INTERRUPTED) from None
         except Exception as error:
-            message, code = explained(error)
+            message, code = explain_error(error)
             if code is None:
                 raise
             print(f"error: {message}", file=sys.stderr)
             raise SystemExit(code) from None
 
 
-def explained(error: Exception) -> tuple[str, int | None]:
+def explain_error(error: Exception) -> tuple[str, int | None]:
     """What to tell the user, and the exit code; `None` for a defect.
 
     Modules that were never imported raised nothing: help and completion do not wait for them.
     """
-    message = harmless(str(error))
+    message = sanitize(str(error))
     if isinstance(error, MendableError):
         return message, error.exit_code
     for module, name, code in (
@@ -191,18 +191,18 @@ def explained(error: Exception) -> tuple[str, int | None]:
         ("loopline.bus.errors", "DeploymentChanged", EXIT_FAILED),
         ("loopline.bus.errors", "Overloaded", EXIT_OVERLOADED),
     ):
-        if _is(error, module, name):
+        if _is_error_of(error, module, name):
             return message, code
-    if _is(error, "loopline.workers.engines.protocol", "EngineError"):
+    if _is_error_of(error, "loopline.workers.engines.protocol", "EngineError"):
         defect = getattr(error, "kind", "internal") == "internal"
         return message, None if defect else EXIT_FAILED
-    if _is(error, "redis.exceptions", "RedisError"):
+    if _is_error_of(error, "redis.exceptions", "RedisError"):
         from loopline.bus.connection import is_outage
         from loopline.bus.remedies import remedy
 
         if is_outage(error):  # and no script or argument of ours
             message = f"Redis refused this, or went away meanwhile ({error}): {remedy(error)}"
-            return harmless(message), EXIT_UNREACHABLE
+            return sanitize(message), EXIT_UNREACHABLE
     if isinstance(error, ModuleNotFoundError) and (advice := missing(error)):
         return advice, EXIT_FAILED
     if isinstance(error, OSError) and (error.filename is not None or error.errno in _OF_THE_DISK):
@@ -210,6 +210,6 @@ def explained(error: Exception) -> tuple[str, int | None]:
     return message, None
 
 
-def _is(error: Exception, module: str, name: str) -> bool:
+def _is_error_of(error: Exception, module: str, name: str) -> bool:
     loaded: Any = sys.modules.get(module)
     return loaded is not None and isinstance(error, getattr(loaded, name))

@@ -6,7 +6,7 @@ from pydantic import Field, TypeAdapter
 
 from loopline.agents.payloads import payload_types
 from loopline.agents.records import Call, JsonObject, Message, Record, SamplingParams, ToolSpec
-from loopline.bus import Bus, Registry, present
+from loopline.bus import Bus, Registry, live_workers
 
 TOOL_STREAM = "tools"
 JUDGE_STREAM = "judge"
@@ -19,7 +19,7 @@ async def offered_tools_on(bus: Bus) -> dict[str, ToolSpec]:
     """By name, the tools of MCP servers and HTTP APIs that the workers on this bus offer now."""
     specs = [
         ToolSpec.model_validate(spec)
-        for worker in await present(bus)
+        for worker in await live_workers(bus)
         if worker.kind == "tool" and worker.state == "ready"
         for spec in worker.details.get(OFFERED_TOOLS, ())
     ]

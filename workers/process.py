@@ -32,7 +32,7 @@ from loopline.bus import (
     announce,
     policies,
 )
-from loopline.bus.connection import outlast, pause_before
+from loopline.bus.connection import pause_before, retry_during_outage
 from loopline.bus.consumer import Handler
 from loopline.bus.tasks import end
 from loopline.workers.engines import build_engine
@@ -294,7 +294,7 @@ class Worker:
         """Serve what is published now before the first request, and every change from then on."""
         for name, path in pool.settings.adapters.items():
             publish = partial(policies.publish_first, self._bus, f"{pool.name}/{name}", path)
-            await outlast("policy", publish)
+            await retry_during_outage("policy", publish)
         async with aclosing(policies.follow(self._bus)) as changes:
             await pool.policies.apply(await anext(changes))
 

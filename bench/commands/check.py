@@ -59,14 +59,14 @@ def _print_table(predictions: list[Prediction], scores: list[Score]) -> None:
 
     from loopline.bench.checkers import CHECKERS, DESCRIPTIONS
     from loopline.bench.statistics import wilson
-    from loopline.runtime.terminal.pluralize import counted
-    from loopline.runtime.terminal.tables import figures
+    from loopline.runtime.terminal.pluralize import format_count
+    from loopline.runtime.terminal.tables import new_table
 
     console = Console()
-    table = figures(
+    table = new_table(
         *("checker", "right", "accuracy", "95 % interval", "rule"),
         words=("checker", "rule"),
-        title=counted(len(scores), "prediction"),
+        title=format_count(len(scores), "prediction"),
     )
     for name in CHECKERS:
         right = sum(score.verdicts.as_dict()[name] for score in scores)
@@ -87,7 +87,7 @@ def _print_table(predictions: list[Prediction], scores: list[Score]) -> None:
     if not differing:
         console.print("The checkers agree on every line (strict, which needs `####`, left out).")
         return
-    console.print(f"{counted(len(differing), 'line')} on which the checkers disagree:")
+    console.print(f"{format_count(len(differing), 'line')} on which the checkers disagree:")
     for entry, score in differing[:40]:
         verdicts = score.verdicts.as_dict()
         yes = ", ".join(name for name in CHECKERS if verdicts[name]) or "none"

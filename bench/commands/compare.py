@@ -55,8 +55,8 @@ def compare(options: CompareOptions) -> None:
 
 def _table(comparisons: list[ArmComparison]) -> Table:
     """One column per pair: a pair has more figures than a line of a terminal has room for."""
-    from loopline.bench.report import figures as say
-    from loopline.runtime.terminal.tables import figures
+    from loopline.bench.report import new_table as say
+    from loopline.runtime.terminal.tables import new_table
 
     pairs = (
         comparison.arm_a
@@ -64,7 +64,7 @@ def _table(comparisons: list[ArmComparison]) -> Table:
         else f"{comparison.arm_a}:{comparison.arm_b}"
         for comparison in comparisons
     )
-    table = figures("", *pairs, words=("",))
+    table = new_table("", *pairs, words=("",))
     columns = [
         {
             "questions": f"{comparison.questions:,}",

@@ -40,8 +40,8 @@ def history(
     from loopline.bench.proofs.harness import WIDTH
     from loopline.bench.proofs.history import heading, rows, series_of
     from loopline.runtime.errors import EXIT_FAILED
-    from loopline.runtime.terminal.pluralize import counted
-    from loopline.runtime.terminal.tables import figures
+    from loopline.runtime.terminal.pluralize import format_count
+    from loopline.runtime.terminal.tables import new_table
 
     known = baselines.recorded()
     if proof is not None and proof not in known:
@@ -58,11 +58,11 @@ def history(
         for series in series_of(baselines.read(name)):
             last = series.lines[-1]
             console.print(
-                f"\n{name}: {counted(len(series.lines), 'line')}, {last.machine}; "
+                f"\n{name}: {format_count(len(series.lines), 'line')}, {last.machine}; "
                 f"{json.dumps(last.options)}",
                 markup=False, highlight=False, soft_wrap=True,
             )  # fmt: skip
-            table = figures(*heading(series), words=("measurement",))
+            table = new_table(*heading(series), words=("measurement",))
             for row in rows(series, everything=everything):
                 table.add_row(*map(escape, row))
             console.print(table)

@@ -30,7 +30,7 @@ def rescore(options: RescoreOptions) -> None:
         print(json.dumps({"changed": len(changes), "changes": changes}))
         return
     from loopline.bench.report.terminal import print_report
-    from loopline.runtime.terminal.pluralize import counted
+    from loopline.runtime.terminal.pluralize import format_count
 
     for change in changes[:40]:
         print(
@@ -40,5 +40,5 @@ def rescore(options: RescoreOptions) -> None:
         )
     if len(changes) > 40:
         print(f"… and {len(changes) - 40} more")
-    print(f"{counted(len(changes), 'verdict')} changed")
+    print(f"{format_count(len(changes), 'verdict')} changed")
     print_report(facts, options.directory)

@@ -26,7 +26,7 @@ def tasks(options: TaskOptions) -> None:
     from loopline.bench.datasets import Request
     from loopline.bench.teams.training_tasks import load, write
     from loopline.runtime.config.state import StateDirectory
-    from loopline.runtime.terminal.pluralize import counted
+    from loopline.runtime.terminal.pluralize import format_count
 
     file = options.file
     task_set = load(
@@ -41,6 +41,6 @@ def tasks(options: TaskOptions) -> None:
     problems = StateDirectory.from_environment().problems
     sha256 = write(task_set, file, problems)
     typer.echo(
-        f"{counted(len(task_set.items), 'task')} of {task_set.source} in {file}, sha256 {sha256}; what "
+        f"{format_count(len(task_set.items), 'task')} of {task_set.source} in {file}, sha256 {sha256}; what "
         f"decides them is in {problems}"
     )

@@ -57,35 +57,39 @@ def _read(folder: Path) -> FolderContents:
 def _show(findings: FolderContents, first: int) -> None:
     from rich.markup import escape
 
-    from loopline.runtime.terminal.pluralize import counted
-    from loopline.runtime.terminal.safe_text import harmless
-    from loopline.runtime.terminal.tables import figures, output_console
-    from loopline.trainers.data.json_files import listed
+    from loopline.runtime.terminal.pluralize import format_count
+    from loopline.runtime.terminal.safe_text import sanitize
+    from loopline.runtime.terminal.tables import new_table, output_console
+    from loopline.trainers.data.json_files import summarize_skipped
 
     words = ("file", "reader", "skipped")
-    table = figures("file", "reader", "files", "records", "skipped", words=words)
+    table = new_table("file", "reader", "files", "records", "skipped", words=words)
     for entry in findings.read:
-        trouble = [listed(entry.skipped, first)] if entry.skipped else []
+        trouble = [summarize_skipped(entry.skipped, first)] if entry.skipped else []
         if entry.unusable:
-            trouble.append(f"read, but of no use: {listed(entry.unusable, first)}")
+            trouble.append(f"read, but of no use: {summarize_skipped(entry.unusable, first)}")
         table.add_row(
-            escape(harmless(entry.where)),
+            escape(sanitize(entry.where)),
             entry.reader,
             f"{entry.files:,}",
             f"{entry.records:,}",
-            escape(harmless("; ".join(trouble))),
+            escape(sanitize("; ".join(trouble))),
         )
     console = output_console(160)
     console.print(table)
     records = sum(entry.records for entry in findings.read)
     skipped = sum(len(entry.skipped) for entry in findings.read)
     files = sum(entry.files for entry in findings.read)
-    summary = f"{counted(files, 'file')}: {counted(records, 'record')}, {skipped:,} skipped"
+    summary = (
+        f"{format_count(files, 'file')}: {format_count(records, 'record')}, {skipped:,} skipped"
+    )
     if findings.unknown:
         named = ", ".join(findings.unknown[:_SHOWN_UNKNOWN])
         more = ", …" if findings.unknown[_SHOWN_UNKNOWN:] else ""
-        summary += f"; {counted(len(findings.unknown), 'file')} that no reader knows: {named}{more}"
-    typer.echo(harmless(summary))
+        summary += (
+            f"; {format_count(len(findings.unknown), 'file')} that no reader knows: {named}{more}"
+        )
+    typer.echo(sanitize(summary))
 
 
 def _figures(findings: FolderContents) -> dict[str, object]:

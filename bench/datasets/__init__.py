@@ -13,8 +13,8 @@ from loopline.agents.environments.code import CodeProblem
 from loopline.agents.environments.math_team import MathProblem
 from loopline.agents.records import JsonObject
 from loopline.bench.errors import UsageError
-from loopline.runtime.terminal.pluralize import counted
-from loopline.trainers.data.json_files import Skipped, listed
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.trainers.data.json_files import Skipped, summarize_skipped
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Dataset:
 def left_out(skipped: Sequence[Skipped]) -> str:
     """What was not read, as the end of a data set's `source`: how many records, and of each reason
     how many and the first places. Nothing where all was read."""
-    from loopline.runtime.terminal.safe_text import harmless
+    from loopline.runtime.terminal.safe_text import sanitize
 
     if not skipped:
         return ""
     # A place may hold a name out of the file.
-    return f" ({counted(len(skipped), 'record')} left out: {harmless(listed(skipped))})"
+    return f" ({format_count(len(skipped), 'record')} left out: {sanitize(summarize_skipped(skipped))})"
 
 
 def require_seed(seed: int) -> None:

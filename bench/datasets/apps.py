@@ -29,9 +29,9 @@ from loopline.trainers.data.json_files import (
     Reading,
     Skipped,
     Unreadable,
-    document,
     fit,
     parse,
+    read_document,
     read_lines,
 )
 
@@ -201,7 +201,7 @@ def program_test(stdin: JsonValue, wanted: JsonValue) -> ProgramTest:
 
 
 def _document(path: Path) -> Any:
-    return document(path, _LIMITS.line_bytes)
+    return read_document(path, _LIMITS.line_bytes)
 
 
 def _text(path: Path) -> str:

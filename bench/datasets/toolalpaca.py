@@ -20,7 +20,14 @@ from pydantic import BaseModel, Field, JsonValue
 
 from loopline.agents.records import JsonObject, ToolSpec
 from loopline.bench.datasets.location import data_root, find
-from loopline.trainers.data.json_files import Reading, Skipped, Unreadable, document, fit, parse
+from loopline.trainers.data.json_files import (
+    Reading,
+    Skipped,
+    Unreadable,
+    fit,
+    parse,
+    read_document,
+)
 
 SOURCE = (
     "https://github.com/tangqiaoyu/ToolAlpaca (data/eval_simulated.json and data/eval_real.json)"
@@ -117,7 +124,7 @@ def read(path: Path) -> Reading[Question]:
     skipped: list[Skipped] = []
     questions: list[Question] = []
     try:
-        apis = document(path)
+        apis = read_document(path)
         if not isinstance(apis, list):
             raise Unreadable("not the expected fields", "the file is not a list of APIs")
     except Unreadable as error:

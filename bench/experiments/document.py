@@ -100,7 +100,7 @@ def show(document: Document, output: Path, console: Console) -> None:
     """On a terminal."""
     from rich.markup import escape as plain
 
-    from loopline.runtime.terminal.tables import figures
+    from loopline.runtime.terminal.tables import new_table
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -110,7 +110,7 @@ def show(document: Document, output: Path, console: Console) -> None:
         for line in filter(None, (section.about,)):
             say(f"\n{line}")
         for caption, (head, rows) in _filled(section):
-            drawn = figures(*head, words=(head[0], *document.words))
+            drawn = new_table(*head, words=(head[0], *document.words))
             for row in rows:
                 drawn.add_row(*map(plain, row))
             # Not the table's title: that is folded where the table is narrow.

@@ -24,10 +24,10 @@ from loopline.bench.statistics import (
 )
 from loopline.runtime.errors import EXIT_INTERRUPTED
 from loopline.trainers.core.checkpoints import changed_settings, claimed_settings, require_unused
-from loopline.trainers.core.job_processes import Job, do_jobs
+from loopline.trainers.core.job_processes import Job, run_jobs
 from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.core.json_records import write_record
-from loopline.trainers.core.output_lock import locked
+from loopline.trainers.core.output_lock import lock_output
 from loopline.trainers.errors import TrainingError
 
 WORKER = "loopline.bench.experiments.worker"
@@ -95,7 +95,7 @@ def conduct(output: Path, work: Callable[[], T | None]) -> T:
     """What `work` returns, with the folder locked meanwhile. Raises `BenchError`; SystemExit after
     Ctrl-C, which `work` tells by None or KeyboardInterrupt."""
     try:
-        with locked(output):
+        with lock_output(output):
             result = work()
     except TrainingError as error:
         raise BenchError(str(error)) from error
@@ -124,7 +124,7 @@ def do_cells(
         return all(map(finished, cell.needs))
 
     tell = progress.watch(len(cells), len(left))
-    work = do_jobs(left, WORKER, output, jobs, tell, ready, arguments=(experiment,))
+    work = run_jobs(left, WORKER, output, jobs, tell, ready, arguments=(experiment,))
     return asyncio.run(work)
 
 

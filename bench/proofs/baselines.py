@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from loopline.agents.records import Record
 from loopline.bench.append_log import AppendLog, corrupt, read_log
 from loopline.bench.errors import OutputError
-from loopline.build import build, of_checkout
+from loopline.build import build, build_of_checkout
 
 _PACKAGES = ("loopline", "torch", "transformers", "llama-cpp-python", "trl", "faststream", "redis")
 """Whose versions are recorded, where they are installed."""
@@ -74,7 +74,7 @@ class Baseline(Record):
 def folder() -> Path:
     """Where the lines are."""
     root = Path(__file__).resolve().parents[2]
-    if of_checkout(root) is not None:
+    if build_of_checkout(root) is not None:
         return root / "bench" / "baselines"
     from loopline.runtime.config.state import StateDirectory
 

@@ -32,8 +32,8 @@ from loopline.bench.proofs import baselines
 from loopline.bench.proofs.outcome import Outcome, tables
 from loopline.bench.proofs.page import render
 from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED
-from loopline.runtime.terminal.pluralize import counted
-from loopline.runtime.terminal.tables import figures
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.runtime.terminal.tables import new_table
 from loopline.workers.atomic_files import write_atomic
 from loopline.workers.installation import how_to_install
 
@@ -210,7 +210,7 @@ def show(outcome: Outcome, console: Console) -> None:
     for table in tables(outcome.measurements):
         many = len(table.head) > MANY
         head = [heading.replace(" ", "\n") if many else heading for heading in table.head]
-        drawn = figures(*head, words=(head[0], "unit", "bar"), title=table.title)
+        drawn = new_table(*head, words=(head[0], "unit", "bar"), title=table.title)
         drawn.padding = (0, 1, 0, 0)
         for row in table.rows:
             cells = [escape(cell) for cell in row]
@@ -232,7 +232,7 @@ def show(outcome: Outcome, console: Console) -> None:
     total = outcome.broken.total()
     if total:
         rules = ", ".join(f"{rule}: {times}" for rule, times in outcome.broken.items())
-        say(f"\n{counted(total, 'violation')} by rule: {rules}")
+        say(f"\n{format_count(total, 'violation')} by rule: {rules}")
 
 
 def _fact(name: str, value: object) -> list[str]:
@@ -246,7 +246,7 @@ def duration(minutes: float) -> str:
     """As in `about 3 minutes`."""
     if minutes < 1:
         return "less than a minute"
-    return f"about {counted(round(minutes), 'minute')}"
+    return f"about {format_count(round(minutes), 'minute')}"
 
 
 def require_engines(only: str) -> None:

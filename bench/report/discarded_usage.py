@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopline.bench.report import figures as say
 from loopline.bench.report.facts import Facts
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 
 
 def ledger_note(facts: Facts) -> str:
@@ -20,13 +20,13 @@ def ledger_note(facts: Facts) -> str:
         if lost["calls"]:
             sentences.append(
                 f"A further {say.dollars(lost['micro_dollars'] / 1e6)} "
-                f"({counted(lost['calls'], 'call')}, "
+                f"({format_count(lost['calls'], 'call')}, "
                 f"{lost['prompt'] + lost['completion']:,} tokens) {reason}"
             )
     lost = facts.timings["discarded"]
     if lost["unknown"]:
         sentences.append(
-            f"Of {counted(lost['unknown'], 'call')} more it is unknown what was paid: they were "
+            f"Of {format_count(lost['unknown'], 'call')} more it is unknown what was paid: they were "
             "sent, and then the worker or the connection died. They cost "
             f"{say.dollars(lost['unknown_micro_dollars'] / 1e6)} at most; the figures above leave "
             "them out."

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopline.bench.report import figures as say
+from loopline.bench.report import new_table as say
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.measures import names_of, pair_rows, shown
 from loopline.bench.report.options import played_with
 from loopline.bench.report.sections import compat_figure, headline, title
 from loopline.bench.report.unfinished import left_to_do
 from loopline.bench.teams import tables as players
-from loopline.runtime.terminal.tables import figures
+from loopline.runtime.terminal.tables import new_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +24,7 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
     from rich.markup import escape
 
     console = Console()
-    table = figures(
+    table = new_table(
         *("arm", "right", "accuracy", "95 %", "tokens/\nquestion", "$/1,000", "median\nlatency"),
         words=("arm",),
         title=title(facts),
@@ -67,7 +67,7 @@ def print_players(facts: Facts, console: Console) -> None:
 
     player_rows = players.rows(facts)
     if player_rows:
-        table = figures(*players.HEAD, words=("player",), title=escape(facts.manifest.source))
+        table = new_table(*players.HEAD, words=("player",), title=escape(facts.manifest.source))
         for row in player_rows:
             table.add_row(*map(escape, row))
         console.print(table)
@@ -79,7 +79,7 @@ def print_measures(facts: Facts, console: Console) -> None:
     if not names:
         return
     arms = facts.results["arms"]
-    table = figures("measure", *arms, words=("measure",))
+    table = new_table("measure", *arms, words=("measure",))
     for name in names:
         measure_figures = [arm["measures"].get(name) for arm in arms.values()]
         table.add_row(
@@ -96,7 +96,7 @@ def print_compat(facts: Facts) -> None:
     """Delegate's own bookkeeping beside ours, with the reason of each difference."""
     from rich.console import Console
 
-    table = figures(
+    table = new_table(
         *("arm", "figure", "Delegate's\nrule", "ours", "why they differ"),
         words=("arm", "figure", "why they differ"),
         title="In Delegate's books, and in ours",

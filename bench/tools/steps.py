@@ -32,7 +32,7 @@ from loopline.bench.tools import TEAM_OPTIONS, first_calls
 from loopline.bench.tools.classes import class_of
 from loopline.bench.tools.worlds import samples_of, splits_of
 from loopline.trainers.data import trajectories
-from loopline.trainers.data.examples import no_answer
+from loopline.trainers.data.examples import missing_answer_reason
 from loopline.trainers.data.sources import Source, from_toolbench, from_worlds
 from loopline.trainers.errors import UnreadableData
 
@@ -100,7 +100,7 @@ def _items(records: Iterable[trajectories.Trajectory]) -> Iterator[Item]:
     for trajectory in records:
         before: list[GivenCall] = []
         for number, step in enumerate(trajectory.steps):
-            if step.next == "call" or no_answer(step) is None:
+            if step.next == "call" or missing_answer_reason(step) is None:
                 yield _item(trajectory, number, step, before)
             before.append(_given(step))
 

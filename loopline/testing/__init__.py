@@ -22,7 +22,7 @@ from loopline.testing.worker_processes import (
     end_workers,
     running_workers,
     start_worker,
-    until_ready,
+    wait_until_ready,
     write_settings,
 )
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from loopline.bus import Bus, present
+from loopline.bus import Bus, live_workers
 from loopline.runtime.errors import UserError
 from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import dies_with_parent
@@ -61,7 +61,7 @@ def start_worker(
         )
 
 
-async def until_ready(
+async def wait_until_ready(
     workers: Sequence[WorkerBase], processes: Sequence[subprocess.Popen[bytes]], folder: Path
 ) -> None:
     """Return when all workers, which join one bus, have announced there that they take work.
@@ -74,7 +74,7 @@ async def until_ready(
         return
     async with Bus(workers[0].bus) as bus:
         for _ in range(int(START_SECONDS / _LOOK_SECONDS)):
-            for worker in await present(bus):
+            for worker in await live_workers(bus):
                 if worker.state == "ready":
                     waiting.pop(worker.pid, None)
             if not waiting:
@@ -82,7 +82,7 @@ async def until_ready(
             if any(process.poll() is not None for process in processes):
                 break
             await asyncio.sleep(_LOOK_SECONDS)
-    reasons = "; ".join(_last_words(_log(settings, folder)) for settings in waiting.values())
+    reasons = "; ".join(_log_tail(_log(settings, folder)) for settings in waiting.values())
     raise UserError(f"worker processes did not become ready: {reasons}")
 
 
@@ -91,11 +91,11 @@ async def running_workers(
     workers: Sequence[WorkerBase], folder: Path
 ) -> AsyncGenerator[list[subprocess.Popen[bytes]]]:
     """Workers of one bus that are ready, in the order of their settings, for the length of the
-    block; drained at its end. Raises what `until_ready` raises."""
+    block; drained at its end. Raises what `wait_until_ready` raises."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         processes += [start_worker(settings, folder) for settings in workers]
-        await until_ready(workers, processes, folder)
+        await wait_until_ready(workers, processes, folder)
         yield processes
     finally:
         await asyncio.to_thread(end_workers, processes)
@@ -119,6 +119,6 @@ def _log(settings: WorkerBase, folder: Path) -> Path:
     return folder / f"{settings.name or 'worker'}.log"
 
 
-def _last_words(log: Path) -> str:
+def _log_tail(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
     return f"{log.stem}: {lines[-1] if lines else '(printed nothing)'}"

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from loopline.agents.records import Run
 from loopline.agents.workflows import policy_of, serving_role
 from loopline.agents.workflows.pair import PairWorkflow, asks_a_judge, team_of
-from loopline.bus import OUTAGE, Bus, pool_of, present
+from loopline.bus import OUTAGE, Bus, live_workers, pool_of
 from loopline.runtime.client.deployment import Deployment
-from loopline.runtime.observe.log_files import last_words
+from loopline.runtime.observe.log_files import last_error_line
 from loopline.runtime.observe.status import supervisor_status
 from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
 
@@ -19,14 +19,14 @@ LOOK_SECONDS = 2.0
 """Between two looks: as often as workers say that they are there."""
 
 
-async def tell_hold_ups(
+async def report_blockers(
     bus: Bus, run: Run, deployment: Deployment, say: Callable[[str], None]
 ) -> None:
     """Say what holds the run up, each thing when it begins, until cancelled."""
     previous_lines: list[str] = []
     while True:
         with contextlib.suppress(*OUTAGE):  # the client itself tells of those
-            lines = await hold_ups(bus, run, deployment)
+            lines = await list_blockers(bus, run, deployment)
             for line in lines:
                 if line not in previous_lines:
                     say(line)
@@ -34,12 +34,12 @@ async def tell_hold_ups(
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
+async def list_blockers(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
     """One line per thing: roles, pools, the judge and tools that no worker serves, workers of this
     machine that were given up, and why the last step is tried again."""
     ready = {
         stream
-        for worker in await present(bus)
+        for worker in await live_workers(bus)
         if worker.state == "ready"
         for stream in worker.streams
     }
@@ -63,7 +63,7 @@ async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
             " (`runtime status`)"
         )
         reasons += [
-            f"{worker['name']} is broken: {worker['reason']}: {last_words(worker['last_lines'])}"
+            f"{worker['name']} is broken: {worker['reason']}: {last_error_line(worker['last_lines'])}"
             for worker in (supervisor_status(deployment) or {}).get("workers", [])
             if worker["state"] == "broken"
         ]

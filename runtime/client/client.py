@@ -158,7 +158,7 @@ class Client:
         except AgentError as error:
             raise InputError(str(error)) from error
         except pydantic.ValidationError as error:
-            raise InputError(_said_of_question(error, prompt)) from None
+            raise InputError(_prompt_error_message(error, prompt)) from None
 
     async def submit(self, run: Run) -> bool:
         """Admit a run. True if it is new, False if this very run was let in before.
@@ -315,7 +315,7 @@ def trajectory_of(state: RunState) -> Trajectory:
     )
 
 
-def _said_of_question(error: pydantic.ValidationError, prompt: str) -> str:
+def _prompt_error_message(error: pydantic.ValidationError, prompt: str) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     if where == "prompt":

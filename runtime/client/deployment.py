@@ -9,17 +9,17 @@ from loopline.runtime.config.settings import (
     chosen_profile,
     configured_redis_url,
     environment_names_bus,
+    is_profile_given,
     load,
-    load_as_there,
-    load_beside,
-    names_profile,
-    resolved_file,
+    load_for_remote_deployment,
+    load_for_running_deployment,
+    load_resolved_file,
 )
 from loopline.runtime.config.shared import read_from
 from loopline.runtime.config.sources import absolute_profile
 from loopline.runtime.config.state import RunFile, StateDirectory
 from loopline.runtime.errors import Unreachable
-from loopline.runtime.observe.logging import to_stderr
+from loopline.runtime.observe.logging import log_to_stderr
 from loopline.runtime.redis.users import without_user
 
 
@@ -44,39 +44,41 @@ def find(
 
     Raises `Unreachable` when there is neither, or it is just starting.
     """
-    to_stderr()
+    log_to_stderr()
     state = StateDirectory.from_environment()
     run = None if redis_url else state.running()
     if run is not None:
         other_profile = None if profile and absolute_profile(profile) == run.profile else profile
         configured = configured_redis_url(other_profile, overrides)
         if configured is None or without_user(configured) == without_user(run.redis_url):
-            settings = resolved_file(state.resolved)
+            settings = load_resolved_file(state.resolved)
             if other_profile or overrides or environment_names_bus():
-                settings = load_beside(settings, other_profile, overrides=overrides)
+                settings = load_for_running_deployment(settings, other_profile, overrides=overrides)
             if configured not in (None, run.redis_url):  # by another user, as a job is
                 settings = settings.with_redis_url(configured)
             return Deployment(settings, state, run, absolute_profile(other_profile or run.profile))
     settings = load(profile, overrides=overrides, redis_url=redis_url)
     if settings.own_redis:
-        raise _absent(state, ", or name its bus with --redis-url")
-    if not names_profile(profile) and (there := read_from(settings.bus)) is not None:
-        settings = load_as_there(there.values, overrides=overrides, redis_url=redis_url)
+        raise _unreachable_error(state, ", or name its bus with --redis-url")
+    if not is_profile_given(profile) and (there := read_from(settings.bus)) is not None:
+        settings = load_for_remote_deployment(
+            there.values, overrides=overrides, redis_url=redis_url
+        )
         return Deployment(settings, state, None, there.profile)
     return Deployment(settings, state, None, absolute_profile(chosen_profile(profile)))
 
 
-def local(state: StateDirectory | None = None) -> RunFile:
+def local_run_file(state: StateDirectory | None = None) -> RunFile:
     """The supervisor of this machine. Raises `Unreachable` when none runs, or it is just
     starting."""
     state = state or StateDirectory.from_environment()
     run = state.running()
     if run is None:
-        raise _absent(state)
+        raise _unreachable_error(state)
     return run
 
 
-def _absent(state: StateDirectory, otherwise: str = "") -> Unreachable:
+def _unreachable_error(state: StateDirectory, otherwise: str = "") -> Unreachable:
     if pid := state.holder():
         return Unreachable(
             f"a deployment is just starting in {state.path} (pid {pid})",

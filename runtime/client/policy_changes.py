@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import typer
 
-from loopline.bus import Bus, Policy, policies, pool_of, present
+from loopline.bus import Bus, Policy, live_workers, policies, pool_of
 from loopline.runtime.client.deployment import find
 from loopline.runtime.errors import EXIT_FAILED, InputError
-from loopline.runtime.on_bus import on_bus
+from loopline.runtime.on_bus import query_bus
 
 LOOK_SECONDS = 0.2
 
@@ -44,13 +44,13 @@ async def change(bus: Bus, name: str, to: Callable[[Policy], Policy], wait: floa
     while True:
         serving = [
             worker
-            for worker in await present(bus)
+            for worker in await live_workers(bus)
             if policy.pool in worker.details.get("models", {})
         ]
         for worker in serving:
             state = worker.details.get("policies", {}).get(name)
             if state is not None and (state["seen"], state["seen_published"]) == changed:
-                states[worker.name] = said(state)
+                states[worker.name] = describe_state(state)
                 if state["refused"] == policy.current:
                     refusals[worker.name] = states[worker.name]
         done = bool(serving) and all(worker.name in states for worker in serving)
@@ -60,7 +60,7 @@ async def change(bus: Bus, name: str, to: Callable[[Policy], Policy], wait: floa
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def said(state: Mapping[str, object]) -> str:
+def describe_state(state: Mapping[str, object]) -> str:
     """What a worker says of a policy, in words."""
     if state["refused"] is None:
         return f"serves version {state['version']}"
@@ -79,7 +79,7 @@ def change_and_report(
     pools = find(redis_url=redis_url).settings.models
     if pool_of(name) not in pools:
         raise InputError(f"there is no pool {pool_of(name)!r}", hint=f"pools: {', '.join(pools)}")
-    changed = on_bus(redis_url, lambda bus: change(bus, name, to, wait))
+    changed = query_bus(redis_url, lambda bus: change(bus, name, to, wait))
     policy = changed.policy
     typer.echo(f"{name}: version {policy.current} ({changed.path or 'the model itself'})")
     for worker, words in changed.states.items():

@@ -42,7 +42,9 @@ class SimulatedQuestion:
         return self._instance.verify(answer, calls_of(trajectory.steps)).reason
 
 
-def one_question(argument: str | None, world: int | None) -> tuple[str, SimulatedQuestion | None]:
+def resolve_question(
+    argument: str | None, world: int | None
+) -> tuple[str, SimulatedQuestion | None]:
     """The question that is asked, and where it comes from if it is the simulator's.
 
     Raises `InputError` unless exactly one of the two is given, and what `read_question` raises.
@@ -68,7 +70,7 @@ def read_question(argument: str) -> str:
 
     Raises `InputError` when it is not UTF-8, empty, or longer than `MAX_PROMPT_CHARS`.
     """
-    text = _from_stdin() if argument == "-" else argument
+    text = _read_stdin() if argument == "-" else argument
     try:
         text.encode()
     except UnicodeEncodeError as error:  # bytes of an argument that were no UTF-8
@@ -87,7 +89,7 @@ def read_question(argument: str) -> str:
     return text
 
 
-def _from_stdin() -> str:
+def _read_stdin() -> str:
     """Reads one byte more than could be allowed, so that a huge input is refused unread."""
     limit = MAX_PROMPT_CHARS * MAX_BYTES_PER_CHAR
     raw = sys.stdin.buffer.read(limit + 1)

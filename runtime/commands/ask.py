@@ -103,13 +103,13 @@ def register(app: typer.Typer) -> None:
         import asyncio
 
         from loopline.runtime.client.deployment import find
-        from loopline.runtime.client.question import one_question
+        from loopline.runtime.client.question import resolve_question
         from loopline.runtime.config.key_value_options import key_value_options, policy_options
         from loopline.runtime.config.prompt_files import parse_prompt_files
         from loopline.runtime.errors import EXIT_FAILED, InputError
         from loopline.runtime.terminal.dialogue import succeeded
 
-        text, simulated = one_question(question, world)
+        text, simulated = resolve_question(question, world)
         where = find(redis_url=redis_url)
         settings = where.settings
         workflow_name = workflow or settings.workflow
@@ -125,7 +125,7 @@ def register(app: typer.Typer) -> None:
             **key_value_options("--option", option or [], "max_calls=4"),
         }
         trajectory = asyncio.run(
-            _asked(
+            _ask_deployment(
                 where,
                 text,
                 workflow=workflow_name,
@@ -143,12 +143,12 @@ def register(app: typer.Typer) -> None:
         if as_json:
             typer.echo(trajectory.model_dump_json())
         elif quiet:
-            from loopline.runtime.terminal.dialogue import ended_how
-            from loopline.runtime.terminal.safe_text import harmless
+            from loopline.runtime.terminal.dialogue import ending_reason
+            from loopline.runtime.terminal.safe_text import sanitize
 
-            typer.echo(harmless(trajectory.answer or ""))
+            typer.echo(sanitize(trajectory.answer or ""))
             if trajectory.answer is None:
-                print(harmless(ended_how(trajectory)), file=sys.stderr)
+                print(sanitize(ending_reason(trajectory)), file=sys.stderr)
         if simulated and not as_json:
             reason = simulated.verify(trajectory)
             typer.echo(f"not done: {reason}" if reason else "done, says the simulator", err=quiet)
@@ -173,7 +173,7 @@ def require_tools_offered(workflow: str, option: str) -> None:
         )
 
 
-async def _asked(
+async def _ask_deployment(
     where: Deployment,
     question: str,
     *,
@@ -192,13 +192,13 @@ async def _asked(
 
     from loopline.agents.records import Budget
     from loopline.bus import BusUnavailable, tasks
-    from loopline.runtime.client.blockers import tell_hold_ups
+    from loopline.runtime.client.blockers import report_blockers
     from loopline.runtime.client.client import Client
     from loopline.runtime.errors import Unreachable
-    from loopline.runtime.terminal.safe_text import harmless
+    from loopline.runtime.terminal.safe_text import sanitize
 
     def say(hold_up: str) -> None:
-        print(harmless(hold_up), file=sys.stderr)
+        print(sanitize(hold_up), file=sys.stderr)
 
     settings = where.settings
     task: _Task = {"instance": {"tools": [*tools]}} if tools else {}
@@ -220,7 +220,7 @@ async def _asked(
 
         async def answered() -> Trajectory:
             await client.submit(run)
-            telling.append(asyncio.create_task(tell_hold_ups(client.bus, run, where, say)))
+            telling.append(asyncio.create_task(report_blockers(client.bus, run, where, say)))
             try:
                 return await (show_run(client, run.id) if show else client.wait(run.id))
             except BusUnavailable as error:
@@ -236,14 +236,14 @@ async def _asked(
         except asyncio.CancelledError:
             await tasks.end([work])
             # Also while it is admitted: it may have been, though no answer said so yet.
-            if message := await _cancelled(client, run.id):
+            if message := await _cancel_run(client, run.id):
                 print(f"\n{message}", file=sys.stderr)
             raise
         finally:
             await tasks.end([work, *telling])
 
 
-async def _cancelled(client: Client, run_id: str) -> str:
+async def _cancel_run(client: Client, run_id: str) -> str:
     """What became of the run, in words; none if it was over."""
     import asyncio
 

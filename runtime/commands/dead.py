@@ -31,8 +31,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """List dead letters, newest first."""
         from loopline.bus import dead_letters
-        from loopline.runtime.on_bus import on_bus
-        from loopline.runtime.terminal.tables import listing
+        from loopline.runtime.on_bus import query_bus
+        from loopline.runtime.terminal.tables import align_columns
 
         async def first(bus: Bus) -> list[DeadLetter]:
             selection: list[DeadLetter] = []
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
                     break
             return selection
 
-        letters = on_bus(redis_url, first)
+        letters = query_bus(redis_url, first)
         if as_json:
             typer.echo(json.dumps([_as_json(letter) for letter in letters]))
             return
@@ -51,11 +51,11 @@ def register(app: typer.Typer) -> None:
                 dead_letter.id,
                 dead_letter.stream,
                 dead_letter.run_id or "-",
-                _beginning(dead_letter.reason),
+                _shorten_reason(dead_letter.reason),
             )
             for dead_letter in letters
         ]
-        lines = listing(("letter", "stream", "run", "reason"), rows)
+        lines = align_columns(("letter", "stream", "run", "reason"), rows)
         typer.echo("\n".join(lines) if rows else "no dead letters")
 
     @dead.command("show")
@@ -64,11 +64,11 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Show one letter whole: reason, traceback, envelope."""
         from loopline.bus import dead_letters
-        from loopline.runtime.on_bus import on_bus
-        from loopline.runtime.terminal.safe_text import harmless
+        from loopline.runtime.on_bus import query_bus
+        from loopline.runtime.terminal.safe_text import sanitize
 
-        letter = on_bus(redis_url, lambda bus: dead_letters.show(bus, letter_id))
-        typer.echo(harmless(json.dumps(_as_json(letter), indent=2, ensure_ascii=False)))
+        letter = query_bus(redis_url, lambda bus: dead_letters.show(bus, letter_id))
+        typer.echo(sanitize(json.dumps(_as_json(letter), indent=2, ensure_ascii=False)))
 
     @dead.command("replay")
     def replay(  # pyright: ignore[reportUnusedFunction]
@@ -76,9 +76,9 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Send a letter back to its stream and wake its run. Do so once its cause is mended."""
         from loopline.bus import dead_letters
-        from loopline.runtime.on_bus import on_bus
+        from loopline.runtime.on_bus import query_bus
 
-        stream = on_bus(redis_url, lambda bus: dead_letters.replay(bus, letter_id))
+        stream = query_bus(redis_url, lambda bus: dead_letters.replay(bus, letter_id))
         typer.echo(f"sent to {stream}")
 
     @dead.command("purge")
@@ -92,11 +92,11 @@ def register(app: typer.Typer) -> None:
         """Delete one dead letter, or all of them."""
         from loopline.bus import dead_letters
         from loopline.runtime.errors import InputError
-        from loopline.runtime.on_bus import on_bus
+        from loopline.runtime.on_bus import query_bus
 
         if (letter_id is None) == (not everything):
             raise InputError("name one letter, or say --all")
-        gone = on_bus(redis_url, lambda bus: dead_letters.purge(bus, letter_id))
+        gone = query_bus(redis_url, lambda bus: dead_letters.purge(bus, letter_id))
         typer.echo(f"{gone} purged")
 
 
@@ -110,8 +110,8 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
     return {**asdict(letter), "envelope": envelope}
 
 
-def _beginning(reason: str) -> str:
+def _shorten_reason(reason: str) -> str:
     """Of words that may be a server's."""
-    from loopline.runtime.terminal.safe_text import harmless
+    from loopline.runtime.terminal.safe_text import sanitize
 
-    return harmless((reason.splitlines() or [""])[0][:100])
+    return sanitize((reason.splitlines() or [""])[0][:100])

@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
         --redis-url, or where none runs.
         """
         from loopline.runtime.config.secrets import Redactor, secret_values
-        from loopline.runtime.config.settings import DEFAULT_PROFILE, load, resolved_file
+        from loopline.runtime.config.settings import DEFAULT_PROFILE, load, load_resolved_file
         from loopline.runtime.config.state import StateDirectory
         from loopline.runtime.errors import EXIT_FAILED
         from loopline.runtime.observe.doctor import examine
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
         if run is None:
             settings = load(profile, overrides=overrides or (), redis_url=redis_url)
         else:
-            settings = resolved_file(state.resolved)
+            settings = load_resolved_file(state.resolved)
         named = run.profile if run else profile or DEFAULT_PROFILE
         findings = examine(settings, state, online=online)
         redactor = Redactor(secret_values(settings.bus.redis_url, settings.secret_variables))

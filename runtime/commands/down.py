@@ -18,10 +18,10 @@ def register(app: typer.Typer) -> None:
 
         Runs in flight stay on the bus: `runtime up` goes on with them.
         """
-        from loopline.runtime.client.deployment import local
+        from loopline.runtime.client.deployment import local_run_file
         from loopline.runtime.config.state import StateDirectory
         from loopline.runtime.supervise.stopping import stop
 
         state = StateDirectory.from_environment()
-        stop(local(state), state, now=now)
+        stop(local_run_file(state), state, now=now)
         typer.echo("down")

@@ -107,13 +107,13 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.config.state import StateDirectory
         from loopline.runtime.errors import InputError
         from loopline.runtime.observe.log_files import tail
-        from loopline.runtime.terminal.safe_text import harmless
+        from loopline.runtime.terminal.safe_text import sanitize
 
         file = StateDirectory.from_environment().jobs / job_id / "output.log"
         if "/" in job_id or not file.is_file():
             raise InputError(f"no output of job {job_id!r} here", hint="`runtime jobs` lists them.")
         for line in tail(file, lines):
-            typer.echo(harmless(line))
+            typer.echo(sanitize(line))
 
 
 def _value_of(option: str, arguments: list[str]) -> str:
@@ -131,11 +131,11 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
     import json
 
     from loopline.runtime.client.deployment import find
-    from loopline.runtime.jobs.queue import listed
-    from loopline.runtime.terminal.safe_text import harmless
-    from loopline.runtime.terminal.tables import listing, one_line
+    from loopline.runtime.jobs.queue import list_jobs
+    from loopline.runtime.terminal.safe_text import sanitize
+    from loopline.runtime.terminal.tables import align_columns, truncate_to_terminal
 
-    job_list = asyncio.run(listed(find(redis_url=redis_url).settings))
+    job_list = asyncio.run(list_jobs(find(redis_url=redis_url).settings))
     if as_json:
         typer.echo(json.dumps([job.model_dump() for job in job_list]))
         return
@@ -143,11 +143,11 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
         (job.id, job.state, "" if job.seconds is None else f"{job.seconds:.0f} s", job.command)
         for job in job_list
     ]
-    heading, *lines = listing(("job", "state", "time", "command"), rows, numbers=("time",))
+    heading, *lines = align_columns(("job", "state", "time", "command"), rows, numbers=("time",))
     typer.echo(heading if job_list else "no jobs")
     for job, line in zip(job_list, lines, strict=True):
-        typer.echo(one_line(line))
+        typer.echo(truncate_to_terminal(line))
         if job.output:
             typer.echo(f"    results: {job.output}")
         if job.reason:
-            typer.echo(f"    {harmless(job.reason)}")
+            typer.echo(f"    {sanitize(job.reason)}")

@@ -42,9 +42,9 @@ def register(app: typer.Typer) -> None:
 
 
 def _print(file: Path, line: str, prefix: bool) -> None:
-    from loopline.runtime.terminal.safe_text import harmless
+    from loopline.runtime.terminal.safe_text import sanitize
 
-    text = harmless(line)
+    text = sanitize(line)
     typer.echo(f"{file.stem:<12} {text}" if prefix else text)
 
 

@@ -36,25 +36,26 @@ def register(app: typer.Typer) -> None:
 
         Exit code 1 if one can't be read: it is named, and nobody serves it anew.
         """
+        from loopline.bus import live_workers
         from loopline.bus import policies as on_the_bus
-        from loopline.bus import present
-        from loopline.runtime.client.policy_changes import said
+        from loopline.runtime.client.policy_changes import describe_state
         from loopline.runtime.errors import EXIT_FAILED
-        from loopline.runtime.on_bus import on_bus
-        from loopline.runtime.terminal.safe_text import harmless
-        from loopline.runtime.terminal.tables import listing
+        from loopline.runtime.on_bus import query_bus
+        from loopline.runtime.terminal.safe_text import sanitize
+        from loopline.runtime.terminal.tables import align_columns
 
         async def question(bus: Bus) -> tuple[PolicySnapshot, dict[str, dict[str, str]]]:
-            workers = await present(bus)
+            workers = await live_workers(bus)
             states_by_worker = {
                 worker.name: {
-                    name: said(state) for name, state in worker.details.get("policies", {}).items()
+                    name: describe_state(state)
+                    for name, state in worker.details.get("policies", {}).items()
                 }
                 for worker in workers
             }
-            return await on_the_bus.stored(bus), states_by_worker
+            return await on_the_bus.load_policies(bus), states_by_worker
 
-        stored_policies, states_by_worker = on_bus(redis_url, question)
+        stored_policies, states_by_worker = query_bus(redis_url, question)
         rows = [
             (
                 policy.name,
@@ -72,11 +73,13 @@ def register(app: typer.Typer) -> None:
         if as_json:
             typer.echo(json.dumps([policy.model_dump() for policy in stored_policies.policies]))
         elif rows:
-            typer.echo("\n".join(listing(("policy", "version", "weights", "served by"), rows)))
+            typer.echo(
+                "\n".join(align_columns(("policy", "version", "weights", "served by"), rows))
+            )
         else:
             typer.echo("no policy was published: every pool is served with its model alone")
         for why in stored_policies.unreadable.values():
-            print(f"error: {harmless(why)}", file=sys.stderr)
+            print(f"error: {sanitize(why)}", file=sys.stderr)
         if stored_policies.unreadable:
             raise typer.Exit(EXIT_FAILED)
 
@@ -119,7 +122,7 @@ def register(app: typer.Typer) -> None:
         """Answer new requests of a policy with this version."""
         from loopline.runtime.client.policy_changes import change_and_report
 
-        change_and_report(name, redis_url, wait, lambda policy: policy.pinned(version))
+        change_and_report(name, redis_url, wait, lambda policy: policy.with_version_in_use(version))
 
     @policies.command("rollback")
     def rollback(name: Name, redis_url: RedisUrl = None, wait: Wait = 30.0) -> None:  # pyright: ignore[reportUnusedFunction]

@@ -34,12 +34,14 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """List the newest runs on the bus."""
-        from loopline.runtime.observe.run_history import lines
+        from loopline.runtime.observe.run_history import list_runs
         from loopline.runtime.terminal.dialogue import milliseconds
-        from loopline.runtime.terminal.safe_text import harmless
-        from loopline.runtime.terminal.tables import listing
+        from loopline.runtime.terminal.safe_text import sanitize
+        from loopline.runtime.terminal.tables import align_columns
 
-        outcome = _on_bus(redis_url, lambda client, _: lines(client.bus, limit, only_active=active))
+        outcome = _run_on_bus(
+            redis_url, lambda client, _: list_runs(client.bus, limit, only_active=active)
+        )
         if as_json:
             typer.echo(json.dumps([line.as_json() for line in outcome]))
             return
@@ -47,14 +49,14 @@ def register(app: typer.Typer) -> None:
             (
                 *(line.id, line.state, line.workflow, milliseconds(line.seconds)),
                 str(line.tokens or ""),
-                harmless(" ".join(line.answer.split()))[:20],
-                harmless(" ".join(line.question.split()))[:60],
+                sanitize(" ".join(line.answer.split()))[:20],
+                sanitize(" ".join(line.question.split()))[:60],
             )
             for line in outcome
         ]
         head = ("run", "state", "workflow", "time", "tokens", "answer", "question")
         typer.echo(
-            "\n".join(listing(head, rows, numbers=("time", "tokens"))) if rows else "no runs"
+            "\n".join(align_columns(head, rows, numbers=("time", "tokens"))) if rows else "no runs"
         )
 
     @runs.command("show")
@@ -89,10 +91,14 @@ def register(app: typer.Typer) -> None:
         from rich.console import Console
 
         from loopline.runtime.terminal.dialogue import DialoguePrinter
-        from loopline.runtime.terminal.pluralize import counted
-        from loopline.runtime.terminal.safe_text import harmless
+        from loopline.runtime.terminal.pluralize import format_count
+        from loopline.runtime.terminal.safe_text import sanitize
 
-        outcome = _known(redis_url, run_id) if store is None else _recorded(store, run_id)
+        outcome = (
+            _find_known_run(redis_url, run_id)
+            if store is None
+            else _load_recorded_run(store, run_id)
+        )
         if html is not None:
             _write_page(outcome, html, training, tokenizer or [])
             if not as_json:
@@ -104,11 +110,11 @@ def register(app: typer.Typer) -> None:
             typer.echo(outcome.trajectory().model_dump_json())
             return
         printer = DialoguePrinter(Console(highlight=False))
-        typer.echo(f"question  {harmless(outcome.run.task.prompt)}\n")
+        typer.echo(f"question  {sanitize(outcome.run.task.prompt)}\n")
         for step in outcome.steps:
             printer.step(step)
         if outcome.ended is None:
-            typer.echo(f"\nstill going on: {counted(len(outcome.steps), 'step')} so far")
+            typer.echo(f"\nstill going on: {format_count(len(outcome.steps), 'step')} so far")
         else:
             printer.end(outcome.ended)
 
@@ -123,7 +129,7 @@ def register(app: typer.Typer) -> None:
         from loopline.agents.replay import replay as replayed
         from loopline.runtime.errors import EXIT_FAILED
 
-        outcome = _known(redis_url, run_id).trajectory()
+        outcome = _find_known_run(redis_url, run_id).trajectory()
         result = asyncio.run(replayed(outcome))
         typer.echo(f"{result.steps} of {len(outcome.steps)} steps came out as recorded")
         for difference in result.divergences:
@@ -152,14 +158,14 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.terminal.dialogue import succeeded
 
         async def forked(client: Client, where: Deployment) -> Trajectory:
-            outcome = (await _found(client, where, run_id)).trajectory()
+            outcome = (await _find_on_bus(client, where, run_id)).trajectory()
             policies = policy_options(policy or [], where.settings.models)
             new = await client.fork(outcome, at, seed=seed, policies=policies)
             # Said now: whoever stops watching can end it by its id.
             typer.echo(f"run {new.id}", err=True)
             return await (client.wait(new.id) if as_json else show_run(client, new.id))
 
-        trajectory = _on_bus(redis_url, forked)
+        trajectory = _run_on_bus(redis_url, forked)
         if as_json:
             typer.echo(trajectory.model_dump_json())
         if not succeeded(trajectory):
@@ -176,20 +182,20 @@ def register(app: typer.Typer) -> None:
                 raise InputError(f"run {whole} is over, or the bus doesn't know it")
             return whole
 
-        typer.echo(f"cancelled {_on_bus(redis_url, cancelled)}")
+        typer.echo(f"cancelled {_run_on_bus(redis_url, cancelled)}")
 
 
-def _known(redis_url: str | None, run_id: str) -> KnownRun:
+def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
     """A run of the deployment; where none runs, one that it left in the store of this state
     directory. Raises `InputError`, `RunUnknown`, or `Unreachable` for a run that isn't there."""
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import Unreachable
-    from loopline.runtime.observe.run_history import recorded
+    from loopline.runtime.observe.run_history import find_recorded_run
 
     try:
-        return _on_bus(redis_url, lambda client, where: _found(client, where, run_id))
+        return _run_on_bus(redis_url, lambda client, where: _find_on_bus(client, where, run_id))
     except Unreachable as error:
-        known_run = recorded(StateDirectory.from_environment().store, run_id)
+        known_run = find_recorded_run(StateDirectory.from_environment().store, run_id)
         if known_run is None:
             raise Unreachable(
                 f"{error.args[0]}, and the store there has no run whose whole id is {run_id}",
@@ -198,11 +204,11 @@ def _known(redis_url: str | None, run_id: str) -> KnownRun:
         return known_run
 
 
-def _recorded(store: Path, run_id: str) -> KnownRun:
+def _load_recorded_run(store: Path, run_id: str) -> KnownRun:
     """A run of a store by its whole id. Raises `InputError`."""
-    from loopline.runtime.observe.run_history import recorded
+    from loopline.runtime.observe.run_history import find_recorded_run
 
-    known_run = recorded(store, run_id)
+    known_run = find_recorded_run(store, run_id)
     if known_run is None:
         raise InputError(f"the store in {store} has no run whose whole id is {run_id!r}")
     return known_run
@@ -231,22 +237,22 @@ def _write_page(
 
 def _models() -> list[str]:
     """Models of the deployment that runs, or last ran, in this state directory."""
-    from loopline.runtime.config.settings import resolved_file
+    from loopline.runtime.config.settings import load_resolved_file
     from loopline.runtime.config.state import StateDirectory
 
     resolved = StateDirectory.from_environment().resolved
     if not resolved.exists():
         return []
-    return [model.model for model in resolved_file(resolved).models.values()]
+    return [model.model for model in load_resolved_file(resolved).models.values()]
 
 
-async def _found(client: Client, where: Deployment, run_id: str) -> KnownRun:
+async def _find_on_bus(client: Client, where: Deployment, run_id: str) -> KnownRun:
     from loopline.runtime.observe.run_history import find_run
 
     return await find_run(client.bus, run_id, where.state.store)
 
 
-def _on_bus(redis_url: str | None, do: Callable[[Client, Deployment], Awaitable[T]]) -> T:
+def _run_on_bus(redis_url: str | None, do: Callable[[Client, Deployment], Awaitable[T]]) -> T:
     import asyncio
 
     from loopline.runtime.client.client import Client

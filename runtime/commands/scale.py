@@ -21,11 +21,11 @@ def register(app: typer.Typer) -> None:
 
         A worker that was given up as broken is tried again.
         """
-        from loopline.runtime.client.deployment import local
+        from loopline.runtime.client.deployment import local_run_file
         from loopline.runtime.supervise.control import ask_supervisor
 
-        counts = [_parsed(word) for word in wanted]
-        control = local().control
+        counts = [_parse_target(word) for word in wanted]
+        control = local_run_file().control
         for kind, count in counts:
             answer: dict[str, Any] = ask_supervisor(
                 control, {"do": "scale", "kind": kind, "count": count}
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
             typer.echo(f"{kind}: {answer['before']} → {answer['after']}")
 
 
-def _parsed(word: str) -> tuple[str, int]:
+def _parse_target(word: str) -> tuple[str, int]:
     from loopline.runtime.errors import InputError
 
     kind, equals, number = word.partition("=")

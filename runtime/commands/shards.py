@@ -26,12 +26,12 @@ def register(app: typer.Typer) -> None:
         Workers join again by themselves; other clients are told to start again.
         """
         from loopline.runtime.config.shards import change_shards
-        from loopline.runtime.on_bus import on_bus
+        from loopline.runtime.on_bus import query_bus
 
         async def change(bus: Bus) -> tuple[int, int]:
             return await change_shards(
                 bus, number, wait=wait, say=lambda words: typer.echo(words, err=True)
             )
 
-        before, after = on_bus(redis_url, change)
+        before, after = query_bus(redis_url, change)
         typer.echo(f"shards: {before} → {after}")

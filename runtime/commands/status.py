@@ -38,15 +38,17 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.client.deployment import find
         from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
 
-        deployment_status = asyncio.run(collected(find(redis_url=redis_url, profile=profile)))
+        deployment_status = asyncio.run(
+            collect_from_bus(find(redis_url=redis_url, profile=profile))
+        )
         if worker is not None:
-            _health(deployment_status, worker)
+            _check_health(deployment_status, worker)
         elif as_json:
             typer.echo(deployment_status.model_dump_json())
         else:
-            from loopline.runtime.observe.status_view import console, rendered
+            from loopline.runtime.observe.status_view import console, render_status
 
-            console().print(rendered(deployment_status))
+            console().print(render_status(deployment_status))
         if deployment_status.bus_error or deployment_status.supervisor_error:
             raise typer.Exit(EXIT_UNREACHABLE)
         if deployment_status.unserved or deployment_status.phase == "silent":
@@ -66,10 +68,10 @@ def register(app: typer.Typer) -> None:
 
         deployment = find(redis_url=redis_url, profile=profile)
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_live(deployment, every))
+            asyncio.run(_show_live(deployment, every))
 
 
-def _health(status: Status, kind: str) -> None:
+def _check_health(status: Status, kind: str) -> None:
     """For a container's health check: one word, and an exit code."""
     import socket
 
@@ -83,7 +85,7 @@ def _health(status: Status, kind: str) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-async def collected(deployment: Deployment) -> Status:
+async def collect_from_bus(deployment: Deployment) -> Status:
     from loopline.bus import CLIENT_PATIENCE, OUTAGE, Bus, BusUnavailable
     from loopline.bus.remedies import remedy
     from loopline.runtime.observe.status import collect
@@ -103,19 +105,19 @@ async def collected(deployment: Deployment) -> Status:
         return status
 
 
-async def _live(deployment: Deployment, every: float) -> None:
+async def _show_live(deployment: Deployment, every: float) -> None:
     import asyncio
 
     from rich.live import Live
 
-    from loopline.runtime.observe.status_view import console, rendered
+    from loopline.runtime.observe.status_view import console, render_status
 
     out = console()
     if not out.is_terminal:
         while True:
-            out.print(rendered(await collected(deployment)))
+            out.print(render_status(await collect_from_bus(deployment)))
             await asyncio.sleep(every)
     with Live(console=out, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(rendered(await collected(deployment)), refresh=True)
+            live.update(render_status(await collect_from_bus(deployment)), refresh=True)
             await asyncio.sleep(every)

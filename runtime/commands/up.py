@@ -36,10 +36,10 @@ def register(app: typer.Typer) -> None:
 
             start_detached(profile, all_overrides, redis_url, settings)
             return
-        _foreground(settings, absolute_profile(profile or DEFAULT_PROFILE))
+        _run_in_foreground(settings, absolute_profile(profile or DEFAULT_PROFILE))
 
 
-def _foreground(settings: Settings, profile: str) -> None:
+def _run_in_foreground(settings: Settings, profile: str) -> None:
     import asyncio
     from functools import partial
 

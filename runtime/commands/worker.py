@@ -36,13 +36,13 @@ def register(app: typer.Typer) -> None:
         directory with the configuration that one was started with; --set goes before it.
         """
         from loopline.runtime.client.deployment import find
-        from loopline.runtime.config.settings import DEFAULT_PROFILE, resolved_file
+        from loopline.runtime.config.settings import DEFAULT_PROFILE, load_resolved_file
         from loopline.runtime.config.state import StateDirectory
         from loopline.runtime.supervise.worker_process import run_worker
 
         state = StateDirectory.from_environment()
         if resolved is not None:
-            settings = resolved_file(resolved)
+            settings = load_resolved_file(resolved)
             remedy, serves = _examine_running(state.running()), None
         else:
             all_overrides = tuple(overrides or ())

@@ -37,7 +37,7 @@ from loopline.runtime.config.secrets import Redactor
 from loopline.runtime.config.sources import (
     Layer,
     Tree,
-    merged,
+    merge_layers,
     read_toml,
     toml_lines,
     unknown_keys,
@@ -176,7 +176,7 @@ def resolved(model: type[M], given: Mapping[str, object], file: Path | None = No
         if wrong := list(unknown_keys(model, layers[0])):
             raise InputError("\n".join(wrong))
     layers.append(_command_line(known, given))
-    tree = merged(layers)
+    tree = merge_layers(layers)
     made = validated(model, tree, layers)
     for entry in known:
         only = entry.mark(OnlyWith)
@@ -255,7 +255,7 @@ def _has(tree: Tree, path: tuple[str, ...]) -> bool:
 def _place(entry: Entry, layers: list[Layer]) -> str:
     """How the user finds what was written: the option, or file and key."""
     layer = next((each for each in reversed(layers) if _has(each.data, entry.path)), layers[-1])
-    spelled = layer.spelled(entry.path)
+    spelled = layer.spell_key(entry.path)
     return spelled if layer.origin == COMMAND_LINE else f"{layer.origin}: {spelled}"
 
 

@@ -27,7 +27,7 @@ from loopline.runtime.config.prompt_files import prompt_content, shipped_prompt
 from loopline.runtime.config.sources import (
     Layer,
     environment_layer,
-    merged,
+    merge_layers,
     origin_of,
     override_layer,
     profile_layers,
@@ -43,7 +43,7 @@ SINGLE_KINDS = ("tool", "judge", "recorder", "jobs")
 """Worker kinds that need neither roles nor models."""
 
 
-def _instead_of_concurrency(kind: str, worker: WorkerSettings) -> str:
+def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
     """What says how much workers of a kind do at once, where their `concurrency` does not and is
     given all the same."""
     if worker.concurrency == WorkerSettings.model_fields["concurrency"].default:
@@ -76,7 +76,7 @@ class RedisServerSettings(Section):
     append-only file it is waited for, however long that takes."""
 
     @model_validator(mode="after")
-    def _port_is_listened_on(self) -> Self:
+    def _require_tcp_for_port(self) -> Self:
         if self.port and self.listen != "tcp":
             raise ValueError(f'port {self.port} does nothing unless listen = "tcp" is set too')
         return self
@@ -218,7 +218,7 @@ class Settings(BaseSettings):
 
     @field_validator("options", mode="after")
     @classmethod
-    def _texts_are_read(cls, options: dict[str, JsonObject]) -> dict[str, JsonObject]:
+    def _parse_text_options(cls, options: dict[str, JsonObject]) -> dict[str, JsonObject]:
         """What comes from a variable or from `--set` is always a text."""
         return {
             workflow: {name: option_value(value) for name, value in workflow_options.items()}
@@ -226,7 +226,7 @@ class Settings(BaseSettings):
         }
 
     @model_validator(mode="after")
-    def _names_refer_to_something(self) -> Self:
+    def _check_references(self) -> Self:
         for kind, worker in self.workers.items():
             if not worker.roles and not worker.models and kind not in SINGLE_KINDS:
                 others = sorted({*self.workers, *SINGLE_KINDS} - {kind})
@@ -236,7 +236,7 @@ class Settings(BaseSettings):
                     + (f"did you mean workers.{nearest[0]}? " if nearest else "")
                     + f"Kinds: {', '.join(others)}"
                 )
-            if instead := _instead_of_concurrency(kind, worker):
+            if instead := _concurrency_substitute(kind, worker):
                 raise ValueError(
                     f"workers.{kind}.concurrency has no meaning: {instead}; leave it out"
                 )
@@ -325,16 +325,16 @@ def load(
     ]
     if redis_url is not None:
         layers.append(Layer(origin="--redis-url", data={"bus": {"redis_url": redis_url}}))
-    return _resolved(layers)
+    return _resolve_layers(layers)
 
 
-def names_profile(profile: str | None, environ: Mapping[str, str] | None = None) -> bool:
+def is_profile_given(profile: str | None, environ: Mapping[str, str] | None = None) -> bool:
     """Whether a profile is given, or the environment has one."""
     environ = os.environ if environ is None else environ
     return bool(profile or environ.get("LOOPLINE_PROFILE"))
 
 
-def load_as_there(
+def load_for_remote_deployment(
     values: Mapping[str, JsonValue],
     *,
     overrides: Iterable[str] = (),
@@ -352,10 +352,10 @@ def load_as_there(
     ]
     if redis_url is not None:
         layers.append(Layer(origin="--redis-url", data={"bus": {"redis_url": redis_url}}))
-    return _resolved(layers)
+    return _resolve_layers(layers)
 
 
-def load_beside(
+def load_for_running_deployment(
     running: Settings,
     profile: str | None = None,
     *,
@@ -380,8 +380,8 @@ def load_beside(
         layers = [Layer(origin=origin, data=data), *extra_layers]
     over = override_layer(overrides)
     place = {name: data["bus"][name] for name in ("redis_url", "prefix")}
-    settings = _resolved([*layers, Layer(origin=origin, data={"bus": place}), over])
-    named = merged([*extra_layers, over]).get("bus", {})
+    settings = _resolve_layers([*layers, Layer(origin=origin, data={"bus": place}), over])
+    named = merge_layers([*extra_layers, over]).get("bus", {})
     return settings.naming(set(named) if isinstance(named, dict) else set())
 
 
@@ -397,7 +397,7 @@ def configured_redis_url(
         environment_layer(Settings, os.environ if environ is None else environ),
         override_layer(overrides),
     ]
-    bus = merged(layers).get("bus")
+    bus = merge_layers(layers).get("bus")
     return (bus.get("redis_url") or None) if isinstance(bus, dict) else None
 
 
@@ -407,14 +407,14 @@ def environment_names_bus(environ: Mapping[str, str] | None = None) -> bool:
     return bool(around.data.get("bus"))
 
 
-def _resolved(layers: list[Layer]) -> Settings:
+def _resolve_layers(layers: list[Layer]) -> Settings:
     wrong = [problem for layer in layers for problem in unknown_keys(Settings, layer)]
     if wrong:
         raise ConfigError("\n".join(wrong), hint="`runtime config --keys` lists every valid key.")
     try:
-        return Settings.model_validate(merged(layers))
+        return Settings.model_validate(merge_layers(layers))
     except pydantic.ValidationError as error:
-        raise ConfigError(_explained(error, layers)) from None
+        raise ConfigError(_explain_error(error, layers)) from None
 
 
 def parse(text: str) -> Settings:
@@ -423,12 +423,12 @@ def parse(text: str) -> Settings:
         return Settings.model_validate_json(text)
     except pydantic.ValidationError as error:
         raise ConfigError(
-            f"the resolved configuration was written by another version: {_explained(error, [])}",
+            f"the resolved configuration was written by another version: {_explain_error(error, [])}",
             hint="stop the deployment with the version that started it, then start it again.",
         ) from None
 
 
-def resolved_file(path: Path) -> Settings:
+def load_resolved_file(path: Path) -> Settings:
     """Settings from a file that the supervisor wrote. Nobody names them: what the deployment has
     agreed on since goes before them. Raises `ConfigError`."""
     try:
@@ -437,7 +437,7 @@ def resolved_file(path: Path) -> Settings:
         raise ConfigError(f"{path}: {error.strerror}") from error
 
 
-def _explained(error: pydantic.ValidationError, layers: list[Layer]) -> str:
+def _explain_error(error: pydantic.ValidationError, layers: list[Layer]) -> str:
     lines: list[str] = []
     for detail in error.errors(include_url=False, include_input=False):
         path = tuple(str(part) for part in detail["loc"])

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 from loopline.bus import Bus
-from loopline.bus.agreement import CLOSED_MS, InFlight, in_flight, read, replace, spread
+from loopline.bus.agreement import CLOSED_MS, InFlight, in_flight, publish_epoch, read, replace
 from loopline.bus.keys import Keys
 from loopline.runtime.errors import UserError
 
@@ -35,7 +35,7 @@ async def change_shards(
     end = asyncio.get_running_loop().time() + wait
     reported_holdings: InFlight | None = None
     try:
-        while holdings := await _closed(bus, keys, before):
+        while holdings := await _close_admission(bus, keys, before):
             if holdings != reported_holdings:
                 say(f"waiting for {holdings}")
                 reported_holdings = holdings
@@ -54,14 +54,14 @@ async def change_shards(
             )
         agreed = await read(bus.redis, bus.keys)
         if agreed is not None:
-            await spread(bus.redis, keys.all_shards(), agreed.epoch)
+            await publish_epoch(bus.redis, keys.all_shards(), agreed.epoch)
     finally:
         for shard in keys.all_shards():
             await bus.redis.delete(shard.closed)
     return before, wanted
 
 
-async def _closed(bus: Bus, keys: Keys, shards: int) -> InFlight:
+async def _close_admission(bus: Bus, keys: Keys, shards: int) -> InFlight:
     """Keep admission closed; what is on the bus all the same."""
     for shard in keys.all_shards():
         await bus.redis.set(shard.closed, b"", px=CLOSED_MS)

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from redis.exceptions import RedisError
 
-from loopline.bus import Agreement, BusSettings, agreed_on
+from loopline.bus import Agreement, BusSettings, read_agreement_at
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import EXIT_CONFIG, UserError
@@ -70,20 +70,20 @@ def shared_configuration(settings: Settings, profile: str) -> SharedConfiguratio
     }
     for model in values["models"].values():
         if model["engine"] in ("torch", "llama_cpp"):
-            model["model"] = _whole(model["model"])
-        model["adapters"] = {name: _whole(path) for name, path in model["adapters"].items()}
+            model["model"] = _absolute_path(model["model"])
+        model["adapters"] = {name: _absolute_path(path) for name, path in model["adapters"].items()}
         if model["base_url"]:
             model["base_url"] = _without_password(model["base_url"])
     for tool in values["tools"].values():
         if tool["openapi"]:
-            tool["openapi"] = _whole(tool["openapi"])
+            tool["openapi"] = _absolute_path(tool["openapi"])
         if tool["mcp"] and tool["mcp"]["cwd"]:
-            tool["mcp"]["cwd"] = _whole(tool["mcp"]["cwd"])
-    fixed = json.dumps(_common(values), sort_keys=True)
+            tool["mcp"]["cwd"] = _absolute_path(tool["mcp"]["cwd"])
+    fixed = json.dumps(_drop_local_keys(values), sort_keys=True)
     return SharedConfiguration(profile, hashlib.sha256(fixed.encode()).hexdigest(), values)
 
 
-def _whole(name: str) -> str:
+def _absolute_path(name: str) -> str:
     """The whole path of what is a file or folder here; anything else as it is."""
     return str(Path(name).resolve()) if Path(name).exists() else name
 
@@ -94,7 +94,7 @@ def _without_password(url: str) -> str:
     return url.replace(netloc, f"{HIDDEN}@{host}", 1) if at and who else url
 
 
-def _common(values: Tree) -> Tree:
+def _drop_local_keys(values: Tree) -> Tree:
     """Without what may differ."""
     return {
         section: {
@@ -110,14 +110,14 @@ def _common(values: Tree) -> Tree:
 def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterator[str]:
     """One sentence for each key that differs."""
     local_values, deployment_values = (
-        dict(_leaves(_common(here.values))),
-        dict(_leaves(_common(there.values))),
+        dict(_leaves(_drop_local_keys(here.values))),
+        dict(_leaves(_drop_local_keys(there.values))),
     )
     for key in sorted({*local_values, *deployment_values}):
         if local_values.get(key, _ABSENT) != deployment_values.get(key, _ABSENT):
             yield (
-                f"{key} is {_shown(deployment_values.get(key, _ABSENT))} in the deployment, and this process"
-                f" names {_shown(local_values.get(key, _ABSENT))}"
+                f"{key} is {_format_value(deployment_values.get(key, _ABSENT))} in the deployment, and this process"
+                f" names {_format_value(local_values.get(key, _ABSENT))}"
             )
 
 
@@ -125,7 +125,7 @@ _ABSENT = object()
 _MAX_CHARS = 80
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     text = "nothing" if value is _ABSENT else json.dumps(value)
     return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}…"
 
@@ -138,7 +138,7 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, value
 
 
-def held_by(agreement: Agreement) -> SharedConfiguration | None:
+def configuration_of(agreement: Agreement) -> SharedConfiguration | None:
     """What a deployment serves; None where nobody has said so yet."""
     text = agreement.fields.get(CONFIGURATION)
     return None if text is None else SharedConfiguration(**json.loads(text))
@@ -151,7 +151,7 @@ def read_from(bus: BusSettings) -> SharedConfiguration | None:
 
     def ask() -> None:
         try:
-            agreements.append(asyncio.run(agreed_on(bus)))
+            agreements.append(asyncio.run(read_agreement_at(bus)))
         except (RedisError, OSError):
             agreements.append(None)
 
@@ -159,7 +159,7 @@ def read_from(bus: BusSettings) -> SharedConfiguration | None:
     asking = threading.Thread(target=ask)
     asking.start()
     asking.join()
-    return held_by(agreements[0]) if agreements and agreements[0] is not None else None
+    return configuration_of(agreements[0]) if agreements and agreements[0] is not None else None
 
 
 def require_same(here: SharedConfiguration, there: SharedConfiguration) -> None:

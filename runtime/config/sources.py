@@ -59,11 +59,11 @@ class Layer:
     names: Mapping[str, str] | None = None
     """Dotted key → how the user spelled it, where that differs (environment variables)."""
 
-    def spelled(self, path: tuple[str, ...]) -> str:
+    def spell_key(self, path: tuple[str, ...]) -> str:
         dotted = ".".join(path)
         return (self.names or {}).get(dotted, dotted)
 
-    def respelled(self, dotted: str) -> str:
+    def respell_key(self, dotted: str) -> str:
         """A valid key in the spelling of this layer."""
         if self.names is None:
             return dotted
@@ -90,13 +90,13 @@ def profile_layers(profile: str) -> list[Layer]:
         if extends is not None and not isinstance(extends, str):
             raise ConfigError(f'{path}: extends must name a profile, as in extends = "micro"')
         wanted = extends
-        _place_prompts(data, path.parent)
-        layers.insert(0, Layer(origin=_shown(path), data=data))
+        _resolve_prompt_paths(data, path.parent)
+        layers.insert(0, Layer(origin=_display_path(path), data=data))
         beside = path.parent
     return layers
 
 
-def _place_prompts(data: Tree, folder: Path) -> None:
+def _resolve_prompt_paths(data: Tree, folder: Path) -> None:
     """Prompt files are named from the profile's folder on: both travel together."""
     prompts = data.get("prompts")
     if isinstance(prompts, dict):
@@ -130,7 +130,7 @@ def _profile_path(wanted: str, beside: Path) -> Path:
     path = path if path.is_absolute() else beside / path
     if not path.is_file():
         raise ConfigError(
-            f"configuration file not found: {_shown(path)}",
+            f"configuration file not found: {_display_path(path)}",
             hint=f"give an existing .toml file or one of: {', '.join(profile_names())}",
         )
     return path
@@ -149,7 +149,7 @@ def read_toml(path: Path) -> Tree:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
-def _shown(path: Path) -> str:
+def _display_path(path: Path) -> str:
     return f"profile {path.stem}" if path.parent == PROFILE_DIR else str(path)
 
 
@@ -224,41 +224,41 @@ def _value(assignment: str, text: str) -> Any:
 
 def unknown_keys(model: type[BaseModel], layer: Layer) -> Iterator[str]:
     """One sentence for each key of the layer that the model doesn't have."""
-    yield from _unknown(model, model, layer, layer.data, ())
+    yield from _unknown_in_table(model, model, layer, layer.data, ())
 
 
-def _unknown(
+def _unknown_in_table(
     root: type[BaseModel], model: type[BaseModel], layer: Layer, data: Tree, path: tuple[str, ...]
 ) -> Iterator[str]:
     for key, value in data.items():
         here = (*path, key)
         field = model.model_fields.get(key)
         if field is None:
-            nearest = _nearest(root, model, here)
-            yield f"{layer.origin}: unknown key {layer.spelled(here)!r}" + (
-                f"; did you mean {layer.respelled(nearest)}?"
+            nearest = _nearest_key(root, model, here)
+            yield f"{layer.origin}: unknown key {layer.spell_key(here)!r}" + (
+                f"; did you mean {layer.respell_key(nearest)}?"
                 if nearest
                 else f"; valid here: {', '.join(sorted(model.model_fields))}"
             )
         elif isinstance(value, dict):
-            yield from _unknown_below(root, field, layer, cast(Tree, value), here)
+            yield from _unknown_in_field(root, field, layer, cast(Tree, value), here)
 
 
-def _unknown_below(
+def _unknown_in_field(
     root: type[BaseModel], field: FieldInfo, layer: Layer, data: Tree, path: tuple[str, ...]
 ) -> Iterator[str]:
-    kind, inner = _nested(field.annotation)
+    kind, inner = _nested_model(field.annotation)
     if inner is None:
         return
     if kind == "model":
-        yield from _unknown(root, inner, layer, data, path)
+        yield from _unknown_in_table(root, inner, layer, data, path)
         return
     for name, entry in data.items():
         if isinstance(entry, dict):
-            yield from _unknown(root, inner, layer, cast(Tree, entry), (*path, name))
+            yield from _unknown_in_table(root, inner, layer, cast(Tree, entry), (*path, name))
 
 
-def _nested(annotation: Any) -> tuple[str, type[BaseModel] | None]:
+def _nested_model(annotation: Any) -> tuple[str, type[BaseModel] | None]:
     """Whether a field holds a model, or a table of models, and which."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "model", annotation
@@ -268,13 +268,15 @@ def _nested(annotation: Any) -> tuple[str, type[BaseModel] | None]:
             return "table", value
         return "", None
     for part in get_args(annotation):
-        kind, inner = _nested(part)
+        kind, inner = _nested_model(part)
         if inner is not None:
             return kind, inner
     return "", None
 
 
-def _nearest(root: type[BaseModel], model: type[BaseModel], path: tuple[str, ...]) -> str | None:
+def _nearest_key(
+    root: type[BaseModel], model: type[BaseModel], path: tuple[str, ...]
+) -> str | None:
     """The nearest valid key of the same table, else the nearest of any table."""
     beside = difflib.get_close_matches(path[-1], list(model.model_fields), n=1, cutoff=0.6)
     if beside:
@@ -289,7 +291,7 @@ def key_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Every dotted key; the names in a table of models are written `<name>`."""
     for name, field in model.model_fields.items():
         dotted = f"{prefix}{name}"
-        kind, inner = _nested(field.annotation)
+        kind, inner = _nested_model(field.annotation)
         if inner is None:
             yield dotted
         else:
@@ -299,31 +301,31 @@ def key_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 def key_descriptions(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str]]:
     """Every dotted key with its type and what it means."""
     for name, field in model.model_fields.items():
-        kind, inner = _nested(field.annotation)
+        kind, inner = _nested_model(field.annotation)
         if inner is None:
             description = " ".join((field.description or "").split())
-            yield f"{prefix}{name}", _shown_type(field.annotation), description
+            yield f"{prefix}{name}", _type_text(field.annotation), description
         else:
             below = f"{prefix}{name}." if kind == "model" else f"{prefix}{name}.<name>."
             yield from key_descriptions(inner, below)
 
 
-def _shown_type(annotation: Any) -> str:
+def _type_text(annotation: Any) -> str:
     """A type as an annotation writes it, without what else is checked of its values."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _shown_type(arguments[0])
+        return _type_text(arguments[0])
     if not arguments:
         return "None" if annotation is NoneType else getattr(annotation, "__name__", "...")
     if origin is Literal:
         return " | ".join(map(json.dumps, arguments))
-    inner = [_shown_type(argument) for argument in arguments]
+    inner = [_type_text(argument) for argument in arguments]
     if origin in (Union, UnionType):
         return " | ".join(inner)
     return f"{origin.__name__}[{', '.join(inner)}]"
 
 
-def merged(layers: Iterable[Layer]) -> Tree:
+def merge_layers(layers: Iterable[Layer]) -> Tree:
     """Later layers win, key by key; lists are replaced whole."""
     result: Tree = {}
     for layer in layers:
@@ -353,7 +355,7 @@ def origin_of(layers: Iterable[Layer], path: tuple[str, ...]) -> str:
                 break
             node = cast(Tree, node)[part]
         else:
-            return f"{layer.origin}: {layer.spelled(path)}"
+            return f"{layer.origin}: {layer.spell_key(path)}"
     return ".".join(path)
 
 

@@ -79,7 +79,7 @@ class StateDirectory:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise self._unreadable(error) from error
+                raise self._read_error(error) from error
             if owner != os.geteuid():
                 raise UserError(
                     f"{path} belongs to {_user(owner)}, and this is {_user(os.geteuid())}: what"
@@ -112,7 +112,7 @@ class StateDirectory:
     def resolved(self) -> Path:
         return self.path / "resolved.json"
 
-    def resolved_of(self, kind: str) -> Path:
+    def resolved_settings_file_of(self, kind: str) -> Path:
         """The same for one kind of worker, with a user of its own on the bus."""
         return self.path / f"resolved-{kind}.json"
 
@@ -162,12 +162,12 @@ class StateDirectory:
     def running(self) -> RunFile | None:
         """Who runs this deployment now; `None` when nobody does (a stale file counts as nobody)."""
         run_info = self._read_run_file()
-        return run_info if run_info is not None and self._locked() else None
+        return run_info if run_info is not None and self._is_locked() else None
 
     def holder(self) -> str | None:
         """The pid of the supervisor that has the lock, also before it runs; `None` when nobody
         has it."""
-        return (self.lock_file.read_text().strip() or "unknown") if self._locked() else None
+        return (self.lock_file.read_text().strip() or "unknown") if self._is_locked() else None
 
     def _read_run_file(self) -> RunFile | None:
         try:
@@ -175,15 +175,15 @@ class StateDirectory:
         except (FileNotFoundError, pydantic.ValidationError):
             return None
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise self._read_error(error) from error
 
-    def _locked(self) -> bool:
+    def _is_locked(self) -> bool:
         try:
             return is_locked(self.lock_file)
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise self._read_error(error) from error
 
-    def _unreadable(self, error: OSError) -> UserError:
+    def _read_error(self, error: OSError) -> UserError:
         return UserError(
             f"the state directory {self.path} can't be read: {error.strerror}",
             hint="is it another user's, or no directory? Set LOOPLINE_STATE to one of yours.",
@@ -205,7 +205,7 @@ class StateLock:
         """Raises `UserError` where another deployment runs in the directory."""
         self._state = state
         self._lock = FileLock(state.lock_file, mode=0o600)
-        if not _take(self._lock):
+        if not _try_lock(self._lock):
             owner = state.lock_file.read_text().strip() or "unknown"
             raise UserError(
                 f"a deployment already runs in {state.path} (pid {owner})",
@@ -225,7 +225,7 @@ class StateLock:
         self._lock.release()
 
 
-def _take(lock: FileLock) -> bool:
+def _try_lock(lock: FileLock) -> bool:
     """False where another supervisor has the lock. Whoever only looks (`running`, `holder`) shares
     it for an instant, which must not be taken for a supervisor. Raises `UserError` where such a
     process stands still."""

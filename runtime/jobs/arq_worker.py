@@ -47,12 +47,14 @@ class LastingWorker(Worker):
 
     async def finish_job(self, *args: Any, **kwargs: Any) -> None:
         """A job that ends in an outage would be taken up a second time, were that not told."""
-        await self._told(lambda: super(LastingWorker, self).finish_job(*args, **kwargs))
+        await self._retry_until_sent(lambda: super(LastingWorker, self).finish_job(*args, **kwargs))
 
     async def finish_failed_job(self, job_id: str, result_data: bytes | None) -> None:
-        await self._told(lambda: super(LastingWorker, self).finish_failed_job(job_id, result_data))
+        await self._retry_until_sent(
+            lambda: super(LastingWorker, self).finish_failed_job(job_id, result_data)
+        )
 
-    async def _told(self, tell: Callable[[], Awaitable[None]]) -> None:
+    async def _retry_until_sent(self, tell: Callable[[], Awaitable[None]]) -> None:
         """Until the server has heard it; once, if this worker is to stop."""
         while True:
             try:

@@ -85,10 +85,10 @@ def cancel_key(settings: Settings, job_id: str) -> str:
 def to_json(value: Any) -> bytes:
     """arq's messages as JSON. An exception, the only thing in them that isn't plain, becomes its
     text."""
-    return json.dumps(value, default=_described).encode()
+    return json.dumps(value, default=_describe_error).encode()
 
 
-def _described(value: object) -> str:
+def _describe_error(value: object) -> str:
     if isinstance(value, asyncio.CancelledError):
         return "cancelled"
     return f"{type(value).__name__}: {value}"
@@ -139,7 +139,7 @@ async def enqueue(settings: Settings, request: JobRequest) -> str:
         await pool.aclose(close_connection_pool=True)
 
 
-async def listed(settings: Settings) -> list[JobView]:
+async def list_jobs(settings: Settings) -> list[JobView]:
     """Every job that is queued, running or still remembered; newest first."""
     pool = await connect(settings)
     name = queue_name(settings)
@@ -160,7 +160,7 @@ async def listed(settings: Settings) -> list[JobView]:
             except DeserializationError:
                 continue  # Another program's on this Redis: arq's default is pickle.
             if ended and ended.queue_name == name:
-                views[job_id] = _ended(job_id, ended)
+                views[job_id] = _ended_view(job_id, ended)
     finally:
         await pool.aclose(close_connection_pool=True)
     return sorted(views.values(), key=lambda view: view.queued, reverse=True)
@@ -190,7 +190,7 @@ def _view(job_id: str, args: Any, state: str) -> JobView:
     )
 
 
-def _ended(job_id: str, ended: JobResult) -> JobView:
+def _ended_view(job_id: str, ended: JobResult) -> JobView:
     view = _view(job_id, ended.args, "done")
     result: Any = ended.result
     update: dict[str, Any] = {
@@ -239,10 +239,10 @@ def _job(pool: ArqRedis, settings: Settings, job_id: str) -> Job:
 
 def run_jobs_worker(settings: Settings, name: str, state: StateDirectory) -> None:
     """Serve the queue until SIGTERM; a job under way is stopped and taken up again later."""
-    asyncio.run(_outlast(settings, name, state))
+    asyncio.run(_serve_through_outages(settings, name, state))
 
 
-async def _outlast(settings: Settings, name: str, state: StateDirectory) -> None:
+async def _serve_through_outages(settings: Settings, name: str, state: StateDirectory) -> None:
     """Under a supervisor the worker waits for a Redis that is not there yet. Started by hand, it
     says at once that its Redis is not there."""
     while True:
@@ -392,7 +392,7 @@ async def _run(
     argv = request.argv
     # Only a benchmark that this job began: another's is not for it to go on with.
     again = output_log.exists()
-    if again and request.program == "bench" and request.output and _begun(Path(request.output)):
+    if again and request.program == "bench" and request.output and _has_begun(Path(request.output)):
         argv = ["resume", request.output]
     log.info("job started", job=job_id, program=request.program, argv=argv)
     with output_log.open("ab") as out:
@@ -413,18 +413,18 @@ async def _run(
     try:
         code = await process.wait()
     except asyncio.CancelledError:
-        await tasks.finish(_stopped(process))
+        await tasks.finish(_stop_process(process))
         raise
     lines = [line for line in tail(output_log, LAST_LINES) if line.strip()]
     log.info("job ended", job=job_id, exit_code=code)
     return {"exit_code": code, "log": str(output_log), "last_line": lines[-1] if lines else ""}
 
 
-def _begun(output: Path) -> bool:
+def _has_begun(output: Path) -> bool:
     return (output / "manifest.json").exists()
 
 
-async def _stopped(process: asyncio.subprocess.Process) -> None:
+async def _stop_process(process: asyncio.subprocess.Process) -> None:
     send(process, signal.SIGTERM)
     try:
         async with asyncio.timeout(STOP_SECONDS):

@@ -38,7 +38,7 @@ def require_allowed(request: JobRequest, state: StateDirectory) -> None:
     this process was started in, and that of its state."""
     folders = [folder.resolve() for folder in (Path.cwd(), state.path)]
     place = Path(request.cwd).resolve()
-    if not any(_within(place, folder) for folder in folders):
+    if not any(_is_within(place, folder) for folder in folders):
         raise InputError(
             f"a job works in a folder of the deployment ({', '.join(map(str, folders))}), and "
             f"{place} is none",
@@ -56,6 +56,6 @@ def require_allowed(request: JobRequest, state: StateDirectory) -> None:
             )
 
 
-def _within(place: Path, folder: Path) -> bool:
+def _is_within(place: Path, folder: Path) -> bool:
     # Everything is within the root folder: it is nobody's in particular.
     return folder != Path(folder.anchor) and (place == folder or folder in place.parents)

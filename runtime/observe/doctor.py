@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from loopline.bus.capabilities import appended
+from loopline.bus.capabilities import append_only_durability
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.state import MAX_SOCKET_PATH, StateDirectory
 from loopline.runtime.errors import UserError
@@ -28,7 +28,7 @@ from loopline.runtime.observe.check_results import Finding, Level
 from loopline.runtime.observe.doctor_cost import estimates
 from loopline.runtime.observe.doctor_tools import tool_findings
 from loopline.runtime.redis import binary as redis_binary
-from loopline.runtime.terminal.safe_text import harmless
+from loopline.runtime.terminal.safe_text import sanitize
 from loopline.workers.engines.factory import engine_names
 from loopline.workers.engines.openai.address import Address, key_in, what_is_wrong
 from loopline.workers.engines.settings import ModelSettings
@@ -71,7 +71,7 @@ def _python() -> Iterator[Finding]:
 
 def _redis(settings: Settings, state: StateDirectory) -> Iterator[Finding]:
     if not settings.own_redis:
-        yield from asyncio.run(_joined(settings))
+        yield from asyncio.run(_bus_findings(settings))
         return
     try:
         binary = redis_binary.choose()
@@ -79,7 +79,9 @@ def _redis(settings: Settings, state: StateDirectory) -> Iterator[Finding]:
         yield Finding("missing", "redis", str(error.args[0]), error.hint)
         return
     yield Finding(
-        "ok", "redis", f"{binary} ({binary.path}); {appended(settings.redis.appendfsync)}"
+        "ok",
+        "redis",
+        f"{binary} ({binary.path}); {append_only_durability(settings.redis.appendfsync)}",
     )
     inside = state.path / "redis.sock"
     if settings.redis.listen == "unix" and len(os.fsencode(inside)) > MAX_SOCKET_PATH:
@@ -91,7 +93,7 @@ def _redis(settings: Settings, state: StateDirectory) -> Iterator[Finding]:
         )
 
 
-async def _joined(settings: Settings) -> list[Finding]:
+async def _bus_findings(settings: Settings) -> list[Finding]:
     from loopline.bus import Bus, BusUnavailable, probe
 
     bus = Bus(settings.bus)
@@ -197,10 +199,10 @@ def _endpoint(subject: str, pool: str, model: ModelSettings, *, online: bool) ->
             f"{model.model} at {where} ({key_text}): not tried",
             "--online asks it, free of charge.",
         )
-    return _tried(subject, pool, model, variable)
+    return _try_endpoint(subject, pool, model, variable)
 
 
-def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) -> Finding:
+def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str | None) -> Finding:
     import httpx
 
     from loopline.workers.engines.openai.proxy import Proxy, ProxyUnusable, proxy_for
@@ -228,7 +230,7 @@ def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) 
         return Finding(
             "missing",
             subject,
-            f"{base} does not answer{through}: {harmless(str(error))}",
+            f"{base} does not answer{through}: {sanitize(str(error))}",
             "check base_url and network" + (f", and {proxy.variable}." if proxy else "."),
         )
     if answer.status_code in (401, 403):
@@ -240,7 +242,7 @@ def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) 
         )
     if answer.status_code != 200:
         return Finding("warn", subject, f"{base} answers {answer.status_code}", "try again later.")
-    listed = _listed(answer.content)
+    listed = _model_names(answer.content)
     if listed and model.model not in listed:
         nearest = difflib.get_close_matches(model.model, listed, n=SHOWN_MODELS, cutoff=0.0)
         more = ", …" if len(listed) > len(nearest) else ""
@@ -248,7 +250,7 @@ def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) 
         return Finding(
             "warn",
             subject,
-            f"{base} does not list {model.model!r}; it lists: {harmless(', '.join(nearest))}{more}",
+            f"{base} does not list {model.model!r}; it lists: {sanitize(', '.join(nearest))}{more}",
             f"set models.{pool}.model to one of them, unless it answers to any name.",
         )
     key = "key accepted" if variable else "asked without a key"
@@ -264,7 +266,7 @@ class _Listed(BaseModel):
     data: tuple[Model, ...]
 
 
-def _listed(body: bytes) -> list[str]:
+def _model_names(body: bytes) -> list[str]:
     """Names of the models; none where the endpoint doesn't list them as OpenAI does."""
     try:
         return [model.id for model in _Listed.model_validate_json(body).data]

@@ -40,7 +40,7 @@ ASSUMED = (
 
 def estimates(settings: Settings) -> Iterator[str]:
     """One sentence per number of samples; nothing when no pool has a price."""
-    priced = {name for name, model in settings.models.items() if _priced(model)}
+    priced = {name for name, model in settings.models.items() if _has_price(model)}
     if not priced:
         yield "nothing: no pool of this profile is paid for"
         return
@@ -61,7 +61,7 @@ def estimates(settings: Settings) -> Iterator[str]:
         )
 
 
-def _priced(model: ModelSettings) -> bool:
+def _has_price(model: ModelSettings) -> bool:
     """A scripted pool's price is play money."""
     return model.engine != "scripted" and bool(model.price.prompt or model.price.completion)
 

@@ -62,7 +62,7 @@ def _source(name: str, source: ToolSourceSettings, *, online: bool) -> Finding:
     place = str(source.mcp.url if source.mcp is not None else source.openapi)
     if place.startswith(("http://", "https://")) and not online:
         return Finding("warn", subject, f"{place}: not tried", "--online asks it for its tools.")
-    return _joined(subject, name, source, place)
+    return _try_source(subject, name, source, place)
 
 
 def _command(subject: str, name: str, mcp: McpSettings) -> Finding:
@@ -89,7 +89,7 @@ def _command(subject: str, name: str, mcp: McpSettings) -> Finding:
     return Finding("ok", subject, f"the program {program_path}: there, and not started")
 
 
-def _joined(subject: str, name: str, source: ToolSourceSettings, place: str) -> Finding:
+def _try_source(subject: str, name: str, source: ToolSourceSettings, place: str) -> Finding:
     state = asyncio.run(_state(name, source))
     if state["trouble"]:
         do = (
@@ -97,7 +97,7 @@ def _joined(subject: str, name: str, source: ToolSourceSettings, place: str) -> 
             if place.startswith(("http://", "https://"))
             else f"mend the document, or set tools.{name}.openapi to another."
         )
-        return Finding("missing", subject, _placed(place, str(state["trouble"])), do)
+        return Finding("missing", subject, _prefix_place(place, str(state["trouble"])), do)
     left_out: list[str] = state["left_out"]
     but = f", {len(left_out)} left out, such as {left_out[0]}" if left_out else ""
     says = f"{place}: {state['tools']} tools{but}"
@@ -111,7 +111,7 @@ def _joined(subject: str, name: str, source: ToolSourceSettings, place: str) -> 
     )
 
 
-def _placed(place: str, trouble: str) -> str:
+def _prefix_place(place: str, trouble: str) -> str:
     return trouble if place in trouble else f"{place}: {trouble}"
 
 

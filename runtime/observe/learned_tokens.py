@@ -55,7 +55,7 @@ class LearnedSequence(Record):
     """Whether the loss had no gradient."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _require_equal_lengths(self) -> Self:
         counts = {len(values) for values in (self.behaviour, self.proximal, self.trained)}
         counts |= {len(self.weights), len(self.clipped), sum(self.learned)}
         if len(counts) != 1 or len(self.ids) != len(self.learned):

@@ -45,7 +45,7 @@ class RotatingLog:
     def write(self, line: bytes) -> None:
         self.last_lines.append(line.decode("utf-8", "replace").rstrip("\n"))
         try:
-            handle = self._opened()
+            handle = self._open_file()
             if self._dropped:
                 handle.write(b"(%d lines lost: the disk was full)\n" % self._dropped)
                 self._dropped = 0
@@ -63,7 +63,7 @@ class RotatingLog:
             self._handle.close()
             self._handle = None
 
-    def _opened(self) -> FileIO:
+    def _open_file(self) -> FileIO:
         if self._handle is None:
             # Unbuffered: a line that failed must not be tried again when the file is closed.
             self._handle = self.path.open("ab", buffering=0)
@@ -73,14 +73,14 @@ class RotatingLog:
     def _rotate(self) -> None:
         self.close()
         for number in range(self._files - 1, 0, -1):
-            older = self._numbered(number)
-            newer = self.path if number == 1 else self._numbered(number - 1)
+            older = self._numbered_path(number)
+            newer = self.path if number == 1 else self._numbered_path(number - 1)
             if newer.exists():
                 newer.replace(older)
         if self._files == 1:
             self.path.unlink(missing_ok=True)
 
-    def _numbered(self, number: int) -> Path:
+    def _numbered_path(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}")
 
 
@@ -116,7 +116,7 @@ def tail(path: Path, lines: int) -> list[str]:
     return [line.decode("utf-8", "replace") for line in last]
 
 
-def last_words(lines: Sequence[str]) -> str:
+def last_error_line(lines: Sequence[str]) -> str:
     """The error message that a worker ended with, its hint included; else its last line."""
     begin = max((at for at, line in enumerate(lines) if line.startswith("error: ")), default=-1)
     return " ".join(line.strip() for line in lines[begin:])

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import structlog
 
 from loopline.runtime.config.secrets import Redactor
-from loopline.runtime.terminal.safe_text import harmless, unguarded
+from loopline.runtime.terminal.safe_text import sanitize, unwrap_stream
 
 EventDict = MutableMapping[str, Any]
 
@@ -33,7 +33,7 @@ def configure(
     **fields: str,
 ) -> None:
     """Set up this process's logging. `fields` (the worker's name, its kind) are on every line."""
-    out = unguarded(sys.stderr) if stream is None else stream
+    out = unwrap_stream(sys.stderr) if stream is None else stream
     redactor = Redactor(secrets)
 
     def redact(_logger: object, _method: str, event: EventDict) -> EventDict:
@@ -57,7 +57,7 @@ def configure(
         last = [
             structlog.processors.format_exc_info,
             redact,
-            _harmless,
+            _sanitize_event,
             structlog.dev.ConsoleRenderer(
                 colors=colours, exception_formatter=structlog.dev.plain_traceback
             ),
@@ -85,7 +85,7 @@ def configure(
     logging.captureWarnings(True)
 
 
-def to_stderr() -> None:
+def log_to_stderr() -> None:
     """Log lines of a command that sets up no logging: its stdout is for what it was asked for."""
     if not structlog.is_configured():
         # Looked up for every line: whoever runs a command within a process may exchange stderr.
@@ -96,9 +96,9 @@ def quiet_level(name: str) -> int:
     return logging.getLevelNamesMapping()[name]
 
 
-def _harmless(_logger: object, _method: str, event: EventDict) -> EventDict:
+def _sanitize_event(_logger: object, _method: str, event: EventDict) -> EventDict:
     """For a terminal: others' words in a line draw nothing on it. JSON escapes them itself."""
-    return {key: harmless(v) if isinstance(v, str) else v for key, v in event.items()}
+    return {key: sanitize(v) if isinstance(v, str) else v for key, v in event.items()}
 
 
 def _as_text(_logger: object, _method: str, event: EventDict) -> EventDict:

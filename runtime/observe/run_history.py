@@ -46,7 +46,7 @@ async def run_ids(bus: Bus) -> list[str]:
     return sorted(ids, reverse=True)
 
 
-async def lines(bus: Bus, limit: int, *, only_active: bool = False) -> list[RunLine]:
+async def list_runs(bus: Bus, limit: int, *, only_active: bool = False) -> list[RunLine]:
     """The newest runs on the bus."""
     if only_active:
         ids = sorted((run_id for run_id, _ in await bus.active_runs()), reverse=True)
@@ -124,7 +124,7 @@ async def find_run(bus: Bus, fragment: str, store: Path) -> KnownRun:
         return KnownRun(run_of(state), steps_of(state), None)
     if state.state != "missing":
         return KnownRun.whole(trajectory_of(state))
-    known_run = recorded(store, run_id)
+    known_run = find_recorded_run(store, run_id)
     if known_run is None:
         raise RunUnknown(
             f"neither the bus nor the store in {store} has a run {run_id}",
@@ -133,7 +133,7 @@ async def find_run(bus: Bus, fragment: str, store: Path) -> KnownRun:
     return known_run
 
 
-def recorded(store: Path, run_id: str) -> KnownRun | None:
+def find_recorded_run(store: Path, run_id: str) -> KnownRun | None:
     """A run of the store by its whole id."""
     ended = from_store(store, run_id)
     return None if ended is None else KnownRun.whole(ended)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from redis.exceptions import NoPermissionError
 
 from loopline.agents.workflows import serving_role
-from loopline.bus import Bus, present
+from loopline.bus import Bus, live_workers
 from loopline.bus.keys import GROUP
 from loopline.runtime import __version__
 from loopline.runtime.client.deployment import Deployment
@@ -91,7 +91,7 @@ async def collect(deployment: Deployment, bus: Bus | None) -> Status:
     heard: dict[str, WorkerStatus] = {}
     if bus is not None:
         await _ask_bus(status, bus, deployment.settings)
-        heard = {worker.name: worker for worker in await _heard(bus)}
+        heard = {worker.name: worker for worker in await _workers_by_heartbeat(bus)}
     for worker_entry in (supervised or {}).get("workers", []):
         if (
             bus is not None
@@ -145,7 +145,7 @@ def _supervisor(deployment: Deployment) -> tuple[dict[str, Any] | None, str]:
         return None, "" if ended else f"{error.args[0]} (pid {deployment.run.pid})"
 
 
-async def _heard(bus: Bus) -> list[WorkerStatus]:
+async def _workers_by_heartbeat(bus: Bus) -> list[WorkerStatus]:
     """Workers by their heartbeats. Those of a process that was killed here still echo for three
     beats; on this machine that can be told at once."""
     now, here = bus.clock.now(), socket.gethostname()
@@ -163,7 +163,7 @@ async def _heard(bus: Bus) -> list[WorkerStatus]:
             skew_seconds=worker.skew,
             details=worker.details,
         )
-        for worker in await present(bus)
+        for worker in await live_workers(bus)
         if worker.host != here or psutil.pid_exists(worker.pid)
     ]
 

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from loopline.bus.clock import SKEW_SECONDS
 from loopline.runtime.observe.status import Status, WorkerStatus
-from loopline.runtime.terminal.pluralize import counted
-from loopline.runtime.terminal.safe_text import harmless
-from loopline.runtime.terminal.tables import figures
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.runtime.terminal.safe_text import sanitize
+from loopline.runtime.terminal.tables import new_table
 
 COLOURS = {
     "ready": "green",
@@ -34,21 +34,21 @@ def console() -> Console:
     return out if out.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
 
 
-def rendered(status: Status) -> RenderableType:
+def render_status(status: Status) -> RenderableType:
     """Head line, workers, streams that hold something, and what needs attention."""
     parts: list[RenderableType] = [_head(status), _workers(status)]
     busy = [
         stream for stream in status.streams if stream.waiting or stream.leased or stream.delayed
     ]
     if busy:
-        table = figures("stream", "waiting", "leased", "delayed", words=("stream",))
+        table = new_table("stream", "waiting", "leased", "delayed", words=("stream",))
         for stream in busy:
             table.add_row(stream.name, str(stream.waiting), str(stream.leased), str(stream.delayed))
         parts += [Text(), table]
     for worker in status.workers:
         if worker.reason:
-            parts += [Text(), Text(harmless(f"{worker.name}: {worker.reason}"), style="red")]
-            parts += [Text(harmless(f"    {line}"), style="dim") for line in worker.last_lines[-5:]]
+            parts += [Text(), Text(sanitize(f"{worker.name}: {worker.reason}"), style="red")]
+            parts += [Text(sanitize(f"    {line}"), style="dim") for line in worker.last_lines[-5:]]
     skewed = {
         worker.host: worker.skew_seconds
         for worker in status.workers
@@ -57,30 +57,30 @@ def rendered(status: Status) -> RenderableType:
     for host, skew in skewed.items():
         way = "ahead of" if skew > 0 else "behind"
         words = f"{host}: its clock is {duration(abs(skew))} {way} the bus's; set it by NTP"
-        parts += [Text(), Text(harmless(words), style="yellow")]
+        parts += [Text(), Text(sanitize(words), style="yellow")]
     if status.dead_letters:
         parts += [
             Text(),
             Text(
-                f"{counted(status.dead_letters, 'dead letter')}: `runtime dead ls` shows why",
+                f"{format_count(status.dead_letters, 'dead letter')}: `runtime dead ls` shows why",
                 style="red",
             ),
         ]
     if status.unserved:
-        parts += [Text(), Text(harmless(unserved(status)), style="red")]
+        parts += [Text(), Text(sanitize(unserved_kinds(status)), style="red")]
     if status.supervisor_error:
-        parts += [Text(), Text(harmless(status.supervisor_error), style="red")]
+        parts += [Text(), Text(sanitize(status.supervisor_error), style="red")]
     if trouble := status.redis.get("trouble"):
-        parts += [Text(), Text(f"the bus: {harmless(trouble)}", style="red")]
+        parts += [Text(), Text(f"the bus: {sanitize(trouble)}", style="red")]
     if status.bus_error:
         parts += [
             Text(),
-            Text(harmless(f"the bus can't be asked: {status.bus_error}"), style="red"),
+            Text(sanitize(f"the bus can't be asked: {status.bus_error}"), style="red"),
         ]
     return Group(*parts)
 
 
-def unserved(status: Status) -> str:
+def unserved_kinds(status: Status) -> str:
     """Which kinds of worker nobody is of, in words."""
     return (
         f"no worker is ready of: {', '.join(status.unserved)}; what needs one waits"
@@ -92,14 +92,14 @@ def _head(status: Status) -> Text:
     head = Text()
     head.append(status.phase, style=f"bold {COLOURS.get(status.phase, 'white')}")
     if status.profile:
-        head.append(f"  profile {harmless(status.profile)}")
+        head.append(f"  profile {sanitize(status.profile)}")
     server = status.redis.get("server")
     head.append(f"  bus {server + ' at ' if server else ''}{status.redis.get('url', '')}")
     if "memory_bytes" in status.redis:
         head.append(f", {_memory(status.redis)}")
     head.append(
-        f"\n{counted(status.runs_in_flight, 'run')} in flight, {status.unrecorded} to be recorded,"
-        f" {counted(sum(stream.waiting for stream in status.streams), 'message')} waiting,"
+        f"\n{format_count(status.runs_in_flight, 'run')} in flight, {status.unrecorded} to be recorded,"
+        f" {format_count(sum(stream.waiting for stream in status.streams), 'message')} waiting,"
         f" {sum(stream.leased for stream in status.streams)} leased\n"
     )
     return head
@@ -113,26 +113,26 @@ def _memory(redis: dict[str, Any]) -> str:
 def _workers(status: Status) -> RenderableType:
     if not status.workers:
         return Text("no workers", style="red")
-    table = figures(
+    table = new_table(
         *("worker", "state", "busy", "pid", "up", "restarts", "version", "does"),
         words=("worker", "state", "version", "does"),
     )
     for worker in status.workers:
         table.add_row(
             worker.name,
-            Text(harmless(worker.state), style=COLOURS.get(worker.state, "white")),
+            Text(sanitize(worker.state), style=COLOURS.get(worker.state, "white")),
             f"{worker.busy}/{worker.concurrency}" if worker.concurrency else "",
             str(worker.pid or ""),
             duration(worker.up_seconds),
             str(worker.restarts or ""),
-            Text(harmless(worker.version)),
+            Text(sanitize(worker.version)),
             # Words of servers and models: no markup, and nothing for a terminal to obey.
-            Text(harmless(_does(worker))),
+            Text(sanitize(_worker_activity(worker))),
         )
     return table
 
 
-def _does(worker: WorkerStatus) -> str:
+def _worker_activity(worker: WorkerStatus) -> str:
     models = worker.details.get("models")
     if isinstance(models, dict):
         return ", ".join(f"{pool}: {base}" for pool, base in models.items())

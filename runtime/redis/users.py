@@ -45,7 +45,7 @@ _JOBS = (
 )  # fmt: skip
 
 
-def _answering(stream: str) -> tuple[str, ...]:
+def _responder_rules(stream: str) -> tuple[str, ...]:
     """Of who answers the requests of a stream."""
     patterns = tuple(f"S:{kind}:{stream}" for kind in ("work", "begun", "delayed", "lock"))
     return (
@@ -63,10 +63,10 @@ class Rights:
 RIGHTS: dict[UserKind, Rights] = {
     "role": Rights((*_COMMON, "S:*", "<P:policies", "<P:policy-changes")),
     "gpu": Rights(
-        (*_answering(inference_stream("*")), "S:log:*", "P:policies", "P:policy-changes")
+        (*_responder_rules(inference_stream("*")), "S:log:*", "P:policies", "P:policy-changes")
     ),
-    "tool": Rights(_answering(TOOL_STREAM)),
-    "judge": Rights(_answering(JUDGE_STREAM)),
+    "tool": Rights(_responder_rules(TOOL_STREAM)),
+    "judge": Rights(_responder_rules(JUDGE_STREAM)),
     "recorder": Rights((*_COMMON, "S:trajectories", "S:ledger")),
     # A job is a command of a terminal's, on the bus by the worker's user.
     "jobs": Rights((*_ALL, *_JOBS), _QUEUE),

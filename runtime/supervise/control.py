@@ -40,7 +40,7 @@ class ControlServer:
         finally:
             os.umask(before)
 
-    async def reopened(self) -> bool:
+    async def reopen_if_deleted(self) -> bool:
         """Whether its file was gone, and the socket has been made anew."""
         if self._path.exists() or not self._path.parent.exists():
             return False

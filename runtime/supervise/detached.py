@@ -14,7 +14,7 @@ from loopline.runtime.config.state import RunFile, StateDirectory
 from loopline.runtime.errors import EXIT_FAILED, Unreachable, UserError
 from loopline.runtime.observe.log_files import rotate
 from loopline.runtime.supervise.control import ask_supervisor
-from loopline.runtime.terminal.safe_text import harmless
+from loopline.runtime.terminal.safe_text import sanitize
 from loopline.workers.isolated_python import OWN_PYTHON
 
 _POLL_SECONDS = 0.05
@@ -83,10 +83,10 @@ def _launch(
                 status = _status(run)
                 if status is not None and status["phase"] in ("ready", "degraded"):
                     return status
-                if new := _downloading(status) - downloads:
+                if new := _downloading_workers(status) - downloads:
                     downloads |= new
                     print(f"{', '.join(sorted(new))}: the model is downloaded first", flush=True)
-                if _downloading(status):
+                if _downloading_workers(status):
                     deadline = time.monotonic() + limit
             time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
@@ -107,7 +107,7 @@ def _status(run: RunFile) -> dict[str, Any] | None:
         return None
 
 
-def _downloading(status: dict[str, Any] | None) -> set[str]:
+def _downloading_workers(status: dict[str, Any] | None) -> set[str]:
     """Names of the workers that fetch a model."""
     workers: list[dict[str, Any]] = status["workers"] if status is not None else []
     return {worker["name"] for worker in workers if worker["state"] == "downloading"}
@@ -139,7 +139,7 @@ def _report(status: dict[str, Any], state: StateDirectory) -> None:
             continue
         print(f"\n{': '.join(filter(None, (worker['name'], worker['state'], worker['reason'])))}")
         for line in worker["last_lines"][-8:]:
-            print(f"    {harmless(line)}")
+            print(f"    {sanitize(line)}")
     if ready < len(workers):
         raise UserError(
             "not every worker came up",

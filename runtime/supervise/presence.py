@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from loopline.bus import Bus, Server, present, probe
+from loopline.bus import Bus, Server, live_workers, probe
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.shared import (
     STORE,
     claims_of,
-    held_by,
+    configuration_of,
     require_same,
     require_same_store,
     shared_configuration,
@@ -32,7 +32,7 @@ async def connect(
     try:
         await bus.start()
         require_same_store(bus.agreement, claims[STORE])
-        if (configuration := held_by(bus.agreement)) is not None:
+        if (configuration := configuration_of(bus.agreement)) is not None:
             require_same(shared_configuration(settings, profile), configuration)
         await bus.check_writable()
         server = await probe(bus.redis)
@@ -41,6 +41,6 @@ async def connect(
         raise
 
     async def states() -> dict[str, str]:
-        return {worker.name: worker.state for worker in await present(bus)}
+        return {worker.name: worker.state for worker in await live_workers(bus)}
 
     return server, states, bus.close

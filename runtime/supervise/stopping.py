@@ -21,7 +21,7 @@ def stop(run: RunFile, state: StateDirectory, *, now: bool = False) -> None:
     """
     _signal(run.pid, signal.SIGQUIT if now else signal.SIGTERM)
     deadline = time.monotonic() + _LIMIT_SECONDS
-    while _holds(run, state) or _alive(run.pid):
+    while _is_held_by(run, state) or _is_alive(run.pid):
         if time.monotonic() > deadline:
             raise UserError(
                 f"the supervisor (pid {run.pid}) is still draining after {_LIMIT_SECONDS:g} s",
@@ -30,12 +30,12 @@ def stop(run: RunFile, state: StateDirectory, *, now: bool = False) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _holds(run: RunFile, state: StateDirectory) -> bool:
+def _is_held_by(run: RunFile, state: StateDirectory) -> bool:
     current = state.running()
     return current is not None and current.pid == run.pid
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     """A dead process that its parent has not fetched yet counts as gone."""
     import psutil
 

@@ -101,7 +101,7 @@ class Supervisor:
             background.start(self._keep_sockets(control), name="control socket")
             if self.settings.own_redis:
                 self.redis = RedisServer(self.state, self.settings.redis, self.settings.bus.prefix)
-                if not await self._started_before_a_stop(self.redis):
+                if not await self._start_unless_stopped(self.redis):
                     return
                 self.settings = self.settings.with_redis_url(self.redis.url)
                 log.info(
@@ -127,7 +127,7 @@ class Supervisor:
             )
             self._launch = Launch(
                 self.settings.supervisor,
-                self._resolved_of,
+                self._resolved_settings_file,
                 self.state.logs,
                 environment=lambda kind: worker_environment(self.settings, kind, os.environ),
             )
@@ -135,7 +135,7 @@ class Supervisor:
                 self._scale(kind, worker.count)
             background.start(self._watch_presence(presence), name="presence watch")
             background.start(self._announce(on_ready), name="announcement", may_end=True)
-            await self._until_stopped(background)
+            await self._wait_until_stopped(background)
             await self._drain()
             await close_presence()
         finally:
@@ -148,16 +148,16 @@ class Supervisor:
             lock.release()
             signals.close()
 
-    def _resolved_of(self, kind: str) -> Path:
+    def _resolved_settings_file(self, kind: str) -> Path:
         """The file with a worker's settings; on a server of ours it names the user of its kind."""
         if self.redis is None:
             return self.state.resolved
-        path = self.state.resolved_of(kind)
+        path = self.state.resolved_settings_file_of(kind)
         url = self.redis.url_of(user_kind(self.settings, kind))
         write_atomic(path, self.settings.with_redis_url(url).to_json(), private=True)
         return path
 
-    async def _until_stopped(self, background: tasks.Background) -> None:
+    async def _wait_until_stopped(self, background: tasks.Background) -> None:
         """Returns on a stop. Raises `UserError` if Redis can't be kept alive, `BackgroundEnded` if
         a part of ours has ended."""
         try:
@@ -180,12 +180,12 @@ class Supervisor:
     async def _drain(self) -> None:
         self._phase = "draining"
         for stage in DRAIN_ORDER:
-            slots = [slot for slot in self._running if self._stage(slot.kind) == stage]
+            slots = [slot for slot in self._running if self._drain_stage(slot.kind) == stage]
             await asyncio.gather(*(slot.stop() for slot in slots))
         await asyncio.gather(*self._running.values(), return_exceptions=True)
         log.info("drained")
 
-    def _stage(self, kind: str) -> str:
+    def _drain_stage(self, kind: str) -> str:
         worker = self.settings.workers[kind]
         if worker.roles:
             return "roles"
@@ -198,7 +198,7 @@ class Supervisor:
 
     # -- Redis --------------------------------------------------------------------------------
 
-    async def _started_before_a_stop(self, server: RedisServer) -> bool:
+    async def _start_unless_stopped(self, server: RedisServer) -> bool:
         """Whether the server is ready; False where a stop came first: a large file is read for
         minutes."""
         starting = asyncio.create_task(server.start())
@@ -243,7 +243,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             with contextlib.suppress(OSError):  # of a folder that takes none: tried again
-                if await control.reopened():
+                if await control.reopen_if_deleted():
                     log.warning("control socket made anew: its file was deleted")
             server = self.redis
             if server is not None and server.socket_lost and not server.data_lost:
@@ -262,12 +262,12 @@ class Supervisor:
             slots.append(slot)
             task = asyncio.create_task(slot.run(), name=f"{kind}-{slot.index}")
             self._running[slot] = task
-            task.add_done_callback(lambda task, slot=slot: self._gone(slot, task))
+            task.add_done_callback(lambda task, slot=slot: self._on_slot_done(slot, task))
         surplus = slots[count:]
         del slots[count:]
         return surplus
 
-    def _gone(self, slot: WorkerSlot, task: asyncio.Task[None]) -> None:
+    def _on_slot_done(self, slot: WorkerSlot, task: asyncio.Task[None]) -> None:
         self._running.pop(slot, None)
         self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -287,11 +287,11 @@ class Supervisor:
             else:
                 self._heard, self._unheard = time.monotonic(), ""
                 for slot in self._running:
-                    self._note(slot, present.get(slot.name))
+                    self._record_presence(slot, present.get(slot.name))
             hurry = any(slot.state == "starting" for slot in self._running)
             await asyncio.sleep(0.1 if hurry else LOOK_SECONDS)
 
-    def _note(self, slot: WorkerSlot, state: str | None) -> None:
+    def _record_presence(self, slot: WorkerSlot, state: str | None) -> None:
         """What the bus has heard of a slot's worker; None: nothing."""
         if state is None:
             if slot.state == "ready":
@@ -372,9 +372,9 @@ class Supervisor:
         late = ("starting", "downloading")
         serving = {slot.kind for slot in self._running if slot.state not in late}
         absent = {slot.kind for slot in self._running} - serving
-        return "degraded" if ailing or absent or self._trouble() else "ready"
+        return "degraded" if ailing or absent or self._bus_problem() else "ready"
 
-    def _trouble(self) -> str:
+    def _bus_problem(self) -> str:
         """What is wrong with the bus, in words."""
         if self.redis is not None and self.redis.socket_lost and self.redis.data_lost:
             return (
@@ -402,7 +402,7 @@ class Supervisor:
                 "pid": None if server is None else server.pid,
                 "durability": self._durability,
                 "restarts": self.redis_restarts,
-                "trouble": self._trouble(),
+                "trouble": self._bus_problem(),
             },
             "workers": [
                 {

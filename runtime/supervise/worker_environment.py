@@ -19,7 +19,7 @@ HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 def worker_environment(settings: Settings, kind: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Of `environ`, the variables of a worker of this kind, whose Redis stands in its settings."""
-    variables = _used(settings, kind)
+    variables = _used_variables(settings, kind)
     hidden = {*settings.secret_variables, OPENAI_KEY, URL_VARIABLE, *HUB_TOKENS} - variables
     return {
         name: value
@@ -28,7 +28,7 @@ def worker_environment(settings: Settings, kind: str, environ: Mapping[str, str]
     }
 
 
-def _used(settings: Settings, kind: str) -> set[str]:
+def _used_variables(settings: Settings, kind: str) -> set[str]:
     if kind == "tool":
         return {name for source in settings.tools.values() for name in source.secret_variables}
     if kind == "jobs":

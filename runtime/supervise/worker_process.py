@@ -110,7 +110,7 @@ def run_worker(
         run_jobs_worker(settings, name, state)
         return
     worker_settings = worker_settings_of(settings, kind, name, state)
-    _serve(worker_settings, remedy, _held_to(settings, kind, profile, state))
+    _serve(worker_settings, remedy, _deployment_view(settings, kind, profile, state))
 
 
 def _forget_secrets_of_others(settings: Settings, kind: str) -> None:
@@ -128,7 +128,7 @@ class _DeploymentView:
     require: Callable[[Agreement], None] | None
 
 
-def _held_to(
+def _deployment_view(
     settings: Settings, kind: str, profile: str | None, state: StateDirectory
 ) -> _DeploymentView:
     if profile is None:
@@ -136,7 +136,7 @@ def _held_to(
     from loopline.runtime.config.shared import (
         STORE,
         claims_of,
-        held_by,
+        configuration_of,
         require_passwords,
         require_same,
         require_same_store,
@@ -149,7 +149,7 @@ def _held_to(
     def require(agreement: Agreement) -> None:
         if STORE in claims:
             require_same_store(agreement, claims[STORE])
-        if (there := held_by(agreement)) is not None:
+        if (there := configuration_of(agreement)) is not None:
             require_same(shared_configuration(settings, profile), there)
 
     return _DeploymentView(claims, require)
@@ -162,7 +162,7 @@ def _serve(worker_settings: WorkerSettings, remedy: str, agreement: _DeploymentV
     from loopline.workers.engines.protocol import EngineError
 
     try:
-        uvloop.run(_outlasting_a_late_bus(worker_settings, agreement))
+        uvloop.run(_run_through_outages(worker_settings, agreement))
     except EngineError as error:
         # A key that is refused or a model that isn't there won't mend itself by starting again.
         code = None if error.retryable else EXIT_CONFIG
@@ -171,9 +171,7 @@ def _serve(worker_settings: WorkerSettings, remedy: str, agreement: _DeploymentV
         raise UserError(str(error), exit_code=EXIT_CONFIG) from error
 
 
-async def _outlasting_a_late_bus(
-    worker_settings: WorkerSettings, agreement: _DeploymentView
-) -> None:
+async def _run_through_outages(worker_settings: WorkerSettings, agreement: _DeploymentView) -> None:
     """Under a supervisor, a worker waits for a Redis that is away: dying of it would only wear out
     the crash-loop breaker. Started by hand, it says so at once and ends."""
     from loopline.bus import BusUnavailable, DeploymentChanged, DeploymentMismatch

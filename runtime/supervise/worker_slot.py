@@ -23,7 +23,7 @@ import structlog
 from loopline.bus import tasks
 from loopline.runtime.config.settings import SupervisorSettings
 from loopline.runtime.errors import EXIT_CONFIG
-from loopline.runtime.observe.log_files import RotatingLog, last_words, pump
+from loopline.runtime.observe.log_files import RotatingLog, last_error_line, pump
 from loopline.runtime.supervise.restarts import RestartPolicy
 from loopline.runtime.supervise.worker_name import worker_name
 from loopline.workers.isolated_python import OWN_PYTHON
@@ -106,7 +106,7 @@ class WorkerSlot:
         try:
             while not self._stopping.is_set():
                 try:
-                    code = await self._one_life()
+                    code = await self._run_process_once()
                 except (OSError, subprocess.SubprocessError) as error:
                     # No memory or no place for another process: as bad as a death, and as passing.
                     log.error("worker not started", worker=self.name, error=str(error))
@@ -114,7 +114,7 @@ class WorkerSlot:
                     code = os.EX_OSERR
                 if self._stopping.is_set():
                     break
-                if not await self._after_death(code):
+                if not await self._wait_before_restart(code):
                     await self._stopping.wait()
         finally:
             self.enter("stopped")
@@ -155,7 +155,7 @@ class WorkerSlot:
         if self.process is not None:
             send(self.process, signal.SIGKILL)
 
-    async def _one_life(self) -> int:
+    async def _run_process_once(self) -> int:
         self.enter("starting")
         self.name = worker_name(self.kind, self.index)
         # A pipe of our own: with one of asyncio's, a process is only seen to be dead once whatever
@@ -179,9 +179,9 @@ class WorkerSlot:
             self.process = process
             if self._stopping.is_set():  # `stop` came between the check and the spawn.
                 send(process, signal.SIGTERM)
-            return await self._until_dead(process, output)
+            return await self._wait_until_dead(process, output)
 
-    async def _until_dead(self, process: asyncio.subprocess.Process, output: FileIO) -> int:
+    async def _wait_until_dead(self, process: asyncio.subprocess.Process, output: FileIO) -> int:
         """Copy its output into the log until it dies; its exit code.
 
         What it has started may live on and hold its output open: that is not waited for.
@@ -203,7 +203,7 @@ class WorkerSlot:
             await tasks.end([pumping, dead])
             pipe.close()
 
-    async def _after_death(self, code: int) -> bool:
+    async def _wait_before_restart(self, code: int) -> bool:
         """Wait out the backoff; false when the worker is given up."""
         how = _exit_reason(code)
         if code == EXIT_CONFIG:
@@ -230,7 +230,7 @@ class WorkerSlot:
             worker=self.name,
             reason=reason,
             log=str(self._log.path),
-            last_words=last_words(self.last_lines),
+            last_words=last_error_line(self.last_lines),
         )
 
 

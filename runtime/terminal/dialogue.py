@@ -15,8 +15,8 @@ from rich.text import Text
 
 from loopline.agents.call_markup import without_calls
 from loopline.agents.records import Call, Outcome, Step, ToolCall, Trajectory
-from loopline.runtime.terminal.pluralize import counted
-from loopline.runtime.terminal.safe_text import harmless, in_line
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.runtime.terminal.safe_text import sanitize, sanitize_line
 
 AGENT_COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
 MAX_SHOWN_CHARS = 2_000
@@ -42,7 +42,7 @@ class DialoguePrinter:
         ends; what the others say meanwhile is kept for their turn."""
         place = _place_of(fields.get("call", ""))
         if self._on_stage in ("", place):
-            self._speak(place, fields)
+            self._print_tokens(place, fields)
         else:
             self._waiting.setdefault(place, []).append(fields)
 
@@ -52,34 +52,34 @@ class DialoguePrinter:
         if place in self._waiting:
             self._waiting[place] = []
         elif place == self._on_stage:
-            self._leave_stage()
+            self._end_stream()
             self._console.print(
-                Text(harmless(f"({fields.get('agent', '')} starts again)"), style="yellow")
+                Text(sanitize(f"({fields.get('agent', '')} starts again)"), style="yellow")
             )
         self.tokens(fields)
 
-    def _speak(self, place: str, fields: dict[str, str]) -> None:
+    def _print_tokens(self, place: str, fields: dict[str, str]) -> None:
         call = fields.get("call", "")
         if call != self._call:
-            self._leave_stage()
+            self._end_stream()
             branch = place.partition(".")[2]
             label = self._label(fields.get("agent", ""), int(branch) if branch.isdigit() else 0)
             self._console.print(label, end=" ")
         self._on_stage, self._call = place, call
         self._streamed.add(call)
         self._console.print(
-            Text(harmless(fields.get("text", "")), style="dim"), end="", soft_wrap=True
+            Text(sanitize(fields.get("text", "")), style="dim"), end="", soft_wrap=True
         )
 
-    def _leave_stage(self) -> None:
+    def _end_stream(self) -> None:
         if self._on_stage:
             self._console.print()
         self._on_stage = self._call = ""
 
-    def _take_stage(self, place: str) -> None:
+    def _print_buffered(self, place: str) -> None:
         """Say what was kept for this place."""
         for fields in self._waiting.pop(place, []):
-            self._speak(place, fields)
+            self._print_tokens(place, fields)
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -87,12 +87,12 @@ class DialoguePrinter:
         """One committed step: what was said and computed, and what was decided."""
         place = f"{step.turn}.{step.branch}"
         if place in self._waiting:
-            self._leave_stage()
-            self._take_stage(place)
+            self._end_stream()
+            self._print_buffered(place)
         interrupted = "" if self._on_stage in ("", place) else self._on_stage
-        self._leave_stage()
+        self._end_stream()
         head = self._label(step.agent, step.branch)
-        head.append(f"  {harmless(decision_of(step))}")
+        head.append(f"  {sanitize(decision_of(step))}")
         head.append(f"  {_figures(step)}", style="dim")
         self._console.print(head, soft_wrap=True)
         problem = step.input.get("problem")
@@ -105,7 +105,7 @@ class DialoguePrinter:
         if isinstance(reason, str) and reason:
             self._line(f"because: {reason}", style="yellow")
         if not interrupted and self._waiting:
-            self._take_stage(next(iter(self._waiting)))
+            self._print_buffered(next(iter(self._waiting)))
 
     def _calls(self, step: Step) -> None:
         """What the executed candidate said, and what came of it."""
@@ -119,7 +119,7 @@ class DialoguePrinter:
                     self._line(text)
             for tool_call, result in zip(call.tool_calls, results, strict=False):
                 if result is not None:
-                    self._line(f"{_shown_call(tool_call)} = {result}", style="italic")
+                    self._line(f"{_format_call(tool_call)} = {result}", style="italic")
             for result in results[len(call.tool_calls) :]:
                 # Of a call that a role wrote as text, which was shown.
                 self._line(f"= {result}", style="italic")
@@ -128,7 +128,7 @@ class DialoguePrinter:
             self._line(observed, style="italic")
 
     def _line(self, text: str, style: str = "") -> None:
-        text = harmless(text)
+        text = sanitize(text)
         if len(text) > MAX_SHOWN_CHARS:
             text = f"{text[:MAX_SHOWN_CHARS]}… ({len(text):,} characters)"
         for line in text.strip().splitlines():
@@ -138,13 +138,13 @@ class DialoguePrinter:
 
     def end(self, trajectory: Trajectory) -> None:
         """The answer, or why there is none, and what it took."""
-        self._leave_stage()
+        self._end_stream()
         line = Text("\n")
         if trajectory.answer is not None:
             line.append("answer  ", style="bold")
-            line.append(harmless(trajectory.answer), style="bold green")
+            line.append(sanitize(trajectory.answer), style="bold green")
         else:
-            line.append(harmless(ended_how(trajectory)), style="bold red")
+            line.append(sanitize(ending_reason(trajectory)), style="bold red")
         self._console.print(line, soft_wrap=True)
         self._console.print(Text(summary_of(trajectory), style="dim"), soft_wrap=True)
 
@@ -153,7 +153,7 @@ class DialoguePrinter:
             agent, AGENT_COLOURS[len(self._colours) % len(AGENT_COLOURS)]
         )
         label = f"{agent} {branch + 1}" if branch else agent
-        return Text(f"{in_line(label):<9}", style=f"bold {colour}")
+        return Text(f"{sanitize_line(label):<9}", style=f"bold {colour}")
 
 
 def decision_of(step: Step) -> str:
@@ -161,9 +161,9 @@ def decision_of(step: Step) -> str:
     data = step.decision.data
     match step.decision.kind:
         case "delegate":
-            return f"delegates {counted(len(_problems(step)), 'problem')}"
+            return f"delegates {format_count(len(_problems(step)), 'problem')}"
         case "answer":
-            return f"answers {harmless(str(data.get('answer')))}"
+            return f"answers {sanitize(str(data.get('answer')))}"
         case "escalate":
             return "hands over to the expert"
         case "give_up":
@@ -181,13 +181,13 @@ def summary_of(trajectory: Trajectory) -> str:
     seconds = max(0.0, trajectory.ended - trajectory.run.created)
     money = f", {cost:.6f} USD" if cost else ""
     return (
-        f"{counted(len(trajectory.steps), 'step')}, {counted(len(calls), 'call')},"
+        f"{format_count(len(trajectory.steps), 'step')}, {format_count(len(calls), 'call')},"
         f" {prompt} + {completion} tokens{money}, {milliseconds(seconds)}"
         f"  (run {trajectory.run.id})"
     )
 
 
-def ended_how(trajectory: Trajectory) -> str:
+def ending_reason(trajectory: Trajectory) -> str:
     """Why there is no answer: `cancelled by its user`, `error: …`."""
     outcome, reason = trajectory.outcome.value, trajectory.reason or ""
     return reason if reason.startswith(outcome) else f"{outcome}: {reason}"
@@ -242,7 +242,7 @@ def _output(entry: Any) -> str | None:
     return ", ".join(str(value) for value in values.values())
 
 
-def _shown_call(call: ToolCall) -> str:
+def _format_call(call: ToolCall) -> str:
     if call.arguments is None:
         return f"{call.name}({call.raw_arguments[:80]})"
     return f"{call.name}({', '.join(str(value) for value in call.arguments.values())})"

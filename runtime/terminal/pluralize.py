@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """`1 step`, `2 steps`, `1,319 questions`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -16,14 +16,14 @@ Line feed and tab stay; so do U+200C and U+200D, which join letters (Persian, Hi
 Scripts of pages read the same pattern: see `loopline.bench.report.html`."""
 
 
-def harmless(text: str) -> str:
+def sanitize(text: str) -> str:
     """Text that can do nothing to a terminal, nor to how the text around it reads."""
     return CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
-def in_line(text: str) -> str:
-    """`harmless`, and on one line: a name with a line break in it is no row of its own."""
-    return harmless(text).replace("\n", "\\n").replace("\t", " ")
+def sanitize_line(text: str) -> str:
+    """`sanitize`, and on one line: a name with a line break in it is no row of its own."""
+    return sanitize(text).replace("\n", "\\n").replace("\t", " ")
 
 
 class Guarded:
@@ -40,7 +40,7 @@ class Guarded:
     def write(self, text: str) -> int:
         # A bar of progress begins with a carriage return, and draws over itself alone.
         start = "\r" if text.startswith("\r") else ""
-        self.rich_proxied_file.write(start + harmless(text[len(start) :]))
+        self.rich_proxied_file.write(start + sanitize(text[len(start) :]))
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:
@@ -51,13 +51,13 @@ class Guarded:
         return getattr(self.rich_proxied_file, name)
 
 
-def unguarded(stream: TextIO) -> TextIO:
+def unwrap_stream(stream: TextIO) -> TextIO:
     """For who writes escape codes of its own, and looks at what it is given itself."""
     return stream.rich_proxied_file if isinstance(stream, Guarded) else stream
 
 
 @contextmanager
-def guarded_output() -> Generator[None]:
+def guard_output() -> Generator[None]:
     """Let all that a program prints meanwhile be harmless."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = Guarded(sys.stdout), Guarded(sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from loopline.runtime.terminal.safe_text import harmless, in_line
+from loopline.runtime.terminal.safe_text import sanitize, sanitize_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,7 @@ def output_console(width: int = PIPED_WIDTH) -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else width)
 
 
-def figures(*columns: str, words: Collection[str] = (), title: str = "") -> Table:
+def new_table(*columns: str, words: Collection[str] = (), title: str = "") -> Table:
     """A table for rich: the columns in `words` begin at the left, the others, numbers, end at the
     right. A cell that is plain text can do nothing to a terminal; it may hold rich's markup."""
     from rich.console import RenderableType
@@ -34,10 +34,10 @@ def figures(*columns: str, words: Collection[str] = (), title: str = "") -> Tabl
 
     class Harmless(Table):
         def add_row(self, *cells: RenderableType | None, **how: Any) -> None:
-            super().add_row(*(harmless(c) if isinstance(c, str) else c for c in cells), **how)
+            super().add_row(*(sanitize(c) if isinstance(c, str) else c for c in cells), **how)
 
     table = Harmless(
-        title=escape(harmless(title)),
+        title=escape(sanitize(title)),
         title_justify="left",
         box=None,
         pad_edge=False,
@@ -45,16 +45,16 @@ def figures(*columns: str, words: Collection[str] = (), title: str = "") -> Tabl
     )  # fmt: skip
     for column in columns:
         justify = "left" if column in words else "right"
-        table.add_column(escape(harmless(column)), justify=justify, overflow="fold")
+        table.add_column(escape(sanitize(column)), justify=justify, overflow="fold")
     return table
 
 
-def listing(
+def align_columns(
     head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str] = ()
 ) -> list[str]:
     """Lines of even columns, the heading first, harmless whatever the cells say. They may be longer
     than the terminal is wide: an id stays whole, to be copied."""
-    rows = [tuple(map(in_line, row)) for row in rows]
+    rows = [tuple(map(sanitize_line, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return [
         "  ".join(
@@ -65,8 +65,8 @@ def listing(
     ]
 
 
-def one_line(text: str) -> str:
+def truncate_to_terminal(text: str) -> str:
     """As much of it as the terminal's width holds; all of it where there is no terminal."""
-    text = in_line(text)
+    text = sanitize_line(text)
     width = get_terminal_size((len(text), 0)).columns
     return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -48,7 +48,7 @@ from loopline.trainers.grpo.arms.folder import claim
 from loopline.trainers.grpo.arms.results import ArmResult, write_result
 from loopline.trainers.grpo.arms.training import Reinforced
 from loopline.trainers.grpo.facts import PolicyFacts
-from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.pipeline import initial_policies
 from loopline.trainers.grpo.settings import SHARED, GrpoSettings
 from loopline.trainers.grpo.storing import write_policies
 from loopline.workers.engines.local.adapter_base import weights_sha256
@@ -105,8 +105,10 @@ ALPHA = 0.05 / 2
 
 def reported(*attacked: str, warm: int = 20, **changes: object) -> CurveReport:
     loops = [*UNDISTURBED, curve("attacked", 1, *attacked, **changes)]
-    begun = Look(round=0, outcomes=solving(warm))
-    results = [loop.model_copy(update={"looks": (begun, *loop.looks[1:])}) for loop in loops]
+    initial_policies = Look(round=0, outcomes=solving(warm))
+    results = [
+        loop.model_copy(update={"looks": (initial_policies, *loop.looks[1:])}) for loop in loops
+    ]
     return report_of(TWO_LOOKS, results, 12.5)
 
 
@@ -280,7 +282,7 @@ def unchanging_adapters(output: Path, adapters_folder: Path) -> None:
     grpo = GrpoSettings(
         base=str(base), base_sha256=weights_sha256(base), data_sha256="", weights="lora", rank=2
     )
-    policies = begun(grpo, (SHARED,), load_base(str(base)))
+    policies = initial_policies(grpo, (SHARED,), load_base(str(base)))
     adapters_folder.mkdir(parents=True)
     for number in range(TINY.rounds + 1):
         write_policies(

@@ -14,7 +14,7 @@ from loopline.bus import (
     Overloaded,
     WorkerPresence,
 )
-from loopline.bus.agreement import Standing, in_flight, replace, spread
+from loopline.bus.agreement import Standing, in_flight, publish_epoch, replace
 from loopline.bus.presence import beat
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, serving, until
@@ -128,7 +128,7 @@ async def test_while_the_shards_are_changed_no_run_is_admitted(bus: Bus) -> None
 
 
 async def test_an_old_epoch_does_not_come_back(bus: Bus) -> None:
-    await spread(bus.redis, bus.keys.all_shards(), "000000000000001-aaaaaaaa")
+    await publish_epoch(bus.redis, bus.keys.all_shards(), "000000000000001-aaaaaaaa")
     await admit(bus)
 
 

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from loopline.bench.proofs.faults.fleet import delegates
 from loopline.bench.proofs.faults.proxy import Proxy
-from loopline.bus import Bus, Delivery, Inbox, connection_pool, present
+from loopline.bus import Bus, Delivery, Inbox, connection_pool, live_workers
 from loopline.bus.connection_pool import Node
 from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess, installed_servers, running_redis
@@ -184,7 +184,7 @@ async def test_runs_go_on_to_their_end_through_resets_torn_replies_and_half_clos
 
 
 async def _all_ready(bus: Bus, names: set[str]) -> bool:
-    return names <= {worker.name for worker in await present(bus) if worker.state == "ready"}
+    return names <= {worker.name for worker in await live_workers(bus) if worker.state == "ready"}
 
 
 # Failover behind one address.
@@ -313,4 +313,4 @@ def test_only_connections_of_the_present_generation_count() -> None:
     ],
 )
 def test_which_answers_say_that_another_server_is_meant(text: str, elsewhere: bool) -> None:
-    assert connection_pool.leads_elsewhere(ResponseError(text)) is elsewhere
+    assert connection_pool.is_not_primary(ResponseError(text)) is elsewhere

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from loopline.bus import Bus, BusSettings, Delivery, WorkerPresence, present
+from loopline.bus import Bus, BusSettings, Delivery, WorkerPresence, live_workers
 from loopline.bus.clock import Clock
 from loopline.bus.presence import beat
 from loopline.testing import RedisProcess, installed_servers
@@ -195,7 +195,7 @@ async def test_a_word_of_before_the_jump_fades_by_the_deployments_time(
         wrong.jump(-HOURS)
 
         async def nobody() -> bool:
-            return await present(bus) == []
+            return await live_workers(bus) == []
 
         await until(nobody, "it has faded")
         assert await bus.redis.exists(bus.keys.worker("dead"))

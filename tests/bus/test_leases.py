@@ -19,7 +19,7 @@ from loopline.bus import (
     StepCommit,
     scripts,
 )
-from loopline.bus.connection import outlast
+from loopline.bus.connection import retry_during_outage
 from loopline.bus.keys import GROUP
 from loopline.bus.lease import Lease
 from loopline.testing import RedisProcess
@@ -205,7 +205,7 @@ async def test_leases_survive_a_redis_that_is_away_for_less_than_their_length(
 
 async def _touched(bus: Bus, run_id: str) -> bool:
     shard = bus.keys.shard_of(run_id)
-    [pending_entry] = await outlast(
+    [pending_entry] = await retry_during_outage(
         "test", lambda: bus.redis.xpending_range(shard.work("planner"), GROUP, "-", "+", 10)
     )
     age = time.time() * 1000 - int(pending_entry["message_id"].split(b"-")[0])

@@ -88,7 +88,7 @@ async def test_a_run_that_ends_in_error_enters_them_too_and_a_replay_enters_noth
     run_id, delivery = await asked(bus)
     await delivery.mark(1, UNKNOWN)
     step = await take_step(bus, run_id)
-    await dead_letters.bury(
+    await dead_letters.add_dead_letter(
         bus, step.shard, "planner", step.lease, step.envelope.to_json(), "why",
         envelope=step.envelope,
     )  # fmt: skip

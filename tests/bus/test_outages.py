@@ -23,7 +23,7 @@ from loopline.bus import (
     StepCommit,
     probe,
 )
-from loopline.bus.connection import outlast
+from loopline.bus.connection import retry_during_outage
 from loopline.bus.log_consumer import Entry
 from loopline.testing import RedisProcess, installed_servers, running_redis
 from tests.bus.payloads import Note, admit, note
@@ -284,7 +284,7 @@ async def test_what_gives_up_on_a_full_server_says_where_it_was_and_what_to_do(
         end = _oom(own_server)
         pattern = "admission: Redis at here refused.*it is full: raise its maxmemory"
         with pytest.raises(BusUnavailable, match=pattern):
-            await outlast(
+            await retry_during_outage(
                 "admission",
                 lambda: bus.redis.set("{probe}", "1", px=1000),  # pyright: ignore
                 give_up_after=0.0,

@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from loopline.bus import Bus, Policy, PolicyError, policies
-from loopline.bus.connection import outlast
+from loopline.bus.connection import retry_during_outage
 from loopline.testing import RedisProcess
 from tests.conftest import quick_settings
 
@@ -39,14 +39,14 @@ async def test_what_a_policy_begins_with_is_published_once_and_replaces_no_choic
     ] == [(1, 1)] * 5
     await policies.publish(bus, "umi/caller", "/trained")
     assert (await policies.publish_first(bus, "umi/caller", "/shipped")).current == 2
-    await policies.change(bus, "umi/planner", lambda policy: policy.pinned(0))
+    await policies.change(bus, "umi/planner", lambda policy: policy.with_version_in_use(0))
     assert (await policies.publish_first(bus, "umi/planner", "/shipped")).versions == ()
 
 
 async def test_a_rollback_goes_back_one_use_at_a_time_to_the_model_itself(bus: Bus) -> None:
     for number in (1, 2, 3):
         await policies.publish(bus, "slm", f"/{number}")
-    await policies.change(bus, "slm", lambda policy: policy.pinned(1))
+    await policies.change(bus, "slm", lambda policy: policy.with_version_in_use(1))
     versions = [(await policies.change(bus, "slm", Policy.rolled_back)).current for _ in range(4)]
     assert versions == [3, 2, 1, 0]
     with pytest.raises(PolicyError, match="no other version in use before"):
@@ -58,10 +58,10 @@ def test_a_version_that_is_forgotten_can_not_be_chosen_and_its_number_is_not_giv
     for number in (1, 2, 3, 4):
         policy = policy.published(f"/{number}", 0.0)
     # In use, what a rollback goes back to, and the newest number stay.
-    smaller_policy = policy.pinned(2).forgetting([1, 2, 3, 4])
+    smaller_policy = policy.with_version_in_use(2).without_versions([1, 2, 3, 4])
     assert [version.version for version in smaller_policy.versions] == [2, 4]
     with pytest.raises(PolicyError, match="no version 3; there are: 0, 2, 4"):
-        smaller_policy.pinned(3)
+        smaller_policy.with_version_in_use(3)
     assert smaller_policy.rolled_back().current == 4
     assert smaller_policy.published("/5", 0.0).current == 5
 
@@ -70,7 +70,7 @@ def test_a_rollback_passes_over_what_was_forgotten() -> None:
     policy = Policy(name="slm/red")
     for number in (1, 2, 3, 4):
         policy = policy.published(f"/{number}", 0.0)
-    policy = policy.forgetting([2])
+    policy = policy.without_versions([2])
     versions: list[int] = []
     while policy.earlier:
         policy = policy.rolled_back()
@@ -81,7 +81,7 @@ def test_a_rollback_passes_over_what_was_forgotten() -> None:
 async def test_a_version_that_there_is_not_cannot_be_pinned(bus: Bus) -> None:
     await policies.publish(bus, "slm", "/1")
     with pytest.raises(PolicyError, match="no version 7; there are: 0, 1"):
-        await policies.change(bus, "slm", lambda policy: policy.pinned(7))
+        await policies.change(bus, "slm", lambda policy: policy.with_version_in_use(7))
 
 
 @pytest.mark.parametrize("name", ["", "a b", "slm/", "slm/../x/y", "x" * 65, "slm/caller\n"])
@@ -108,7 +108,7 @@ async def test_who_follows_outlasts_a_redis_that_restarts(
         waiting = asyncio.ensure_future(anext(changes))
         own_server.kill()
         own_server.start()
-        published = await outlast("publish", lambda: policies.publish(bus, "slm", "/1"))
+        published = await retry_during_outage("publish", lambda: policies.publish(bus, "slm", "/1"))
         state = await waiting
         while state != [published]:
             state = await anext(changes)
@@ -146,7 +146,7 @@ async def test_a_policy_that_can_not_be_read_is_named_and_hides_no_other(
 ) -> None:
     good = await policies.publish(bus, "slm/good", "/good")
     await bus.redis.hset(bus.keys.policies, "slm/bad", body)  # pyright: ignore
-    listing = await policies.stored(bus)
+    listing = await policies.load_policies(bus)
     assert listing.policies == (good,)
     assert list(listing.unreadable) == ["slm/bad"]
     assert "slm/bad" in listing.unreadable["slm/bad"]
@@ -159,7 +159,7 @@ async def test_a_name_that_is_none_hides_no_policy(bus: Bus) -> None:
     good = await policies.publish(bus, "slm", "/good")
     for name in (b"\xff", b"a b", b"x" * 100_000, b""):
         await bus.redis.hset(bus.keys.policies, name, b'{"name": "slm"}')  # pyright: ignore
-    listing = await policies.stored(bus)
+    listing = await policies.load_policies(bus)
     assert listing.policies == (good,)
     assert max(map(len, listing.unreadable)) <= policies.MAX_SHOWN
 

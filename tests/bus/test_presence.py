@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from loopline.bus import Bus, WorkerPresence, announce, present
+from loopline.bus import Bus, WorkerPresence, announce, live_workers
 from loopline.bus.presence import BEAT, beat
 from tests.bus.serving import until
 
@@ -20,16 +20,16 @@ async def test_a_worker_is_present_while_it_announces_itself(bus: Bus) -> None:
     announcing = asyncio.create_task(announce(bus, describe))
 
     async def names() -> bool:
-        return [worker.name for worker in await present(bus)] == ["slm-1"]
+        return [worker.name for worker in await live_workers(bus)] == ["slm-1"]
 
     await until(names, "the worker is present")
-    [worker] = await present(bus)
+    [worker] = await live_workers(bus)
     assert (worker.kind, worker.state, worker.details) == ("slm", "starting", {"rows": 3})
     assert worker.pid > 0
     assert worker.beat > 0
     announcing.cancel()
     await asyncio.gather(announcing, return_exceptions=True)
-    assert await present(bus) == []
+    assert await live_workers(bus) == []
 
 
 async def test_news_are_told_at_once_and_not_at_the_next_beat(
@@ -39,7 +39,7 @@ async def test_news_are_told_at_once_and_not_at_the_next_beat(
     state, news = "starting", asyncio.Event()
 
     async def said(wanted: str) -> bool:
-        return [worker.state for worker in await present(bus)] == [wanted]
+        return [worker.state for worker in await live_workers(bus)] == [wanted]
 
     announcing = asyncio.create_task(
         announce(bus, lambda: WorkerPresence(name="a", kind="slm", state=state), news)
@@ -61,13 +61,13 @@ async def test_the_word_of_a_dead_worker_fades_after_three_beats(bus: Bus) -> No
 
 
 async def _nobody(bus: Bus) -> bool:
-    return await present(bus) == []
+    return await live_workers(bus) == []
 
 
 async def test_workers_are_listed_by_kind_and_name(bus: Bus) -> None:
     for name, kind in (("b", "slm"), ("z", "gpu"), ("a", "slm")):
         await beat(bus, WorkerPresence(name=name, kind=kind))
-    assert [(worker.kind, worker.name) for worker in await present(bus)] == [
+    assert [(worker.kind, worker.name) for worker in await live_workers(bus)] == [
         ("gpu", "z"),
         ("slm", "a"),
         ("slm", "b"),
@@ -80,4 +80,4 @@ async def test_a_word_that_can_not_be_read_hides_no_worker(bus: Bus) -> None:
         await bus.redis.zadd(bus.keys.workers, {name: 1e12})
     await bus.redis.zadd(bus.keys.workers, {b"\xff": 1e12})
     await beat(bus, WorkerPresence(name="slm-1", kind="slm"))
-    assert [worker.name for worker in await present(bus)] == ["slm-1"]
+    assert [worker.name for worker in await live_workers(bus)] == ["slm-1"]

@@ -34,7 +34,7 @@ from loopline.bus import (
     dead_letters,
     scripts,
 )
-from loopline.bus.dead_letters import bury
+from loopline.bus.dead_letters import add_dead_letter
 from loopline.bus.envelope import FIELD
 from loopline.bus.keys import GROUP
 from loopline.testing import RedisProcess
@@ -289,7 +289,11 @@ class BusMachine(DrivenBus):
         token = self.pick(which)
         message, run = token.message, token.message.run
         delivery = token.delivery
-        self.do(bury(self.bus, self.shard, message.stream, delivery.lease, token.body, "no luck"))
+        self.do(
+            add_dead_letter(
+                self.bus, self.shard, message.stream, delivery.lease, token.body, "no luck"
+            )
+        )
         if not token.valid:
             return multiple()
         message.place, message.holder = "dead", None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from loopline.bus import Bus, LeaseLost, TokenWriter
-from loopline.bus.dead_letters import bury
+from loopline.bus.dead_letters import add_dead_letter
 from loopline.testing import RedisProcess
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit
@@ -197,7 +197,9 @@ async def test_text_of_a_request_that_became_a_dead_letter_is_gone_on_with(bus: 
     await ask(bus, run_id)
     first = await take(bus, run_id, "first")
     await TokenWriter(first, "slm").append("ab", [1, 2])
-    await bury(bus, first.shard, "infer", first.lease, first.envelope.to_json(), "it kills")
+    await add_dead_letter(
+        bus, first.shard, "infer", first.lease, first.envelope.to_json(), "it kills"
+    )
     await ask(bus, run_id)
     writer = TokenWriter(await take(bus, run_id, "second"), "slm")
     assert (await writer.published()).ids == (1, 2)

@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from loopline.runtime.client import deployment as deployment_of
-from loopline.runtime.commands.status import collected
-from loopline.runtime.config.settings import resolved_file
+from loopline.runtime.commands.status import collect_from_bus
+from loopline.runtime.config.settings import load_resolved_file
 from loopline.runtime.config.state import StateDirectory
 from tests.forked import RUNTIME, forked
 
@@ -113,9 +113,9 @@ class Deployment:
         """What `runtime status --json` prints, without the cost of a process per look."""
         run = self.state.running()
         assert run is not None, "no deployment runs"
-        settings = resolved_file(self.state.resolved)
+        settings = load_resolved_file(self.state.resolved)
         where = deployment_of.Deployment(settings, self.state, run, run.profile)
-        return asyncio.run(collected(where)).model_dump()
+        return asyncio.run(collect_from_bus(where)).model_dump()
 
     def workers(self, kind: str, state: str = "ready") -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.status()["workers"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from loopline.runtime.config.settings import resolved_file
+from loopline.runtime.config.settings import load_resolved_file
 from loopline.runtime.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE
 from loopline.testing import RedisProcess
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, until, without_planners
@@ -328,7 +328,7 @@ def test_a_message_that_is_no_envelope_is_listed_with_its_reason_and_shown_whole
 ) -> None:
     run = shared.state.running()
     assert run is not None
-    prefix = resolved_file(shared.state.resolved).bus.prefix
+    prefix = load_resolved_file(shared.state.resolved).bus.prefix
     with redis.Redis.from_url(run.redis_url) as admin:
         admin.xadd(f"{{{prefix}:0}}:work:role:planner", {"e": body})
     [letter] = until(lambda: json.loads(shared.ok("dead", "ls", "--json")), "dead letter")

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from loopline.agents.records import Candidate, Decision, Step, StepTimings
 from loopline.runtime.terminal.dialogue import DialoguePrinter
-from loopline.runtime.terminal.safe_text import harmless
+from loopline.runtime.terminal.safe_text import sanitize
 from tests.agents.conversations import says
 
 
@@ -130,7 +130,7 @@ def test_a_model_cannot_repaint_the_terminal_or_speak_in_markup() -> None:
 
 @given(st.text())
 def test_harmless_text_has_no_control_character_but_line_feed_and_tab(text: str) -> None:
-    safe_text = harmless(text)
+    safe_text = sanitize(text)
     assert all(
         letter in "\n\t" or letter.isprintable() or ord(letter) > 0x9F for letter in safe_text
     )
@@ -138,10 +138,10 @@ def test_harmless_text_has_no_control_character_but_line_feed_and_tab(text: str)
 
 def test_what_turns_or_hides_text_or_breaks_its_lines_is_shown() -> None:
     for letter in "\u061c\u200b\u200e\u200f\u2028\u2029\u202e\u2066\u2069\ufeff":
-        assert harmless(f"a{letter}b") == f"a\\u{ord(letter):04x}b"
+        assert sanitize(f"a{letter}b") == f"a\\u{ord(letter):04x}b"
 
 
 def test_what_joins_letters_and_emoji_stays() -> None:
     """Persian needs U+200C, Hindi and families of emoji U+200D."""
     for text in ("می\u200cخواهم", "क्\u200dष", "\U0001f469\u200d\U0001f52c"):
-        assert harmless(text) == text
+        assert sanitize(text) == text

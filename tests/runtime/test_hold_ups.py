@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from loopline.agents.records import Run, Task
 from loopline.bus import Bus, WorkerPresence
 from loopline.bus.presence import beat
-from loopline.runtime.client.blockers import hold_ups
+from loopline.runtime.client.blockers import list_blockers
 from loopline.runtime.client.deployment import Deployment as Found
 from loopline.runtime.config import settings as config
 from loopline.runtime.config.state import StateDirectory
@@ -72,7 +72,7 @@ async def held_up(bus: Bus, run: Run, state: Path, *streams: str) -> list[str]:
     stream_names = [*map(role_stream, run.policies), inference_stream("pair"), *streams]
     await beat(bus, WorkerPresence(name="all-1", kind="slm", state="ready", streams=stream_names))
     settings = config.load("petting", environ={})
-    return await hold_ups(bus, run, Found(settings, StateDirectory(state), None, "petting"))
+    return await list_blockers(bus, run, Found(settings, StateDirectory(state), None, "petting"))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from loopline.bus.connection import OUTAGE
-from loopline.runtime.config.settings import Settings, resolved_file
+from loopline.runtime.config.settings import Settings, load_resolved_file
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import InputError
 from loopline.runtime.jobs import queue as jobs
@@ -40,7 +40,7 @@ def queue(deployment: Deployment, output: Path, samples: int) -> str:
 
 def all_listed(deployment: Deployment) -> list[jobs.JobView]:
     """What `runtime jobs ls --json` says, without the cost of a process per look."""
-    return asyncio.run(jobs.listed(resolved_file(deployment.state.resolved)))
+    return asyncio.run(jobs.list_jobs(load_resolved_file(deployment.state.resolved)))
 
 
 def listed(deployment: Deployment, job_id: str) -> jobs.JobView:
@@ -278,7 +278,7 @@ def test_a_request_for_another_folder_of_the_machine_is_not_carried_out(
 ) -> None:
     """Whoever can write to Redis can queue one, past the check of `runtime jobs add`."""
     deployment.up(kinds=("jobs",))
-    settings = resolved_file(deployment.state.resolved)
+    settings = load_resolved_file(deployment.state.resolved)
     request = JobRequest(program="bench", argv=["--help"], cwd=str(tmp_path))
     job_id = asyncio.run(jobs.enqueue(settings, request))
     ended = until(lambda: (job := listed(deployment, job_id)).state == "failed" and job, "refusal")
@@ -321,4 +321,4 @@ async def test_cancelling_an_unknown_job_is_one_clear_error(shared: Deployment) 
     run = shared.state.running()
     assert run is not None
     with pytest.raises(InputError, match="not known"):
-        await jobs.cancel(resolved_file(shared.state.resolved), "nothing")
+        await jobs.cancel(load_resolved_file(shared.state.resolved), "nothing")

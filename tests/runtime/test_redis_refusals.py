@@ -6,7 +6,7 @@ import pytest
 import redis.exceptions
 
 from loopline.runtime.errors import EXIT_UNREACHABLE
-from loopline.runtime.program import explained
+from loopline.runtime.program import explain_error
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from loopline.runtime.program import explained
          "loading", "no more clients", "no right", "frozen"],
 )  # fmt: skip
 def test_a_refusal_of_redis_is_one_message_with_what_to_do(error: Exception, says: str) -> None:
-    message, code = explained(error)
+    message, code = explain_error(error)
     assert code == EXIT_UNREACHABLE
     assert message.startswith("Redis refused this")
     assert str(error) in message
@@ -46,5 +46,5 @@ def test_a_refusal_of_redis_is_one_message_with_what_to_do(error: Exception, say
     ids=["a script's fault", "an argument that can't be sent"],
 )
 def test_a_defect_of_ours_keeps_its_traceback(error: Exception) -> None:
-    _, code = explained(error)
+    _, code = explain_error(error)
     assert code is None

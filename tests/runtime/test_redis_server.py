@@ -212,7 +212,7 @@ def test_it_dies_with_its_supervisor_even_if_that_is_killed(state: StateDirector
 
 
 def test_a_server_on_path_is_preferred_and_else_the_packaged_one_serves(tmp_path: Path) -> None:
-    packaged = redis_binary.packaged()
+    packaged = redis_binary.packaged_server()
     assert packaged is not None
     assert redis_binary.choose(search_path=str(tmp_path)).path == packaged
     (tmp_path / "redis-server").symlink_to(packaged)
@@ -223,7 +223,7 @@ def test_a_server_older_than_the_floor_is_passed_over(tmp_path: Path) -> None:
     old = tmp_path / "redis-server"
     old.write_text("#!/bin/sh\necho 'Redis server v=6.2.14 sha=00000000:0'\n")
     old.chmod(0o755)
-    assert redis_binary.choose(search_path=str(tmp_path)).path == redis_binary.packaged()
+    assert redis_binary.choose(search_path=str(tmp_path)).path == redis_binary.packaged_server()
 
 
 def test_data_of_one_server_is_never_read_by_another_that_cannot(tmp_path: Path) -> None:

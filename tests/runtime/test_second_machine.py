@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline.runtime.config.settings import load, load_as_there
+from loopline.runtime.config.settings import load, load_for_remote_deployment
 from loopline.runtime.config.shared import (
     differences,
     require_passwords,
@@ -114,7 +114,7 @@ def test_a_local_file_is_named_by_its_whole_path_and_a_password_not_at_all(
     assert shared.values["models"]["slm"]["model"] == str(tmp_path / "m.gguf")
     assert "s3cr3t" not in shared.text()
     assert shared.values["models"]["llm"]["base_url"] == "http://***@host:1/v1"
-    elsewhere = load_as_there(shared.values, redis_url="redis://host", environ={})
+    elsewhere = load_for_remote_deployment(shared.values, redis_url="redis://host", environ={})
     with pytest.raises(UserError, match="LOOPLINE_MODELS__LLM__BASE_URL"):
         require_passwords(elsewhere)
     require_passwords(settings)

@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from loopline.runtime.observe.status import Status, WorkerStatus
-from loopline.runtime.observe.status_view import rendered
+from loopline.runtime.observe.status_view import render_status
 
 
 def test_words_of_workers_are_shown_as_they_are_and_nothing_obeys_them() -> None:
@@ -19,7 +19,7 @@ def test_words_of_workers_are_shown_as_they_are_and_nothing_obeys_them() -> None
         details={"sources": {"town": {"trouble": "[/red] \x1b[2J gone", "tools": 0}}},
     )  # fmt: skip
     out = io.StringIO()
-    Console(file=out, width=200).print(rendered(Status(phase="ready", workers=[judge, tool])))
+    Console(file=out, width=200).print(render_status(Status(phase="ready", workers=[judge, tool])))
     assert "refuses: pip install '.[bench]'" in out.getvalue()
     assert "town: [/red] \\u001b[2J gone" in out.getvalue()
 
@@ -31,7 +31,9 @@ def test_a_machine_whose_clock_is_wrong_is_named_once() -> None:
     ]
     fine = WorkerStatus(name="gpu-0", kind="gpu", state="ready", host="near", skew_seconds=0.1)
     out = io.StringIO()
-    Console(file=out, width=200).print(rendered(Status(phase="ready", workers=[*workers, fine])))
+    Console(file=out, width=200).print(
+        render_status(Status(phase="ready", workers=[*workers, fine]))
+    )
     output = out.getvalue()
     assert output.count("its clock is 2.0 h ahead of the bus's; set it by NTP") == 1
     assert "near:" not in output

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from loopline.runtime.terminal.tables import figures
+from loopline.runtime.terminal.tables import new_table
 
 Cells = list[list[str]]
 CELL = st.text(alphabet="0123456789.,%−", min_size=1, max_size=24)
@@ -24,7 +24,7 @@ CELL = st.text(alphabet="0123456789.,%−", min_size=1, max_size=24)
 )
 def test_numbers_are_folded_and_no_digit_is_cut_off(rows: Cells) -> None:
     head = [f"h{at}" for at in range(len(rows[0]))]
-    table = figures(*head, words=("h0",))
+    table = new_table(*head, words=("h0",))
     for row in rows:
         table.add_row(*row)
     out = io.StringIO()

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from loopline.bus import Bus, BusSettings, WorkerPresence, announce, tasks
-from loopline.runtime.terminal.safe_text import guarded_output
-from loopline.runtime.terminal.tables import figures, listing
+from loopline.runtime.terminal.safe_text import guard_output
+from loopline.runtime.terminal.tables import align_columns, new_table
 from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment
 
@@ -85,7 +85,7 @@ def test_what_a_program_prints_is_harmless_and_what_rich_draws_is_not_spoilt(
 ) -> None:
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
-    with guarded_output():
+    with guard_output():
         print(EVIL, end="")
         Console(force_terminal=True, width=80).print("drawn", style="red", end="")
     assert out.getvalue() == (
@@ -96,8 +96,8 @@ def test_what_a_program_prints_is_harmless_and_what_rich_draws_is_not_spoilt(
 
 def test_a_cell_of_a_table_is_harmless_and_keeps_its_row() -> None:
     out = io.StringIO()
-    table = figures("name", EVIL, words=("name",), title=EVIL)
+    table = new_table("name", EVIL, words=("name",), title=EVIL)
     table.add_row(EVIL, "1")
     Console(file=out, width=200).print(table)
     assert OBEYED.findall(out.getvalue()) == []
-    assert len(listing(("name",), [("two\nlines\x1b[2J",)])) == 2
+    assert len(align_columns(("name",), [("two\nlines\x1b[2J",)])) == 2

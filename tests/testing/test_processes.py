@@ -16,7 +16,7 @@ from loopline.testing import (
     running_redis,
     running_workers,
     start_worker,
-    until_ready,
+    wait_until_ready,
 )
 from loopline.workers.settings import RoleWorkerSettings
 
@@ -61,4 +61,4 @@ async def test_a_worker_that_dies_as_it_starts_is_reported_with_its_last_line(
     settings = RoleWorkerSettings(bus=bus, name="lost", roles=("solo",))
     process = start_worker(settings, tmp_path, (sys.executable, "-c", "raise SystemExit('no bus')"))
     with pytest.raises(UserError, match="did not become ready: lost: no bus"):
-        await until_ready([settings], [process], tmp_path)
+        await wait_until_ready([settings], [process], tmp_path)

@@ -80,7 +80,7 @@ def _train(
     checkpoint_every: int,
     held_at: int | None,
 ) -> None:
-    from loopline.trainers.core.processes import joined
+    from loopline.trainers.core.processes import join_processes
     from loopline.trainers.errors import TrainingError
     from loopline.trainers.glpft.pipeline import StageListener, train
 
@@ -95,7 +95,7 @@ def _train(
                 time.sleep(0.005)
 
         try:
-            with joined() as processes:
+            with join_processes() as processes:
                 for settings, output in jobs:
                     train(
                         GlpftSettings.model_validate_json(settings), DATA, output,

@@ -12,7 +12,7 @@ import torch
 from loopline.trainers.core.network import load_base
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.copying import LOOKS_BACK, copying_rows
-from loopline.trainers.glpft.from_scratch import GLUES, json_glues, write_new_model
+from loopline.trainers.glpft.from_scratch import GLUES, frequent_json_separators, write_new_model
 from loopline.trainers.glpft.stages import COPYING, ROLES, Stage
 from loopline.workers.engines.torch.loading import LoadedModel
 
@@ -90,7 +90,7 @@ def test_a_frequent_word_and_the_blank_before_it_are_one_token(model: LoadedMode
 
 
 def test_the_json_between_two_values_is_one_token(model: LoadedModel) -> None:
-    glue, *_ = json_glues([row.input for row in DATA.sets["planner"]])
+    glue, *_ = frequent_json_separators([row.input for row in DATA.sets["planner"]])
     pieces = [model.codec.decode([token]) for token in model.codec.encode(f"AB12{glue}AB12")]
     assert pieces == [*pieces[: len(pieces) // 2], glue, *pieces[: len(pieces) // 2]]
 
@@ -99,6 +99,6 @@ def test_no_more_tokens_are_spent_on_json_than_its_frequent_names_need() -> None
     texts = ['{"day":"Monday","due":"Friday"}'] * 2 + [
         f'{{"menu":1,"dish{"x" * size}":1}}' for size in range(GLUES)
     ]
-    glues = json_glues(texts)
+    glues = frequent_json_separators(texts)
     assert len(glues) == GLUES
     assert '","due":"' in glues[:3]

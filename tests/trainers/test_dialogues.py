@@ -13,7 +13,7 @@ from loopline.agents.environments.word_problems import Split, generate
 from loopline.trainers.core.tokenizer import save_tokenizer
 from loopline.trainers.sft.dialogues import PLANNER_TOOLS, Dialogue, dialogue, dialogues, render
 from loopline.trainers.sft.recipes import RECIPES
-from loopline.trainers.sft.text_augmentation import EMPTY, SMALL, roughen
+from loopline.trainers.sft.text_augmentation import EMPTY, SMALL, perturb_text
 from loopline.trainers.sft.training import learn_tokenizer
 from loopline.workers.engines.text.tool_markup import parse_tool_calls
 
@@ -76,7 +76,7 @@ def test_an_unknown_kind_of_dialogue_is_refused() -> None:
 def test_roughening_touches_only_small_and_empty_words() -> None:
     rng = random.Random(1)
     for problem in generate(Split.TRAIN, 200, 9):
-        before, after = problem.prompt.split(" "), roughen(problem.prompt, rng).split(" ")
+        before, after = problem.prompt.split(" "), perturb_text(problem.prompt, rng).split(" ")
         others = SMALL | set(EMPTY)
         assert [w for w in before if w not in others] == [w for w in after if w not in others]
 

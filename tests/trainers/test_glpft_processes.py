@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from loopline.trainers.core.processes import joined
+from loopline.trainers.core.processes import join_processes
 from loopline.trainers.glpft.batches import batch_of, share_of
 from loopline.trainers.glpft.facts import StageFacts, read_facts
 from loopline.trainers.glpft.pipeline import train
@@ -54,7 +54,7 @@ def test_processes_share_a_batch_without_loss_and_are_called_equally_often(
 
 
 def test_a_process_alone_waits_for_nobody_and_needs_no_launcher() -> None:
-    with joined() as processes:
+    with join_processes() as processes:
         assert (processes.count, processes.index, processes.is_first) == (1, 0, True)
         assert processes.sum_of(0.1) == 0.1
         processes.wait()

@@ -102,7 +102,7 @@ def test_a_micro_base_goes_on_at_the_rates_that_it_began_with_and_has_learned_to
     further = GlpftSettings(data_sha256="", base="somewhere", schedules="micro")
     for stage in ("multitask", "planner"):
         assert further.schedule(stage) == random.schedule(stage)
-    assert further.copying(100_000) == 0
+    assert further.copying_share(100_000) == 0
 
 
 def test_copying_is_learned_in_small_steps_at_a_rate_that_does_not_fall() -> None:
@@ -115,9 +115,9 @@ def test_copying_is_learned_in_small_steps_at_a_rate_that_does_not_fall() -> Non
 
 def test_learning_to_copy_takes_a_fifth_and_no_more_than_it_needs() -> None:
     chosen = GlpftSettings(data_sha256="")
-    assert chosen.copying(100_000) == 0.2
-    assert chosen.copying(100_000_000) * 100_000_000 == COPYING_TOKENS
-    assert GlpftSettings(data_sha256="", base="somewhere").copying(100_000) == 0
+    assert chosen.copying_share(100_000) == 0.2
+    assert chosen.copying_share(100_000_000) * 100_000_000 == COPYING_TOKENS
+    assert GlpftSettings(data_sha256="", base="somewhere").copying_share(100_000) == 0
 
 
 def test_the_rate_rises_and_falls_as_a_cosine() -> None:

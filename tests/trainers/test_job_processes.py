@@ -13,7 +13,7 @@ import psutil
 import pytest
 from pydantic import BaseModel
 
-from loopline.trainers.core.job_processes import JobLine, do_jobs
+from loopline.trainers.core.job_processes import JobLine, run_jobs
 from loopline.trainers.errors import TrainingError
 
 WORKER = """#!/bin/sh
@@ -76,7 +76,7 @@ async def do(
     watched: Callable[[Named, JobLine], None],
     ready: Callable[[Named], bool] = lambda job: True,
 ) -> bool:
-    return await do_jobs(chosen, "a.module", output, processes, watched, ready)
+    return await run_jobs(chosen, "a.module", output, processes, watched, ready)
 
 
 async def test_every_job_is_done_once_however_many_processes_there_are(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from loopline.trainers.data.json_files import (
     Limits,
     Reading,
     Unreadable,
-    document,
     parse,
+    read_document,
     read_lines,
 )
 
@@ -77,4 +77,4 @@ def test_a_damaged_archive_is_named_in_lines_and_in_documents(tmp_path: Path) ->
     path.write_bytes(packed)
     assert values(path, Limits()).skipped[-1].reason == "the file cannot be decompressed"
     with pytest.raises(ValueError, match="the file cannot be decompressed"):
-        document(path)
+        read_document(path)

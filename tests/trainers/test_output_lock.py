@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from loopline.trainers.cli import app
 from loopline.trainers.core.checkpoints import require_unused
-from loopline.trainers.core.output_lock import locked
+from loopline.trainers.core.output_lock import lock_output
 from loopline.trainers.data.datasets import write
 from loopline.trainers.errors import TrainingError
 from tests.trainers.tiny_glpft import DATA
@@ -46,7 +46,7 @@ def test_a_training_does_not_begin_where_another_one_is_at_work(
 ) -> None:
     write(DATA, tmp_path / "data")
     places = {"OUT": str(tmp_path / "out"), "DATA": str(tmp_path / "data")}
-    with locked(tmp_path / "out"):
+    with lock_output(tmp_path / "out"):
         ended = CliRunner().invoke(app, [places.get(part, part) for part in command.split()])
     assert "another command is at work on this folder" in str(ended.exception)
     assert list((tmp_path / "out").iterdir()) == []
@@ -59,21 +59,21 @@ def test_a_folder_is_free_again_when_its_command_was_killed(tmp_path: Path) -> N
     ) as holder:  # fmt: skip
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(TrainingError, match="another command"), locked(tmp_path):
+        with pytest.raises(TrainingError, match="another command"), lock_output(tmp_path):
             pass
         holder.send_signal(signal.SIGKILL)
         holder.wait(30)
-        with locked(tmp_path):
+        with lock_output(tmp_path):
             require_unused(tmp_path)
 
 
 def test_nothing_is_left_in_a_folder_and_the_next_command_may_have_it(tmp_path: Path) -> None:
     for _ in range(2):
-        with locked(tmp_path):
+        with lock_output(tmp_path):
             assert (tmp_path / ".lock").exists()
         assert list(tmp_path.iterdir()) == []
     (tmp_path / "notes").mkdir()
-    with pytest.raises(TrainingError, match="something else"), locked(tmp_path):
+    with pytest.raises(TrainingError, match="something else"), lock_output(tmp_path):
         require_unused(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 

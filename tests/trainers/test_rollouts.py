@@ -11,7 +11,7 @@ from rich.console import Console
 
 from loopline.trainers.core.models import Model, load_model
 from loopline.trainers.errors import UnreadableModel
-from loopline.trainers.sft.batched_dialogues import Conversation, accepted, attempt, complete
+from loopline.trainers.sft.batched_dialogues import Conversation, accepted_answer, attempt, complete
 from loopline.trainers.sft.evaluation import (
     Skill,
     Task,
@@ -109,5 +109,5 @@ def test_an_answer_is_accepted_exactly_when_its_equations_hold() -> None:
     """By the role workers' rule: `1.5 * 4 = 6` holds, and is not read as `5 * 4 = 6`."""
     right = Conversation((), [], text=r"So \boxed{6}", said=["1.5 * 4 = 6", r"So \boxed{6}"])
     wrong = Conversation((), [], text=r"So \boxed{7}", said=["1.5 * 4 = 7", r"So \boxed{7}"])
-    assert accepted(right) == "6"
-    assert accepted(wrong) is None
+    assert accepted_answer(right) == "6"
+    assert accepted_answer(wrong) is None

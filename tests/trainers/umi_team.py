@@ -16,7 +16,7 @@ from loopline.agents.records import PolicyRef, Trajectory
 from loopline.agents.roles.umi.settings import UmiOptions
 from loopline.bus import BusSettings
 from loopline.runtime.client.client import Client
-from loopline.runtime.config.settings import resolved_file
+from loopline.runtime.config.settings import load_resolved_file
 from tests.runtime.conftest import Deployment
 
 SEED, COUNT = 5, 12
@@ -52,7 +52,7 @@ def up(deployment: Deployment, model: Path, *overrides: str) -> None:
 def bus_of(deployment: Deployment) -> BusSettings:
     run = deployment.state.running()
     assert run is not None
-    return resolved_file(deployment.state.resolved).with_redis_url(run.redis_url).bus
+    return load_resolved_file(deployment.state.resolved).with_redis_url(run.redis_url).bus
 
 
 async def ask(

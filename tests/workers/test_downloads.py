@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline.bus import Bus, present
+from loopline.bus import Bus, live_workers
 from loopline.bus.settings import BusSettings
 from loopline.workers.engines.local import model_files
 from loopline.workers.engines.local.model_files import MICRO_MODELS
@@ -34,7 +34,7 @@ async def test_a_worker_says_that_it_downloads_until_its_model_is_there(
 
     async def state() -> str:
         return "".join(
-            presence.state for presence in await present(bus) if presence.name == "gpu-1"
+            presence.state for presence in await live_workers(bus) if presence.name == "gpu-1"
         )
 
     async def is_downloading() -> bool:

@@ -20,8 +20,8 @@ from loopline.bus import (
     Inbox,
     Policy,
     RequestError,
+    live_workers,
     policies,
-    present,
 )
 from loopline.testing import RedisProcess
 from loopline.workers.engines.protocol import EngineError
@@ -86,7 +86,7 @@ class Asker:
         """Wait until the gpu worker says so of a policy."""
         async with asyncio.timeout(60):
             while True:
-                for worker in await present(self.bus):
+                for worker in await live_workers(self.bus):
                     state = worker.details.get("policies", {}).get(name, {})
                     if wanted.items() <= state.items():
                         return state
@@ -229,9 +229,11 @@ async def test_a_first_version_that_is_refused_ends_the_standing_in_also_of_a_na
     await follower.apply([refused])
     with pytest.raises(EngineError, match=r"version 1 was refused: .*missing"):
         follower.adapter("slm/blue")
-    await follower.apply([refused.pinned(0)])
+    await follower.apply([refused.with_version_in_use(0)])
     assert follower.adapter("slm/blue") is None
-    await follower.apply([refused.pinned(0).published(str(tiny_loras[0]), time.time())])
+    await follower.apply(
+        [refused.with_version_in_use(0).published(str(tiny_loras[0]), time.time())]
+    )
     assert follower.adapter("slm/blue") == "slm/blue"
 
 
@@ -284,12 +286,12 @@ async def test_a_version_that_was_forgotten_makes_nobody_answer_with_the_plain_m
     """A worker that starts then takes an earlier version where the one in use can't be loaded, and
     refuses where there is none: the plain model was never chosen."""
     gone, missing = tmp_path / "gone", tmp_path / "missing"
-    policy = published("slm/red", gone, missing, missing).forgetting([1])
+    policy = published("slm/red", gone, missing, missing).without_versions([1])
     assert policy.earlier == (2,)
     await follower.apply([policy])
     with pytest.raises(EngineError, match="no version that could be loaded"):
         follower.adapter("slm/red")
-    await follower.apply([policy.published(str(tiny_loras[0]), time.time()).forgetting([2])])
+    await follower.apply([policy.published(str(tiny_loras[0]), time.time()).without_versions([2])])
     assert follower.adapter("slm/red") == "slm/red"
 
 

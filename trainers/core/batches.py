@@ -50,7 +50,7 @@ def batches(recipe: Recipe, tokenizer: Tokenizer, *, start: int) -> Iterator[tup
         for offset, part in enumerate(cut):
             step = group * GROUP + offset
             if step >= start:
-                yield step, _padded(part, padding)
+                yield step, _pad_rows(part, padding)
         group += 1
 
 
@@ -90,7 +90,7 @@ def encode_all(tokenizer: Tokenizer, chosen: list[Dialogue]) -> list[tuple[list[
     return rows
 
 
-def _padded(rows: list[tuple[list[int], list[bool]]], padding: int) -> Batch:
+def _pad_rows(rows: list[tuple[list[int], list[bool]]], padding: int) -> Batch:
     longest = max(len(ids) for ids, _ in rows)
     length = -(-longest // LENGTH_STEP) * LENGTH_STEP
     return Batch(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from loopline.agents.records import Record
-from loopline.trainers.core.disk_errors import writing
+from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.output_lock import LOCK
 from loopline.trainers.errors import (
     CorruptCheckpoint,
@@ -86,7 +86,7 @@ def save_checkpoint(
     described = state.model_copy(update={"sha256": digest})
     shutil.rmtree(partial, ignore_errors=True)
     try:
-        with writing(final):
+        with guard_disk_writes(final):
             partial.mkdir(parents=True)
             (partial / TENSORS).write_bytes(data)
             (partial / STATE).write_text(described.model_dump_json(indent=1), encoding="utf-8")
@@ -119,9 +119,9 @@ def load_checkpoint(folder: Path, kind: type[StateT]) -> Checkpoint[StateT] | No
         state = kind.model_validate_json((latest / STATE).read_bytes())
         data = (latest / TENSORS).read_bytes()
     except (OSError, ValidationError) as error:
-        raise _corrupt(latest, f"cannot be read: {_first_line(error)}") from error
+        raise _corruption_error(latest, f"cannot be read: {_first_line(error)}") from error
     if hashlib.sha256(data).hexdigest() != state.sha256:
-        raise _corrupt(latest, f"{TENSORS} does not have the hash that {STATE} names")
+        raise _corruption_error(latest, f"{TENSORS} does not have the hash that {STATE} names")
     from safetensors.torch import load
 
     return Checkpoint(state, load(data))
@@ -223,7 +223,7 @@ def _folders(folder: Path) -> list[Path]:
     return sorted(folders, key=lambda path: (path.name.removesuffix(_ASIDE), path.suffix != _ASIDE))
 
 
-def _corrupt(where: Path, why: str) -> CorruptCheckpoint:
+def _corruption_error(where: Path, why: str) -> CorruptCheckpoint:
     return CorruptCheckpoint(
         f"the checkpoint {where} is damaged: {why}; remove that folder or pass --restart to "
         "begin anew"

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from loopline.runtime.config.options import Argument, OnlyWith, Option, Options, toml_of
 from loopline.runtime.config.sources import URL_VARIABLE
-from loopline.trainers.core.disk_errors import writing
+from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.workers.atomic_files import write_atomic
 
 
@@ -26,7 +26,7 @@ class FolderOptions(Options):
         """Write all options into the folder, as a file that `--config` reads. Raises
         `NotEnoughDisk`."""
         path = self.output / "options.toml"
-        with writing(path):
+        with guard_disk_writes(path):
             write_atomic(path, "\n".join(toml_of(self)) + "\n")
 
 

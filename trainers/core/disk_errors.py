@@ -10,7 +10,7 @@ from loopline.trainers.errors import NotEnoughDisk
 
 
 @contextmanager
-def writing(path: Path) -> Generator[None]:
+def guard_disk_writes(path: Path) -> Generator[None]:
     """The block writes `path`. Raises `NotEnoughDisk` where that is refused, by a disk that is
     full or is not to be written on."""
     from safetensors import SafetensorError

@@ -43,7 +43,7 @@ def deferred_interrupt() -> Generator[Interruption]:
 
 
 @contextmanager
-def stoppable() -> Generator[None]:
+def exit_on_interrupt() -> Generator[None]:
     """Ctrl-C ends the command with exit code 130, and says how to go on: typer's own exit is
     silent."""
     try:

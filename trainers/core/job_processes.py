@@ -1,7 +1,7 @@
 """Does jobs, several at a time, each in a process of its own with one core.
 
 A job goes to its process as a line of JSON; what becomes of it comes back as lines of `JobLine`.
-`do_jobs` is the side that hands them out, `serve_jobs` the one that does them.
+`run_jobs` is the side that hands them out, `serve_jobs` the one that does them.
 
 A process ends with its job: torch keeps compiled kernels for every shape of a training and memory
 that it has freed, and a second training in the same process would have those of the first as well.
@@ -51,18 +51,18 @@ class Job(Protocol):
 JobT = TypeVar("JobT", bound=Job)
 
 
-def always(job: Job) -> bool:
+def is_always_ready(job: Job) -> bool:
     """Of a job that waits for no other."""
     return True
 
 
-async def do_jobs(
+async def run_jobs(
     jobs: Sequence[JobT],
     module: str,
     output: Path,
     processes: int,
     watcher: Callable[[JobT, JobLine], None],
-    ready: Callable[[JobT], bool] = always,
+    ready: Callable[[JobT], bool] = is_always_ready,
     arguments: Sequence[str] = (),
 ) -> bool:
     """Do every job, so many at a time, by `python -m module output arguments`. `ready` says whether
@@ -185,11 +185,11 @@ class _Worker(Generic[JobT]):
         """Take jobs until none is left. Raises `TrainingError`."""
         while not self._stopping and (job := await queue.take()) is not None:
             try:
-                await self._do(job)
+                await self._run_job(job)
             finally:
                 queue.end()
 
-    async def _do(self, job: JobT) -> None:
+    async def _run_job(self, job: JobT) -> None:
         """One job, or as much of it as there is time for. Raises `TrainingError`."""
         self._told = False
         self._process = process = await asyncio.create_subprocess_exec(
@@ -210,7 +210,7 @@ class _Worker(Generic[JobT]):
             await self._watch(process, job)
             code = await process.wait()
             if code not in (0, EXIT_INTERRUPTED) and not self._stopping:
-                raise _died(code, job.name)
+                raise _exit_error(code, job.name)
         finally:
             send(process, signal.SIGKILL)
             await process.wait()
@@ -239,10 +239,10 @@ class _Worker(Generic[JobT]):
             if update.event == "finished":
                 return
         if not self._stopping:
-            raise _died(await process.wait(), job.name)
+            raise _exit_error(await process.wait(), job.name)
 
 
-def _died(code: int, where: str) -> TrainingError:
+def _exit_error(code: int, where: str) -> TrainingError:
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
     return TrainingError(
         f"{where}: the process {how}; what it printed stands above. Go on with the same command"

@@ -30,10 +30,10 @@ def read_record(
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise damaged(path, error, advice, failure) from error
+        raise damage_error(path, error, advice, failure) from error
 
 
-def damaged(
+def damage_error(
     path: Path,
     error: ValidationError,
     advice: str = RESTART,

@@ -102,7 +102,7 @@ class Network:
         return self._learned_logits(self.whole, ids, learned)
 
     @property
-    def sees_all(self) -> bool:
+    def has_full_attention(self) -> bool:
         """Whether every layer attends to all that came before: none to a window, or by a state."""
         kinds: list[str] | None = getattr(self.whole.config, "layer_types", None)
         if kinds is not None:
@@ -129,7 +129,7 @@ class Network:
         ).last_hidden_state
         return self.whole.get_output_embeddings()(hidden.flatten(0, 1)[parents])
 
-    def gathered(self, tensor: torch.Tensor) -> torch.Tensor:
+    def gather_parameter(self, tensor: torch.Tensor) -> torch.Tensor:
         """A weight or one of its moments, put together where it is spread over the processes: then
         all of them must ask for it."""
         return whole(tensor) if self.processes.sharded else tensor
@@ -158,7 +158,7 @@ class Network:
         an engine that is to give the trainer's log-probabilities needs the trainer's weights."""
         if self.adapter is not None:
             state = {
-                name: self.gathered(parameter).detach().float()
+                name: self.gather_parameter(parameter).detach().float()
                 for name, parameter in self.trained()
             }
             if not self.processes.is_first:
@@ -173,7 +173,7 @@ class Network:
             # An embedding that is also the output layer is stored once.
             if id(tensor) not in tensor_ids:
                 tensor_ids.add(id(tensor))
-                weights[name] = self.gathered(tensor).detach()
+                weights[name] = self.gather_parameter(tensor).detach()
         if not self.processes.is_first:
             return
         self.whole.save_pretrained(folder, state_dict=weights)

@@ -23,7 +23,7 @@ def make_folder(output: Path) -> None:
 
 
 @contextmanager
-def locked(output: Path) -> Generator[None]:
+def lock_output(output: Path) -> Generator[None]:
     """Make the folder, and keep other commands off it for the time of the block; the kernel gives
     it back if this process is killed. Raises `TrainingError`."""
     make_folder(output)

@@ -117,7 +117,7 @@ class Processes:
         fsdp2_prepare_model(self.accelerator, model)
 
 
-def unshared(output: Path, processes: Processes) -> TrainingError:
+def unshared_folder_error(output: Path, processes: Processes) -> TrainingError:
     """The error of processes that see another folder than the first one."""
     number = f"process {processes.index + 1} of {processes.count}"
     who = "another process" if processes.is_first else number
@@ -128,14 +128,14 @@ def unshared(output: Path, processes: Processes) -> TrainingError:
 
 
 @contextmanager
-def joined() -> Generator[Processes]:
+def join_processes() -> Generator[Processes]:
     """This process among those that a launcher has started with it. Raises `TrainingError` for
     settings that it can't train by, and in the place of what torch raises when another process is
     gone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Processes()
         return
-    sharded = _sharded()
+    sharded = _is_sharded()
     try:
         from accelerate import Accelerator, InitProcessGroupKwargs
     except ImportError as error:
@@ -172,7 +172,7 @@ def joined() -> Generator[Processes]:
         accelerator.end_training()
 
 
-def _sharded() -> bool:
+def _is_sharded() -> bool:
     """Whether accelerate's settings, which its launcher hands over in the environment, say so."""
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() != "true":
         return False
@@ -205,7 +205,7 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor
 
 
-def spread(
+def shard_tensors(
     tensors: Mapping[str, torch.Tensor], trained: Iterable[tuple[str, torch.nn.Parameter]]
 ) -> dict[str, torch.Tensor]:
     """Whole tensors by the names of a checkpoint, each spread over the processes as the parameter

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopline.bus import Policy, pool_of
-from loopline.trainers.core.disk_errors import writing
+from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.network import base_folder
 from loopline.trainers.errors import TrainingError
 from loopline.workers.atomic_files import atomic_folder
@@ -69,8 +69,8 @@ def publish(
         for publication in publications:
             require_base(publication, pools)
         for publication in publications:
-            path = str(_kept(publication.folder, output).resolve())
-            change_and_report(publication.policy, redis_url, wait, _published(path))
+            path = str(_keep_copy(publication.folder, output).resolve())
+            change_and_report(publication.policy, redis_url, wait, _publish_change(path))
     except (UserError, BusUnavailable) as error:
         raise TrainingError(f"--publish: {error}") from error
 
@@ -118,17 +118,17 @@ def _require_weights(publication: Publication, model: str, option: str) -> None:
         )
 
 
-def _kept(folder: Path, output: Path) -> Path:
+def _keep_copy(folder: Path, output: Path) -> Path:
     """The folder's files a second time, where no training removes them. Raises `NotEnoughDisk`."""
     final = output / "published" / weights_sha256(folder)[:12] / folder.name
     if final.exists():
         return final
-    with writing(final), atomic_folder(final) as partial:
-        shutil.copytree(folder, partial, copy_function=_linked, dirs_exist_ok=True)
+    with guard_disk_writes(final), atomic_folder(final) as partial:
+        shutil.copytree(folder, partial, copy_function=_link_file, dirs_exist_ok=True)
     return final
 
 
-def _linked(source: str, target: str) -> None:
+def _link_file(source: str, target: str) -> None:
     """Without taking room, where the file system can: trained files are never changed in place."""
     try:
         os.link(source, target)
@@ -136,5 +136,5 @@ def _linked(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _published(path: str) -> Callable[[Policy], Policy]:
+def _publish_change(path: str) -> Callable[[Policy], Policy]:
     return lambda policy: policy.published(path, time.time())

@@ -38,7 +38,7 @@ def share(value: float) -> str:
     return "> 99.99 %"
 
 
-def over_steps(name: str, values: Sequence[tuple[int, float]]) -> Curve:
+def step_curve(name: str, values: Sequence[tuple[int, float]]) -> Curve:
     """A line of one value a step."""
     return Curve(name, [Point.at(float(step), value) for step, value in values])
 
@@ -63,13 +63,15 @@ def training_page(
         tables=tables,
         thinned=any(len(curve.points) > MOST_POINTS for p in plots for curve in p.curves),
         drawn=[(drawing, plot) for drawing, plot in drawings if drawing],
-        split=(_split(seconds), _split_words(seconds)) if sum(seconds.values()) > 0 else (),
-        settings=[[name, value] for name, value in _flat("", settings.model_dump(mode="json"))],
+        split=(_split_bar(seconds), _split_words(seconds)) if sum(seconds.values()) > 0 else (),
+        settings=[
+            [name, value] for name, value in _flatten_settings("", settings.model_dump(mode="json"))
+        ],
     )
     return page(title, body)
 
 
-def _split(seconds: Mapping[str, float]) -> str:
+def _split_bar(seconds: Mapping[str, float]) -> str:
     """Parts of the whole, one behind the other."""
     total = sum(seconds.values())
     x = svg.Scale(0.0, total, 0.0, _BAR_WIDTH)
@@ -94,10 +96,10 @@ def _split_words(seconds: Mapping[str, float]) -> str:
     return f"{total:,.1f} seconds: {listed}. What a crash broke off is not counted."
 
 
-def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:
+def _flatten_settings(prefix: str, value: object) -> Iterator[tuple[str, str]]:
     """Settings by their dotted names."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
-            yield from _flat(f"{prefix}.{key}" if prefix else str(key), inner)  # pyright: ignore[reportUnknownArgumentType]
+            yield from _flatten_settings(f"{prefix}.{key}" if prefix else str(key), inner)  # pyright: ignore[reportUnknownArgumentType]
     else:
         yield prefix, "–" if value is None or value == {} else str(value)

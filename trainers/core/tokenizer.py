@@ -64,7 +64,7 @@ def build_tokenizer(
         ]
     )
     apart = pre_tokenizers.Sequence([pre_tokenizers.Split(" ", "isolated"), words])
-    pieces = [piece for text in texts for piece in _between_markup(text, markup)]
+    pieces = [piece for text in texts for piece in _split_at_markup(text, markup)]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = words if words_with_blank is None else apart  # pyright: ignore[reportAttributeAccessIssue]
     trainer = trainers.BpeTrainer(
@@ -76,14 +76,14 @@ def build_tokenizer(
     tokenizer.train_from_iterator(pieces, trainer)
     if words_with_blank is not None:
         word_counts = Counter(word for piece in pieces for word, _ in words.pre_tokenize_str(piece))
-        tokenizer = _joined(tokenizer, word_counts, words_with_blank)
+        tokenizer = _add_blank_merges(tokenizer, word_counts, words_with_blank)
         tokenizer.pre_tokenizer = words  # pyright: ignore[reportAttributeAccessIssue]
     tokenizer.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in markup])
     return tokenizer
 
 
-def _joined(tokenizer: Tokenizer, word_counts: Mapping[str, int], most: int) -> Tokenizer:
+def _add_blank_merges(tokenizer: Tokenizer, word_counts: Mapping[str, int], most: int) -> Tokenizer:
     """With one more merge for each of the most frequent words that a blank belongs to."""
     from tokenizers import Tokenizer
 
@@ -103,7 +103,7 @@ def _joined(tokenizer: Tokenizer, word_counts: Mapping[str, int], most: int) -> 
     return Tokenizer.from_str(json.dumps(saved))
 
 
-def _between_markup(text: str, markup: Sequence[str]) -> list[str]:
+def _split_at_markup(text: str, markup: Sequence[str]) -> list[str]:
     # Merges are learned from plain text only: markup has tokens of its own.
     pieces = [text]
     for mark in sorted((*SPECIAL, *markup), key=len, reverse=True):

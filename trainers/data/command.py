@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -47,7 +47,7 @@ def data(options: DataOptions) -> None:
         raise typer.Exit(130) from None
     _show_card(data_set)
     _show_samples(data_set)
-    typer.echo(f"{output}: {counted(_rows(data_set), 'row')}, sha256 {data_set.card.sha256}")
+    typer.echo(f"{output}: {format_count(_rows(data_set), 'row')}, sha256 {data_set.card.sha256}")
 
 
 def _read(progress: Progress, options: DataOptions) -> list[Source]:
@@ -94,22 +94,22 @@ def _rows(data_set: DataSet) -> int:
 def _show_card(data_set: DataSet) -> None:
     from rich.console import Console
 
-    from loopline.runtime.terminal.safe_text import harmless
-    from loopline.runtime.terminal.tables import figures
+    from loopline.runtime.terminal.safe_text import sanitize
+    from loopline.runtime.terminal.tables import new_table
     from loopline.trainers.data.examples import SETS
 
     for source in data_set.card.sources:
         repeated = f", {source.repeated:,} of them repeated" if source.repeated else ""
         typer.echo(
             f"{source.name}: {source.trajectories:,} trajectories{repeated}, "
-            f"{counted(source.instructions, 'instruction')}"
+            f"{format_count(source.instructions, 'instruction')}"
         )
         for where in source.skipped_where[:_SHOWN_SKIPPED]:
-            typer.echo(f"  skipped {harmless(where)}")
+            typer.echo(f"  skipped {sanitize(where)}")
         if len(source.skipped_where) > _SHOWN_SKIPPED:
             reasons = ", ".join(f"{reason}: {n:,}" for reason, n in source.skipped.items())
             typer.echo(f"  skipped {len(source.skipped_where):,} in all: {reasons}")
-    table = figures(
+    table = new_table(
         "set", "source", "rows", "instructions", "dropped", words=("set", "source", "dropped")
     )
     for name in SETS:
@@ -128,7 +128,7 @@ def _show_card(data_set: DataSet) -> None:
 
 
 def _show_samples(data_set: DataSet) -> None:
-    from loopline.runtime.terminal.safe_text import harmless
+    from loopline.runtime.terminal.safe_text import sanitize
     from loopline.trainers.data.examples import SETS
 
     for name in SETS:
@@ -137,9 +137,9 @@ def _show_samples(data_set: DataSet) -> None:
         typer.echo(rule.ljust(80, "─"))
         cut = len(sample.input) - _SHOWN_CHARS
         text = sample.input if cut <= 0 else f"[{cut:,} characters …]{sample.input[cut:]}"
-        typer.echo(harmless(text))
+        typer.echo(sanitize(text))
         typer.echo("── learns ".ljust(80, "─"))
-        typer.echo(harmless(sample.target_text))
+        typer.echo(sanitize(sample.target_text))
 
 
 def worlds(options: WorldsOptions) -> None:
@@ -162,6 +162,6 @@ def worlds(options: WorldsOptions) -> None:
         typer.echo(f"stopped; {output} was not written", err=True)
         raise typer.Exit(130) from None
     typer.echo(
-        f"{output}: {counted(samples, 'instruction')} of the split {split}, {solved:,} with an "
+        f"{output}: {format_count(samples, 'instruction')} of the split {split}, {solved:,} with an "
         f"answer, {samples - solved:,} to give up"
     )

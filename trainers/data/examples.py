@@ -124,7 +124,7 @@ def examples_of(trajectory: Trajectory, options: UmiOptions) -> Iterator[Made]:
     for `global_steps` and `planner`, calls for `caller`, conclusions for `summarizer`, and one."""
     yield _Maker(trajectory, options).whole()
     yield from _backbone_steps(trajectory, options)
-    yield from _local(trajectory, options)
+    yield from _role_rows(trajectory, options)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class _Maker:
         spans: list[Span] = []
         for number, step in enumerate(trajectory.steps, start=1):
             if step.next != "call":
-                reason = no_answer(step)
+                reason = missing_answer_reason(step)
                 if reason is not None:
                     return self.dropped(name, reason)
                 spans.append(Span(text=ended_in_trajectory(number, step.rationale, step.answer)))
@@ -183,7 +183,9 @@ def _backbone_steps(trajectory: Trajectory, options: UmiOptions) -> Iterator[Mad
         else:
             then = conclusion_part(step.answer)
         written = step_text(step.rationale, then)
-        reason = no_answer(step) if step.next != "call" else _misread(step, written)
+        reason = (
+            missing_answer_reason(step) if step.next != "call" else _misread_reason(step, written)
+        )
         if reason is None:
             text = backbone_input(trajectory.tools, turns, options.tool_style)
             yield make.row("global_steps", number, text, Span(text=written))
@@ -194,7 +196,7 @@ def _backbone_steps(trajectory: Trajectory, options: UmiOptions) -> Iterator[Mad
             turns.append(observation_turn(step, options.observation_chars))
 
 
-def _local(trajectory: Trajectory, options: UmiOptions) -> Iterator[Made]:
+def _role_rows(trajectory: Trajectory, options: UmiOptions) -> Iterator[Made]:
     make = _Maker(trajectory, options)
     for number, step, turns in histories(trajectory, options.observation_chars):
         yield _planner(make, number, step, turns)
@@ -206,11 +208,15 @@ def _local(trajectory: Trajectory, options: UmiOptions) -> Iterator[Made]:
 
 
 def _planner(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Made:
-    if _hallucinated(make.trajectory, step):
+    if _is_hallucinated(make.trajectory, step):
         return make.dropped("planner", HALLUCINATED)
     written = written_plan(step.rationale, step.next)
     plan = read_plan(written)
-    if not isinstance(plan, PlannerTurn) or plan.next != step.next or _bare(plan) != _bare(step):
+    if (
+        not isinstance(plan, PlannerTurn)
+        or plan.next != step.next
+        or _strip_emphasis(plan) != _strip_emphasis(step)
+    ):
         return make.dropped("planner", READ_OTHERWISE)
     text = planner_input(make.trajectory.tools, turns, make.options.tool_style)
     return make.row("planner", number, text, Span(text=written))
@@ -219,10 +225,10 @@ def _planner(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Ma
 def _caller(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Made:
     if step.call is None:
         return make.dropped("caller", NO_ARGUMENTS)
-    if _hallucinated(make.trajectory, step):
+    if _is_hallucinated(make.trajectory, step):
         return make.dropped("caller", HALLUCINATED)
     written = written_call(step.call.name, step.call.arguments, as_json=make.options.constrained)
-    reason = _misread(step, written)
+    reason = _misread_reason(step, written)
     if reason is not None:
         return make.dropped("caller", reason)
     text = caller_input(make.trajectory.tools, turns, make.options.tool_style)
@@ -230,7 +236,7 @@ def _caller(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Mad
 
 
 def _summarizer(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Made:
-    reason = no_answer(step)
+    reason = missing_answer_reason(step)
     answer = step.answer or ""
     if reason is None and read_answer(answer) != answer.strip():
         reason = READ_OTHERWISE
@@ -239,16 +245,16 @@ def _summarizer(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) ->
     return make.row("summarizer", number, summarizer_input(turns), Span(text=answer))
 
 
-def _bare(step: PlannerTurn | Step) -> str:
+def _strip_emphasis(step: PlannerTurn | Step) -> str:
     """The rationale without the marks of emphasis and code at its end, which reading removes."""
     return step.rationale.strip().rstrip("*_` \n")
 
 
-def _hallucinated(trajectory: Trajectory, step: Step) -> bool:
+def _is_hallucinated(trajectory: Trajectory, step: Step) -> bool:
     return step.call is not None and not trajectory.offers(step.call.name)
 
 
-def no_answer(step: Step) -> str | None:
+def missing_answer_reason(step: Step) -> str | None:
     """Why a step that ends the way and should hold an answer holds none."""
     if step.next == "give_up":
         return None
@@ -257,7 +263,7 @@ def no_answer(step: Step) -> str | None:
     return None if step.answer.strip() else ANSWER_EMPTY
 
 
-def _misread(step: Step, written: str) -> str | None:
+def _misread_reason(step: Step, written: str) -> str | None:
     """Why a text that calls does not say what was called."""
     if step.call is None:
         return NO_ARGUMENTS

@@ -64,7 +64,7 @@ class Reading(Generic[T]):
     """Names of the files or folders that were read, where a reader takes one of several."""
 
 
-def listed(skipped: Iterable[Skipped], first: int = 3) -> str:
+def summarize_skipped(skipped: Iterable[Skipped], first: int = 3) -> str:
     """Each reason with its number and the first places, the most frequent reason first:
     `not JSON: 2 (a.json:7, a.json:9); no chain: 1 (b.json)`."""
     places: defaultdict[str, list[str]] = defaultdict(list)
@@ -89,7 +89,7 @@ class Unreadable(ValueError):
         return Skipped(where, self.reason, self.detail)
 
 
-def document(path: Path, max_bytes: int = MAX_FILE_BYTES) -> Any:
+def read_document(path: Path, max_bytes: int = MAX_FILE_BYTES) -> Any:
     """The one JSON value of a file. Raises `Unreadable`."""
     return parse(_content(path, max_bytes))
 
@@ -116,7 +116,7 @@ def read_list(path: Path, build: Callable[[int, Any], T]) -> Reading[T]:
     """Each value of a file that is one JSON list, made a record by `build(number, value)`, which
     may raise `Unreadable`. They count from 0."""
     try:
-        rows = document(path)
+        rows = read_document(path)
         if not isinstance(rows, list):
             raise Unreadable("not the expected fields", "the file is not a list of problems")
     except Unreadable as error:
@@ -136,7 +136,7 @@ def parse(content: bytes | str) -> Any:
     that is none of a float's."""
     try:
         text = content.decode("utf-8-sig") if isinstance(content, bytes) else content
-        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        return json.loads(text, parse_constant=_refuse, parse_float=_parse_finite)
     except UnicodeDecodeError as error:
         raise Unreadable("not UTF-8", error.reason) from error
     except ValueError as error:
@@ -161,7 +161,7 @@ def _lines(path: Path, limits: Limits) -> Iterator[tuple[int, Any | Unreadable]]
     """Each line's number, and its value or why there is none."""
     number = size = 0
     try:
-        with _opened(path) as file:
+        with _open_file(path) as file:
             while row := file.readline(limits.line_bytes + 1):
                 number += 1
                 size += len(row)
@@ -180,7 +180,7 @@ def _lines(path: Path, limits: Limits) -> Iterator[tuple[int, Any | Unreadable]]
                 elif row.strip():
                     yield number, _value(row)
     except _BROKEN as error:
-        yield number + 1, _broken(error)
+        yield number + 1, _unreadable_file(error)
 
 
 def _value(row: bytes) -> Any | Unreadable:
@@ -194,7 +194,7 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON number")
 
 
-def _finite(number: str) -> float:
+def _parse_finite(number: str) -> float:
     # As infinity, `1e999` would be written as null by whoever passes it on.
     value = float(number)
     if not math.isfinite(value):
@@ -205,10 +205,10 @@ def _finite(number: str) -> float:
 def _content(path: Path, max_bytes: int) -> bytes:
     """The decompressed bytes. Raises `Unreadable`."""
     try:
-        with _opened(path) as file:
+        with _open_file(path) as file:
             content = file.read(max_bytes + 1)
     except _BROKEN as error:
-        raise _broken(error) from error
+        raise _unreadable_file(error) from error
     if len(content) > max_bytes:
         raise _too_large(max_bytes)
     return content
@@ -217,12 +217,12 @@ def _content(path: Path, max_bytes: int) -> bytes:
 _BROKEN = (lzma.LZMAError, zlib.error, EOFError, OSError)
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open_file(path: Path) -> IO[bytes]:
     opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
     return opener(path, "rb")
 
 
-def _broken(error: Exception) -> Unreadable:
+def _unreadable_file(error: Exception) -> Unreadable:
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
         return Unreadable("the file cannot be read", error.strerror or str(error))
     return Unreadable("the file cannot be decompressed", str(error))

@@ -27,7 +27,7 @@ from loopline.agents.roles.umi.settings import tools_of
 from loopline.agents.roles.umi.transcript import calls_of
 from loopline.trainers.data import toolbench
 from loopline.trainers.data.held_out import NOT_REBUILT, require_training
-from loopline.trainers.data.json_files import Reading, Skipped, document, parse
+from loopline.trainers.data.json_files import Reading, Skipped, parse, read_document
 from loopline.trainers.data.json_files import Unreadable as UnreadableJson
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.data.trajectories import Step, Trajectory, require_writable
@@ -64,7 +64,7 @@ def from_worlds(
     name = f"worlds:{split}"
     trajectories: list[Trajectory] = []
     for instance in first_instances(split, samples, seed):
-        trajectories.append(_of_instance(instance, name))
+        trajectories.append(_trajectory_of_instance(instance, name))
         on_progress(len(trajectories))
     settings: JsonObject = {"split": split, "samples": samples, "seed": seed}
     return Source(name, settings, tuple(trajectories))
@@ -93,7 +93,7 @@ def from_toolbench(folder: Path, *, held_out: bool = False) -> Source:
                 raise UnreadableJson(TRAINING_QUERY)
             if not held_out and answer.query_id in test:
                 raise UnreadableJson(TEST_QUERY)
-            trajectories.append(_of_answer(answer))
+            trajectories.append(_trajectory_of_answer(answer))
         except UnreadableJson as error:
             skipped.append(error.at(answer.id))
     return Source("toolbench", {"test_queries": len(test)}, tuple(trajectories), tuple(skipped))
@@ -103,22 +103,22 @@ def from_store(store: Path) -> Source:
     """Recorded runs of `umi` that were solved: by their outcome, or, in the simulated worlds, by
     the state that they left behind. Runs of a benchmark's held-out instructions are left out.
     Raises `UnreadableData`."""
-    return of_recorded(read_trajectories(store, "umi"))
+    return from_recorded(read_trajectories(store, "umi"))
 
 
-def of_recorded(reading: Reading[RecordedTrajectory]) -> Source:
+def from_recorded(reading: Reading[RecordedTrajectory]) -> Source:
     """As `from_store`, of runs that have been read."""
     skipped = list(reading.skipped)
     trajectories: list[Trajectory] = []
     for recorded in reading.records:
         try:
-            trajectories.append(_of_run(recorded))
+            trajectories.append(_trajectory_of_run(recorded))
         except UnreadableJson as error:
             skipped.append(error.at(f"run {recorded.run.id}"))
     return Source("store", {}, tuple(trajectories), tuple(skipped))
 
 
-def _of_instance(instance: Instance, source: str) -> Trajectory:
+def _trajectory_of_instance(instance: Instance, source: str) -> Trajectory:
     oracle = instance.oracle
     steps = [
         Step(
@@ -141,7 +141,7 @@ def _of_instance(instance: Instance, source: str) -> Trajectory:
     )
 
 
-def _of_answer(answer: toolbench.Trajectory) -> Trajectory:
+def _trajectory_of_answer(answer: toolbench.Trajectory) -> Trajectory:
     try:
         tools = tuple(
             ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters)
@@ -156,7 +156,7 @@ def _of_answer(answer: toolbench.Trajectory) -> Trajectory:
         instruction_id=answer.id,
         instruction=answer.instruction,
         tools=tools,
-        steps=tuple(_of_answer_step(step) for step in answer.steps),
+        steps=tuple(_step_of_answer(step) for step in answer.steps),
     )
     require_writable(trajectory)
     return trajectory
@@ -167,7 +167,7 @@ _NEXT: dict[toolbench.Decision, Next] = {
 }  # fmt: skip
 
 
-def _of_answer_step(step: toolbench.Step) -> Step:
+def _step_of_answer(step: toolbench.Step) -> Step:
     rationale, again = step.rationale.strip(), step.asked_again
     if step.decision != "call":
         return Step(rationale, _NEXT[step.decision], answer=step.answer, asked_again=again)
@@ -196,10 +196,10 @@ def held_out_queries(folder: Path) -> frozenset[str]:
     """Ids of the queries that are kept for tests; none where the folder has no such list. Raises
     `UnreadableData` for one that cannot be read."""
     ids: set[str] = set()
-    for root in toolbench.places(folder, TEST_QUERIES):
+    for root in toolbench.part_folders(folder, TEST_QUERIES):
         for path in toolbench.json_files(root):
             try:
-                listed = document(path)
+                listed = read_document(path)
             except UnreadableJson as error:
                 raise UnreadableData(
                     f"{path}: {error}; without it test queries would be trained on"
@@ -210,7 +210,7 @@ def held_out_queries(folder: Path) -> frozenset[str]:
     return frozenset(ids)
 
 
-def _of_run(recorded: RecordedTrajectory) -> Trajectory:
+def _trajectory_of_run(recorded: RecordedTrajectory) -> Trajectory:
     """Raises `UnreadableJson` for what is not trained on."""
     try:
         tools = tools_of(recorded.run).specs
@@ -263,9 +263,9 @@ def _recorded_steps(recorded: RecordedTrajectory) -> list[Step]:
             case "call":
                 raise UnreadableJson(STOPPED, recorded.reason or "")
             case "conclude" if recorded.answer is not None:
-                steps.append(Step(_said(row), "conclude", answer=recorded.answer))
-            case "give_up" if not isinstance(read_plan(_written(row)), Unreadable):
-                steps.append(Step(_said(row), "give_up"))
+                steps.append(Step(_rationale(row), "conclude", answer=recorded.answer))
+            case "give_up" if not isinstance(read_plan(_step_text(row)), Unreadable):
+                steps.append(Step(_rationale(row), "give_up"))
             case kind:
                 raise UnreadableJson(UNREADABLE_STEP, f"turn {row.turn}: {row.agent} {kind}")
     if not steps or steps[-1].next == "call":
@@ -281,11 +281,11 @@ def _recorded_call(planned: RecordedStep, called: RecordedStep) -> Step:
             raise UnreadableJson(UNREADABLE_STEP, f"turn {called.turn}: no observation")
     match called.decision.kind, called.decision.data:
         case "call", {"name": str(name), "arguments": dict(arguments)}:
-            return Step(_said(planned), "call", call=Action(name, arguments), output=output)
+            return Step(_rationale(planned), "call", call=Action(name, arguments), output=output)
         case "refused", {"text": str(text)}:
             action = read_action(text)
             return Step(
-                _said(planned),
+                _rationale(planned),
                 "call",
                 call=None if isinstance(action, Unreadable) else action,
                 raw_call=text,
@@ -295,10 +295,10 @@ def _recorded_call(planned: RecordedStep, called: RecordedStep) -> Step:
             raise UnreadableJson(UNREADABLE_STEP, f"turn {called.turn}: {called.agent} {kind}")
 
 
-def _said(step: RecordedStep) -> str:
+def _rationale(step: RecordedStep) -> str:
     rationale = step.decision.data.get("rationale")
     return rationale if isinstance(rationale, str) else ""
 
 
-def _written(step: RecordedStep) -> str:
+def _step_text(step: RecordedStep) -> str:
     return step.calls[-1].said if step.calls else ""

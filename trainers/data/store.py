@@ -52,13 +52,13 @@ def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
             try:
                 trajectory = Trajectory.model_validate_json(row)
             except ValidationError as error:
-                skipped.append(_named(f"{file.name}[{number}]", row, error))
+                skipped.append(_skipped_record(f"{file.name}[{number}]", row, error))
             else:
                 trajectories[trajectory.run.id] = trajectory
     return Reading(tuple(trajectories[run] for run in sorted(trajectories)), tuple(skipped))
 
 
-def _named(where: str, row: str, error: ValidationError) -> Skipped:
+def _skipped_record(where: str, row: str, error: ValidationError) -> Skipped:
     """A newer writer's record, or a broken one."""
     try:
         version = json.loads(row)["version"]

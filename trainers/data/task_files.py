@@ -19,7 +19,7 @@ from loopline.agents.errors import InvalidTask, PluginError
 from loopline.agents.records import Record, Run, Task
 from loopline.agents.workflows.pair import PairWorkflow, team_of
 from loopline.runtime.client.run_ids import new_run_id
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.data.json_files import Limits, Unreadable, fit, read_lines
 from loopline.trainers.errors import UnreadableData
 
@@ -56,7 +56,7 @@ class _Line:
     team: tuple[str, ...]
 
     @property
-    def whose(self) -> str:
+    def team_label(self) -> str:
         return f"{self.task.environment} for {', '.join(self.team)}"
 
 
@@ -77,10 +77,10 @@ def read_tasks(path: Path) -> TaskFile:
     _require_of_train(path, lines)
     line_numbers: dict[str, int] = {}
     for line in lines:
-        if line.whose != lines[0].whose:
+        if line.team_label != lines[0].team_label:
             raise UnreadableData(
-                f"--tasks: {path}:{line.number} is a task of {line.whose}, and line "
-                f"{lines[0].number} of {lines[0].whose}: a file is for one team; give each its "
+                f"--tasks: {path}:{line.number} is a task of {line.team_label}, and line "
+                f"{lines[0].number} of {lines[0].team_label}: a file is for one team; give each its "
                 "own"
             )
         before = line_numbers.setdefault(line.task.model_dump_json(), line.number)
@@ -105,7 +105,7 @@ def _require_of_train(path: Path, lines: Sequence[_Line]) -> None:
     held_out = [(line, split) for line, split in splits if split not in (None, Split.TRAIN)]
     if held_out:
         (line, split), more = held_out[0], len(held_out) - 1
-        also = f", and {counted(more, 'later line')} of a held-out one" if more else ""
+        also = f", and {format_count(more, 'later line')} of a held-out one" if more else ""
         raise UnreadableData(
             f"--tasks: {path}:{line.number} is a {line.task.environment} puzzle of the {split} "
             f"split{also}: benches measure by these and settings are chosen by them. Remove such "

@@ -28,9 +28,9 @@ from loopline.trainers.data.json_files import (
     Reading,
     Skipped,
     Unreadable,
-    document,
     fit,
     parse,
+    read_document,
 )
 from loopline.trainers.errors import UnreadableData
 
@@ -224,7 +224,7 @@ def read_queries(folder: Path) -> Reading[Query]:
     skipped: list[Skipped] = []
     for path, where in _files(folder, "instruction"):
         try:
-            rows = document(path)
+            rows = read_document(path)
             if not isinstance(rows, list):
                 raise Unreadable("not the expected fields", "the file is not a list of queries")
         except Unreadable as error:
@@ -254,7 +254,7 @@ def _read_by_tool(kind: type[M], folder: Path, part: str) -> Reading[M]:
     skipped: list[Skipped] = []
     for path, where in _files(folder, part):
         try:
-            row = document(path)
+            row = read_document(path)
             file = f"{path.parent.name}/{_stem(path)}"
             records.append(fit(kind, {**row, "file": file} if isinstance(row, dict) else row))
         except Unreadable as error:
@@ -262,7 +262,7 @@ def _read_by_tool(kind: type[M], folder: Path, part: str) -> Reading[M]:
     return Reading(tuple(records), tuple(skipped))
 
 
-def places(folder: Path, part: str) -> Iterator[Path]:
+def part_folders(folder: Path, part: str) -> Iterator[Path]:
     """Each folder of that part, wherever it may lie in the folder that is given."""
     return (folder / at / part for at in FOLDERS if (folder / at / part).is_dir())
 
@@ -275,7 +275,7 @@ def json_files(root: Path) -> list[Path]:
 
 def _files(folder: Path, part: str) -> Iterator[tuple[Path, str]]:
     """Each JSON file below that part, sorted, with its name inside the part."""
-    root = next(places(folder, part), None)
+    root = next(part_folders(folder, part), None)
     if root is None:
         raise UnreadableData(f"{folder}: no folder `{part}` was found in it; {WHERE}")
     paths = json_files(root)
@@ -290,7 +290,7 @@ def _stem(path: Path) -> str:
 
 
 def _trajectory(path: Path, where: str, skipped: list[Skipped]) -> Trajectory:
-    generation = fit(_Answer, document(path)).answer_generation
+    generation = fit(_Answer, read_document(path)).answer_generation
     if not generation.train_messages:
         raise Unreadable("no chain", "`train_messages` is missing: the search found no answer")
     number = _stem(path).partition("_")[0]
@@ -331,7 +331,7 @@ def _steps(messages: list[_Message], place: str, skipped: list[Skipped]) -> list
         elif message.role == "user":
             asked_again = message.content
         elif message.role == "function" and not observed:
-            steps[-1] = _observed(steps[-1], message.content or "")
+            steps[-1] = _with_observation(steps[-1], message.content or "")
             observed = True
         elif message.role == "assistant" and message.function_call is not None:
             steps.append(_step(message, message.function_call, asked_again))
@@ -346,18 +346,18 @@ def _steps(messages: list[_Message], place: str, skipped: list[Skipped]) -> list
 def _step(message: _Message, call: _Call, asked_again: str | None) -> Step:
     rationale = message.content or ""
     if call.name == FINISH:
-        gave_up, answer = _finished(call.arguments, rationale)
+        gave_up, answer = _parse_finish(call.arguments, rationale)
         decision: Decision = "give_up" if gave_up else "finish"
         return Step(rationale, decision, answer=answer, asked_again=asked_again)
-    written = call.arguments if isinstance(call.arguments, str) else _dumped(call.arguments)
+    written = call.arguments if isinstance(call.arguments, str) else _dump_json(call.arguments)
     return Step(rationale, "call", call.name, written, asked_again=asked_again)
 
 
-def _observed(step: Step, content: str) -> Step:
+def _with_observation(step: Step, content: str) -> Step:
     return replace(step, observation=_observation(content))
 
 
-def _finished(arguments: str | JsonObject, thought: str) -> tuple[bool, str | None]:
+def _parse_finish(arguments: str | JsonObject, thought: str) -> tuple[bool, str | None]:
     """Whether it gave up, and the answer, from the arguments of `Finish`.
 
     Broken JSON is read as α-UMi's data have it: the words of giving up anywhere, else what stands
@@ -393,8 +393,8 @@ def _observation(content: str) -> Observation:
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    return _dumped(value)
+    return _dump_json(value)
 
 
-def _dumped(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -36,8 +36,8 @@ def scores_of_merges(merges: Sequence[Pair], pieces: Sequence[str]) -> dict[str,
     order: dict[str, int] = {}
     for left, right in merges:
         order.setdefault(left + right, len(order))
-    _refuse_other_ways(pieces, rank)
-    for text in sorted(_in_question(merges), key=lambda text: (len(text), text)):
+    _refuse_ambiguous_merges(pieces, rank)
+    for text in sorted(_ambiguous_texts(merges), key=lambda text: (len(text), text)):
         by_pair = _join(text, lambda left, right: rank.get((left, right)))
         by_score = _join(text, lambda left, right: order.get(left + right))
         if by_pair != by_score:
@@ -45,7 +45,7 @@ def scores_of_merges(merges: Sequence[Pair], pieces: Sequence[str]) -> dict[str,
     return {piece: -place for piece, place in order.items()}
 
 
-def _refuse_other_ways(pieces: Sequence[str], rank: dict[Pair, int]) -> None:
+def _refuse_ambiguous_merges(pieces: Sequence[str], rank: dict[Pair, int]) -> None:
     piece_set = set(pieces)
     for piece in pieces:
         for cut in range(1, len(piece)):
@@ -58,7 +58,7 @@ def _refuse_other_ways(pieces: Sequence[str], rank: dict[Pair, int]) -> None:
                 )
 
 
-def _in_question(merges: Sequence[Pair]) -> set[str]:
+def _ambiguous_texts(merges: Sequence[Pair]) -> set[str]:
     """Texts in which two merges want the same neighbour: BPE prefers the earlier one, and
     llama.cpp the other one, since its piece has an earlier merge or since it is further left."""
     first: dict[str, int] = {}

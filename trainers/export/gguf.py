@@ -68,7 +68,7 @@ def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16)
             f"{model}: a model of type {kind!r} cannot be exported; those that can are: "
             f"{', '.join(ARCHITECTURES)}"
         )
-    with _refusals():
+    with _translate_engine_errors():
         check_safetensors(model)
     output.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(output) as partial:
@@ -93,7 +93,7 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
     kind = str(config.get("model_type"))
     if kind not in ARCHITECTURES:
         raise TrainingError(f"{base}: only a LoRA of {', '.join(ARCHITECTURES)} can be exported")
-    with _refusals():
+    with _translate_engine_errors():
         settings = read_lora_config(adapter, str(adapter))
         check_safetensors(adapter, "adapter")
         check_safetensors(base)
@@ -131,7 +131,7 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
                         "infinity)"
                     )
                 if kind == "llama" and part == "B.weight":
-                    tensor = _permuted(f"{module}.weight", tensor, config)
+                    tensor = _permute_heads(f"{module}.weight", tensor, config)
                 suffix = "lora_a" if part == "A.weight" else "lora_b"
                 writer.add_tensor(f"{new}.weight.{suffix}", tensor.contiguous().numpy())
         writer.write_header_to_file()
@@ -141,7 +141,7 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
 
 
 @contextmanager
-def _refusals() -> Generator[None]:
+def _translate_engine_errors() -> Generator[None]:
     """What an engine would say of these files, this command says too."""
     try:
         yield
@@ -189,7 +189,7 @@ def _write(
                         "is another than config.json says"
                     )
                 if kind == "llama":
-                    tensor = _permuted(name, tensor, config)
+                    tensor = _permute_heads(name, tensor, config)
                 try:
                     _add_tensor(writer, new, tensor.numpy(), stored, precision)
                 except ValueError as error:
@@ -260,7 +260,7 @@ def _add_shape(writer: gguf.GGUFWriter, config: dict[str, Any], model: Path) -> 
     writer.add_vocab_size(int(config["vocab_size"]))
 
 
-def _permuted(name: str, tensor: torch.Tensor, config: dict[str, Any]) -> torch.Tensor:
+def _permute_heads(name: str, tensor: torch.Tensor, config: dict[str, Any]) -> torch.Tensor:
     """Llama's queries and keys: transformers rotates halves, llama.cpp neighbours."""
     heads = int(config["num_attention_heads"])
     if name.endswith(("q_proj.weight", "q_proj.bias")):

@@ -55,7 +55,7 @@ def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
         named[place] = added["content"]
         kinds[place] = gguf.TokenType.CONTROL if added["special"] else gguf.TokenType.USER_DEFINED
     try:
-        tokens = _all_different(named, width)
+        tokens = _make_unique(named, width)
         if bpe.get("byte_fallback"):
             _add_sentencepiece(writer, saved, tokens, kinds)
         else:
@@ -82,7 +82,7 @@ def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
         writer.add_chat_template(text)
 
 
-def _all_different(named: dict[int, str], width: int) -> list[str]:
+def _make_unique(named: dict[int, str], width: int) -> list[str]:
     """The texts of all ids, those without one filled up. llama.cpp does not survive two ids of one
     text. Raises ValueError."""
     ids: dict[str, int] = {}
@@ -151,7 +151,7 @@ def _add_sentencepiece(
 ) -> None:
     """Also sets the kinds of the tokens for bytes and for what is unknown."""
     bpe: dict[str, Any] = saved["model"]
-    everywhere, at_beginning = _blanks(saved)
+    everywhere, at_beginning = _blank_prefix_flags(saved)
     options = ("ignore_merges", "dropout", "continuing_subword_prefix", "end_of_word_suffix")
     used = [name for name in options if bpe.get(name)]
     if bpe.get("type") != "BPE" or used:
@@ -192,7 +192,7 @@ def _require_plain(added_tokens: list[dict[str, Any]], *, normalized: bool) -> N
             raise ValueError(f"its token {added['content']!r} is {' and '.join(used)}")
 
 
-def _blanks(saved: dict[str, Any]) -> tuple[bool, bool]:
+def _blank_prefix_flags(saved: dict[str, Any]) -> tuple[bool, bool]:
     """Whether the tokenizer puts a blank of its own before every text between added tokens, and
     whether at the beginning alone."""
     match _parts(saved, "normalizer", "normalizers"), saved.get("pre_tokenizer"):

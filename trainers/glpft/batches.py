@@ -63,7 +63,7 @@ def batches(
     """The batch of step `start` and of each step after it, without end."""
     group = start // GROUP
     while True:
-        selected_rows = _drawn(rows, seed, group * GROUP * size, GROUP * size)
+        selected_rows = _rows_between(rows, seed, group * GROUP * size, GROUP * size)
         selected_rows.sort(key=lambda row: len(row.ids))
         cut = [selected_rows[at : at + size] for at in range(0, len(selected_rows), size)]
         random.Random(f"{seed}:group:{group}").shuffle(cut)
@@ -109,7 +109,7 @@ def share_of(batch: Batch, index: int, count: int) -> tuple[MicroBatch, ...]:
     )
 
 
-def _drawn(rows: Sequence[TokenRow], seed: int, begin: int, count: int) -> list[TokenRow]:
+def _rows_between(rows: Sequence[TokenRow], seed: int, begin: int, count: int) -> list[TokenRow]:
     """Rows `begin` to `begin + count` of all epochs, one behind the other."""
     drawn: list[TokenRow] = []
     while len(drawn) < count:

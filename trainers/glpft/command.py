@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from loopline.trainers.core.folder_state import state_of_folder
-from loopline.trainers.core.interruption import stoppable
+from loopline.trainers.core.interruption import exit_on_interrupt
 from loopline.trainers.core.training_progress import ShownProgress
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ def glpft(options: GlpftOptions) -> None:
     methods are baselines at the same compute. On several GPUs: `accelerate launch --multi_gpu
     --module loopline.trainers.cli glpft ...`, or with --use_fsdp --fsdp_version 2.
     """
-    from loopline.trainers.core.output_lock import locked
-    from loopline.trainers.core.processes import joined
+    from loopline.trainers.core.output_lock import lock_output
+    from loopline.trainers.core.processes import join_processes
     from loopline.trainers.core.publishing import publish as publish_all
     from loopline.trainers.glpft.pipeline import StageListener, claim, require_possible, train
     from loopline.trainers.glpft.publishing import publications, require_publishable
 
     output, restart = options.output, options.restart
-    with stoppable(), joined() as processes, ExitStack() as stack:
+    with exit_on_interrupt(), join_processes() as processes, ExitStack() as stack:
         with processes.in_turn():
             data_set = _data_set(options, restart=restart and processes.is_first)
             settings = options.settings(data_set.card.sha256)
@@ -58,7 +58,7 @@ def glpft(options: GlpftOptions) -> None:
                 require_publishable(settings)
             require_possible(settings, data_set, processes)
             if processes.is_first:
-                stack.enter_context(locked(output))
+                stack.enter_context(lock_output(output))
             claim(
                 settings,
                 data_set,
@@ -120,9 +120,9 @@ class _Shown(ShownProgress):
 
 def table(report: Report) -> Table:
     """A line for each stage."""
-    from loopline.runtime.terminal.tables import figures
+    from loopline.runtime.terminal.tables import new_table
 
-    stage_table = figures(
+    stage_table = new_table(
         "stage", "weights", "rows", "steps", "tokens", "padding", "loss,\nkept-out",
         "peak MB\nso far", words=("stage",),
     )  # fmt: skip

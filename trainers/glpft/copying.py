@@ -33,7 +33,7 @@ ROW_TOKENS = 85
 VALIDATION_ROWS = 256
 
 
-def look_back(network: Any) -> None:
+def set_lookback_biases(network: Any) -> None:
     """Set the first layer's attention biases of a Qwen2 with random weights.
 
     Rotary positions turn query and key by angles m f and n f for each frequency f. With constant
@@ -73,17 +73,17 @@ def copying_rows(
     wanted = max(1, budget // ROW_TOKENS)
     return StageRows(
         training=tuple(
-            _copies(token_row(other_example, model), dice) for other_example in others[:wanted]
+            _copying_row(token_row(other_example, model), dice) for other_example in others[:wanted]
         ),
         validation=tuple(
-            _copies(token_row(other_example, model), dice)
+            _copying_row(token_row(other_example, model), dice)
             for other_example in kept_out[:VALIDATION_ROWS]
         ),
         too_long=0,
     )
 
 
-def _copies(row: TokenRow, dice: random.Random) -> TokenRow:
+def _copying_row(row: TokenRow, dice: random.Random) -> TokenRow:
     length = min(dice.randint(*TEXT), len(row.ids))
     start = dice.randint(0, len(row.ids) - length)
     text = row.ids[start : start + length]

@@ -11,7 +11,7 @@ from loopline.trainers.core.models import export_model, new_model
 from loopline.trainers.core.tokenizer import build_tokenizer
 from loopline.trainers.data.datasets import DataSet
 from loopline.trainers.data.examples import SETS
-from loopline.trainers.glpft.copying import look_back
+from loopline.trainers.glpft.copying import set_lookback_biases
 from loopline.trainers.glpft.settings import Size
 from loopline.workers.atomic_files import atomic_folder
 
@@ -58,17 +58,17 @@ def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
 
     with atomic_folder(folder) as partial:
         texts = list(_texts(data))
-        markup = (*UMI_MARKUP, *json_glues(texts))
+        markup = (*UMI_MARKUP, *frequent_json_separators(texts))
         tokenizer = build_tokenizer(
             texts, size.vocabulary, markup, words_with_blank=WORDS_WITH_BLANK
         )
         torch.manual_seed(seed)
         network = new_model(size, tokenizer.get_vocab_size())
-        look_back(network)
+        set_lookback_biases(network)
         export_model(network, tokenizer, partial, context=size.context)
 
 
-def json_glues(texts: Sequence[str]) -> list[str]:
+def frequent_json_separators(texts: Sequence[str]) -> list[str]:
     """The most frequent ones, the most frequent first."""
     counts = Counter(glue for text in texts for glue in JSON_GLUE.findall(text))
     glues = sorted(counts, key=lambda glue: (-counts[glue], glue))

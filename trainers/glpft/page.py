@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from loopline.runtime.terminal.pluralize import counted
-from loopline.trainers.core.report_page import Plot, over_steps, share, training_page
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.trainers.core.report_page import Plot, share, step_curve, training_page
 from loopline.trainers.glpft.facts import StageFacts
 from loopline.trainers.glpft.report import Report
 from loopline.trainers.glpft.stage_training import REPORT_EVERY
@@ -17,7 +17,7 @@ def render(report: Report) -> str:
     settings = report.settings
     begun = "random weights" if settings.base is None else model_name(settings.base)
     about = (
-        f"{counted(len(report.stages), 'stage')}, {report.tokens:,} tokens of a budget of "
+        f"{format_count(len(report.stages), 'stage')}, {report.tokens:,} tokens of a budget of "
         f"{report.budget:,}, {share(report.padding / max(report.tokens, 1))} padding, "
         f"{report.seconds / 60:.1f} minutes"
     )
@@ -28,13 +28,13 @@ def render(report: Report) -> str:
             Plot(
                 "Loss",
                 "Nats per learned token: the mean of each stretch of steps, by stage.",
-                [over_steps(stage.stage, _losses(stage)) for stage in report.stages],
+                [step_curve(stage.stage, _losses(stage)) for stage in report.stages],
             ),
             Plot(
                 "Validation loss",
                 "Nats per learned token on kept-out instructions, before and after each stage.",
                 [
-                    over_steps(
+                    step_curve(
                         stage.stage,
                         [(0, stage.validation_before), (stage.steps, stage.validation_after)],
                     )

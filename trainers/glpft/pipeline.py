@@ -28,7 +28,7 @@ from loopline.trainers.core.checkpoints import (
     require_same_recipe,
     require_unused,
 )
-from loopline.trainers.core.disk_errors import writing
+from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.json_records import write_record
 from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
 from loopline.trainers.core.network import base_folder, load_base, network_of
@@ -102,7 +102,7 @@ def train(
             write_new_model(data, settings.size, settings.seed, first)
     budget, shares = _budget(settings, data, first)
     facts: list[StageFacts] = []
-    copying = settings.copying(budget)
+    copying = settings.copying_share(budget)
     for stage in stages_of(settings.method, shares, settings.global_set, copying=copying):
         stage_facts = read_facts(output / stage.name)
         if stage_facts is None:
@@ -211,7 +211,10 @@ class _Pipeline:
         )
         # All processes take part in gathering the weights, and the first one writes them.
         first = self.processes.is_first
-        with writing(folder), atomic_folder(folder) if first else nullcontext(folder) as partial:
+        with (
+            guard_disk_writes(folder),
+            atomic_folder(folder) if first else nullcontext(folder) as partial,
+        ):
             network.write(partial, base)
             if first:
                 (partial / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from loopline.agents.roles.umi.settings import UmiOptions, options_of
 from loopline.trainers.data.datasets import FORMING_OPTIONS, DataSet, build
-from loopline.trainers.data.sources import of_recorded
+from loopline.trainers.data.sources import from_recorded
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.errors import UnreadableData
 
@@ -25,4 +25,4 @@ def data_of_runs(store: Path) -> DataSet:
             "form by `train data --store`, and give its folder by --data"
         )
     options = UmiOptions.model_validate_json(forms.pop()) if forms else UmiOptions()
-    return build([of_recorded(reading)], options)
+    return build([from_recorded(reading)], options)

@@ -23,7 +23,7 @@ from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.network import Network
 from loopline.trainers.core.optimizer_state import restore, tensors_of
 from loopline.trainers.core.optimizers import muon_and_adamw
-from loopline.trainers.core.processes import Processes, spread
+from loopline.trainers.core.processes import Processes, shard_tensors
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.batches import Batch, batch_of, batches, share_of
 from loopline.trainers.glpft.rows import StageRows
@@ -189,7 +189,9 @@ class StageTraining:
         parameters = [parameter for _, parameter in self.network.trained()]
         self.processes.sum_gradients(parameters)
         norm = float(
-            self.network.gathered(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
+            self.network.gather_parameter(
+                torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+            )
         )
         self._require_number("gradient's norm", norm, rate)
         for optimizer in optimizers:
@@ -266,7 +268,7 @@ class StageTraining:
         if schedule.matrix_learning_rate is None:
             optimizers: list[torch.optim.Optimizer] = [
                 torch.optim.AdamW(
-                    _decayed(trained, schedule),
+                    _weight_decay_groups(trained, schedule),
                     lr=schedule.learning_rate,
                     betas=(0.9, 0.98),
                     fused=True,
@@ -294,7 +296,7 @@ class StageTraining:
         import torch
 
         tensors = {
-            name: self.network.gathered(tensor)
+            name: self.network.gather_parameter(tensor)
             for name, tensor in tensors_of(self.network.trained(), optimizers).items()
         }
         if not self.processes.is_first:
@@ -312,7 +314,9 @@ class StageTraining:
 
         trained, tensors = self.network.trained(), checkpoint.tensors
         restore(
-            trained, optimizers, spread(tensors, trained) if self.processes.sharded else tensors
+            trained,
+            optimizers,
+            shard_tensors(tensors, trained) if self.processes.sharded else tensors,
         )
         torch.set_rng_state(checkpoint.tensors[_RANDOM_STATE])
         of_cuda = checkpoint.tensors.get(f"{_RANDOM_STATE}.cuda")
@@ -331,7 +335,7 @@ def rate_factor(progress: float, warmup: float, lowest: float = 0.0) -> float:
     return lowest + (1 - lowest) * 0.5 * falling
 
 
-def _decayed(
+def _weight_decay_groups(
     trained: Sequence[tuple[str, torch.nn.Parameter]], schedule: Schedule
 ) -> list[dict[str, object]]:
     """Matrices are decayed, biases and norms are not."""

@@ -40,7 +40,7 @@ def succeeds(parts: Mapping[str, float], adaptive: AdaptiveSampling) -> bool:
         raise Unreadable(NO_SUCCESS, f"no {error.args[0]}") from error
 
 
-def keep(successes: Sequence[bool], size: int, seed: str) -> tuple[int, ...]:
+def select_samples(successes: Sequence[bool], size: int, seed: str) -> tuple[int, ...]:
     """Which K samples are trained on: half of them successes and half of them not, or, where one
     kind has fewer, all of that kind. Indices in order; the same for the same seed."""
     rng = random.Random(seed)

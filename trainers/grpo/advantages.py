@@ -24,12 +24,12 @@ def has_signal(rewards: Sequence[float]) -> bool:
     return spread > SMALLEST_SPREAD * max(1.0, *(abs(reward) for reward in rewards))
 
 
-def standardised(rewards: Sequence[float]) -> list[float]:
+def standardise(rewards: Sequence[float]) -> list[float]:
     """A_i = (R_i − mean R) / std R, with the sample's standard deviation (K − 1).
 
     GRPO (Shao et al. 2024, arXiv:2402.03300, §4.1) and AT-GRPO (arXiv 2510.11062, Algorithm 1).
     """
-    apart = centred(rewards)
+    apart = centre(rewards)
     if not has_signal(rewards):
         return apart
     deviation = math.sqrt(
@@ -38,7 +38,7 @@ def standardised(rewards: Sequence[float]) -> list[float]:
     return [difference / deviation for difference in apart]
 
 
-def centred(rewards: Sequence[float]) -> list[float]:
+def centre(rewards: Sequence[float]) -> list[float]:
     """A_i = R_i − mean R. Dr.GRPO (Liu et al. 2025, arXiv:2503.20783, §3.2): a division by the
     deviation would make the easiest and the hardest instances weigh the most."""
     if not has_signal(rewards):
@@ -60,7 +60,7 @@ def leave_one_out(rewards: Sequence[float]) -> list[float]:
 
 
 ADVANTAGES: dict[Baseline, Callable[[Sequence[float]], list[float]]] = {
-    "standardised": standardised,
-    "centred": centred,
+    "standardised": standardise,
+    "centred": centre,
     "leave-one-out": leave_one_out,
 }

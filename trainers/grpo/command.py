@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from loopline.runtime.program import add_command
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.folder_state import state_of_folder
-from loopline.trainers.core.interruption import stoppable
+from loopline.trainers.core.interruption import exit_on_interrupt
 from loopline.trainers.core.training_progress import ShownProgress
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def offline(options: OfflineOptions) -> None:
     GPUs: `accelerate launch --multi_gpu --module loopline.trainers.cli grpo offline ...`.
     """
     from loopline.trainers.core.network import base_folder, load_base
-    from loopline.trainers.core.output_lock import locked
-    from loopline.trainers.core.processes import joined
+    from loopline.trainers.core.output_lock import lock_output
+    from loopline.trainers.core.processes import join_processes
     from loopline.trainers.core.publishing import publish as publish_all
     from loopline.trainers.grpo.data import known_runs, read_data, sealing_of
     from loopline.trainers.grpo.pipeline import (
@@ -77,17 +77,17 @@ def offline(options: OfflineOptions) -> None:
     )
     from loopline.trainers.grpo.publishing import (
         publications,
-        publishing_to,
         require_publishable,
         served_policies,
+        target_settings,
     )
 
     output, workflow = options.output, options.workflow
     # What is not there is named before the model and the store are read.
     settings = options.settings()
     folder = base_folder(options.base)
-    deployed = publishing_to(options.redis_url, options.profile) if options.publish else None
-    with stoppable(), joined() as processes, ExitStack() as held:
+    deployed = target_settings(options.redis_url, options.profile) if options.publish else None
+    with exit_on_interrupt(), join_processes() as processes, ExitStack() as held:
         require_whole(processes)
         loaded = load_base(str(folder), settings.base_precision)
         # Runs may be recorded while the first process reads: the others take those it took.
@@ -106,7 +106,7 @@ def offline(options: OfflineOptions) -> None:
                 served = served_policies(data.agents, deployed, workflow, options.pool)
                 require_publishable(settings, served, folder, output / POLICIES, deployed)
             if processes.is_first:
-                held.enter_context(locked(output))
+                held.enter_context(lock_output(output))
                 claim(output, settings, data, restart=begin_anew)
                 options.record()
         if processes.is_first:
@@ -134,7 +134,8 @@ def offline(options: OfflineOptions) -> None:
 
 def _say_skipped(data: GrpoData) -> None:
     typer.echo(
-        f"{counted(len(data.groups), 'group')} of {counted(len(data.runs), 'run')}", err=True
+        f"{format_count(len(data.groups), 'group')} of {format_count(len(data.runs), 'run')}",
+        err=True,
     )
     for reason, count in data.skipped.items():
         typer.echo(f"left out: {count:,} × {reason}, such as {data.example(reason)}", err=True)
@@ -149,7 +150,9 @@ def _say_skipped(data: GrpoData) -> None:
             err=True,
         )
     if len(data.bases) > 1:
-        listed = ", ".join(f"{counted(n, 'group')} of {base}" for base, n in data.bases.items())
+        listed = ", ".join(
+            f"{format_count(n, 'group')} of {base}" for base, n in data.bases.items()
+        )
         typer.echo(
             f"warning: the groups were sampled by several base models ({listed}). All are learned "
             "from as if --base had sampled them; for the runs of one alone, record those of each "
@@ -181,13 +184,13 @@ class _Shown(ShownProgress):
 
 def table(report: Report) -> Table:
     """A column for each policy, a line for each figure: narrow enough for 80 columns."""
-    from loopline.runtime.terminal.tables import figures
+    from loopline.runtime.terminal.tables import new_table
     from loopline.trainers.grpo.page import policy_table
     from loopline.trainers.grpo.report import summaries
 
     head, rows = policy_table(summaries(report.steps))
     first, *names = zip(head, *rows, strict=True)
-    report_table = figures(*first, words=(head[0],))
+    report_table = new_table(*first, words=(head[0],))
     for line in names:
         report_table.add_row(*line)
     return report_table
@@ -202,7 +205,7 @@ def _show(report: Report, output: Path) -> None:
     cut = f"{report.truncated:,} with nothing but cut completions, " if report.truncated else ""
     typer.echo(
         f"version {report.settings.base_version} → {report.version}; "
-        f"{counted(report.groups, 'group')} of {counted(report.runs, 'run')}, "
+        f"{format_count(report.groups, 'group')} of {format_count(report.runs, 'run')}, "
         f"{report.flat:,} with all rewards the same, {cut}{report.stale:,} too old; "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes; "

@@ -113,7 +113,7 @@ def read_data(
         trajectories = {run: trajectories[run] for run in run_ids}
     of_workflow = "" if workflow is None else f" of the workflow {workflow!r}"
     if not trajectories:
-        why = _listed(Counter(entry.reason for entry in reading.skipped))
+        why = _join_reasons(Counter(entry.reason for entry in reading.skipped))
         raise UnreadableData(f"{store} holds no run{of_workflow} that can be read{why}")
     _require_agents(trajectories.values(), sealing, store)
     sealed = seal(trajectories.values(), sealing)
@@ -122,7 +122,7 @@ def read_data(
     if not sealed.records:
         raise UnreadableData(
             f"the {len(trajectories):,} runs{of_workflow} in {store} have no complete group of "
-            f"{sealing.size} ({sealing.grouping}){_listed(data.skipped)}. Give their --group-size "
+            f"{sealing.size} ({sealing.grouping}){_join_reasons(data.skipped)}. Give their --group-size "
             "and --grouping, and roll out with temperature 1, without top_p, top_k and JSON "
             "schemas, and with constrain_tools = false"
         )
@@ -165,5 +165,5 @@ def known_runs(output: Path) -> tuple[str, ...] | None:
     return None if record is None else record.runs
 
 
-def _listed(reasons: dict[str, int]) -> str:
+def _join_reasons(reasons: dict[str, int]) -> str:
     return "".join(f"; {count:,} × {reason}" for reason, count in reasons.items())

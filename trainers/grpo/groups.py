@@ -36,9 +36,14 @@ from typing import Literal, NamedTuple
 from loopline.agents.records import Call, Candidate, PolicyRef, Run, Step, Trajectory
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
-from loopline.trainers.grpo.adaptive_groups import adaptive_of, keep, succeeds
+from loopline.trainers.grpo.adaptive_groups import adaptive_of, select_samples, succeeds
 from loopline.trainers.grpo.advantages import ADVANTAGES, Baseline
-from loopline.trainers.grpo.rewards import RewardChoice, candidate_reward, chosen, run_reward
+from loopline.trainers.grpo.rewards import (
+    RewardChoice,
+    candidate_reward,
+    executed_candidate,
+    run_reward,
+)
 from loopline.trainers.grpo.sequences import Belongs, TokenSequence, sequences_of
 from loopline.trainers.grpo.usable_runs import require_usable
 
@@ -246,7 +251,7 @@ class Sealer:
                 rewards = tuple(member.reward for member in members)
                 del by_policy[policy]
                 successes = [good[member.origin] for member in members]
-                indices = keep(successes, size, f"{trajectory.run.id}/{key}")
+                indices = select_samples(successes, size, f"{trajectory.run.id}/{key}")
                 selected_members = tuple(members[at] for at in indices)
                 of = GroupSamples(rewards, indices)
                 sealed.append(Group(key, policy, selected_members, of, _round(trajectory.run)))
@@ -266,7 +271,7 @@ class Sealer:
                     Skipped(sample.member.origin, SEEN, trajectory.run.parent or "")
                 )
 
-    def left_over(self) -> list[Skipped]:
+    def incomplete_groups(self) -> list[Skipped]:
         """The groups that are not complete, when no run comes any more."""
         return [
             omission
@@ -311,7 +316,7 @@ def seal(trajectories: Iterable[Trajectory], sealing: Sealing) -> Reading[Group]
         sealed += sealer.add(trajectory)
     # Stable: within a version in the order in which they were completed.
     sealed.sort(key=lambda group: group.policy.version)
-    return Reading(tuple(sealed), (*sealer.skipped, *sealer.left_over()))
+    return Reading(tuple(sealed), (*sealer.skipped, *sealer.incomplete_groups()))
 
 
 def _candidates(
@@ -319,7 +324,7 @@ def _candidates(
 ) -> Iterator[_Sample]:
     instance = _instance(trajectory)
     for step in trajectory.steps:
-        if not step.calls or not _wanted(step.agent, sealing):
+        if not step.calls or not _is_wanted(step.agent, sealing):
             continue
         for number, candidate in enumerate(step.candidates):
             origin = f"{trajectory.run.id}/{step.turn}.{step.branch}/{step.agent}#{number}"
@@ -343,16 +348,18 @@ def _whole_runs(
         skipped.append(Skipped(trajectory.run.id, SEVERAL_AGENTS, ", ".join(agents)))
         return
     for agent in agents:
-        if not _wanted(agent, sealing):
+        if not _is_wanted(agent, sealing):
             continue
         origin = f"{trajectory.run.id}/{agent}"
         try:
             agent_steps = [
-                _only(step) for step in trajectory.steps if step.agent == agent and step.calls
+                _only_candidate(step)
+                for step in trajectory.steps
+                if step.agent == agent and step.calls
             ]
             reward = run_reward(trajectory, agent, sealing.reward)
             policy, sequences = _learnable(agent_steps, sealing)
-            beside = _beside(trajectory, agent)
+            beside = _other_influences(trajectory, agent)
         except Unreadable as error:
             skipped.append(Skipped(origin, error.reason, error.detail))
             continue
@@ -362,12 +369,12 @@ def _whole_runs(
         )
 
 
-def _only(step: Step) -> Candidate:
+def _only_candidate(step: Step) -> Candidate:
     """The completion of a step, which is a plain sample of its policy: one that was chosen among
     several, by their rewards, is none. Raises `Unreadable`."""
     if len(step.candidates) > 1:
         raise Unreadable(CHOSEN, f"turn {step.turn} of {step.agent}: {len(step.candidates)}")
-    return chosen(step)
+    return executed_candidate(step)
 
 
 def _learnable(
@@ -389,7 +396,7 @@ def _ids(candidates: Iterable[Candidate]) -> frozenset[str]:
     return frozenset(call.id for candidate in candidates for call in candidate.calls)
 
 
-def _wanted(agent: str, sealing: Sealing) -> bool:
+def _is_wanted(agent: str, sealing: Sealing) -> bool:
     return sealing.agents is None or agent in sealing.agents
 
 
@@ -408,12 +415,12 @@ def _instance(trajectory: Trajectory) -> str:
     return _digest([run.task.model_dump(mode="json"), run.workflow, run.options])
 
 
-def _beside(trajectory: Trajectory, agent: str) -> dict[str, str]:
+def _other_influences(trajectory: Trajectory, agent: str) -> dict[str, str]:
     """What else decided how a run ended. Raises `Unreadable`."""
     weights: dict[str, set[str]] = {}
     for step in trajectory.steps:
         if step.agent != agent and step.calls:
-            by = (call.policy for call in chosen(step).calls)
+            by = (call.policy for call in executed_candidate(step).calls)
             descriptions = {
                 f"{policy_ref.adapter or policy_ref.name} {policy_ref.version} of {policy_ref.base}"
                 for policy_ref in by

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SHOWN = 2
 
 
-def begun_weights(network: Network, settings: GrpoSettings) -> dict[str, dict[str, torch.Tensor]]:
+def initial_weights(network: Network, settings: GrpoSettings) -> dict[str, dict[str, torch.Tensor]]:
     """By policy and parameter name, the weights that the settings have it begin with. Raises
     `TrainingError`, also for those of another architecture, rank, scale or base."""
     weights_by_policy: dict[str, dict[str, torch.Tensor]] = {}
@@ -27,7 +27,7 @@ def begun_weights(network: Network, settings: GrpoSettings) -> dict[str, dict[st
             weights = dict(load_base(str(folder), device="cpu").model.named_parameters())
         else:
             weights = _adapter(network, folder, settings)
-        weights_by_policy[policy] = _fitting(network, weights, folder)
+        weights_by_policy[policy] = _select_trained(network, weights, folder)
     return weights_by_policy
 
 
@@ -59,7 +59,7 @@ def _adapter(network: Network, folder: Path, settings: GrpoSettings) -> dict[str
     return {name.replace(".weight", ".default.weight"): tensor for name, tensor in stored.items()}
 
 
-def _fitting(
+def _select_trained(
     network: Network, weights: Mapping[str, torch.Tensor], folder: Path
 ) -> dict[str, torch.Tensor]:
     """Those of the trained parameters, as they are trained."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS, LearnedSequence, write_learned
 from loopline.trainers.errors import NotEnoughDisk
 from loopline.trainers.grpo.groups import Group
-from loopline.trainers.grpo.losses import Objective, Tokens, importance_weights, without_gradient
+from loopline.trainers.grpo.losses import Objective, Tokens, has_no_gradient, importance_weights
 from loopline.trainers.grpo.rows import Row
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class KeptRatios:
         ]
         if wanted:
             weights = importance_weights(tokens, objective)
-            clipped = without_gradient(tokens, objective)
+            clipped = has_no_gradient(tokens, objective)
             for number in wanted:
                 row, mask = rows[number], tokens.sequence == number
                 self._kept.append(
@@ -74,10 +74,10 @@ class KeptRatios:
                         advantage=row.advantage,
                         ids=row.sequence.ids,
                         learned=row.sequence.learned,
-                        behaviour=_listed(tokens.behaviour[mask]),
-                        proximal=_listed(tokens.proximal[mask]),
-                        trained=_listed(tokens.logprobs[mask]),
-                        weights=_listed(weights[mask]),
+                        behaviour=_to_floats(tokens.behaviour[mask]),
+                        proximal=_to_floats(tokens.proximal[mask]),
+                        trained=_to_floats(tokens.logprobs[mask]),
+                        weights=_to_floats(weights[mask]),
                         clipped=tuple(clipped[mask].tolist()),
                     )
                 )
@@ -103,5 +103,5 @@ class KeptRatios:
                 path.unlink()
 
 
-def _listed(values: torch.Tensor) -> tuple[float, ...]:
+def _to_floats(values: torch.Tensor) -> tuple[float, ...]:
     return tuple(values.detach().float().tolist())

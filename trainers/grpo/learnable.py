@@ -16,14 +16,16 @@ Worth = Literal["trained", "flat", "truncated"]
 TRUNCATED = "group whose completions all ran into their limit"
 
 
-def worth(group: Group, settings: GrpoSettings) -> Worth:
+def group_worth(group: Group, settings: GrpoSettings) -> Worth:
     """What a step makes of a group that is not too old."""
     if not has_signal(group.rewards):
         return "flat"
     sequences = (sequence for member in group.members for sequence in member.sequences)
-    return "trained" if any(in_loss(sequence, settings) for sequence in sequences) else "truncated"
+    return (
+        "trained" if any(is_in_loss(sequence, settings) for sequence in sequences) else "truncated"
+    )
 
 
-def in_loss(sequence: TokenSequence, settings: GrpoSettings) -> bool:
+def is_in_loss(sequence: TokenSequence, settings: GrpoSettings) -> bool:
     """Whether a sequence is learned from."""
     return settings.truncated == "keep" or not sequence.truncated

@@ -21,9 +21,9 @@ from loopline.trainers.grpo.kept_ratios import KeptRatios
 from loopline.trainers.grpo.losses import (
     Tokens,
     divergences,
+    has_no_gradient,
     policy_losses,
     shares,
-    without_gradient,
 )
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.prefix_trees import tree_pieces_of
@@ -31,7 +31,7 @@ from loopline.trainers.grpo.ratios import effective_sample_size, ratio_quantiles
 from loopline.trainers.grpo.report import PolicyStep, StepFacts
 from loopline.trainers.grpo.rows import MicroBatch, Row, pieces_of, rows_of
 from loopline.trainers.grpo.settings import GrpoSettings
-from loopline.trainers.grpo.sharding import dealt
+from loopline.trainers.grpo.sharding import deal_rows
 from loopline.trainers.grpo.staleness import counts_by_age
 from loopline.trainers.grpo.stream import StepBatch
 
@@ -110,7 +110,7 @@ class Learner:
         by_policy: dict[str, list[Group]] = {name: [] for name in self.policies.names}
         for group in batch.groups:
             by_policy[self.settings.policy_of(group.key.agent)].append(group)
-        flat = self._flat(batch)
+        flat = self._flat_counts(batch)
         # A single update is refused before it changes anything: nothing to copy.
         before = self.policies.copied() if self._updates(by_policy.values()) > 1 else None
         try:
@@ -126,7 +126,7 @@ class Learner:
 
     def facts(self, batch: StepBatch, policy_steps: dict[str, PolicyStep]) -> StepFacts:
         """What is known of a step that `made` this of a batch."""
-        flat = dict(self._flat(batch))
+        flat = dict(self._flat_counts(batch))
         return StepFacts(
             version=batch.version,
             stale=batch.stale,
@@ -135,7 +135,7 @@ class Learner:
             policies=policy_steps,
         )
 
-    def _flat(self, batch: StepBatch) -> Counter[str]:
+    def _flat_counts(self, batch: StepBatch) -> Counter[str]:
         """Groups by policy, also of one that learns nothing in the step."""
         return Counter(self.settings.policy_of(group.key.agent) for group in batch.flat)
 
@@ -176,7 +176,7 @@ class Learner:
     def _minibatch(self, groups: Sequence[Group]) -> _Minibatch:
         shared, processes = self.settings.share_prefixes, self.processes
         rows = rows_of(groups, self.settings)
-        row_numbers = dealt(rows, processes.count, share_prefixes=shared)[processes.index]
+        row_numbers = deal_rows(rows, processes.count, share_prefixes=shared)[processes.index]
         cut = tree_pieces_of if shared else pieces_of
         device = self.policies.network.device
         pieces = cut([rows[at] for at in row_numbers], self.settings.micro_batch_tokens, device)
@@ -226,10 +226,12 @@ class Learner:
                 self.kept.add([rows[at] for at in row_numbers[piece.first :]], tokens, objective)
         # All stop, or none: the others would wait for this one's gradients.
         if processes.sum_of(len(sums.bad)):
-            raise NotFinite(_said("loss", sums.bad, where))
+            raise NotFinite(_not_finite_message("loss", sums.bad, where))
         norm = self._clipped_norm()
         if not math.isfinite(norm):
-            raise NotFinite(_said("gradient", [(row.origin, norm) for row in rows], where))
+            raise NotFinite(
+                _not_finite_message("gradient", [(row.origin, norm) for row in rows], where)
+            )
         optimizer.step()
         sums.norms.append(norm)
         sums.loss += processes.sum_of(loss)
@@ -289,7 +291,7 @@ class Learner:
         import torch
 
         with torch.no_grad():
-            sums.clipped += int(without_gradient(tokens, self.settings.objective).sum())
+            sums.clipped += int(has_no_gradient(tokens, self.settings.objective).sum())
             sums.entropy += float(scores.entropies.sum())
             if divergence is not None:
                 sums.divergence += float(divergence.sum())
@@ -342,7 +344,7 @@ class Learner:
         )
 
 
-def _said(what: str, bad_values: Sequence[tuple[str, float]], where: str) -> str:
+def _not_finite_message(what: str, bad_values: Sequence[tuple[str, float]], where: str) -> str:
     """The fact alone: whoever called for the step knows what can be done about it."""
     if not bad_values:
         return f"the {what} is no number in another process, at {where}"

@@ -106,7 +106,7 @@ def policy_losses(tokens: Tokens, objective: Objective) -> torch.Tensor:
         return truncated_losses(tokens.logprobs, tokens.behaviour, tokens.advantages, objective.cap)
     losses = clipped_losses(
         tokens.logprobs,
-        _old(tokens, objective),
+        _old_logprobs(tokens, objective),
         tokens.advantages,
         low=objective.clip_low,
         high=objective.clip_high,
@@ -115,7 +115,7 @@ def policy_losses(tokens: Tokens, objective: Objective) -> torch.Tensor:
     return behaviour_weights(tokens, objective) * losses
 
 
-def _old(tokens: Tokens, objective: Objective) -> torch.Tensor:
+def _old_logprobs(tokens: Tokens, objective: Objective) -> torch.Tensor:
     """log π [n] of the policy that ratios are taken against."""
     by_sampler = objective.correction in ("clip", "truncated")
     return tokens.behaviour if by_sampler else tokens.proximal
@@ -140,14 +140,14 @@ def importance_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
     return behaviour_weights(tokens, objective)
 
 
-def without_gradient(tokens: Tokens, objective: Objective) -> torch.Tensor:
+def has_no_gradient(tokens: Tokens, objective: Objective) -> torch.Tensor:
     """Whether a token's loss is flat [n]: its ratio is out of bounds on the side to which its
     advantage pushes, or its weight is 0. `truncated` has no such tokens."""
     import torch
 
     if objective.correction == "truncated":
         return torch.zeros_like(tokens.advantages, dtype=torch.bool)
-    ratio = torch.exp(tokens.logprobs - _old(tokens, objective))
+    ratio = torch.exp(tokens.logprobs - _old_logprobs(tokens, objective))
     high = (ratio > 1 + objective.clip_high) & (tokens.advantages > 0)
     low = (ratio < 1 - objective.clip_low) & (tokens.advantages < 0)
     if objective.dual_clip is not None:
@@ -228,7 +228,7 @@ def divergences(tokens: Tokens, reference: torch.Tensor, objective: Objective) -
     arXiv:2512.02556, §3.1; TRL's `use_bias_correction_kl`)."""
     import torch
 
-    ratio = torch.exp(tokens.logprobs - _old(tokens, objective))
+    ratio = torch.exp(tokens.logprobs - _old_logprobs(tokens, objective))
     return behaviour_weights(tokens, objective) * ratio * k3(tokens.logprobs, reference)
 
 

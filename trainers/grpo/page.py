@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from loopline.runtime.terminal.pages.curves import Curve, Point
-from loopline.runtime.terminal.pluralize import counted
-from loopline.trainers.core.report_page import Plot, over_steps, share, training_page
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.trainers.core.report_page import Plot, share, step_curve, training_page
 from loopline.trainers.grpo.learnable import TRUNCATED
 from loopline.trainers.grpo.report import PolicyStep, PolicySummary, Report, StepFacts, summaries
 from loopline.workers.engines.local.model_files import model_name
@@ -23,8 +23,8 @@ def render(report: Report) -> str:
     left_out = {**report.skipped, **({TRUNCATED: report.truncated} if report.truncated else {})}
     about = (
         f"{names}: version {report.settings.base_version} → {report.version} of "
-        f"{model_name(report.settings.base)} in {counted(len(report.steps), 'step')}; "
-        f"{counted(report.groups, 'group')} of {counted(report.runs, 'run')}, {report.flat:,} with "
+        f"{model_name(report.settings.base)} in {format_count(len(report.steps), 'step')}; "
+        f"{format_count(report.groups, 'group')} of {format_count(report.runs, 'run')}, {report.flat:,} with "
         f"all rewards the same; {report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes"
     )
@@ -97,7 +97,7 @@ def step_plots(steps: Sequence[StepFacts], clip: float) -> list[Plot]:
         Plot(
             "Groups too old",
             "Left out of a step because they are staler than allowed, of all policies.",
-            [over_steps("all", [(at, step.stale) for at, step in enumerate(steps, 1)])]
+            [step_curve("all", [(at, step.stale) for at, step in enumerate(steps, 1)])]
             if any(step.stale for step in steps)
             else [],
             least=0.0,
@@ -141,7 +141,7 @@ def _by_policy(
         points = [
             (at, step_value) for at, step in policy_steps if (step_value := value(step)) is not None
         ]
-        curves.append(over_steps(name, points))
+        curves.append(step_curve(name, points))
     return curves
 
 
@@ -151,7 +151,7 @@ def _zero_variance(steps: Sequence[StepFacts]) -> list[Curve]:
     for at, step in enumerate(steps, start=1):
         for name, value in step.zero_variance.items():
             points_by_policy.setdefault(name, []).append((at, value))
-    return [over_steps(name, values) for name, values in points_by_policy.items()]
+    return [step_curve(name, values) for name, values in points_by_policy.items()]
 
 
 def _ratios(steps: Sequence[StepFacts]) -> list[Curve]:

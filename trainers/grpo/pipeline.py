@@ -39,13 +39,13 @@ from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.json_records import write_record
 from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
 from loopline.trainers.core.network import network_of
-from loopline.trainers.core.processes import Processes, unshared
+from loopline.trainers.core.processes import Processes, unshared_folder_error
 from loopline.trainers.errors import NotEnoughDisk, TrainingError
 from loopline.trainers.grpo.data import RUNS, GrpoData, RecordedRuns
 from loopline.trainers.grpo.facts import PolicyFacts
-from loopline.trainers.grpo.init_from import begun_weights
+from loopline.trainers.grpo.init_from import initial_weights
 from loopline.trainers.grpo.kept_ratios import KeptRatios
-from loopline.trainers.grpo.learnable import TRUNCATED, worth
+from loopline.trainers.grpo.learnable import TRUNCATED, group_worth
 from loopline.trainers.grpo.learner import Learner, NotFinite
 from loopline.trainers.grpo.page import PAGE, render
 from loopline.trainers.grpo.policies import Policies
@@ -123,14 +123,14 @@ def train(
         if processes.is_first:
             claim(output, settings, data, restart=restart)
         elif not (output / SETTINGS).exists():
-            raise unshared(output, processes)
+            raise unshared_folder_error(output, processes)
     finished = read_report(output)
     if finished is not None:
         if processes.is_first:
             forget_work(output / CHECKPOINTS)
         watch.say(f"the training in {output} is finished; --restart trains anew")
         return finished
-    cut = sum(worth(group, settings) == "truncated" for group in data.groups)
+    cut = sum(group_worth(group, settings) == "truncated" for group in data.groups)
     if cut:
         watch.say(f"left out: {cut:,} × {TRUNCATED}; {_LONGER}")
     keep_freed_memory()
@@ -143,7 +143,7 @@ def train(
     ).run()
 
 
-def begun(
+def initial_policies(
     settings: GrpoSettings,
     names: Sequence[str],
     loaded: LoadedModel,
@@ -162,12 +162,12 @@ def begun(
         base=settings.base,
         processes=processes,
     )
-    if settings.share_prefixes and not network.sees_all:
+    if settings.share_prefixes and not network.has_full_attention:
         raise TrainingError(
             f"{settings.base} has layers that see a window or a state and not all that came "
             "before, so that samples can't go through it as a tree: add --no-share-prefixes"
         )
-    return Policies(network, names, settings, begun_weights(network, settings))
+    return Policies(network, names, settings, initial_weights(network, settings))
 
 
 def require_whole(processes: Processes) -> None:
@@ -200,7 +200,7 @@ class _Training:
         self.settings, self.data, self.output = settings, data, output
         self.checkpoint_every, self.watch = checkpoint_every, watch
         self.base = loaded.weights.folder
-        self.policies = begun(settings, policy_names(settings, data), loaded, processes)
+        self.policies = initial_policies(settings, policy_names(settings, data), loaded, processes)
         self.kept = kept
         self.learner = Learner(self.policies, kept)
         self.work = output / CHECKPOINTS
@@ -213,7 +213,7 @@ class _Training:
         require_room(self.work, self.policies)
         self.state = restore(self.work, GrpoState, self.policies) or self.state
         if self.processes.sum_of(self.state.step) != self.processes.count * self.state.step:
-            raise unshared(self.output, self.processes)
+            raise unshared_folder_error(self.output, self.processes)
         if self.processes.is_first:
             # Before its first step, without which the others can't end theirs.
             self.kept.forget_after(self.state.step)
@@ -296,7 +296,7 @@ class _Training:
 
     def _report(self, stale: int = 0) -> Report:
         network = self.policies.network
-        counts = Counter(worth(group, self.settings) for group in self.data.groups)
+        counts = Counter(group_worth(group, self.settings) for group in self.data.groups)
         return Report(
             settings=self.settings,
             version=self.state.version,
@@ -325,7 +325,7 @@ def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
     """Raises `TrainingError` if settings and data don't go together."""
     require_known(settings, policy_names(settings, data))
     if next(step_batches(data.groups, settings), None) is None:
-        counts = Counter(worth(group, settings) for group in data.groups)
+        counts = Counter(group_worth(group, settings) for group in data.groups)
         if not counts["trained"] and counts["truncated"]:
             raise TrainingError(
                 f"there is nothing to learn from: of {len(data.groups):,} groups {counts['flat']:,} "

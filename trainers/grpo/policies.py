@@ -39,7 +39,7 @@ class Policies:
     ) -> None:
         self.network = network
         self.settings = settings
-        present, initial_weights = self._copied(), begins or {}
+        present, initial_weights = self._snapshot_weights(), begins or {}
         self._policies = {
             name: _Policy(self._optimizer(), initial_weights.get(name, present)) for name in names
         }
@@ -59,7 +59,7 @@ class Policies:
         """Put a policy's weights into the network; returns its optimizer."""
         if name != self._present:
             if self._present is not None:
-                self._policies[self._present].weights = self._copied()
+                self._policies[self._present].weights = self._snapshot_weights()
             self._fill(self._policies[name].weights)
             self._policies[name].weights = {}
             self._present = name
@@ -70,7 +70,7 @@ class Policies:
         """In the network, for the time of the block, what its present policy began with. Raises
         KeyError where no divergence from it is asked for."""
         assert self._present is not None
-        weights = self._copied()
+        weights = self._snapshot_weights()
         self._fill(self._reference[self._present])
         try:
             yield
@@ -123,7 +123,7 @@ class Policies:
             fused=True,
         )
 
-    def _copied(self) -> Weights:
+    def _snapshot_weights(self) -> Weights:
         return {name: parameter.detach().clone() for name, parameter in self.network.trained()}
 
     def _fill(self, weights: Mapping[str, torch.Tensor]) -> None:

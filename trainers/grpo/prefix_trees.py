@@ -39,9 +39,9 @@ class TreePiece(MicroBatch):
         return self.children
 
     def logits(self, network: Network) -> torch.Tensor:
-        return network.tree_logits(self.ids, self.positions, self.sees(), self.parents)
+        return network.tree_logits(self.ids, self.positions, self.ancestor_mask(), self.parents)
 
-    def sees(self) -> torch.Tensor:
+    def ancestor_mask(self) -> torch.Tensor:
         """[rows, 1, length, length]: whether the one id is the other or an ancestor of it.
 
         It grows with the square of the length, and a step holds all of its pieces at once: so it is

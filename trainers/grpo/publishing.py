@@ -16,7 +16,7 @@ from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.storing import folder_name
 
 
-def publishing_to(redis_url: str | None, profile: str | None) -> Settings:
+def target_settings(redis_url: str | None, profile: str | None) -> Settings:
     """The settings of the deployment that a training is to be published to. Raises `TrainingError`
     before the training if that can't be."""
     try:

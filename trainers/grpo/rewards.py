@@ -63,7 +63,7 @@ def candidate_reward(parts: Mapping[str, float], choice: RewardChoice) -> float:
         raise Unreadable(NO_REWARD)
     scheme = choice.effective_scheme
     if TOTAL not in parts and scheme in (None, "paper"):
-        return _finite(choice.alpha * parts.get(TEAM, 0.0) + _others(parts), parts)
+        return _require_finite(choice.alpha * parts.get(TEAM, 0.0) + _sum_other_parts(parts), parts)
     match scheme:
         case None:
             wanted = (TOTAL,)
@@ -75,7 +75,7 @@ def candidate_reward(parts: Mapping[str, float], choice: RewardChoice) -> float:
     if missing:
         raise Unreadable(NO_SCHEME, f"{scheme}: no {' and no '.join(missing)}")
     weighted = [(choice.alpha if name == TEAM else 1.0) * parts[name] for name in wanted]
-    return _finite(math.fsum(weighted), parts)
+    return _require_finite(math.fsum(weighted), parts)
 
 
 def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> float:
@@ -85,7 +85,7 @@ def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> floa
     that has one. The agent's own is the run's for it, if rewards are taken as they are, else the
     mean over its executed candidates. Raises `Unreadable` as `candidate_reward` does.
     """
-    executed = [(step, chosen(step)) for step in trajectory.steps if step.candidates]
+    executed = [(step, executed_candidate(step)) for step in trajectory.steps if step.candidates]
     team = trajectory.team_reward
     for _, candidate in reversed(executed):
         if team is None:
@@ -93,7 +93,7 @@ def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> floa
     agent_reward = trajectory.agent_rewards.get(agent) if choice.effective_scheme is None else None
     if agent_reward is None:
         earned = [
-            candidate_reward(parts, choice) if TOTAL in parts else _others(parts)
+            candidate_reward(parts, choice) if TOTAL in parts else _sum_other_parts(parts)
             for step, candidate in executed
             if step.agent == agent and set(parts := candidate.reward_parts) - {TEAM}
         ]
@@ -101,10 +101,10 @@ def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> floa
     if team is None and agent_reward is None:
         raise Unreadable(NO_REWARD)
     parts = {TEAM: team or 0.0, LOCAL: agent_reward or 0.0}
-    return _finite(choice.alpha * parts[TEAM] + parts[LOCAL], parts)
+    return _require_finite(choice.alpha * parts[TEAM] + parts[LOCAL], parts)
 
 
-def chosen(step: Step) -> Candidate:
+def executed_candidate(step: Step) -> Candidate:
     """The candidate that was executed. Raises `Unreadable` if the record names none of its own."""
     if not 0 <= step.selected < len(step.candidates):
         raise Unreadable(
@@ -114,11 +114,11 @@ def chosen(step: Step) -> Candidate:
     return step.candidates[step.selected]
 
 
-def _others(parts: Mapping[str, float]) -> float:
+def _sum_other_parts(parts: Mapping[str, float]) -> float:
     return math.fsum(value for name, value in sorted(parts.items()) if name != TEAM)
 
 
-def _finite(reward: float, parts: Mapping[str, float]) -> float:
+def _require_finite(reward: float, parts: Mapping[str, float]) -> float:
     if not math.isfinite(reward):
         raise Unreadable(NOT_A_NUMBER, ", ".join(f"{k} = {v}" for k, v in parts.items()))
     return reward

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from loopline.trainers.core.network import Network
 from loopline.trainers.grpo.groups import Group
-from loopline.trainers.grpo.learnable import in_loss
+from loopline.trainers.grpo.learnable import is_in_loss
 from loopline.trainers.grpo.sequences import TokenSequence
 from loopline.trainers.grpo.settings import GrpoSettings
 
@@ -81,7 +81,7 @@ def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:
             rows += [
                 Row(sequence, advantage, member.origin, group.policy.version)
                 for sequence in member.sequences
-                if in_loss(sequence, settings)
+                if is_in_loss(sequence, settings)
             ]
     # Stable: the order of the groups decides between rows of one length.
     return sorted(rows, key=lambda row: len(row.sequence.ids))

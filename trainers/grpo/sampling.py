@@ -43,7 +43,9 @@ class _Branch:
     row: int = 0
     """Of the branch that it grew from."""
 
-    def grown(self, row: int, tokens: Sequence[int], logprobs: Sequence[float]) -> list[_Branch]:
+    def grow_branch(
+        self, row: int, tokens: Sequence[int], logprobs: Sequence[float]
+    ) -> list[_Branch]:
         """One for each different token that its candidates, in `row`, go on with."""
         scores = dict(zip(tokens, logprobs, strict=True))
         return [
@@ -78,7 +80,7 @@ class Sampler:
         def draw(scores: torch.Tensor) -> torch.Tensor:
             return torch.multinomial(scores.exp(), count, replacement=True, generator=generator)
 
-        return self._completed(prompts, count, limit, temperature, draw)
+        return self._complete_prompts(prompts, count, limit, temperature, draw)
 
     def greedy(self, prompts: Sequence[Sequence[int]], *, limit: int) -> list[Completion]:
         """The most probable completion of each prompt, token by token."""
@@ -86,9 +88,11 @@ class Sampler:
         def take(scores: torch.Tensor) -> torch.Tensor:
             return scores.argmax(-1)[:, None]
 
-        return [completion for (completion,) in self._completed(prompts, 1, limit, 1.0, take)]
+        return [
+            completion for (completion,) in self._complete_prompts(prompts, 1, limit, 1.0, take)
+        ]
 
-    def _completed(
+    def _complete_prompts(
         self,
         prompts: Sequence[Sequence[int]],
         count: int,
@@ -112,7 +116,7 @@ class Sampler:
                 scores = self._scores(ids, mask, positions, cache) / temperature
                 scores = scores.log_softmax(-1)  # [rows, vocabulary]
                 drawn = draw(scores)  # [rows, count]
-                grown = _all_grown(branches, drawn.tolist(), scores.gather(1, drawn).tolist())
+                grown = _grow_all(branches, drawn.tolist(), scores.gather(1, drawn).tolist())
                 branches = []
                 for branch in grown:
                     ended = branch.ids[-1] in self._ends
@@ -142,12 +146,14 @@ class Sampler:
         return output.logits[:, -1].float()
 
 
-def _all_grown(
+def _grow_all(
     branches: Sequence[_Branch], drawn: list[list[int]], logprobs: list[list[float]]
 ) -> list[_Branch]:
     """Each branch by as many of the tokens drawn for its row as it has candidates."""
     return [
         grown
         for row, branch in enumerate(branches)
-        for grown in branch.grown(row, drawn[row][: branch.count], logprobs[row][: branch.count])
+        for grown in branch.grow_branch(
+            row, drawn[row][: branch.count], logprobs[row][: branch.count]
+        )
     ]

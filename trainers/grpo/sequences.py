@@ -64,7 +64,7 @@ def sequences_of(
     for call in calls:
         _require_learnable(call, belongs)
         written = len(call.output_ids)
-        before = sequences[-1] if sequences and _goes_on(sequences[-1], call) else None
+        before = sequences[-1] if sequences and _is_continued_by(sequences[-1], call) else None
         begun = 0 if before is None else len(before.ids)
         read = len(call.prompt_ids) - begun
         sequence = TokenSequence(
@@ -100,7 +100,7 @@ def same_tokenizer(codec: TextCodec, vocabulary: int, end_ids: frozenset[int]) -
     return belongs
 
 
-def _goes_on(before: TokenSequence, call: Call) -> bool:
+def _is_continued_by(before: TokenSequence, call: Call) -> bool:
     """Whether a call's prompt begins with all of the sequence, at the same temperature."""
     same = call.sampling.temperature == before.temperature
     return same and call.prompt_ids[: len(before.ids)] == before.ids

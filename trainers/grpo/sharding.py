@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from loopline.trainers.grpo.rows import Row
 
 
-def dealt(rows: Sequence[Row], count: int, *, share_prefixes: bool) -> list[list[int]]:
+def deal_rows(rows: Sequence[Row], count: int, *, share_prefixes: bool) -> list[list[int]]:
     """By process, the numbers of its rows, in order.
 
     They are dealt one by one. Where rows that begin alike go through the model as one tree, those

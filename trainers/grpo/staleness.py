@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from loopline.trainers.grpo.groups import Group
 
 
-def too_old(group: Group, version: int, limit: int | None) -> bool:
+def is_too_old(group: Group, version: int, limit: int | None) -> bool:
     """Whether the weights of `version`, and so all later ones, don't learn from a group: they learn
     from nothing that is more than `limit` versions older (η; None: any number)."""
     return limit is not None and version - group.policy.version > limit

@@ -14,7 +14,7 @@ from loopline.trainers.core.checkpoints import (
     require_room_for_two,
     save_checkpoint,
 )
-from loopline.trainers.core.disk_errors import writing
+from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.errors import NotEnoughDisk
 from loopline.trainers.grpo.policies import Policies
 from loopline.workers.atomic_files import atomic_folder
@@ -78,7 +78,7 @@ def write_policies(
     """All policies as the engines read them, each in `final/<name>` with what is known of it; the
     folder appears whole or not at all. `base` is the folder that the model was loaded from. Raises
     `NotEnoughDisk`."""
-    with writing(final), atomic_folder(final, replace=True) as partial:
+    with guard_disk_writes(final), atomic_folder(final, replace=True) as partial:
         for name in policies.names:
             policies.put_in(name)
             folder = partial / folder_name(name)

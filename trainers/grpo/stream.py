@@ -20,9 +20,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from loopline.trainers.grpo.groups import Group
-from loopline.trainers.grpo.learnable import worth
+from loopline.trainers.grpo.learnable import group_worth
 from loopline.trainers.grpo.settings import GrpoSettings
-from loopline.trainers.grpo.staleness import too_old
+from loopline.trainers.grpo.staleness import is_too_old
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ def step_batches(
     dues = _by_due(groups)
     for epoch in range(settings.epochs):
         waiting = deque(
-            (due, group) for due, same in dues for group in ordered(same, settings.seed, epoch)
+            (due, group) for due, same in dues for group in order_groups(same, settings.seed, epoch)
         )
         while waiting:
-            learned = _taken(waiting, version, settings, passed)
+            learned = _take_batch(waiting, version, settings, passed)
             if learned:
                 flat, stale, truncated = tuple(passed.flat), passed.stale, passed.truncated
                 yield StepBatch(version, tuple(learned), flat, stale, truncated)
@@ -84,16 +84,16 @@ def step_batches(
     return passed.stale
 
 
-def ordered(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:
+def order_groups(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:
     """Oldest versions first, those of one version in the order that the seed decides."""
-    ordered: list[Group] = []
+    order_groups: list[Group] = []
     by_version = sorted(groups, key=lambda group: group.policy.version)
     for version, same in groupby(by_version, key=lambda group: group.policy.version):
         # By their ids first: the order in which they were read does not matter.
         shuffled = sorted(same, key=lambda group: group.id)
         random.Random(f"{seed}:{epoch}:{version}").shuffle(shuffled)
-        ordered += shuffled
-    return ordered
+        order_groups += shuffled
+    return order_groups
 
 
 @dataclass
@@ -105,7 +105,7 @@ class _SkippedGroups:
     truncated: int = 0
 
 
-def _taken(
+def _take_batch(
     waiting: deque[tuple[int, Group]], version: int, settings: GrpoSettings, passed: _SkippedGroups
 ) -> list[Group]:
     """From the front, of what is due at this version and earlier ones, until a batch can be
@@ -113,10 +113,10 @@ def _taken(
     learned: list[Group] = []
     while len(learned) < settings.batch and waiting and waiting[0][0] <= version:
         _, group = waiting.popleft()
-        if too_old(group, version, settings.staleness):
+        if is_too_old(group, version, settings.staleness):
             passed.stale += 1
             continue
-        match worth(group, settings):
+        match group_worth(group, settings):
             case "trained":
                 learned.append(group)
             case "flat":

@@ -174,7 +174,7 @@ def roll_out(
             )
             for index, prompt, completions in zip(at, prompts, sampled, strict=True):
                 table = playing[index]
-                trials = _tried(table.episode, agent, completions, prompter, rules)
+                trials = _try_candidates(table.episode, agent, completions, prompter, rules)
                 rewards = [trial.reward for trial in trials]
                 groups.append(
                     _group(table, agent, prompt, completions, rewards, policy(agent), run)
@@ -250,7 +250,7 @@ def evaluate(
     )  # fmt: skip
 
 
-def _tried(
+def _try_candidates(
     episode: Episode,
     agent: Agent,
     completions: Sequence[Completion],

@@ -33,7 +33,7 @@ class Candidate:
         return self.prompt.hash
 
 
-def in_force(shipped: Prompt, override: str | None) -> Candidate:
+def current_candidate(shipped: Prompt, override: str | None) -> Candidate:
     """The prompt that runs have without this search; `own` is what the deployment's profile has in
     its place."""
     if override is None:

@@ -52,20 +52,20 @@ def prompts(options: PromptsOptions) -> None:
     from loopline.runtime.client.deployment import find
     from loopline.runtime.config.key_value_options import require_pools
     from loopline.runtime.errors import UserError
-    from loopline.trainers.core.output_lock import locked
+    from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.prompts.output import claim
     from loopline.trainers.prompts.playing import RunLog
-    from loopline.trainers.prompts.preparation import prepared
+    from loopline.trainers.prompts.preparation import prepare_search
     from loopline.trainers.prompts.report import read_report
 
     output = options.output
     where = find(redis_url=options.redis_url, profile=options.profile)
     try:
         require_pools(options.policies, where.settings.models)
-        preparation = prepared(options, where.settings)
+        preparation = prepare_search(options, where.settings)
     except (AgentError, UserError) as error:
         raise TrainingError(str(error)) from error
-    with locked(output):
+    with lock_output(output):
         claim(output, preparation.settings, preparation.candidates, restart=options.restart)
         options.record()
         report = read_report(output)
@@ -74,7 +74,7 @@ def prompts(options: PromptsOptions) -> None:
         else:
             try:
                 with RunLog(output) as log:
-                    report = _searched(preparation, where, log, output, options.concurrency)
+                    report = _run_search(preparation, where, log, output, options.concurrency)
             except KeyboardInterrupt:
                 # Here, because typer turns it into a silent exit.
                 typer.echo(
@@ -88,7 +88,7 @@ def prompts(options: PromptsOptions) -> None:
         typer.echo(json.dumps(_last_line(report, output)))
 
 
-def _searched(
+def _run_search(
     preparation: PreparedSearch, where: Deployment, log: RunLog, output: Path, concurrency: int
 ) -> Report:
     import asyncio
@@ -141,33 +141,33 @@ class _Shown(ShownProgress):
 
     def planned(self, runs: int) -> None:
         self._planned += runs
-        self._tell()
+        self._update_bar()
 
     def ended(self, played: FinishedRun) -> None:
         self._ended += 1
         self._solved += played.solved
         self._tokens += played.tokens
         if self._ended % LINE_RUNS == 0:
-            self.line(f"run {self._ended:,}/{self._planned:,}  {self._said()}")
-        self._tell()
+            self.line(f"run {self._ended:,}/{self._planned:,}  {self._status_text()}")
+        self._update_bar()
 
-    def _said(self) -> str:
+    def _status_text(self) -> str:
         return f"{self._solved:,} solved, {self._tokens:,} tokens"
 
-    def _tell(self) -> None:
-        self.bar("runs", self._ended, self._planned, self._said())
+    def _update_bar(self) -> None:
+        self.bar("runs", self._ended, self._planned, self._status_text())
 
 
 def _show(report: Report, output: Path) -> None:
     from rich.console import Console
 
-    from loopline.runtime.terminal.pluralize import counted
-    from loopline.runtime.terminal.tables import figures
+    from loopline.runtime.terminal.pluralize import format_count
+    from loopline.runtime.terminal.tables import new_table
     from loopline.trainers.prompts.output import PROFILE, PROMPTS
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     for prompt_facts in report.prompts:
-        table = figures(
+        table = new_table(
             "candidate", "from", "solved", "of", "rate", "95 %", "tokens/run", "until",
             words=("candidate", "from", "until"), title=prompt_facts.prompt,
         )  # fmt: skip
@@ -183,7 +183,7 @@ def _show(report: Report, output: Path) -> None:
         typer.echo(_verdict(prompt_facts))
         typer.echo("")
     typer.echo(
-        f"{counted(report.runs, 'run')}, {report.tokens:,} tokens"
+        f"{format_count(report.runs, 'run')}, {report.tokens:,} tokens"
         + (f", ${report.micro_dollars / 1e6:.4f}" if report.micro_dollars else "")
         + f"; solved means: {report.checker}"
     )

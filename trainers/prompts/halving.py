@@ -34,16 +34,16 @@ def rounds(arms: int, runs: int) -> tuple[Round, ...]:
     remaining = arms
     for _ in range(count):
         plan.append(Round(remaining, runs // (count * remaining)))
-        remaining = kept(remaining)
+        remaining = survivor_count(remaining)
     return tuple(plan)
 
 
-def kept(arms: int) -> int:
+def survivor_count(arms: int) -> int:
     """How many of so many candidates go on."""
     return math.ceil(arms / 2)
 
 
-def ranked(solved: Mapping[str, int]) -> list[str]:
+def rank_candidates(solved: Mapping[str, int]) -> list[str]:
     """Candidates from the best to the worst, by questions solved of the same number; of equal ones
     the one that was there first, so that the prompt in force gives way to a better one alone."""
     return sorted(solved, key=lambda label: -solved[label])

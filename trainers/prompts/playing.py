@@ -21,7 +21,7 @@ from loopline.agents.records import Budget, JsonObject, Outcome, Record, Run, Tr
 from loopline.agents.usage import calls_once
 from loopline.agents.workflows import prompt_hashes
 from loopline.bus import tasks
-from loopline.runtime.append_log import AppendLog, damaged, read_log
+from loopline.runtime.append_log import AppendLog, damaged_line_message, read_log
 from loopline.runtime.client.run_client import RunClient
 from loopline.runtime.run_driver import RunDriver, lapsed, seed_of
 from loopline.trainers.errors import TrainingError
@@ -115,7 +115,7 @@ class RunLog:
         """Take a record in; it is on the disk when this returns."""
         self._log.append(record.model_dump(mode="json"))
         await asyncio.to_thread(self._log.sync)
-        self._take_in(record)
+        self._apply_record(record)
 
     def lapsed(self, key: Key) -> tuple[int, int]:
         """Tokens and micro-dollars of the runs that lapsed."""
@@ -124,12 +124,12 @@ class RunLog:
     def _read(self) -> None:
         for number, line in read_log(self.path, TrainingError):
             try:
-                self._take_in(_RECORD.validate_python(line))
+                self._apply_record(_RECORD.validate_python(line))
             except ValidationError as error:
                 why = error.errors(include_url=False)[0]["msg"]
-                raise TrainingError(damaged(self.path, number, why)) from error
+                raise TrainingError(damaged_line_message(self.path, number, why)) from error
 
-    def _take_in(self, record: RunAdmission | ExpiredRun | FinishedRun) -> None:
+    def _apply_record(self, record: RunAdmission | ExpiredRun | FinishedRun) -> None:
         match record:
             case RunAdmission():
                 self.admitted[record.key] = record.run_id
@@ -218,7 +218,7 @@ class Player:
 
         working = [
             asyncio.create_task(
-                self._once(
+                self._play_once(
                     (digest, question.id),
                     lambda run_id, question=question: run(question, run_id),
                     lambda ended, question=question: fault(question, ended),
@@ -246,9 +246,11 @@ class Player:
                 run_id=run_id,
             )
 
-        return await self._once((prompt, str(number)), run, lambda ended: "no question", whole=True)
+        return await self._play_once(
+            (prompt, str(number)), run, lambda ended: "no question", whole=True
+        )
 
-    async def _once(
+    async def _play_once(
         self,
         key: Key,
         make: Callable[[str | None], Run],

@@ -27,13 +27,13 @@ from loopline.bus import pool_of
 from loopline.runtime.config.settings import Settings
 from loopline.trainers.data.task_files import JUDGED, TaskFile, read_tasks
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.prompts.candidates import Candidate, in_force, read_variants
+from loopline.trainers.prompts.candidates import Candidate, current_candidate, read_variants
 from loopline.trainers.prompts.options import PromptsOptions
 from loopline.trainers.prompts.questions import (
     Questions,
     from_file,
     from_tasks,
-    generated,
+    generate_questions,
     puzzles,
 )
 from loopline.trainers.prompts.search import questions_needed
@@ -54,7 +54,7 @@ class PreparedSearch:
     """The deployment's own prompt files for the workflow."""
 
 
-def prepared(request: PromptsOptions, deployment: Settings) -> PreparedSearch:
+def prepare_search(request: PromptsOptions, deployment: Settings) -> PreparedSearch:
     """Raises `TrainingError`, and `AgentError` for names that nobody knows."""
     _require_one_source(request)
     _require_playable(request)
@@ -63,7 +63,7 @@ def prepared(request: PromptsOptions, deployment: Settings) -> PreparedSearch:
     environment = game.key if game else tasks.about.environment if tasks else None
     shipped = prompts_of(request.workflow, environment)
     known = agents_of(request.workflow, environment)
-    playing = _playing(request, tasks, game)
+    playing = _playing_roles(request, tasks, game)
     files = {file: text for file, text in deployment.prompt_files.items() if file in shipped}
     candidates = _candidates(request, playing, game, files)
     proposer = request.proposer
@@ -150,7 +150,7 @@ def _require_playable(request: PromptsOptions) -> None:
         )
 
 
-def _playing(
+def _playing_roles(
     request: PromptsOptions, tasks: TaskFile | None, game: AnyEnvironment | None
 ) -> Sequence[str]:
     """Who acts in its runs: of `pair`, which has many teams, one alone."""
@@ -210,7 +210,7 @@ def _candidates(
     )
     candidates_by_prompt: dict[str, list[Candidate]] = {}
     for name in prompt_names:
-        current = in_force(shipped[name], files.get(f"{name}.md"))
+        current = current_candidate(shipped[name], files.get(f"{name}.md"))
         others = [
             variant
             for variant in variants.get(name, [])
@@ -293,7 +293,7 @@ def _questions(
         )
     if path is not None:
         questions = from_tasks(path, tasks, held_out) if tasks else from_file(path, held_out)
-        return _enough(questions, path, settings, needed)
+        return _require_enough(questions, path, settings, needed)
     if game is not None:
         return puzzles(
             game,
@@ -307,10 +307,12 @@ def _questions(
     dataset = request.dataset
     if dataset is None:
         dataset = "worlds" if offers_tools(request.workflow) else "wordproblems"
-    return generated(dataset, settings.seed, needed, held_out)
+    return generate_questions(dataset, settings.seed, needed, held_out)
 
 
-def _enough(questions: Questions, path: Path, settings: SearchSettings, needed: int) -> Questions:
+def _require_enough(
+    questions: Questions, path: Path, settings: SearchSettings, needed: int
+) -> Questions:
     """The questions of a file. Raises `TrainingError` where they are too few."""
     there, held_out_count = len(questions.train), len(questions.held_out)
     if there < needed:

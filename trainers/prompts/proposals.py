@@ -59,15 +59,15 @@ def request(
         ]
     parts.append("Questions that went wrong under the first ones:")
     parts += [
-        f"Question {number}: {_cut(entry.question)}\nAnswer: {_cut(entry.answer) or '(none)'}\n"
-        f"Wrong: {_cut(entry.fault)}"
+        f"Question {number}: {_truncate(entry.question)}\nAnswer: {_truncate(entry.answer) or '(none)'}\n"
+        f"Wrong: {_truncate(entry.fault)}"
         for number, entry in enumerate(failures[:MAX_FAILURES], start=1)
     ]
     parts.append("Write better instructions.")
     return "\n\n".join(parts)
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     text = text.strip()
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]} …"
 

@@ -82,10 +82,10 @@ def fault(question: Question, trajectory: Trajectory) -> str:
     if question.task.environment in JUDGED:
         if trajectory.run.task != question.task:
             return "the run played another task than it was asked"
-        return "" if trajectory.outcome is Outcome.SOLVED else _ended_otherwise(trajectory)
+        return "" if trajectory.outcome is Outcome.SOLVED else _ending_fault(trajectory)
     if question.task.environment == api_worlds.ENVIRONMENT:
         if trajectory.outcome not in (Outcome.ANSWERED, Outcome.GAVE_UP):
-            return _ended_otherwise(trajectory)
+            return _ending_fault(trajectory)
         answer = trajectory.answer if trajectory.outcome is Outcome.ANSWERED else None
         instance = api_worlds.rebuild(question.task.instance)
         return instance.verify(answer, calls_of(trajectory.steps)).reason
@@ -96,12 +96,12 @@ def fault(question: Question, trajectory: Trajectory) -> str:
     except (AgentError, ValueError) as error:
         return str(error)
     played = not wrong or trajectory.outcome is Outcome.FAILED
-    return wrong if played else _ended_otherwise(trajectory)
+    return wrong if played else _ending_fault(trajectory)
 
 
 def _answer_fault(gold: str, trajectory: Trajectory) -> str:
     if trajectory.outcome is not Outcome.ANSWERED or trajectory.answer is None:
-        return _ended_otherwise(trajectory)
+        return _ending_fault(trajectory)
     wanted, answer_number = parse_number(gold), parse_number(trajectory.answer)
     if wanted is None:
         same = plain(trajectory.answer).casefold() == plain(gold).casefold()
@@ -110,11 +110,11 @@ def _answer_fault(gold: str, trajectory: Trajectory) -> str:
     return "" if same else f"the answer is {trajectory.answer[:200]!r}, right is {gold[:200]!r}"
 
 
-def _ended_otherwise(trajectory: Trajectory) -> str:
+def _ending_fault(trajectory: Trajectory) -> str:
     return f"the run ended as {trajectory.outcome}: {(trajectory.reason or 'no reason')[:300]}"
 
 
-def generated(dataset: Dataset, seed: int, train: int, held_out: int) -> Questions:
+def generate_questions(dataset: Dataset, seed: int, train: int, held_out: int) -> Questions:
     """Instructions of the API simulator, or word problems: both parts of the training split, which
     no bench measures by."""
     drawn = _worlds(seed) if dataset == "worlds" else _problems(seed)
@@ -194,7 +194,7 @@ def from_file(path: Path, held_out: int) -> Questions:
         if question.id in questions:
             raise UnreadableData(f"{path}:{number}: the question stands in an earlier line, too")
         questions[question.id] = question
-    return _parted(path, "answer", questions.values(), held_out)
+    return _split_questions(path, "answer", questions.values(), held_out)
 
 
 def from_tasks(path: Path, file: TaskFile, held_out: int) -> Questions:
@@ -207,10 +207,12 @@ def from_tasks(path: Path, file: TaskFile, held_out: int) -> Questions:
         Question(id=content_hash(task.model_dump_json())[:16], task=task) for task in file.tasks
     ]
     checker = "judge" if file.about.environment in JUDGED else "puzzle"
-    return _parted(path, checker, questions, held_out)
+    return _split_questions(path, checker, questions, held_out)
 
 
-def _parted(path: Path, checker: str, questions: Iterable[Question], held_out: int) -> Questions:
+def _split_questions(
+    path: Path, checker: str, questions: Iterable[Question], held_out: int
+) -> Questions:
     train: list[Question] = []
     held_out_questions: list[Question] = []
     for question in questions:

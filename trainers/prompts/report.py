@@ -109,7 +109,7 @@ def rate(solved: int, attempts: int) -> Bounds:
     return (solved / attempts if attempts else 0.0, interval.low, interval.high)
 
 
-def compared(
+def compare_prompts(
     winner: list[bool], current: list[bool], tokens: tuple[float, float], seed: int
 ) -> Comparison:
     """The same questions in the same order; `tokens` per run of the winner and the current."""

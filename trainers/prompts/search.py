@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from loopline.agents.errors import InvalidPrompt
 from loopline.agents.records import Outcome
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.candidates import CURRENT, Candidate
-from loopline.trainers.prompts.halving import kept, ranked, rounds
+from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
 from loopline.trainers.prompts.playing import FinishedRun, Player, RunListener
 from loopline.trainers.prompts.proposals import EvaluatedCandidate, Failure, read_proposal, request
 from loopline.trainers.prompts.questions import CHECKERS, Question, Questions
@@ -27,7 +27,7 @@ from loopline.trainers.prompts.report import (
     PromptFacts,
     RejectedProposal,
     Report,
-    compared,
+    compare_prompts,
     rate,
 )
 from loopline.trainers.prompts.settings import SearchSettings
@@ -114,7 +114,7 @@ class Search:
         settings = self._settings
         arms = {entry.label: Arm(entry) for entry in self._candidates[name]}
         plan = rounds(len(arms) + settings.propose, settings.runs)
-        self._watch.say(_said_of_plan(name, len(arms), settings))
+        self._watch.say(_plan_message(name, len(arms), settings))
         remaining, refused, stopped = list(arms), list[RejectedProposal](), False
         begin = 0
         for number, (_, questions) in enumerate(plan, start=1):
@@ -123,39 +123,39 @@ class Search:
                 break
             round_questions = self._questions.train[begin : begin + questions]
             begin += questions
-            if not self._affords(len(remaining) * len(round_questions)):
+            if not self._can_afford(len(remaining) * len(round_questions)):
                 stopped = True
                 break
             await asyncio.gather(*(self._ask(arms[label], round_questions) for label in remaining))
             if number == 1:
                 _require_answers(arms[CURRENT].played)
                 refused = await self._proposals(name, arms, round_questions)
-                if _unread(arms):
+                if _is_prompt_unused(arms):
                     self._watch.say(
                         f"{name}: no candidate changed a single token of any run: is the prompt "
                         "used in these runs, and does the model's chat template show it?"
                     )
                 remaining = list(arms)
-            order = ranked({label: arms[label].solved for label in remaining})
+            order = rank_candidates({label: arms[label].solved for label in remaining})
             # Proposals that came to nothing leave fewer than planned.
-            for label in order[kept(len(order)) :]:
+            for label in order[survivor_count(len(order)) :]:
                 arms[label].left_in_round = number
             remaining = [label for label in remaining if arms[label].left_in_round is None]
             best = arms[order[0]]
             self._watch.say(
                 f"{name}, round {number}: {order[0]} leads with {best.solved} of "
-                f"{len(best.played)}; {counted(len(remaining), 'candidate')} left"
+                f"{len(best.played)}; {format_count(len(remaining), 'candidate')} left"
             )
-        order = ranked({label: arms[label].solved for label in remaining})
+        order = rank_candidates({label: arms[label].solved for label in remaining})
         winner = arms[order[0]]
-        comparison, why = await self._judged(winner, arms[CURRENT], stopped=stopped)
+        comparison, why = await self._compare_held_out(winner, arms[CURRENT], stopped=stopped)
         alpha = settings.alpha / len(settings.prompts)
         better = comparison is not None and comparison.better(alpha)
         if comparison is not None:
             why = f"{'better' if better else 'not better for sure'} on the held-out questions"
         if better:
             self._adopted[name] = winner.candidate
-            self._files = self._with(winner.candidate)
+            self._files = self._prompt_files_with(winner.candidate)
         self._watch.say(f"{name}: {winner.candidate.label if better else CURRENT} ({why})")
         return PromptFacts(
             prompt=name,
@@ -171,7 +171,7 @@ class Search:
 
     async def _ask(self, arm: Arm, questions: Sequence[Question]) -> None:
         self._watch.planned(len(questions))
-        arm.played += await self._player.play(self._with(arm.candidate), questions)
+        arm.played += await self._player.play(self._prompt_files_with(arm.candidate), questions)
 
     async def _proposals(
         self, name: str, arms: dict[str, Arm], questions: Sequence[Question]
@@ -183,12 +183,12 @@ class Search:
         named = [int(label.rpartition("-")[2]) for label in arms if _PROPOSED.fullmatch(label)]
         for number in range(1, self._settings.propose + 1):
             assert policy is not None
-            order = ranked({label: arm.solved for label, arm in arms.items()})
+            order = rank_candidates({label: arm.solved for label, arm in arms.items()})
             best = arms[order[0]]
             if best.solved == len(questions):
                 self._watch.say(f"{name}: {order[0]} solved everything, so nothing is proposed")
                 break
-            if not self._affords(1 + len(questions)):
+            if not self._can_afford(1 + len(questions)):
                 break
             label = f"proposal-{max(named, default=0) + number}"
             self._watch.planned(1)
@@ -199,7 +199,7 @@ class Search:
                 _request(best, [arms[arm_label] for arm_label in order[1:]], questions),
             )
             try:
-                candidate = _proposed(answer, label, best, arms)
+                candidate = _parse_proposal(answer, label, best, arms)
             except InvalidPrompt as error:
                 refused.append(RejectedProposal(label=label, why=str(error)))
                 self._watch.say(f"{name}: {label} is no candidate: {error}")
@@ -213,7 +213,7 @@ class Search:
         self._proposed[name] = tuple(written)
         return refused
 
-    async def _judged(
+    async def _compare_held_out(
         self, winner: Arm, current: Arm, *, stopped: bool
     ) -> tuple[Comparison | None, str]:
         if winner is current:
@@ -221,16 +221,16 @@ class Search:
                 " before the tokens were used up" if stopped else ""
             )
         questions = self._questions.held_out
-        if not self._affords(0):
+        if not self._can_afford(0):
             return None, "the tokens do not suffice for the comparison on held-out questions"
         self._watch.planned(2 * len(questions))
         winner_runs, current_runs = await asyncio.gather(
-            self._player.play(self._with(winner.candidate), questions),
-            self._player.play(self._with(current.candidate), questions),
+            self._player.play(self._prompt_files_with(winner.candidate), questions),
+            self._player.play(self._prompt_files_with(current.candidate), questions),
         )
         tokens = (_mean_tokens(winner_runs), _mean_tokens(current_runs))
         return (
-            compared(
+            compare_prompts(
                 [run.solved for run in winner_runs],
                 [run.solved for run in current_runs],
                 tokens,
@@ -239,13 +239,13 @@ class Search:
             "",
         )
 
-    def _with(self, candidate: Candidate) -> dict[str, str]:
+    def _prompt_files_with(self, candidate: Candidate) -> dict[str, str]:
         """The prompt files of a run under this candidate."""
         if candidate.content is None:
             return dict(self._files)
         return {**self._files, candidate.prompt.file: candidate.content}
 
-    def _affords(self, runs: int) -> bool:
+    def _can_afford(self, runs: int) -> bool:
         """Whether so many runs more leave tokens for the comparison, by what runs used so far."""
         budget, player = self._settings.tokens, self._player
         if budget is None:
@@ -254,12 +254,12 @@ class Search:
         return player.tokens + tokens_per_run * (runs + 2 * len(self._questions.held_out)) <= budget
 
 
-def _said_of_plan(name: str, candidates: int, settings: SearchSettings) -> str:
-    proposals = f" and {counted(settings.propose, 'proposal')}" if settings.propose else ""
+def _plan_message(name: str, candidates: int, settings: SearchSettings) -> str:
+    proposals = f" and {format_count(settings.propose, 'proposal')}" if settings.propose else ""
     tokens = f", {settings.tokens:,} tokens over all" if settings.tokens else ""
     return (
-        f"{name}: {counted(candidates, 'candidate')}{proposals}, at most "
-        f"{counted(settings.runs, 'run')} of search and {2 * settings.held_out:,} of comparison"
+        f"{name}: {format_count(candidates, 'candidate')}{proposals}, at most "
+        f"{format_count(settings.runs, 'run')} of search and {2 * settings.held_out:,} of comparison"
         f"{tokens}"
     )
 
@@ -276,7 +276,7 @@ def _require_answers(played: Sequence[FinishedRun]) -> None:
         )
 
 
-def _unread(arms: Mapping[str, Arm]) -> bool:
+def _is_prompt_unused(arms: Mapping[str, Arm]) -> bool:
     """Whether nothing depends on the prompt: not even the tokens that were read."""
     facts = [[(run.solved, run.tokens) for run in arm.played] for arm in arms.values()]
     return len(facts) > 1 and all(row == facts[0] for row in facts)
@@ -288,14 +288,18 @@ def _request(best: Arm, others: Sequence[Arm], questions: Sequence[Question]) ->
         for question, played in zip(questions, best.played, strict=True)
         if not played.solved
     ]
-    return request(_tried(best), [_tried(arm) for arm in others], failures)
+    return request(
+        _evaluated_candidate(best), [_evaluated_candidate(arm) for arm in others], failures
+    )
 
 
-def _tried(arm: Arm) -> EvaluatedCandidate:
+def _evaluated_candidate(arm: Arm) -> EvaluatedCandidate:
     return EvaluatedCandidate(arm.candidate.prompt.text, arm.solved, len(arm.played))
 
 
-def _proposed(answer: FinishedRun, label: str, best: Arm, arms: Mapping[str, Arm]) -> Candidate:
+def _parse_proposal(
+    answer: FinishedRun, label: str, best: Arm, arms: Mapping[str, Arm]
+) -> Candidate:
     if answer.outcome is not Outcome.ANSWERED:
         raise InvalidPrompt(f"the proposer's run ended as {answer.outcome}: {answer.reason}")
     return read_proposal(

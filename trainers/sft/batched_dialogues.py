@@ -56,15 +56,15 @@ def attempt(
 ) -> list[str | None]:  # fmt: skip
     """Put every prompt to the arm: the content of each final box, `None` without one."""
     if arm == "delegate":
-        return _delegate(prompts, _given(llm), _given(slm), calculator)
-    model = _given(llm if arm == "llm" else slm)
+        return _delegate(prompts, _require_model(llm), _require_model(slm), calculator)
+    model = _require_model(llm if arm == "llm" else slm)
     tools = CALCULATOR if calculator else ()
     talks = [_begin(model, tools, prompt) for prompt in prompts]
-    _until_hand_over(model, talks)
+    _complete_until_handover(model, talks)
     return [last_boxed(talk.text) for talk in talks]
 
 
-def _given(model: Model | None) -> Model:
+def _require_model(model: Model | None) -> Model:
     if model is None:
         raise ValueError("this arm needs a model that was not given")
     return model
@@ -75,7 +75,7 @@ def _delegate(prompts: Sequence[str], llm: Model, slm: Model, calculator: bool) 
     talks = [_begin(llm, tools, prompt) for prompt in prompts]
     active = list(range(len(prompts)))
     for _ in range(MAX_HAND_OVERS):
-        _until_hand_over(llm, [talks[i] for i in active])
+        _complete_until_handover(llm, [talks[i] for i in active])
         sub_problems = [(i, _sub_problems(talks[i].text)) for i in active]
         active = [i for i, problems in sub_problems if problems]
         if not active:
@@ -96,18 +96,18 @@ def _solve_sub_tasks(
     tools = CALCULATOR if calculator else ()
     questions = [question_with_type(*problem) for problem in problems]
     talks = [_begin(slm, tools, question) for question in questions]
-    _until_hand_over(slm, talks)
-    answers = [accepted(talk) for talk in talks]
+    _complete_until_handover(slm, talks)
+    answers = [accepted_answer(talk) for talk in talks]
     refused = [n for n, answer in enumerate(answers) if answer is None]
     if refused:
         experts = [_begin(llm, tools, questions[n]) for n in refused]
-        _until_hand_over(llm, experts)
+        _complete_until_handover(llm, experts)
         for n, talk in zip(refused, experts, strict=True):
             answers[n] = last_boxed(talk.text)
     return [answer or "error: the solver gave no answer" for answer in answers]
 
 
-def accepted(talk: Conversation) -> str | None:
+def accepted_answer(talk: Conversation) -> str | None:
     """The small model's boxed number, `None` where the big one has to solve the sub-task."""
     answer = last_boxed(talk.text)
     if answer is None or parse_number(answer) is None:
@@ -148,7 +148,7 @@ def _append_tool(model: Model, talk: Conversation, content: str) -> None:
     talk.ids += model.tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def _until_hand_over(model: Model, talks: Sequence[Conversation]) -> None:
+def _complete_until_handover(model: Model, talks: Sequence[Conversation]) -> None:
     """Complete each conversation until its last turn does not call `calculate`."""
     active = list(talks)
     for talk in active:
@@ -162,14 +162,14 @@ def _until_hand_over(model: Model, talks: Sequence[Conversation]) -> None:
             talk.completions += 1
             talk.text = model.tokenizer.decode(new, skip_special_tokens=True)
             talk.said.append(talk.text)
-            result = _calculated(talk) if ended else None
+            result = _calculator_result(talk) if ended else None
             if result is not None and talk.completions < MAX_COMPLETIONS:
                 _append_tool(model, talk, result)
                 going_on.append(talk)
         active = going_on
 
 
-def _calculated(talk: Conversation) -> str | None:
+def _calculator_result(talk: Conversation) -> str | None:
     """The calculator's answer to the last turn, `None` if it did not ask."""
     if "calculate" not in talk.tools:
         return None

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.folder_state import state_of_folder
-from loopline.trainers.core.interruption import stoppable
+from loopline.trainers.core.interruption import exit_on_interrupt
 
 if TYPE_CHECKING:
     from loopline.trainers.sft.evaluation import Skill
@@ -25,7 +25,7 @@ def preview(options: SftOptions) -> list[str]:
     chosen, output = options.recipe(), options.output
     begun = FACTS if (output / FACTS).exists() else "checkpoint-*"
     return [
-        f"trains {chosen.name} for {counted(chosen.steps, 'step')} of {chosen.batch:,} dialogues",
+        f"trains {chosen.name} for {format_count(chosen.steps, 'step')} of {chosen.batch:,} dialogues",
         state_of_folder(output, begun, ".", FACTS, restart=options.restart),
     ]
 
@@ -35,7 +35,7 @@ def sft(options: SftOptions) -> None:
 
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again.
     """
-    from loopline.trainers.core.output_lock import locked
+    from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.sft.evaluation import read_skills
     from loopline.trainers.sft.training import Progress, train
 
@@ -47,7 +47,7 @@ def sft(options: SftOptions) -> None:
             f"{progress.tokens_per_second:,.0f} tokens/s"
         )
 
-    with stoppable(), locked(output):
+    with exit_on_interrupt(), lock_output(output):
         facts = train(
             chosen,
             output,
@@ -58,7 +58,7 @@ def sft(options: SftOptions) -> None:
             say=typer.echo,
         )
     typer.echo(
-        f"{chosen.name}: {counted(facts.steps, 'step')}, {facts.tokens:,} tokens, "
+        f"{chosen.name}: {format_count(facts.steps, 'step')}, {facts.tokens:,} tokens, "
         f"{facts.seconds / 60:.1f} minutes; last loss {facts.last_loss:.4f}; model in {output}"
     )
     if samples:
@@ -105,7 +105,7 @@ def _measure(
     if left:
         big = load_model(llm) if llm else None
         small = load_model(slm) if slm else None
-        typer.echo(f"measuring on {counted(samples, 'problem')} per split…", err=True)
+        typer.echo(f"measuring on {format_count(samples, 'problem')} per split…", err=True)
         for task, calculator, split in left:
             skill = measure(task, split, samples=samples, calculator=calculator, llm=big, slm=small)
             measured.append(skill)

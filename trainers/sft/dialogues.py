@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from loopline.agents.environments.word_problems import Link, Split, SubTask, WordProblem, stream
-from loopline.trainers.sft.text_augmentation import roughen
+from loopline.trainers.sft.text_augmentation import perturb_text
 
 PLANNER_TOOLS = ("delegate", "delegate_many", "calculate")
 PLANNER_TOOLS_WITHOUT_CALCULATOR = ("delegate", "delegate_many")
@@ -81,7 +81,7 @@ def question_with_type(problem: str, expected_type: str) -> str:
     return f"{problem}\nAnswer type: {expected_type}."
 
 
-def boxed(answer: object) -> str:
+def box_answer(answer: object) -> str:
     return f"The answer is \\boxed{{{answer}}}."
 
 
@@ -97,7 +97,7 @@ def dialogues(mix: Mapping[str, float], seed: int) -> Iterator[Dialogue]:
             problem = next(problems)
         new_dialogue = dialogue(kind, problem, rng)
         if not kind.startswith("sub_task") and rng.random() < _ROUGH_CHANCE:
-            question = Turn("user", roughen(new_dialogue.turns[0].text, rng))
+            question = Turn("user", perturb_text(new_dialogue.turns[0].text, rng))
             new_dialogue = Dialogue(new_dialogue.tools, (question, *new_dialogue.turns[1:]))
         yield new_dialogue
 
@@ -110,15 +110,15 @@ def dialogue(kind: str, problem: WordProblem, rng: random.Random) -> Dialogue:
         case "planner_without_calculator":
             return _planner(problem, rng, PLANNER_TOOLS_WITHOUT_CALCULATOR)
         case "solo" | "short_solo":
-            return _calculated(problem.prompt, problem.links)
+            return _calculator_dialogue(problem.prompt, problem.links)
         case "solo_without_tools" | "short_solo_without_tools":
-            return _in_the_head(problem.prompt, problem.links)
+            return _mental_dialogue(problem.prompt, problem.links)
         case "sub_task" | "sub_task_without_tools":
             part = rng.choice(problem.sub_tasks)
             expected = "integer" if rng.random() < 0.9 else "number"
             question = question_with_type(part.problem, expected)
             links = (Link("", "", (part,), ((0,),)),)
-            solve = _calculated if kind == "sub_task" else _in_the_head
+            solve = _calculator_dialogue if kind == "sub_task" else _mental_dialogue
             return solve(question, links)
         case _:
             raise ValueError(f"unknown kind of dialogue: {kind!r}")
@@ -132,8 +132,8 @@ def _planner(problem: WordProblem, rng: random.Random, tools: tuple[str, ...]) -
             parts = [link.parts[index] for index in stage]
             turns += _stage(label, parts, rng, tools)
             label = "Next."
-    turns.append(Turn("assistant", boxed(problem.answer)))
-    return Dialogue(tools, _joined(turns))
+    turns.append(Turn("assistant", box_answer(problem.answer)))
+    return Dialogue(tools, _merge_turns(turns))
 
 
 def _stage(
@@ -168,7 +168,7 @@ def _calculations(label: str, part: SubTask) -> list[Turn]:
     return turns
 
 
-def _joined(turns: list[Turn]) -> tuple[Turn, ...]:
+def _merge_turns(turns: list[Turn]) -> tuple[Turn, ...]:
     """Two assistant turns in a row are one."""
     joined: list[Turn] = []
     for turn in turns:
@@ -179,7 +179,7 @@ def _joined(turns: list[Turn]) -> tuple[Turn, ...]:
     return tuple(joined)
 
 
-def _calculated(question: str, links: tuple[Link, ...]) -> Dialogue:
+def _calculator_dialogue(question: str, links: tuple[Link, ...]) -> Dialogue:
     turns = [Turn("user", question)]
     sentence = ""
     for link in links:
@@ -190,15 +190,15 @@ def _calculated(question: str, links: tuple[Link, ...]) -> Dialogue:
             turns.append(Turn("assistant", f"{text}\n{call}" if text else call))
             turns.append(Turn("tool", str(equation.result)))
             sentence, label = f"{equation}.", ""
-    turns.append(Turn("assistant", f"{sentence} {boxed(links[-1].parts[-1].answer)}"))
+    turns.append(Turn("assistant", f"{sentence} {box_answer(links[-1].parts[-1].answer)}"))
     return Dialogue(CALCULATOR, tuple(turns))
 
 
-def _in_the_head(question: str, links: tuple[Link, ...]) -> Dialogue:
+def _mental_dialogue(question: str, links: tuple[Link, ...]) -> Dialogue:
     sentences: list[str] = []
     for link in links:
         if link.label:
             sentences.append(f"{link.label}.")
         sentences += [f"{equation}." for part in link.parts for equation in part.equations]
-    sentences.append(boxed(links[-1].parts[-1].answer))
+    sentences.append(box_answer(links[-1].parts[-1].answer))
     return Dialogue((), (Turn("user", question), Turn("assistant", " ".join(sentences))))

@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from loopline.agents.environments.word_problems import HELD_OUT, SubTask, generate
 from loopline.agents.records import Record
-from loopline.runtime.terminal.tables import figures
+from loopline.runtime.terminal.tables import new_table
 from loopline.trainers.core.models import Model
 from loopline.trainers.core.paired_statistics import wilson
 from loopline.trainers.sft.batched_dialogues import Arm, attempt
@@ -143,7 +143,7 @@ def markdown(skills: Sequence[Skill]) -> str:
 def table(skills: Sequence[Skill]) -> Table:
     """The same for a terminal: narrow enough for 80 columns."""
     (task, _, *columns), *rows = _rows(skills)
-    skill_table = figures(task, *(column.replace(" ", "\n") for column in columns), words=(task,))
+    skill_table = new_table(task, *(column.replace(" ", "\n") for column in columns), words=(task,))
     for title, tool, *cells in rows:
         skill_table.add_row(
             f"{title} (tool: {tool})", *(cell.replace(" (", "\n(") for cell in cells)

@@ -21,7 +21,7 @@ _DROP = 0.12
 _INSERT = 0.03
 
 
-def roughen(text: str, rng: random.Random) -> str:
+def perturb_text(text: str, rng: random.Random) -> str:
     """`text` with some small words gone and some empty ones added; numbers are never touched."""
     output_words: list[str] = []
     for word in text.split(" "):

@@ -24,7 +24,7 @@ from loopline.trainers.core.checkpoints import (
     require_same_recipe,
     save_checkpoint,
 )
-from loopline.trainers.core.disk_errors import writing
+from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.interruption import Interruption, deferred_interrupt
 from loopline.trainers.core.memory import keep_freed_memory
 from loopline.trainers.core.models import export_model, new_model
@@ -121,7 +121,7 @@ def train(
         _loop(training, tokenizer, losses, checkpoint_every, on_progress, save, interruption)
     facts = _facts(training, losses, output)
     # The last step's checkpoint is there still: where the disk is full, nothing is lost.
-    with writing(output):
+    with guard_disk_writes(output):
         export_model(model, tokenizer, output, context=recipe.context)
         write_facts(output, facts)
     remove_checkpoints(output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from loopline.agents.environments.environment import Environment
-from loopline.agents.environments.plan_path.game import Walking, opened
+from loopline.agents.environments.plan_path.game import Walking, open_episode
 from loopline.agents.environments.plan_path.generation import Difficulty, stream
 from loopline.agents.environments.plan_path.instance import (
     ENVIRONMENT,
@@ -24,7 +24,7 @@ PLAN_PATH = Environment[Difficulty, PlanPathInstance, Walking](
     difficulty=Difficulty,
     instance=PlanPathInstance,
     stream=stream,
-    open=opened,
+    open=open_episode,
     players={name: partial(plays, policy) for name, policy in POLICIES.items()},
     players_do="as many answers as there are turns, each of moves chosen one by one",
     sides=("rows", "columns"),

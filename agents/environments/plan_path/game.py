@@ -10,7 +10,7 @@ from loopline.agents.environments.team_episode import TeamEpisode
 Walking = TeamEpisode[Walk, Moves]
 
 
-def opened(instance: PlanPathInstance) -> Walking:
+def open_episode(instance: PlanPathInstance) -> Walking:
     """At its beginning."""
     puzzle = PlanPathPuzzle(instance)
     return Walking(puzzle, puzzle.start())

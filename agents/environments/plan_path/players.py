@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from loopline.agents.environments.grid import STEPS, Cell, beside, manhattan
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.plan_path.game import opened
+from loopline.agents.environments.plan_path.game import open_episode
 from loopline.agents.environments.plan_path.instance import PlanPathInstance, is_free, shortest_path
 from loopline.agents.environments.plan_path.walk import Moves, Walk, refusal
 from loopline.agents.environments.team_episode import PLAN
@@ -70,7 +70,7 @@ def plays(policy: Policy, instance: PlanPathInstance, seed: int) -> bool:
     would make from where it is, up to the first one that its answer would end at."""
     setting = instance.setting.model_copy(update={"team": (PLAN,)})
     alone = instance.model_copy(update={"setting": setting})
-    episode = opened(alone)
+    episode = open_episode(alone)
     rng = random.Random(f"{instance.id}:{seed}")
     while not episode.done:
         moves = _answer(policy, alone, episode.state, rng)

@@ -6,11 +6,11 @@ from functools import partial
 
 from loopline.agents.environments.environment import Environment, PublishedPuzzles
 from loopline.agents.environments.sokoban.boxoban import read_boxoban
-from loopline.agents.environments.sokoban.game import Pushing, opened
+from loopline.agents.environments.sokoban.game import Pushing, open_episode
 from loopline.agents.environments.sokoban.generation import Difficulty, stream
 from loopline.agents.environments.sokoban.instance import ENVIRONMENT, SokobanInstance
 from loopline.agents.environments.sokoban.lessons import LESSONS
-from loopline.agents.environments.sokoban.players import PLAYERS, pushes_home
+from loopline.agents.environments.sokoban.players import PLAYERS, player_solves
 from loopline.agents.environments.team_episode import SPECS, TOGETHER
 
 SOKOBAN = Environment[Difficulty, SokobanInstance, Pushing](
@@ -21,8 +21,8 @@ SOKOBAN = Environment[Difficulty, SokobanInstance, Pushing](
     difficulty=Difficulty,
     instance=SokobanInstance,
     stream=stream,
-    open=opened,
-    players={name: partial(pushes_home, player) for name, player in PLAYERS.items()},
+    open=open_episode,
+    players={name: partial(player_solves, player) for name, player in PLAYERS.items()},
     players_do="pushes chosen one by one without memory, with an agent's moves",
     by_hand=lambda instance: len(instance.parsed[1].boxes) == 1,
     sides=("rows", "columns"),

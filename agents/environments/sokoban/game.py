@@ -10,7 +10,7 @@ from loopline.agents.environments.team_episode import PLAN, TeamEpisode
 Pushing = TeamEpisode[Play, Moves]
 
 
-def opened(instance: SokobanInstance) -> Pushing:
+def open_episode(instance: SokobanInstance) -> Pushing:
     """At its beginning."""
     puzzle = SokobanPuzzle(instance)
     return Pushing(puzzle, puzzle.start())
@@ -19,4 +19,4 @@ def opened(instance: SokobanInstance) -> Pushing:
 def opened_alone(instance: SokobanInstance, **setting: object) -> Pushing:
     """The same, played by the plan agent alone, and with these changes of the setting."""
     alone = instance.setting.model_copy(update={"team": (PLAN,), **setting})
-    return opened(instance.model_copy(update={"setting": alone}))
+    return open_episode(instance.model_copy(update={"setting": alone}))

@@ -16,7 +16,7 @@ from loopline.agents.environments.grid import STEPS, Cell, beside
 from loopline.agents.environments.lessons import Lessons, solves
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.sokoban.game import Pushing, opened
+from loopline.agents.environments.sokoban.game import Pushing, open_episode
 from loopline.agents.environments.sokoban.generation import Difficulty, stream
 from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
 from loopline.agents.environments.sokoban.level import Play
@@ -73,9 +73,9 @@ def failure(episode: Pushing, refused: int) -> str:
     return "untouched" if boxes == puzzle.start().boxes else "out of turns"
 
 
-def _weakly(instance: SokobanInstance, number: int, team: WeakTeam) -> bool:
+def _is_solved_by_weak_team(instance: SokobanInstance, number: int, team: WeakTeam) -> bool:
     dice = random.Random(f"weak:{instance.id}")
-    return solves(opened(instance), lambda now: weak_answer(instance, now, team, dice))
+    return solves(open_episode(instance), lambda now: weak_answer(instance, now, team, dice))
 
 
 def weak_answer(
@@ -110,7 +110,7 @@ def _calls_solve(instance: SokobanInstance, number: int, team: WeakTeam) -> bool
     would make, and has it carried out."""
     dice = random.Random(instance.id)
     alone = instance.setting.model_copy(update={"team": (TOOL,)})
-    episode = opened(instance.model_copy(update={"setting": alone}))
+    episode = open_episode(instance.model_copy(update={"setting": alone}))
     return solves(episode, lambda now: _greedy_calls(instance, now.state, dice))
 
 
@@ -151,7 +151,7 @@ LESSONS = Lessons[Difficulty, SokobanInstance, Pushing, WeakTeam](
     },
     players={
         "oracle": lambda instance, number, team: solves_by_search(instance),
-        "weak team": _weakly,
+        "weak team": _is_solved_by_weak_team,
         "always call the greedy push": _calls_solve,
     },
     published={

@@ -37,7 +37,7 @@ def greedy_push(instance: SokobanInstance, play: Play, dice: random.Random) -> P
 PLAYERS: dict[str, Player] = {"random": random_push, "push-greedy": greedy_push}
 
 
-def pushes_home(player: Player, instance: SokobanInstance, seed: int = 0) -> bool:
+def player_solves(player: Player, instance: SokobanInstance, seed: int = 0) -> bool:
     """Whether a player by hand solves a level with the moves that an agent has: as many answers
     as there are turns, as long as they may be."""
     level, play = instance.parsed
@@ -50,16 +50,16 @@ def pushes_home(player: Player, instance: SokobanInstance, seed: int = 0) -> boo
         for step in (*reach(level, play)[beside(box, MIRRORED[move])], move):
             play = level.moved(play, step)
             moves.append(step)
-    return _plays(instance, moves)
+    return _moves_solve(instance, moves)
 
 
 def solves_by_search(instance: SokobanInstance) -> bool:
     """By search for the fewest pushes."""
     way = solve(*instance.parsed)
-    return way is not None and _plays(instance, way)
+    return way is not None and _moves_solve(instance, way)
 
 
-def _plays(instance: SokobanInstance, moves: Sequence[str]) -> bool:
+def _moves_solve(instance: SokobanInstance, moves: Sequence[str]) -> bool:
     episode = opened_alone(instance)
     for at in range(0, len(moves), MAX_MOVES):
         if not episode.done:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from loopline.agents.environments.environment import Environment
-from loopline.agents.environments.sudoku.game import Filling, opened
+from loopline.agents.environments.sudoku.game import Filling, open_episode
 from loopline.agents.environments.sudoku.generation import Difficulty, stream
 from loopline.agents.environments.sudoku.instance import ENVIRONMENT, SudokuInstance
 from loopline.agents.environments.sudoku.lessons import LESSONS
-from loopline.agents.environments.sudoku.players import PLAYERS, fills
+from loopline.agents.environments.sudoku.players import PLAYERS, player_solves
 from loopline.agents.environments.team_episode import SPECS, TOGETHER
 
 SUDOKU = Environment[Difficulty, SudokuInstance, Filling](
@@ -20,8 +20,8 @@ SUDOKU = Environment[Difficulty, SudokuInstance, Filling](
     difficulty=Difficulty,
     instance=SudokuInstance,
     stream=stream,
-    open=opened,
-    players={name: partial(fills, player) for name, player in PLAYERS.items()},
+    open=open_episode,
+    players={name: partial(player_solves, player) for name, player in PLAYERS.items()},
     players_do="digit after digit, in every turn from the given ones",
     sides=("size",),
     describe=lambda difficulty: f"{difficulty.size} x {difficulty.size}",

@@ -11,7 +11,7 @@ from loopline.agents.environments.team_episode import PLAN, TeamEpisode
 Filling = TeamEpisode[Grid, Writes]
 
 
-def opened(instance: SudokuInstance) -> Filling:
+def open_episode(instance: SudokuInstance) -> Filling:
     """At its beginning."""
     puzzle = SudokuPuzzle(instance)
     return Filling(puzzle, puzzle.start())
@@ -20,4 +20,4 @@ def opened(instance: SudokuInstance) -> Filling:
 def opened_alone(instance: SudokuInstance, **setting: object) -> Filling:
     """The same, played by the plan agent alone, and with these changes of the setting."""
     alone = instance.setting.model_copy(update={"team": (PLAN,), **setting})
-    return opened(instance.model_copy(update={"setting": alone}))
+    return open_episode(instance.model_copy(update={"setting": alone}))

@@ -15,7 +15,7 @@ from pydantic import Field
 from loopline.agents.environments.lessons import Lessons, solves
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.puzzle_splits import Split
-from loopline.agents.environments.sudoku.game import Filling, opened
+from loopline.agents.environments.sudoku.game import Filling, open_episode
 from loopline.agents.environments.sudoku.generation import Difficulty, stream
 from loopline.agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
 from loopline.agents.environments.sudoku.players import blanks, solves_by_search
@@ -68,9 +68,9 @@ def failure(episode: Filling, refused: int) -> str:
     return "guessed" if wrong else "out of turns"
 
 
-def _weakly(instance: SudokuInstance, number: int, team: WeakTeam) -> bool:
+def _is_solved_by_weak_team(instance: SudokuInstance, number: int, team: WeakTeam) -> bool:
     dice = random.Random(f"weak:{number}")
-    return solves(opened(instance), lambda now: weak_answer(instance, now, team, dice))
+    return solves(open_episode(instance), lambda now: weak_answer(instance, now, team, dice))
 
 
 def weak_answer(
@@ -86,17 +86,19 @@ def weak_answer(
         additions = (
             ()
             if begun and not blanks(grid)
-            else _tried(episode, grid, dice.randint(1, team.most), team, dice)
+            else _weak_writes(episode, grid, dice.randint(1, team.most), team, dice)
         )
         return f"{MARK} [{said_writes((*begun, *additions))}]"
     calls = dice.randint(1, episode.puzzle.setting.calls)
     if dice.random() < team.asks:
         return f"{MARK} [{', '.join(['singles(1)'] * calls)}]"
-    fills = [f"fill({r + 1}, {c + 1}, {d})" for r, c, d in _tried(episode, grid, calls, team, dice)]
+    fills = [
+        f"fill({r + 1}, {c + 1}, {d})" for r, c, d in _weak_writes(episode, grid, calls, team, dice)
+    ]
     return f"{MARK} [{', '.join(fills)}]"
 
 
-def _tried(
+def _weak_writes(
     episode: Filling, grid: Grid, most: int, team: WeakTeam, dice: random.Random
 ) -> tuple[Write, ...]:
     """Blank cells filled; of a full grid, cells that contradict others are written anew."""
@@ -135,7 +137,7 @@ LESSONS = Lessons[Difficulty, SudokuInstance, Filling, WeakTeam](
     },
     players={
         "oracle": lambda instance, number, team: solves_by_search(instance),
-        "weak team": _weakly,
+        "weak team": _is_solved_by_weak_team,
     },
     published={
         "Qwen3-1.7B": {"single agent": 7.0, "AT-GRPO per role": 99.0},

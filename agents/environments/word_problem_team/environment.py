@@ -6,11 +6,11 @@ from functools import partial
 
 from loopline.agents.environments.environment import Environment
 from loopline.agents.environments.team_episode import SPECS, TOGETHER
-from loopline.agents.environments.word_problem_team.game import Working, opened
+from loopline.agents.environments.word_problem_team.game import Working, open_episode
 from loopline.agents.environments.word_problem_team.generation import Difficulty, stream
 from loopline.agents.environments.word_problem_team.instance import ENVIRONMENT, WordProblemInstance
 from loopline.agents.environments.word_problem_team.lessons import LESSONS
-from loopline.agents.environments.word_problem_team.players import PLAYERS, answers
+from loopline.agents.environments.word_problem_team.players import PLAYERS, player_solves
 
 WORD_PROBLEMS = Environment[Difficulty, WordProblemInstance, Working](
     name=ENVIRONMENT,
@@ -20,8 +20,8 @@ WORD_PROBLEMS = Environment[Difficulty, WordProblemInstance, Working](
     difficulty=Difficulty,
     instance=WordProblemInstance,
     stream=stream,
-    open=opened,
-    players={name: partial(answers, player) for name, player in PLAYERS.items()},
+    open=open_episode,
+    players={name: partial(player_solves, player) for name, player in PLAYERS.items()},
     players_do="one answer, by simple rules of reading",
     describe=lambda difficulty: "of {} to {} calculations".format(*difficulty.equations),
     solution=lambda instance: str(instance.answer),

@@ -10,7 +10,7 @@ from loopline.agents.environments.word_problem_team.rules import Items, Work
 Working = TeamEpisode[Work, Items]
 
 
-def opened(instance: WordProblemInstance) -> Working:
+def open_episode(instance: WordProblemInstance) -> Working:
     """At its beginning."""
     puzzle = WordProblemPuzzle(instance)
     return Working(puzzle, puzzle.start())
@@ -19,4 +19,4 @@ def opened(instance: WordProblemInstance) -> Working:
 def opened_alone(instance: WordProblemInstance, **setting: object) -> Working:
     """The same, played by the plan agent alone, and with these changes of the setting."""
     alone = instance.setting.model_copy(update={"team": (PLAN,), **setting})
-    return opened(instance.model_copy(update={"setting": alone}))
+    return open_episode(instance.model_copy(update={"setting": alone}))

@@ -20,7 +20,7 @@ from loopline.agents.environments.lessons import Lessons, solves
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.puzzle_splits import Split, content_hash
 from loopline.agents.environments.team_episode import AGENTS, TOOL
-from loopline.agents.environments.word_problem_team.game import Working, opened
+from loopline.agents.environments.word_problem_team.game import Working, open_episode
 from loopline.agents.environments.word_problem_team.generation import Difficulty, stream
 from loopline.agents.environments.word_problem_team.instance import (
     Equation,
@@ -54,7 +54,7 @@ _MARKUP = (
 )  # fmt: skip
 
 
-def _spoken() -> Iterator[str]:
+def _training_words() -> Iterator[str]:
     """The words of what training tells, as they are written there."""
     texts = [
         wording.text
@@ -73,7 +73,7 @@ def _spoken() -> Iterator[str]:
     yield from ("mile", "kilometer")
 
 
-PIECES = (*_MARKUP, *(f" {word}" for word in sorted({*_spoken(), "of"})))
+PIECES = (*_MARKUP, *(f" {word}" for word in sorted({*_training_words(), "of"})))
 """A number's name is one token wherever it stands, a result, and every word of the training
 wordings with the blank before it; a word that only other wordings have is read letter by letter."""
 
@@ -116,9 +116,9 @@ def failure(episode: Working, refused: int) -> str:
     return "answered too early" if work.answer in early else "wrong answer"
 
 
-def _weakly(instance: WordProblemInstance, number: int, team: WeakTeam) -> bool:
+def _is_solved_by_weak_team(instance: WordProblemInstance, number: int, team: WeakTeam) -> bool:
     dice = random.Random(f"weak:{instance.id}")
-    return solves(opened(instance), lambda now: weak_answer(instance, now, team, dice))
+    return solves(open_episode(instance), lambda now: weak_answer(instance, now, team, dice))
 
 
 def weak_answer(
@@ -145,10 +145,12 @@ def weak_answer(
 
 def _call(instance: WordProblemInstance, work: Work, team: WeakTeam, dice: random.Random) -> str:
     """The next calculation of the solution, or what the weak tool agent takes for it."""
-    step = _next(instance, work)
+    step = _next_equation(instance, work)
     call = next(name for name, operator in OPERATORS.items() if operator == step.operator)
-    left = _spelled(instance, work, step.left)[0]
-    right = next((name for name in _spelled(instance, work, step.right) if name != left), left)
+    left = _number_spellings(instance, work, step.left)[0]
+    right = next(
+        (name for name in _number_spellings(instance, work, step.right) if name != left), left
+    )
     erring = dice.random()
     if erring < team.wrong_operator:
         call = dice.choice([name for name in OPERATORS if name != call])
@@ -159,14 +161,14 @@ def _call(instance: WordProblemInstance, work: Work, team: WeakTeam, dice: rando
     return f"{call}({left}, {right})"
 
 
-def _next(instance: WordProblemInstance, work: Work) -> Equation:
+def _next_equation(instance: WordProblemInstance, work: Work) -> Equation:
     """The first calculation that is not kept; the last one if all are."""
     keys = {calculation.key for calculation in work.kept}
     remaining = [step for step in instance.solution if equation_key(step) not in keys]
     return remaining[0] if remaining else instance.solution[-1]
 
 
-def _spelled(instance: WordProblemInstance, work: Work, value: int) -> list[str]:
+def _number_spellings(instance: WordProblemInstance, work: Work, value: int) -> list[str]:
     """How a number can be written: the names that it has, results first; the digits of one that
     does not stand in the text."""
     names = [calculation.name for calculation in work.kept if calculation.result == value]
@@ -200,7 +202,7 @@ LESSONS = Lessons[Difficulty, WordProblemInstance, Working, WeakTeam](
     },
     players={
         "oracle": lambda instance, number, team: is_right(instance, instance.answer),
-        "weak team": _weakly,
+        "weak team": _is_solved_by_weak_team,
     },
     about=lambda team: f"Demonstrations are of one in {team.wordings} of the training wordings, "
     "rewards of all of them; every sentence of a held-out problem is said in a way that no "

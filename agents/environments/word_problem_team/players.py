@@ -70,7 +70,7 @@ PLAYERS: dict[str, Player] = {
 }
 
 
-def answers(player: Player, instance: WordProblemInstance, seed: int = 0) -> bool:
+def player_solves(player: Player, instance: WordProblemInstance, seed: int = 0) -> bool:
     """Whether a player by hand answers rightly, at once."""
     value = player(instance, random.Random(instance.id))
     return value is not None and is_right(instance, value)

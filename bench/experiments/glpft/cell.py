@@ -83,7 +83,7 @@ def work(
     training, tokens = training_folder(folder), cell.budget.tokens
     before, begins = 0.0, dict[str, float]()
     settings = settings_of(cell, data)
-    for stage in stages_of(cell.method, EVEN_SHARES, copying=settings.copying(tokens)):
+    for stage in stages_of(cell.method, EVEN_SHARES, copying=settings.copying_share(tokens)):
         begins[stage.name] = before
         before += stage.share
 

@@ -21,7 +21,7 @@ from loopline.bench.experiments.harness import conduct
 from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.arms.folder import Watcher, claim, do_arms, results_of, timed
+from loopline.trainers.grpo.arms.folder import Watcher, claim, results_of, run_arms, track_seconds
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.arms.settings import ArmSettings
 
@@ -49,7 +49,7 @@ def measure(grid: GrpoGrid, *, as_json: bool) -> None:
 
 def _done(grid: GrpoGrid) -> GrpoReport | None:
     """None if it was stopped."""
-    with timed(grid.output) as seconds:
+    with track_seconds(grid.output) as seconds:
         by_hand = _by_hand(grid.output, grid.settings)
         training = _trained(grid)
         if training is None:
@@ -78,12 +78,12 @@ def _trained(grid: GrpoGrid) -> tuple[tuple[Trial, ...], list[Arm]] | None:
         def of_all(jobs: int, remaining: int) -> Watcher:
             return progress.watch(jobs + grid.behind, remaining + grid.behind)
 
-        if not do_arms(grid.first, grid.output, jobs=grid.jobs, watcher=of_all):
+        if not run_arms(grid.first, grid.output, jobs=grid.jobs, watcher=of_all):
             return None
         trials = tuple(map(trial_of, results_of(grid.trials, grid.output)))
         arms = grid.arms(chosen_of(trials))
         every = with_needed([*grid.first, *arms])
-        if not do_arms(every, grid.output, jobs=grid.jobs, watcher=progress.watch):
+        if not run_arms(every, grid.output, jobs=grid.jobs, watcher=progress.watch):
             return None
     return trials, arms
 

@@ -8,7 +8,7 @@ from loopline.bench.experiments.grpo.figures import ArmFigures, GrpoReport, at_e
 from loopline.bench.experiments.grpo.published import SMALL
 from loopline.bench.experiments.intervals import points
 from loopline.bench.report import figures as say
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.checkpoints import changed_settings
 from loopline.trainers.grpo.arms.kinds import KINDS
 from loopline.trainers.grpo.arms.tuning import OWN
@@ -112,7 +112,7 @@ def ending(report: GrpoReport) -> str:
     """What it cost."""
     return (
         f"{report.minutes:,.1f} minutes, {report.cpu_minutes:,.1f} CPU-minutes, "
-        f"{counted(len(report.settings.seeds), 'seed')}"
+        f"{format_count(len(report.settings.seeds), 'seed')}"
     )
 
 

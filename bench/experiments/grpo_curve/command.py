@@ -27,7 +27,7 @@ from loopline.runtime.errors import EXIT_FAILED
 from loopline.trainers.core.job_processes import Job, JobLine
 from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.arms.folder import claim, timed
+from loopline.trainers.grpo.arms.folder import claim, track_seconds
 from loopline.trainers.grpo.arms.results import read_result as read_arm
 
 
@@ -57,7 +57,7 @@ def done(output: Path, settings: CurveSettings) -> CurveReport:
     remaining: list[Job] = [loop for loop in loops if read_result(loop, output) is None]
     if read_arm(warm.folder(output)) is None:
         remaining.append(warm)
-    with timed(output) as seconds, JobProgress("trainings") as progress:
+    with track_seconds(output) as seconds, JobProgress("trainings") as progress:
         progress.watch(1 + len(loops), len(remaining))
 
         def finished(job: Job, solved: int) -> None:

@@ -14,8 +14,8 @@ from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import PolicyRef
 from loopline.bench.experiments.grpo_curve.settings import CurveSettings
 from loopline.trainers.core.network import load_base
-from loopline.trainers.grpo.init_from import begun_weights
-from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.init_from import initial_weights
+from loopline.trainers.grpo.pipeline import initial_policies
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.sampling import DEVICE, Sampler
 from loopline.trainers.grpo.settings import SHARED, GrpoSettings, InitialPolicy
@@ -37,7 +37,7 @@ class Measurement:
             rank=settings.reinforced.rank,
         )  # fmt: skip
         loaded = load_base(str(base), device=DEVICE)
-        self._network = begun(self._grpo, (SHARED,), loaded).network
+        self._network = initial_policies(self._grpo, (SHARED,), loaded).network
         self._prompter = Prompter(loaded)
         self._sampler = Sampler(loaded.model, loaded.end_ids, padding=0)
 
@@ -48,7 +48,7 @@ class Measurement:
 
         begin = InitialPolicy(model=str(adapter), sha256=weights_sha256(adapter))
         grpo = self._grpo.model_copy(update={"init_from": {SHARED: begin}})
-        begins = begun_weights(self._network, grpo)
+        begins = initial_weights(self._network, grpo)
         Policies(self._network, (SHARED,), grpo, begins).put_in(SHARED)
         settings = self._settings
         return roll_out(

@@ -34,7 +34,7 @@ from loopline.bench.proofs.grpo_faults.model import store_float32
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.core.models import WEIGHTS
-from loopline.trainers.grpo.arms.arm import work
+from loopline.trainers.grpo.arms.arm import train_arm
 from loopline.trainers.grpo.arms.kinds import WARM_START
 from loopline.trainers.grpo.arms.models import MODEL
 from loopline.trainers.grpo.arms.results import Arm, ArmResult
@@ -127,7 +127,7 @@ def do_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResul
     """Train the warm start, unless it is there, measure it, and write it as it is served. Ctrl-C
     saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`."""
     arm = warm_start_of(settings)
-    result = work(arm, output, settings, tell)
+    result = train_arm(arm, output, settings, tell)
     base = output / "base"
     if not base.exists():
         from safetensors.torch import load_file

@@ -6,7 +6,7 @@ from loopline.bench.experiments.document import Table
 from loopline.bench.experiments.grpo_curve.figures import ALPHA, CurveFigures, CurveReport, Held
 from loopline.bench.experiments.intervals import points, share
 from loopline.bench.report import figures as say
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 
 TITLE = "The learning curve of an attacked loop"
 
@@ -18,10 +18,10 @@ def about(report: CurveReport) -> str:
     sides = " x ".join(str(getattr(settings.game.puzzle, side)) for side in environment.sides)
     return (
         f"`train grpo loop` on {f'{environment.title} {sides}'.rstrip()}, from a warm start "
-        f"of {settings.supervised.steps} supervised steps: {counted(rewarded.steps, 'round')} of "
-        f"{counted(rewarded.episodes, 'puzzle')}, K = {rewarded.candidates}, adapters of rank "
+        f"of {settings.supervised.steps} supervised steps: {format_count(rewarded.steps, 'round')} of "
+        f"{format_count(rewarded.episodes, 'puzzle')}, K = {rewarded.candidates}, adapters of rank "
         f"{rewarded.rank}; the trainer, four workers, a recorder and Redis are processes. "
-        f"{counted(len(report.undisturbed), 'undisturbed loop')}, "
+        f"{format_count(len(report.undisturbed), 'undisturbed loop')}, "
         f"{len(report.attacked)} attacked, of the same settings; loops of one seed are twins (the "
         "same first adapters, puzzles and seeds of every completion). What each round published is "
         f"measured by play of the same {settings.held_out:,} held-out puzzles at temperature 1, "
@@ -56,7 +56,7 @@ def verdicts(report: CurveReport) -> list[str]:
             for look in curve.held
             if look.place != "within"
         ]
-        looks = counted(len(curve.held), "look")
+        looks = format_count(len(curve.held), "look")
         lines.append(
             f"{curve.loop.name}: out of the undisturbed loops' spread, {', '.join(out)}, of {looks}"
             if out
@@ -76,8 +76,8 @@ def verdicts(report: CurveReport) -> list[str]:
         )
     groups = sum(curve.history.groups for curve in report.attacked)
     lines.append(
-        f"{counted(report.violations, 'violation')} in the histories of "
-        f"{counted(len(report.loops), 'loop')}; {counted(groups, 'group')} sealed under attack"
+        f"{format_count(report.violations, 'violation')} in the histories of "
+        f"{format_count(len(report.loops), 'loop')}; {format_count(groups, 'group')} sealed under attack"
     )
     return lines
 

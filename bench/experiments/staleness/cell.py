@@ -31,7 +31,7 @@ from loopline.trainers.grpo.arms.kinds import AT_GRPO, KINDS, WARM_START
 from loopline.trainers.grpo.arms.models import MODEL
 from loopline.trainers.grpo.arms.reinforced import Batch, ReinforcedSteps, grpo_settings
 from loopline.trainers.grpo.learner import NotFinite
-from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.pipeline import initial_policies
 from loopline.trainers.grpo.sampling import DEVICE, Sampler
 from loopline.trainers.grpo.settings import SHARED
 from loopline.trainers.grpo.vectorized_rollout import Prompter, evaluate
@@ -54,7 +54,7 @@ def work(
     Ctrl-C ends the update in work and raises KeyboardInterrupt.
     """
     if cell.age is None:
-        arm.work(results.Arm(kind=WARM_START, seed=cell.seed), output, settings.demo, tell)
+        arm.train_arm(results.Arm(kind=WARM_START, seed=cell.seed), output, settings.demo, tell)
         return None
     result = read_result(cell, output)
     return _train(cell, cell.age, output, settings, tell) if result is None else result
@@ -71,7 +71,7 @@ def _train(
     base = Cell(seed=cell.seed).folder(output) / MODEL
     loaded = load_base(str(base), device=DEVICE)
     grpo = grpo_settings(demo, kind, weights_sha256(base), cell.seed, correction=cell.correction)
-    policies = begun(grpo, [SHARED], loaded)
+    policies = initial_policies(grpo, [SHARED], loaded)
     prompter, sampler = Prompter(loaded), Sampler(loaded.model, loaded.end_ids, padding=0)
     steps = ReinforcedSteps(demo, kind, cell.seed, policies, prompter, sampler)
     waiting: deque[Batch] = deque()

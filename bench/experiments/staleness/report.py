@@ -6,7 +6,7 @@ from loopline.bench.experiments.document import Document, Section, Table
 from loopline.bench.experiments.staleness.cells import TITLES
 from loopline.bench.experiments.staleness.figures import CellFigures, StalenessReport
 from loopline.bench.report.figures import span
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 
 
 def document(report: StalenessReport) -> Document:
@@ -17,7 +17,7 @@ def document(report: StalenessReport) -> Document:
         about=(
             f"{settings.updates} updates, {settings.demo.reinforced.episodes} puzzles each, "
             f"{settings.demo.held_out:,} held-out puzzles of "
-            f"{counted(len(settings.demo.seeds), 'seed')}; warm start {warm[0]:.1%} "
+            f"{format_count(len(settings.demo.seeds), 'seed')}; warm start {warm[0]:.1%} "
             f"({100 * warm[1]:.1f}–{100 * warm[2]:.1f}); {report.tokens:,} tokens, "
             f"{report.cpu_minutes:.1f} CPU-minutes"
         ),

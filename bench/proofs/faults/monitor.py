@@ -13,7 +13,7 @@ from loopline.bench.proofs.faults.collection import (
     work_keys,
 )
 from loopline.bench.proofs.faults.fleet import Fleet
-from loopline.bus import OUTAGE, Bus, present
+from loopline.bus import OUTAGE, Bus, live_workers
 
 LOOK_SECONDS = 0.25
 REST_SECONDS = 120.0
@@ -42,7 +42,7 @@ class Monitor:
         """Look once, and restart workers that ended. While Redis is away none is ready."""
         try:
             self.ready = frozenset(
-                worker.name for worker in await present(bus) if worker.state == "ready"
+                worker.name for worker in await live_workers(bus) if worker.state == "ready"
             )
             await self._count_commits(bus)
             if self._looks % _LOOKS_PER_SCAN == 0:

@@ -26,10 +26,10 @@ from loopline.bench.proofs.faults.collection import (
 from loopline.bench.proofs.faults.driver import FOLLOW_SECONDS, Attack
 from loopline.bench.proofs.faults.followers import Followers
 from loopline.bench.proofs.faults.load import RunLoad
-from loopline.bus import OUTAGE, Bus, BusSettings, present
-from loopline.bus.connection import outlast
+from loopline.bus import OUTAGE, Bus, BusSettings, live_workers
+from loopline.bus.connection import retry_during_outage
 from loopline.runtime.client.client import Client
-from loopline.runtime.config.settings import resolved_file
+from loopline.runtime.config.settings import load_resolved_file
 from loopline.runtime.config.state import StateDirectory
 from loopline.testing import RedisProcess
 from loopline.workers.isolated_python import OWN_PYTHON
@@ -102,7 +102,7 @@ class Deployment:
         """To reach it with."""
         run = self.state.running()
         assert run is not None
-        bus = resolved_file(self.state.resolved).bus
+        bus = load_resolved_file(self.state.resolved).bus
         return bus.model_copy(update={"redis_url": run.redis_url})
 
     def kill(self) -> None:
@@ -193,7 +193,7 @@ class _Work:
     async def commits(self) -> int:
         """Steps that were committed so far."""
         for key, after in self._read.items():
-            page = await outlast(
+            page = await retry_during_outage(
                 "history",
                 lambda key=key, after=after: self._bus.redis.xrange(key, after, count=5000),
             )
@@ -213,7 +213,7 @@ async def _at_rest(bus: Bus) -> None:
     until = time.monotonic() + REST_SECONDS
     while time.monotonic() < until:
         with contextlib.suppress(*OUTAGE):
-            alive = tuple(f"{worker.name}-" for worker in await present(bus))
+            alive = tuple(f"{worker.name}-" for worker in await live_workers(bus))
             work = (await stream_states(bus, work_keys(bus, WORK_STREAMS))).values()
             logs = (await stream_states(bus, log_keys(bus))).values()
             busy = any(state.length for state in (*work, *logs))

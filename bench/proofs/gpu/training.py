@@ -66,7 +66,7 @@ def train(work: Training) -> Trained:
     from loopline.trainers.core.network import load_base
     from loopline.trainers.grpo.facts import PolicyFacts
     from loopline.trainers.grpo.learner import Learner
-    from loopline.trainers.grpo.pipeline import begun
+    from loopline.trainers.grpo.pipeline import initial_policies
     from loopline.trainers.grpo.report import StepFacts
     from loopline.trainers.grpo.settings import GrpoSettings
     from loopline.trainers.grpo.storing import write_policies
@@ -86,7 +86,7 @@ def train(work: Training) -> Trained:
         }
     )  # fmt: skip
     loaded = load_base(str(work.base), settings.base_precision, TEMPLATE_OPTIONS)
-    policies = begun(settings, ROLES, loaded)
+    policies = initial_policies(settings, ROLES, loaded)
     learner = Learner(policies)
     history: list[StepFacts] = []
     try:

@@ -134,14 +134,14 @@ def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Viola
     from loopline.trainers.core.network import ADAPTER, load_base
     from loopline.trainers.grpo.data import sealing_of
     from loopline.trainers.grpo.learner import Learner
-    from loopline.trainers.grpo.loop.round_groups import harvested
-    from loopline.trainers.grpo.pipeline import begun
+    from loopline.trainers.grpo.loop.round_groups import seal_round
+    from loopline.trainers.grpo.pipeline import initial_policies
     from loopline.trainers.grpo.settings import SHARED
 
     settings = evidence.claim.settings.grpo
     torch.set_num_threads(settings.threads)
     loaded = load_base(settings.base)
-    policies = begun(settings, (SHARED,), loaded)
+    policies = initial_policies(settings, (SHARED,), loaded)
     learner, sealing = Learner(policies), sealing_of(settings, loaded)
     first = min(evidence.served[0].versions[0].values())
     stored = {
@@ -149,7 +149,7 @@ def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Viola
         for entry in evidence.bus.stored
     }
     for entry in evidence.sealed:
-        harvest = harvested(
+        harvest = seal_round(
             [stored[run] for run in entry.runs if run in stored],
             sealing,
             _rounds(evidence),

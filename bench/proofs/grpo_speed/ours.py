@@ -23,7 +23,7 @@ def measure(work: StepWork, *, share_prefixes: bool) -> float:
     from loopline.trainers.core.memory import keep_freed_memory
     from loopline.trainers.core.network import load_base
     from loopline.trainers.grpo.learner import Learner
-    from loopline.trainers.grpo.pipeline import begun
+    from loopline.trainers.grpo.pipeline import initial_policies
     from loopline.trainers.grpo.settings import SHARED, GrpoSettings
     from loopline.trainers.grpo.stream import StepBatch
 
@@ -37,7 +37,7 @@ def measure(work: StepWork, *, share_prefixes: bool) -> float:
             "share_prefixes": share_prefixes, "seed": work.seed,
         }
     )  # fmt: skip
-    policies = begun(settings, [SHARED], load_base(work.model))
+    policies = initial_policies(settings, [SHARED], load_base(work.model))
     policy = PolicyRef(name=SHARED, base=work.model)
     groups = tuple(_group(number, group, policy) for number, group in enumerate(work.batch))
     learner, clock = Learner(policies), StepClock()

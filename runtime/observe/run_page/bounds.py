@@ -8,8 +8,8 @@ import json
 from markupsafe import Markup, escape
 from pydantic import JsonValue
 
-from loopline.runtime.terminal.pluralize import counted
-from loopline.runtime.terminal.safe_text import harmless
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.runtime.terminal.safe_text import sanitize
 
 MOST_STEPS = 400
 MOST_CHARS = 20_000
@@ -44,10 +44,10 @@ class SizeBudget:
         limit = MOST_CHARS if self._chars > 0 else MOST_CHARS_FULL
         self._chars -= min(len(text), limit)
         if len(text) <= limit:
-            return escape(harmless(text))
+            return escape(sanitize(text))
         self.cut_texts += 1
-        missing = f"… {counted(len(text) - limit, 'character')} more"
-        return Markup('{}<span class="cut">{}</span>').format(harmless(text[:limit]), missing)
+        missing = f"… {format_count(len(text) - limit, 'character')} more"
+        return Markup('{}<span class="cut">{}</span>').format(sanitize(text[:limit]), missing)
 
     def json(self, value: JsonValue) -> Markup:
         """A value as a line of JSON, as HTML."""
@@ -60,7 +60,7 @@ class SizeBudget:
         self.bare_candidates += not shown
         return shown
 
-    def coloured(self, tokens: int) -> int:
+    def take_coloured_tokens(self, tokens: int) -> int:
         """How many of a completion's tokens get a colour."""
         given = max(0, min(tokens, CALL_TOKENS, self._tokens))
         self._tokens -= given
@@ -72,11 +72,13 @@ class SizeBudget:
         """What was left out, in a sentence; empty if nothing was."""
         parts: list[str] = []
         if self.cut_texts:
-            parts.append(f"{counted(self.cut_texts, 'long text')} cut short")
+            parts.append(f"{format_count(self.cut_texts, 'long text')} cut short")
         if self.plain_calls:
             parts.append(
-                f"{counted(self.plain_calls, 'completion')} not coloured, or only at the beginning"
+                f"{format_count(self.plain_calls, 'completion')} not coloured, or only at the beginning"
             )
         if self.bare_candidates:
-            parts.append(f"{counted(self.bare_candidates, 'candidate')} shown by the head alone")
+            parts.append(
+                f"{format_count(self.bare_candidates, 'candidate')} shown by the head alone"
+            )
         return " and ".join(parts)

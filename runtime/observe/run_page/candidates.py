@@ -12,7 +12,12 @@ from pydantic import JsonValue
 from loopline.agents.records import Call, Candidate, JsonObject, Step, ToolCall
 from loopline.runtime.observe.run_page.bounds import SizeBudget
 from loopline.runtime.observe.run_page.tokenizers import Tokenizers
-from loopline.runtime.observe.run_page.tokens import Lessons, TrainedCompletion, facts_of, written
+from loopline.runtime.observe.run_page.tokens import (
+    Lessons,
+    TrainedCompletion,
+    completion_html,
+    facts_of,
+)
 from loopline.runtime.terminal.pages import svg
 from loopline.runtime.terminal.pages.curves import number
 from loopline.runtime.terminal.pages.templates import render
@@ -93,7 +98,7 @@ def body(step: Step, number: int, material: CandidateContext, read_above: Sequen
     )  # fmt: skip
 
 
-def read(
+def prompt_html(
     ids: Sequence[int], call: Call, material: CandidateContext, after: int | None = None
 ) -> Prompt | None:
     """Prompt ids as text; None where there are none."""
@@ -110,7 +115,11 @@ def _rewards(parts: Mapping[str, float], step: Step) -> list[tuple[str, str, str
     values = [value for each in step.candidates for value in each.reward_parts.values()]
     known = [value for value in values if math.isfinite(value)]
     scale = svg.Scale(min(0.0, *known), max(0.0, *known), 0.0, _BAR) if any(known) else None
-    return [(name, _bar(value, scale), _said(value)) for name, value in parts.items() if value != 0]
+    return [
+        (name, _bar(value, scale), _format_value(value))
+        for name, value in parts.items()
+        if value != 0
+    ]
 
 
 def _bar(value: float, scale: svg.Scale | None) -> str:
@@ -128,7 +137,7 @@ def _bar(value: float, scale: svg.Scale | None) -> str:
     )
 
 
-def _said(value: float) -> str:
+def _format_value(value: float) -> str:
     return number(value) if math.isfinite(value) else "no number"
 
 
@@ -153,8 +162,8 @@ def _call(
 ) -> dict[str, object]:
     goes_on = bool(before) and call.prompt_ids[: len(before)] == tuple(before)
     rest = call.prompt_ids[len(before) :] if goes_on else call.prompt_ids
-    prompt = read(rest, call, material, before[-1] if goes_on else None)
-    shown = written(call, material.tokenizers, material.room, learned)
+    prompt = prompt_html(rest, call, material, before[-1] if goes_on else None)
+    shown = completion_html(call, material.tokenizers, material.room, learned)
     tools: list[_Tool] = []
     for at in range(max(len(call.tool_calls), len(outputs))):
         tool_call = call.tool_calls[at] if at < len(call.tool_calls) else None

@@ -11,8 +11,8 @@ from loopline.runtime.observe.run_page.candidates import anchor, reward_of
 from loopline.runtime.terminal.dialogue import decision_of, milliseconds
 from loopline.runtime.terminal.pages import svg
 from loopline.runtime.terminal.pages.curves import number
-from loopline.runtime.terminal.pluralize import counted
-from loopline.runtime.terminal.safe_text import harmless
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.runtime.terminal.safe_text import sanitize
 
 WIDTH = 540.0
 MOST_ROWS = 60
@@ -49,7 +49,7 @@ def tree(steps: Sequence[Step], colours: dict[str, int]) -> str:
     """A row for each turn: its candidates, those executed joined by the way through the run. Fuller
     nodes earned more; without rewards they have their agent's colour."""
     rows = _rows(steps)[:MOST_ROWS]
-    nodes = [_placed(row, at) for at, row in enumerate(rows)]
+    nodes = [_place_nodes(row, at) for at, row in enumerate(rows)]
     reward_values = [value for row in nodes for node in row if (value := node.reward) is not None]
     parts: list[str] = []
     for above, below in pairwise(nodes):
@@ -59,7 +59,7 @@ def tree(steps: Sequence[Step], colours: dict[str, int]) -> str:
             parts += [_edge(begin, end) for begin in begins for end in below if end.chosen is way]
     for row in nodes:
         parts.append(_label(row, colours))
-        parts += [_drawn(node, reward_values, len(row), colours) for node in row]
+        parts += [_draw_node(node, reward_values, len(row), colours) for node in row]
     height = _TOP + _ROW * len(rows)
     return svg.picture(WIDTH, height, "Candidates and the way that was taken", *parts)
 
@@ -121,7 +121,7 @@ def _nodes(row: Sequence[Step]) -> list[tuple[Step, int | None]]:
     return nodes
 
 
-def _placed(row: Sequence[Step], at: int) -> list[_Node]:
+def _place_nodes(row: Sequence[Step], at: int) -> list[_Node]:
     nodes = _nodes(row)
     # Whatever there is no room for, the executed ones are there.
     aside = [number not in (None, step.selected) for step, number in nodes]
@@ -144,7 +144,7 @@ def _edge(begin: _Node, end: _Node) -> str:
     return svg.tag("path", d=curve, class_="way" if end.chosen else "aside")
 
 
-def _drawn(node: _Node, rewards: Sequence[float], count: int, colours: dict[str, int]) -> str:
+def _draw_node(node: _Node, rewards: Sequence[float], count: int, colours: dict[str, int]) -> str:
     reward = node.reward
     look = f"arm-{colours.get(node.step.agent, 0) % 6}"
     if reward is not None:
@@ -171,7 +171,7 @@ def _drawn(node: _Node, rewards: Sequence[float], count: int, colours: dict[str,
         parts.append(svg.text(node.x + 9, node.y + 4, number(round(reward, 2)), "tick"))
     several = node.number is not None and len(node.step.candidates) > 1
     if count == 1 and not several:
-        decided = harmless(decision_of(node.step))
+        decided = sanitize(decision_of(node.step))
         label = decided if len(decided) <= _WORDS else f"{decided[: _WORDS - 1]}…"
         parts.append(svg.text(node.x + 16, node.y + 4, label, "label"))
     return svg.link(f"#{anchor(node.step, node.number if several else None)}", *parts)
@@ -184,16 +184,16 @@ def _label(row: Sequence[_Node], colours: dict[str, int]) -> str:
     return svg.tag(
         "g",
         svg.rect(0.0, row[0].y - 6, 4.0, 12.0, f"bar arm-{colours.get(first.agent, 0) % 6}"),
-        svg.text(10.0, row[0].y + 4, _short(name), "label"),
+        svg.text(10.0, row[0].y + 4, _shorten_name(name), "label"),
     )
 
 
 def _name(step: Step) -> str:
     place = f"{step.turn}.{step.branch}" if step.branch else f"{step.turn}"
-    return _short(f"{place} {step.agent}")
+    return _shorten_name(f"{place} {step.agent}")
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return name if len(name) <= 18 else f"{name[:17]}…"
 
 
@@ -201,7 +201,7 @@ def shape_of(steps: Sequence[Step]) -> str:
     """How much there is, in words, and what of it the tree leaves out."""
     candidates = sum(len(step.candidates) for step in steps)
     rows = _rows(steps)
-    caption = f"{counted(len(steps), 'step')}, {counted(candidates, 'candidate')}"
+    caption = f"{format_count(len(steps), 'step')}, {format_count(candidates, 'candidate')}"
     if len(rows) > MOST_ROWS:
         caption += f"; the first {MOST_ROWS} of {len(rows):,} turns are drawn"
     fullest = max((len(_nodes(row)) for row in rows[:MOST_ROWS]), default=0)

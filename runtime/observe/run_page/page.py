@@ -12,14 +12,14 @@ from loopline.runtime.observe.run_history import KnownRun
 from loopline.runtime.observe.run_page.bounds import MOST_STEPS, SizeBudget
 from loopline.runtime.observe.run_page.candidates import CandidateContext
 from loopline.runtime.observe.run_page.overview import shape_of, time_of, timeline, tree
-from loopline.runtime.observe.run_page.steps import every_step
+from loopline.runtime.observe.run_page.steps import render_steps
 from loopline.runtime.observe.run_page.tokenizers import Tokenizers
 from loopline.runtime.observe.run_page.tokens import Lessons, legends
-from loopline.runtime.terminal.dialogue import ended_how, milliseconds, succeeded
+from loopline.runtime.terminal.dialogue import ending_reason, milliseconds, succeeded
 from loopline.runtime.terminal.pages.curves import number
 from loopline.runtime.terminal.pages.page import page
 from loopline.runtime.terminal.pages.templates import render as fill
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 
 _PACKAGE = "loopline.runtime.observe.run_page"
 _WAYS = {
@@ -41,7 +41,7 @@ def render(
     agents = dict.fromkeys(step.agent for step in known_run.steps)
     colours = {name: at for at, name in enumerate(agents)}
     head = _head(known_run, material.room)
-    steps_html = every_step(steps, material, colours)
+    steps_html = render_steps(steps, material, colours)
     resources = files(_PACKAGE)
     body = fill(
         _PACKAGE,
@@ -72,9 +72,9 @@ def _head(known_run: KnownRun, room: SizeBudget) -> dict[str, object]:
     failed = ended is not None and not succeeded(ended)
     return {
         "question": room.text(known_run.run.task.prompt),
-        "going_on": "" if ended is not None else counted(len(known_run.steps), "step"),
+        "going_on": "" if ended is not None else format_count(len(known_run.steps), "step"),
         "answer": room.text(ended.answer) if ended and ended.answer is not None else None,
-        "failed": room.text(ended_how(ended)) if ended and failed else None,
+        "failed": room.text(ending_reason(ended)) if ended and failed else None,
     }
 
 
@@ -113,9 +113,11 @@ def _cards(known_run: KnownRun) -> list[tuple[str, str, dict[str, str]]]:
     dollars = None if budget.micro_dollars is None else f"${budget.micro_dollars / 1e6:g}"
     used = {
         "steps, calls": f"{len(known_run.steps):,}, {len(calls):,}",
-        "tokens": _of(f"{tokens:,}", None if budget.tokens is None else f"{budget.tokens:,}"),
-        "cost": _of(f"${cost:.6f}" if cost else "$0", dollars),
-        "time": _of(milliseconds(spent), f"{budget.seconds:g} s"),
+        "tokens": _used_of_limit(
+            f"{tokens:,}", None if budget.tokens is None else f"{budget.tokens:,}"
+        ),
+        "cost": _used_of_limit(f"${cost:.6f}" if cost else "$0", dollars),
+        "time": _used_of_limit(milliseconds(spent), f"{budget.seconds:g} s"),
     }
     cards = [("outcome", "still going on" if ended is None else ended.outcome.value, used)]
     if ended is not None and (ended.team_reward is not None or ended.agent_rewards):
@@ -130,7 +132,7 @@ def _cards(known_run: KnownRun) -> list[tuple[str, str, dict[str, str]]]:
     return cards
 
 
-def _of(used: str, limit: str | None) -> str:
+def _used_of_limit(used: str, limit: str | None) -> str:
     return used if limit is None else f"{used} of {limit}"
 
 

@@ -13,14 +13,14 @@ from loopline.runtime.observe.run_page.candidates import (
     anchor,
     body,
     mean_logprob_of,
-    read,
+    prompt_html,
     reward_of,
 )
 from loopline.runtime.observe.run_page.tokens import Lessons
 from loopline.runtime.terminal.dialogue import decision_of, milliseconds
 from loopline.runtime.terminal.pages.curves import number
 from loopline.runtime.terminal.pages.templates import render
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 
 COLOURS = 6
 SHOWN_TOGETHER = 8
@@ -28,7 +28,7 @@ SHOWN_TOGETHER = 8
 _BARE = Markup('<div class="small soft">Not shown, for the page\'s size: the journal has it.</div>')
 
 
-def every_step(
+def render_steps(
     steps: Sequence[Step], material: CandidateContext, colours: dict[str, int]
 ) -> Markup:
     """All steps as HTML. What was executed gets its room first."""
@@ -69,7 +69,7 @@ def _step(
         "problem": room.text(problem) if isinstance(problem, str) else None,
         "asked": room.json(asked) if asked else None,
         "kind": str(step.input.get("type", "input")),
-        "shared": prompt and read(prompt, step.candidates[0].calls[0], material),
+        "shared": prompt and prompt_html(prompt, step.candidates[0].calls[0], material),
     }
     candidates = [_candidate(step, at, each, material.lessons) for at, each in enumerate(bodies)]
     shown, others = candidates, list[dict[str, object]]()
@@ -87,10 +87,10 @@ def _step(
         candidates=candidates,
         shown=shown,
         others=others,
-        others_count=counted(len(others), "other candidate"),
+        others_count=format_count(len(others), "other candidate"),
         worth=_worth(step),
         **handed_over,
-        **_came_back(step, room),
+        **_step_result(step, room),
     )
 
 
@@ -107,7 +107,7 @@ def _candidate(step: Step, at: int, inner: Markup, lessons: Lessons) -> dict[str
     reward = reward_of(candidate)
     if reward is not None:
         facts.append(f"reward {number(reward)}")
-    facts.append(counted(sum(call.usage.completion for call in candidate.calls), "token"))
+    facts.append(format_count(sum(call.usage.completion for call in candidate.calls), "token"))
     mean = mean_logprob_of(candidate)
     if mean is not None:
         facts.append(f"mean log p {number(mean)}")
@@ -120,7 +120,7 @@ def _candidate(step: Step, at: int, inner: Markup, lessons: Lessons) -> dict[str
     }  # fmt: skip
 
 
-def _came_back(step: Step, room: SizeBudget) -> dict[str, Markup | None]:
+def _step_result(step: Step, room: SizeBudget) -> dict[str, Markup | None]:
     """Observation and decision."""
     fields = {key: value for key, value in step.observation.items() if key != "turns"}
     failure, text = fields.pop("failure", None), fields.pop("text", None)

@@ -57,10 +57,10 @@ class Lessons:
             )
             if same and (latest is None or sequence.step >= latest.step):
                 latest = sequence
-        return None if latest is None else _learned(latest, call)
+        return None if latest is None else _trained_completion(latest, call)
 
 
-def _learned(sequence: LearnedSequence, call: Call) -> TrainedCompletion:
+def _trained_completion(sequence: LearnedSequence, call: Call) -> TrainedCompletion:
     begin, end = len(call.prompt_ids), len(call.prompt_ids) + len(call.output_ids)
     count, places = sum(sequence.learned[:begin]), list[int | None]()
     for learned in sequence.learned[begin:end]:
@@ -69,7 +69,7 @@ def _learned(sequence: LearnedSequence, call: Call) -> TrainedCompletion:
     return TrainedCompletion(sequence, tuple(places), sequence.ratios)
 
 
-def written(
+def completion_html(
     call: Call, tokenizers: Tokenizers, room: SizeBudget, learned: TrainedCompletion | None
 ) -> Markup:
     """A completion's text as HTML, coloured as far as there is room and a tokenizer; what it only
@@ -77,7 +77,7 @@ def written(
     thought = room.text(call.reasoning) if call.reasoning else None
     thoughts = parted(call.text, opened=call.begins_in_thought).spans
     codec = tokenizers.codec(call)
-    count = room.coloured(len(call.output_ids))
+    count = room.take_coloured_tokens(len(call.output_ids))
     pieces = None if codec is None or not count else pieces_of(call, codec, count)
     spans: list[tuple[str, str, str]] = []
     plain: list[tuple[bool, Markup]] = []
@@ -86,11 +86,13 @@ def written(
     if pieces is None:
         plain = _plain_text(call.text, thoughts, room)
         # Tokens without their text: a cell each.
-        cells = [(_look(call, at, learned), _hint(call, at, learned)) for at in range(count)]
+        cells = [
+            (_token_classes(call, at, learned), _hint(call, at, learned)) for at in range(count)
+        ]
     else:
         position = 0
         for at, piece in enumerate(pieces):
-            look = _look(call, at, learned)
+            look = _token_classes(call, at, learned)
             if position >= len(call.text):
                 look += " end"
             if any(start <= position < end for start, end in thoughts[:MOST_THOUGHTS]):
@@ -140,7 +142,7 @@ def _keys(letter: str, words: Sequence[str]) -> list[tuple[str, str]]:
     return [(f"{letter}{at}", word) for at, word in enumerate(words)]
 
 
-def _look(call: Call, at: int, learned: TrainedCompletion | None) -> str:
+def _token_classes(call: Call, at: int, learned: TrainedCompletion | None) -> str:
     look = ["t"]
     if at < len(call.logprobs):
         likely = math.exp(min(0.0, call.logprobs[at]))

@@ -80,7 +80,7 @@ def curves_plot(
     drawn = [
         Curve(curve.name, finite_points)
         for curve in curves
-        if (finite_points := _thinned([point for point in curve.points if _finite(point)]))
+        if (finite_points := _thin_points([point for point in curve.points if _is_finite(point)]))
     ]
     if not drawn:
         return ""
@@ -90,13 +90,13 @@ def curves_plot(
     height = HEIGHT + _ROW * len(names)
     xs = [point.x for point in points]
     x = svg.Scale(min(xs), max(xs), _LEFT, WIDTH - _RIGHT, log_x)
-    y = svg.Scale(*_reach(points, least, most), height - _BOTTOM, top)
+    y = svg.Scale(*_axis_range(points, least, most), height - _BOTTOM, top)
     parts = _legend(names)
     for tick in y.ticks(4):
         kind = "zero" if abs(tick) < 1e-12 else "grid"
         parts.append(svg.line(x.start, y(tick), x.end, y(tick), kind))
         parts.append(svg.text(x.start - 6, y(tick) + 4, say(tick), "tick", "end"))
-    for tick in x_ticks or _whole(x.ticks(5)):
+    for tick in x_ticks or _whole_ticks(x.ticks(5)):
         parts.append(svg.line(x(tick), y.start, x(tick), y.start + 4, "grid"))
         parts.append(svg.text(x(tick), height - _BOTTOM + 16, number(tick), "tick", "middle"))
     parts.append(svg.text((x.start + x.end) / 2, height - 8, x_label, "axis", "middle"))
@@ -133,7 +133,7 @@ def _line(
     return parts
 
 
-def _thinned(points: Sequence[Point]) -> list[Point]:
+def _thin_points(points: Sequence[Point]) -> list[Point]:
     """At most `MOST_POINTS`: each the mean of a stretch, with its extremes."""
     size = -(-len(points) // MOST_POINTS)
     if size <= 1:
@@ -150,13 +150,15 @@ def _thinned(points: Sequence[Point]) -> list[Point]:
     ]
 
 
-def _finite(point: Point) -> bool:
+def _is_finite(point: Point) -> bool:
     return all(
         abs(coordinate) <= GREATEST for coordinate in (point.x, point.y, point.low, point.high)
     )
 
 
-def _reach(points: Sequence[Point], least: float | None, most: float | None) -> tuple[float, float]:
+def _axis_range(
+    points: Sequence[Point], least: float | None, most: float | None
+) -> tuple[float, float]:
     """Ends of the vertical axis, with a little room where no end is given."""
     low, high = min(point.low for point in points), max(point.high for point in points)
     low = low if least is None else min(low, least)
@@ -168,7 +170,7 @@ def _reach(points: Sequence[Point], least: float | None, most: float | None) -> 
     )
 
 
-def _whole(ticks: Sequence[float]) -> list[float]:
+def _whole_ticks(ticks: Sequence[float]) -> list[float]:
     """Steps are counted: no tick between two of them where there are whole ones."""
     whole = [tick for tick in ticks if abs(tick - round(tick)) < 1e-9]
     return whole or list(ticks)

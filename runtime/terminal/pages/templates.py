@@ -18,7 +18,7 @@ from functools import cache
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from loopline.runtime.terminal.safe_text import harmless
+from loopline.runtime.terminal.safe_text import sanitize
 
 _SHARED = "loopline.runtime.terminal.pages"
 
@@ -47,7 +47,7 @@ def _environment(package: str) -> Environment:
 
 
 def _harmless(value: object) -> object:
-    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return sanitize(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _grouped(number: int) -> str:
@@ -63,4 +63,4 @@ def _spaced(name: str) -> str:
 def _code(text: str) -> Markup:
     """Words between backticks as code."""
     # A plain string: a `Markup` would escape what is put into it.
-    return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(harmless(text)))))
+    return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(sanitize(text)))))

@@ -128,7 +128,7 @@ def _train(
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    from loopline.trainers.core.processes import joined
+    from loopline.trainers.core.processes import join_processes
     from loopline.trainers.errors import TrainingError
     from loopline.trainers.grpo.pipeline import train
 
@@ -147,7 +147,7 @@ def _train(
     register_optimizer_step_post_hook(hold)
     error_path = output.with_suffix(f".said{environment['RANK']}")
     try:
-        with joined() as processes, chance_at_updates():
+        with join_processes() as processes, chance_at_updates():
             loaded = load(base)
             train(
                 GrpoSettings.model_validate_json(settings), data_in(store, loaded), loaded, output,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loopline.agents.records import JsonObject, Trajectory
 from loopline.trainers.grpo import adaptive_groups, groups
-from loopline.trainers.grpo.adaptive_groups import keep
+from loopline.trainers.grpo.adaptive_groups import select_samples
 from loopline.trainers.grpo.groups import Group, Sealing, seal
 
 from .recorded import a_call, a_candidate, a_run, a_step
@@ -48,12 +48,12 @@ def group_of(rewards: Sequence[float]) -> Group:
 @given(REWARDS, st.text(max_size=4))
 def test_as_many_of_either_kind_are_kept_as_there_are(rewards: list[float], seed: str) -> None:
     successes = [reward == 1.0 for reward in rewards]
-    indices = keep(successes, 4, seed)
+    indices = select_samples(successes, 4, seed)
     assert len(indices) == len(set(indices)) == 4
     good = sum(rewards[at] for at in indices)
     whole = sum(rewards)
     assert good == min(whole, max(2, 4 - (len(rewards) - whole)))
-    assert indices == keep(successes, 4, seed)
+    assert indices == select_samples(successes, 4, seed)
 
 
 @given(REWARDS)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from loopline.trainers.grpo.advantages import (
     ADVANTAGES,
-    centred,
+    centre,
     has_signal,
     leave_one_out,
-    standardised,
+    standardise,
 )
 
 REWARDS = st.lists(st.floats(-10, 10).map(lambda each: round(each, 3)), min_size=2, max_size=16)
@@ -25,9 +25,9 @@ def test_every_advantage_is_its_formula(rewards: list[float]) -> None:
     if not has_signal(rewards):
         return
     array = numpy.array(rewards)
-    assert centred(rewards) == pytest.approx(array - array.mean(), abs=1e-9)
+    assert centre(rewards) == pytest.approx(array - array.mean(), abs=1e-9)
     expected = (array - array.mean()) / array.std(ddof=1)
-    assert standardised(rewards) == pytest.approx(expected, abs=1e-9)
+    assert standardise(rewards) == pytest.approx(expected, abs=1e-9)
     others = [numpy.delete(array, at).mean() for at in range(len(array))]
     assert leave_one_out(rewards) == pytest.approx(array - others, abs=1e-9)
 
@@ -55,4 +55,4 @@ def test_standardised_advantages_do_not_know_the_scale_of_rewards(
 ) -> None:
     changed = [factor * reward + offset for reward in rewards]
     if has_signal(rewards) and has_signal(changed):
-        assert standardised(changed) == pytest.approx(standardised(rewards), abs=1e-4)
+        assert standardise(changed) == pytest.approx(standardise(rewards), abs=1e-4)

@@ -19,8 +19,8 @@ from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.core.json_records import read_record
 from loopline.trainers.core.network import Network
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.arms.arm import work
-from loopline.trainers.grpo.arms.folder import CLOCK, Clock, claim, timed
+from loopline.trainers.grpo.arms.arm import train_arm
+from loopline.trainers.grpo.arms.folder import CLOCK, Clock, claim, track_seconds
 from loopline.trainers.grpo.arms.game import LearnedGame, Team, taught
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
@@ -39,8 +39,8 @@ from loopline.trainers.grpo.arms.kinds import (
     ArmName,
     slug,
 )
-from loopline.trainers.grpo.arms.measured import played
-from loopline.trainers.grpo.arms.models import as_written, at_beginning
+from loopline.trainers.grpo.arms.measured import play_greedily
+from loopline.trainers.grpo.arms.models import load_policies, untrained_policies
 from loopline.trainers.grpo.arms.reinforced import grpo_settings
 from loopline.trainers.grpo.arms.results import Arm, ArmResult, read_result
 from loopline.trainers.grpo.arms.settings import ArmSettings
@@ -92,7 +92,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All arms of one seed, done without a break."""
     output = tmp_path_factory.mktemp("arms")
     for name in KINDS:
-        work(arm(name), output, LEARNING, silent)
+        train_arm(arm(name), output, LEARNING, silent)
     return output
 
 
@@ -175,10 +175,10 @@ def test_an_arm_that_breaks_off_ends_with_the_weights_of_one_that_does_not(
             raise Stopped
 
     with pytest.raises(Stopped):
-        work(arm(name), tmp_path, LEARNING, breaks)
+        train_arm(arm(name), tmp_path, LEARNING, breaks)
     assert read_result(arm(name).folder(tmp_path)) is None
     assert list(arm(name).folder(tmp_path).glob("checkpoints/*"))
-    work(arm(name), tmp_path, LEARNING, silent)
+    train_arm(arm(name), tmp_path, LEARNING, silent)
     assert same(weights(name, tmp_path), weights(name, whole))
     assert result(name, tmp_path).outcomes == result(name, whole).outcomes
 
@@ -196,9 +196,9 @@ def test_a_training_that_comes_to_no_number_ends_with_the_weights_before_it_and_
             raise Stopped
 
     with pytest.raises(Stopped):
-        work(steep, tmp_path, LEARNING, breaks)
+        train_arm(steep, tmp_path, LEARNING, breaks)
     # It is measured, and not trained again.
-    arm_result = work(steep, tmp_path, LEARNING, silent)
+    arm_result = train_arm(steep, tmp_path, LEARNING, silent)
     assert arm_result.stopped.startswith(f"step {arm_result.steps + 1}: the loss is nan at")
     assert "Lower" not in arm_result.stopped, "what an arm says is for commands with other options"
     assert len(arm_result.outcomes) == LEARNING.held_out
@@ -214,8 +214,8 @@ def test_the_tool_agent_alone_proposes_and_nobody_answers(whole: Path) -> None:
 
 def test_swapped_policies_answer_in_each_others_place(whole: Path) -> None:
     """To the same first observation, what the one wrote as tool agent it writes as plan agent."""
-    playing = as_written(arm(PER_ROLE), whole, LEARNING)
-    arm_result = played(
+    playing = load_policies(arm(PER_ROLE), whole, LEARNING)
+    arm_result = play_greedily(
         playing, arm(SWAPPED), LEARNING, Split.TEST, LEARNING.held_out, swapped=True
     )
     assert arm_result.outcomes == result(SWAPPED, whole).outcomes
@@ -231,7 +231,7 @@ def test_swapped_policies_answer_in_each_others_place(whole: Path) -> None:
 def test_best_of_k_follows_from_its_seed(whole: Path, tmp_path: Path) -> None:
     warm = arm(WARM_START)
     shutil.copytree(warm.folder(whole), warm.folder(tmp_path))
-    again = work(arm(BEST_OF_K), tmp_path, LEARNING, silent)
+    again = train_arm(arm(BEST_OF_K), tmp_path, LEARNING, silent)
     assert again.outcomes == result(BEST_OF_K, whole).outcomes
     assert again.failures == result(BEST_OF_K, whole).failures
     assert set(again.failures) <= {"refused", "in circles", "out of turns"}
@@ -305,7 +305,7 @@ def refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The third supervised step of seed 1, with these logits."""
-    playing = at_beginning(arm(WARM_START), folder, LEARNING)
+    playing = untrained_policies(arm(WARM_START), folder, LEARNING)
     steps = SupervisedSteps(LEARNING, 1, 0, None, playing.policies, playing.prompter)
     before = {k: v.detach().clone() for k, v in playing.policies.network.trained()}
     monkeypatch.setattr(Network, "learned_logits", logits)
@@ -328,7 +328,7 @@ def test_an_arm_that_ends_early_is_measured_at_the_weights_before_the_whole_step
             shutil.copytree(needed.folder(whole), needed.folder(output))
         with monkeypatch.context() as patched:
             spoil(patched, step=2, update=bad)
-            arm_result = work(arm(name), output, LEARNING, silent)
+            arm_result = train_arm(arm(name), output, LEARNING, silent)
         assert arm_result.stopped.startswith("step 2: the gradient is nan")
         assert arm_result.steps == 1
     assert same(weights(name, ended[1]), weights(name, ended[3]))
@@ -342,11 +342,11 @@ def test_a_peer_that_ended_in_its_first_step_leaves_nothing_to_spend_as_much_as(
         shutil.copytree(needed.folder(whole), needed.folder(tmp_path))
     with monkeypatch.context() as patched:
         spoil(patched, step=1, update=2)
-        assert work(arm(AT_GRPO), tmp_path, LEARNING, silent).tokens == 0
+        assert train_arm(arm(AT_GRPO), tmp_path, LEARNING, silent).tokens == 0
     with pytest.raises(
         TrainingError, match=r"AT-GRPO ended before its first step was done .*lower"
     ):
-        work(arm(CONTINUED), tmp_path, LEARNING, silent)
+        train_arm(arm(CONTINUED), tmp_path, LEARNING, silent)
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, *, step: int, update: int) -> None:
@@ -392,7 +392,7 @@ def test_the_clock_of_a_command_that_is_killed_has_all_but_its_last_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.trainers.grpo.arms.folder._KEPT_EVERY", 0.01)
-    with timed(tmp_path) as seconds:
+    with track_seconds(tmp_path) as seconds:
         while not (tmp_path / CLOCK).exists():
             assert seconds() < 60
         assert 0 < read_record(tmp_path / CLOCK, Clock).seconds <= seconds()
@@ -402,7 +402,7 @@ def test_a_clock_that_a_full_disk_stops_is_written_at_the_end_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.trainers.grpo.arms.folder._KEPT_EVERY", 0.01)
-    with timed(tmp_path):
+    with track_seconds(tmp_path):
         with no_file_larger_than(16):
             for keeper in threading.enumerate():
                 if keeper.name == CLOCK:
@@ -499,5 +499,5 @@ def test_an_arm_learns_on_the_cpu_also_where_a_gpu_is(
 ) -> None:
     """It has one core for itself, and its samples are drawn there."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    playing = at_beginning(arm(WARM_START), tmp_path, LEARNING)
+    playing = untrained_policies(arm(WARM_START), tmp_path, LEARNING)
     assert playing.policies.network.device.type == "cpu"

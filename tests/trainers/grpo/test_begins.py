@@ -11,7 +11,7 @@ import torch
 
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.learner import Learner
-from loopline.trainers.grpo.pipeline import begun, train
+from loopline.trainers.grpo.pipeline import initial_policies, train
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.stream import step_batches
@@ -37,7 +37,7 @@ def trained(base: Path, folder: Path, kind: str) -> dict[str, dict[str, torch.Te
     data = data_in(folder / "store", load(base))
     train(settings, data, load(base), folder / "out")
     # Trained again, to see them before they are written.
-    policies = begun(settings, ROLES, load(base))
+    policies = initial_policies(settings, ROLES, load(base))
     learner = Learner(policies)
     for batch in step_batches(data.groups, settings):
         learner.step(batch)
@@ -70,10 +70,12 @@ def test_each_policy_goes_on_with_its_own_weights(kind: str, base: Path, tmp_pat
         pytest.importorskip("peft", reason="needs make install")
     ended = trained(base, tmp_path, kind)
     folders = {name: tmp_path / "out/policies" / name for name in ROLES}
-    weights = in_network(begun(given(base, kind, folders), ROLES, load(base)))
+    weights = in_network(initial_policies(given(base, kind, folders), ROLES, load(base)))
     for name in ROLES:
         assert all(torch.equal(weights[name][key], tensor) for key, tensor in ended[name].items())
-    some = in_network(begun(given(base, kind, {"tester": folders["tester"]}), ROLES, load(base)))
+    some = in_network(
+        initial_policies(given(base, kind, {"tester": folders["tester"]}), ROLES, load(base))
+    )
     assert all(torch.equal(some["tester"][key], tensor) for key, tensor in ended["tester"].items())
     assert not all(
         torch.equal(some["coder"][key], tensor) for key, tensor in ended["coder"].items()
@@ -82,7 +84,7 @@ def test_each_policy_goes_on_with_its_own_weights(kind: str, base: Path, tmp_pat
 
 def test_what_is_no_earlier_version_is_refused_by_name(base: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"no earlier version of a policy of this base"):
-        begun(given(base, "full", {"coder": MICRO_MODELS / "slm"}), ROLES, load(base))
+        initial_policies(given(base, "full", {"coder": MICRO_MODELS / "slm"}), ROLES, load(base))
 
 
 def test_adapters_of_another_rank_or_base_are_refused(base: Path, tmp_path: Path) -> None:
@@ -91,13 +93,13 @@ def test_adapters_of_another_rank_or_base_are_refused(base: Path, tmp_path: Path
     folder = tmp_path / "out/policies/coder"
     wider = given(base, "lora", {"coder": folder}).model_copy(update={"rank": 4})
     with pytest.raises(TrainingError, match=r"has rank 2 and alpha 4, .* give its --rank"):
-        begun(wider, ROLES, load(base))
+        initial_policies(wider, ROLES, load(base))
     facts = folder / "training.json"
     facts.write_text(facts.read_text().replace(weights_sha256(base), "0" * 64))
     with pytest.raises(TrainingError, match="coder"):
-        begun(given(base, "lora", {"coder": folder}), ROLES, load(base))
+        initial_policies(given(base, "lora", {"coder": folder}), ROLES, load(base))
     with pytest.raises(TrainingError, match=r"adapter_config\.json cannot be read"):
-        begun(given(base, "lora", {"coder": base}), ROLES, load(base))
+        initial_policies(given(base, "lora", {"coder": base}), ROLES, load(base))
 
 
 def test_adapters_that_are_scaled_or_made_in_another_way_are_refused_by_the_setting(
@@ -114,4 +116,4 @@ def test_adapters_that_are_scaled_or_made_in_another_way_are_refused_by_the_sett
     ):  # fmt: skip
         config.write_text(json.dumps({**plain, name: value}))
         with pytest.raises(TrainingError, match=rf"policies/coder.*{name}"):
-            begun(given(base, "lora", {"coder": folder}), ROLES, load(base))
+            initial_policies(given(base, "lora", {"coder": folder}), ROLES, load(base))

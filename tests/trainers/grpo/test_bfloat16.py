@@ -15,7 +15,7 @@ from loopline.trainers.core.network import load_base, network_of
 from loopline.trainers.grpo.data import GrpoData
 from loopline.trainers.grpo.groups import Group, GroupKey, Member, seal
 from loopline.trainers.grpo.learner import Learner
-from loopline.trainers.grpo.pipeline import StepListener, begun, train
+from loopline.trainers.grpo.pipeline import StepListener, initial_policies, train
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.report import Report
 from loopline.trainers.grpo.rows import pieces_of, rows_of
@@ -65,7 +65,7 @@ def test_the_base_beneath_adapters_takes_half_the_bytes_and_what_is_trained_none
     loaded = held(base, settings)
     assert size(loaded.model.parameters()) * 2 == size(load(base).model.parameters())
     runs = rollouts(loaded, 0, agents=ROLES)
-    policies = begun(settings, ROLES, loaded)
+    policies = initial_policies(settings, ROLES, loaded)
     (batch,) = step_batches(seal(runs, sealing_of(loaded)).records, settings)
     Learner(policies).step(batch)
     frozen = [tensor for tensor in loaded.model.parameters() if not tensor.requires_grad]
@@ -200,7 +200,7 @@ def test_what_an_engine_in_bfloat16_says_of_its_tokens_is_what_the_trainer_says(
     policy = seal(runs, sealing_of(load(base))).records[0].policy
     group = Group(GroupKey("one", "solo", 0, "one"), policy, members)
     settings = adapters(share_prefixes=False)
-    learner = Learner(begun(settings, ["solo"], held(base, settings)))
+    learner = Learner(initial_policies(settings, ["solo"], held(base, settings)))
     apart = [
         float((learner.logprobs(piece) - piece.behaviour).abs().max())
         for piece in pieces_of(

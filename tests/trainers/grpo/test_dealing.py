@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.trainers.grpo.rows import Row
-from loopline.trainers.grpo.sharding import dealt
+from loopline.trainers.grpo.sharding import deal_rows
 
 from .test_prefix_trees import row
 
@@ -29,7 +29,7 @@ def test_every_row_is_dealt_to_one_process_in_order(
     drawn: list[tuple[int, int]], count: int, share_prefixes: bool
 ) -> None:
     rows = [row((prompt,) * 5, (1,) * written, 0) for prompt, written in drawn]
-    shares = dealt(rows, count, share_prefixes=share_prefixes)
+    shares = deal_rows(rows, count, share_prefixes=share_prefixes)
     assert len(shares) == count
     assert sorted(number for share in shares for number in share) == list(range(len(rows)))
     assert all(share == sorted(share) for share in shares)
@@ -37,7 +37,7 @@ def test_every_row_is_dealt_to_one_process_in_order(
 
 def test_the_candidates_of_a_prompt_stay_together_where_their_prefix_is_shared() -> None:
     rows = rows_of_prompts(5, read=40, written=2)
-    shares = dealt(rows, 2, share_prefixes=True)
+    shares = deal_rows(rows, 2, share_prefixes=True)
     first_prompts, second_prompts = ({rows[number].prompt for number in share} for share in shares)
     assert not first_prompts & second_prompts
     assert sorted(map(len, shares)) == [2 * 4, 3 * 4]
@@ -45,15 +45,15 @@ def test_the_candidates_of_a_prompt_stay_together_where_their_prefix_is_shared()
 
 def test_rows_are_dealt_one_by_one_where_no_prefix_is_shared() -> None:
     rows = rows_of_prompts(7, read=40, written=2, candidates=1)
-    assert dealt(rows, 3, share_prefixes=False) == [[0, 3, 6], [1, 4], [2, 5]]
+    assert deal_rows(rows, 3, share_prefixes=False) == [[0, 3, 6], [1, 4], [2, 5]]
 
 
 def test_long_answers_to_a_single_prompt_are_dealt_one_by_one_all_the_same() -> None:
     """One process would have them all, and the other nothing to do."""
     rows = rows_of_prompts(1, read=4, written=30)
-    assert dealt(rows, 2, share_prefixes=True) == [[0, 2], [1, 3]]
+    assert deal_rows(rows, 2, share_prefixes=True) == [[0, 2], [1, 3]]
 
 
 def test_the_largest_prompt_is_dealt_first_to_a_process_that_then_gets_less() -> None:
     rows = [row((prompt,) * 30, (1, 1), 0) for prompt in range(3)] + [row((9,) * 90, (1, 1), 0)]
-    assert dealt(rows, 2, share_prefixes=True) == [[3], [0, 1, 2]]
+    assert deal_rows(rows, 2, share_prefixes=True) == [[3], [0, 1, 2]]

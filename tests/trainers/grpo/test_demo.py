@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from loopline.trainers.cli import app
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.grpo.arms.arm import work
-from loopline.trainers.grpo.arms.beginning import write_beginning
+from loopline.trainers.grpo.arms.arm import train_arm
+from loopline.trainers.grpo.arms.beginning import write_initial_model
 from loopline.trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
 from loopline.trainers.grpo.arms.results import Arm, ArmResult, read_result
 from loopline.trainers.grpo.arms.settings import SETTINGS
@@ -70,7 +70,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All arms of one seed, done without a break."""
     output = tmp_path_factory.mktemp("demo")
     for name in ARMS:
-        work(Arm(kind=name, seed=1), output, LEARNING, silent)
+        train_arm(Arm(kind=name, seed=1), output, LEARNING, silent)
     return output
 
 
@@ -79,7 +79,7 @@ def test_one_seed_has_the_same_weights_and_results_wherever_it_is_done(
 ) -> None:
     for name in ARMS:
         arm = Arm(kind=name, seed=1)
-        again = work(arm, tmp_path, LEARNING, silent)
+        again = train_arm(arm, tmp_path, LEARNING, silent)
         before = read_result(arm.folder(whole))
         assert before is not None
         assert without_times(again) == without_times(before)
@@ -109,7 +109,7 @@ def held_after(steps: int, arm: Arm, output: Path, end: Connection) -> None:
             end.send(steps)
             end.recv()
 
-    work(arm, output, LEARNING, tell)
+    train_arm(arm, output, LEARNING, tell)
 
 
 @pytest.mark.parametrize("name", [AT_GRPO, WARM_START])
@@ -130,7 +130,7 @@ def test_an_arm_that_is_killed_ends_with_the_weights_of_one_that_is_not(
     assert process.exitcode == -signal.SIGKILL
     assert list(arm.folder(tmp_path).glob("checkpoints/*"))
     assert read_result(arm.folder(tmp_path)) is None
-    work(arm, tmp_path, LEARNING, silent)
+    train_arm(arm, tmp_path, LEARNING, silent)
     assert same(weights(arm, tmp_path), weights(arm, whole))
 
 
@@ -262,7 +262,7 @@ def test_arms_come_after_what_they_begin_with() -> None:
 
 def test_random_weights_are_those_of_the_seed(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        write_beginning(TINY.network, GAME.pieces, seed, tmp_path / name)
+        write_initial_model(TINY.network, GAME.pieces, seed, tmp_path / name)
     a, b, c = (load_file(tmp_path / name / "model.safetensors") for name in "abc")
     assert same(a, b)
     assert not same(a, c)
@@ -270,9 +270,9 @@ def test_random_weights_are_those_of_the_seed(tmp_path: Path) -> None:
 
 def test_random_weights_that_another_arm_of_the_seed_wrote_meanwhile_stay(tmp_path: Path) -> None:
     folder = tmp_path / "beginning"
-    write_beginning(TINY.network, GAME.pieces, 1, folder)
+    write_initial_model(TINY.network, GAME.pieces, 1, folder)
     first = (folder / "model.safetensors").stat().st_ino
-    write_beginning(TINY.network, GAME.pieces, 1, folder)
+    write_initial_model(TINY.network, GAME.pieces, 1, folder)
     assert (folder / "model.safetensors").stat().st_ino == first
     assert os.listdir(tmp_path) == ["beginning"]
 

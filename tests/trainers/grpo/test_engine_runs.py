@@ -9,7 +9,7 @@ from loopline.agents.records import Task, Trajectory
 from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.groups import Sealing, seal
 from loopline.trainers.grpo.learner import Learner
-from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.pipeline import initial_policies
 from loopline.trainers.grpo.rows import MicroBatch, pieces_of, rows_of
 from loopline.trainers.grpo.sequences import same_tokenizer
 from loopline.trainers.grpo.stream import step_batches
@@ -69,7 +69,7 @@ async def test_conversations_of_the_torch_engine_are_learned_from_within_roundin
             learned = "".join("x" if flag else " " for flag in sequence.learned)
             assert len(learned.split()) in calls
     settings = settings_of(grouping="single")
-    learner = Learner(begun(settings, ["shared"], loaded))
+    learner = Learner(initial_policies(settings, ["shared"], loaded))
     pieces: list[MicroBatch] = pieces_of(
         rows_of(sealed.records, settings), settings.micro_batch_tokens, loaded.device
     )

@@ -12,7 +12,7 @@ import torch
 from loopline.trainers.grpo.groups import Group, seal
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.losses import Normalisation
-from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.pipeline import initial_policies
 from loopline.trainers.grpo.stream import StepBatch
 
 from .tiny_grpo import WRITTEN, load, rollouts, sealing_of, settings_of, write_base
@@ -85,7 +85,7 @@ def test_the_entropy_bonus_is_normalised_as_the_loss_is(how: Normalisation, base
             "completion_limit": LIMIT,
         },
     )  # fmt: skip
-    learner = Learner(begun(settings, ["shared"], loaded))
+    learner = Learner(initial_policies(settings, ["shared"], loaded))
     parameters = dict(learner.policies.network.trained())
     loss = expected(loaded.model, groups, how)
     gradients = torch.autograd.grad(loss, list(parameters.values()))

@@ -14,10 +14,10 @@ from loopline.agents.records import PolicyRef
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.network import Network
 from loopline.trainers.grpo.advantages import has_signal
-from loopline.trainers.grpo.arms.arm import work
+from loopline.trainers.grpo.arms.arm import train_arm
 from loopline.trainers.grpo.arms.expert_iteration import best_answer
 from loopline.trainers.grpo.arms.kinds import EXPERT_ITERATION, KINDS, WARM_START
-from loopline.trainers.grpo.arms.models import as_written
+from loopline.trainers.grpo.arms.models import load_policies
 from loopline.trainers.grpo.arms.reinforced import Batch, ReinforcedSteps
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
@@ -37,13 +37,13 @@ def silent(event: JobLine) -> None:
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with its warm start."""
     output = tmp_path_factory.mktemp("arms")
-    work(WARM, output, LEARNING, silent)
+    train_arm(WARM, output, LEARNING, silent)
     return output
 
 
 @pytest.fixture
 def training(begun: Path) -> tuple[ReinforcedSteps, Network]:
-    playing = as_written(WARM, begun, LEARNING)
+    playing = load_policies(WARM, begun, LEARNING)
     kind, policies = KINDS[EXPERT_ITERATION], playing.policies
     steps = ReinforcedSteps(LEARNING, kind, 1, policies, playing.prompter, playing.sampler)
     return steps, policies.network

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from loopline.trainers.grpo.learner import NotFinite
-from loopline.trainers.grpo.pipeline import Progress, StepListener, begun, train
+from loopline.trainers.grpo.pipeline import Progress, StepListener, initial_policies, train
 from loopline.trainers.grpo.settings import GrpoSettings
 
 from .recorded import record
@@ -55,7 +55,7 @@ def test_a_training_that_had_room_to_begin_has_room_to_go_on(
     """On a disk that takes two checkpoints and little else."""
     asyncio.run(record(tmp_path / "store", rollouts(load(base), 0, count=6)))
     settings, data = settings_of(batch=2), data_in(tmp_path / "store", load(base))
-    trained = begun(settings, ["shared"], load(base)).network.trained()
+    trained = initial_policies(settings, ["shared"], load(base)).network.trained()
     room = 2 * 12 * sum(tensor.numel() for _, tensor in trained) + 16 * 2**20 + 250_000
     monkeypatch.setattr(
         "loopline.trainers.core.checkpoints.shutil.disk_usage", disk_of(room, tmp_path / "out")

@@ -96,9 +96,9 @@ def test_groups_are_sealed_by_the_run_that_completes_them() -> None:
     (group,) = sealer.add(second)
     assert [member.origin[:36] for member in group.members] == [first.run.id, second.run.id]
     assert sealer.add(second) == []
-    assert sealer.left_over() == []
+    assert sealer.incomplete_groups() == []
     assert sealer.add(third) == []
-    assert [skip.reason for skip in sealer.left_over()] == [grouping.INCOMPLETE]
+    assert [skip.reason for skip in sealer.incomplete_groups()] == [grouping.INCOMPLETE]
     assert [skip.reason for skip in sealer.skipped] == [grouping.TWICE]
 
 

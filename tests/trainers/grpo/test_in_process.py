@@ -9,7 +9,7 @@ import pytest
 
 from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path import stream
-from loopline.agents.environments.plan_path.game import opened
+from loopline.agents.environments.plan_path.game import open_episode
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import AGENTS, TOOL
 from loopline.agents.records import Message
@@ -106,7 +106,7 @@ async def test_a_model_plays_as_it_does_when_it_is_served(model: LoadedModel) ->
             )  # fmt: skip
             trajectory = await runner.play(run)
             token_ids = [step.candidates[0].calls[0].output_ids for step in trajectory.steps]
-            episode, prompter, sampler = opened(instance), Prompter(model), sampler_of(model)
+            episode, prompter, sampler = open_episode(instance), Prompter(model), sampler_of(model)
             here: list[tuple[int, ...]] = []
             while not episode.done:
                 agent = episode.agent

@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 from loopline.agents.records import Trajectory
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.groups import seal
-from loopline.trainers.grpo.learnable import TRUNCATED, worth
+from loopline.trainers.grpo.learnable import TRUNCATED, group_worth
 from loopline.trainers.grpo.loop.page import render as loop_page
-from loopline.trainers.grpo.loop.round_groups import harvested
+from loopline.trainers.grpo.loop.round_groups import seal_round
 from loopline.trainers.grpo.page import render
 from loopline.trainers.grpo.pipeline import StepListener, train
 from loopline.trainers.grpo.report import summaries
@@ -100,7 +100,7 @@ def test_a_group_with_one_whole_completion_is_learned_from_as_before(base: Path)
     groups = seal([cut(run, but=1) for run in rollouts(loaded, 0)], sealing_of(loaded)).records
     (batch,) = step_batches(groups, settings_of(batch=99))
     assert len(batch.groups) == 3
-    assert {worth(group, settings_of()) for group in groups} == {"trained"}
+    assert {group_worth(group, settings_of()) for group in groups} == {"trained"}
 
 
 def test_a_loop_passes_them_over_as_its_replay_does(base: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_loop_passes_them_over_as_its_replay_does(base: Path) -> None:
     runs = rollouts(loaded, 0, count=5)
     runs = [*map(cut, runs[:2]), *runs[2:]]
     settings = settings_of(batch=99, staleness=0)
-    harvest = harvested(
+    harvest = seal_round(
         runs, sealing_of(loaded), {("llm", 0): 0}, first=0, number=1, settings=settings
     )
     assert harvest.counts == {"trained": 3, "truncated": 2}

@@ -26,8 +26,8 @@ from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuz
 from loopline.agents.environments.word_problems import schemes
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.network import load_base
-from loopline.trainers.grpo.arms.arm import work
-from loopline.trainers.grpo.arms.beginning import write_beginning
+from loopline.trainers.grpo.arms.arm import train_arm
+from loopline.trainers.grpo.arms.beginning import write_initial_model
 from loopline.trainers.grpo.arms.game import LearnedGame, Team, taught
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
@@ -53,7 +53,7 @@ def silent(event: JobLine) -> None:
 
 def codec_of(pieces: Sequence[str], folder: Path) -> TextCodec:
     size = NetworkSize(hidden=32, feed_forward=32, layers=1)
-    write_beginning(size, pieces, 1, folder / "model")
+    write_initial_model(size, pieces, 1, folder / "model")
     return load_base(str(folder / "model")).codec
 
 
@@ -86,7 +86,7 @@ def test_puzzles_to_measure_on_are_all_different(name: str, split: Split) -> Non
 @pytest.mark.parametrize("name", NAMES)
 def test_every_piece_is_one_token_and_texts_are_made_of_few(name: str, tmp_path: Path) -> None:
     game = LearnedGame.of(name)
-    write_beginning(
+    write_initial_model(
         NetworkSize(hidden=32, feed_forward=32, layers=1), game.pieces, 1, tmp_path / "m"
     )
     codec = load_base(str(tmp_path / "m")).codec
@@ -230,6 +230,6 @@ def test_arms_of_every_kind_are_trained_on_it(name: str, tmp_path: Path) -> None
     )  # fmt: skip
     kinds: tuple[ArmName, ...] = (WARM_START, AT_GRPO, CONTINUED, SINGLE, SINGLE_GRPO)
     for kind in kinds:
-        result = work(Arm(kind=kind, seed=1), tmp_path, settings, silent)
+        result = train_arm(Arm(kind=kind, seed=1), tmp_path, settings, silent)
         assert len(result.outcomes) == 4
         assert sum(result.failures.values()) == result.outcomes.count("0")

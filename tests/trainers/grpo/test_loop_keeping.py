@@ -19,7 +19,7 @@ from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS, LearnedSeque
 from loopline.testing import RedisProcess
 from loopline.trainers.grpo.loop.clock import Clock, Part
 from loopline.trainers.grpo.loop.command import claim
-from loopline.trainers.grpo.loop.pruning import give_up_old
+from loopline.trainers.grpo.loop.pruning import prune_old_versions
 from loopline.trainers.grpo.loop.report import Seconds
 from loopline.trainers.grpo.loop.rounds import Retention
 from loopline.trainers.grpo.policies import Policies
@@ -113,9 +113,9 @@ def test_only_the_newest_versions_stay_on_disk_and_on_the_bus_and_a_rollback_fin
     settings, output = loop_settings(where.base, rounds=4), tmp_path / "out"
     killed_at("give_up_old", 4, settings, output, where.settings, FEW)
     book = book_of(output)
-    assert [number for number, _ in book.all_published()] == [1, 2, 3]
+    assert [number for number, _ in book.published_rounds()] == [1, 2, 3]
     killed_at("save", 1, settings, output, where.settings, FEW)
-    assert [number for number, _ in book.all_published()] == [2, 3, 4]
+    assert [number for number, _ in book.published_rounds()] == [2, 3, 4]
     room: list[int] = []
 
     def noted(work: Path, policies: Policies, versions: int) -> None:
@@ -127,7 +127,7 @@ def test_only_the_newest_versions_stay_on_disk_and_on_the_bus_and_a_rollback_fin
     # None of the versions that were given up is written again.
     assert room == [0]
     assert [entry.round for entry in report.rounds] == [1, 2, 3, 4]
-    assert [number for number, _ in book.all_published()] == [3, 4]
+    assert [number for number, _ in book.published_rounds()] == [3, 4]
     for name in POLICIES.values():
         policy = on_bus(where.settings.bus, name)
         own_versions = [
@@ -158,8 +158,8 @@ def test_what_somebody_chose_is_never_given_up_and_what_a_kill_left_is(
 
     async def pruned() -> list[int]:
         async with Bus(where.settings.bus) as bus:
-            await give_up_old(bus, book, 3, policy_names, 2)
-            return [number for number, _ in book.all_published()]
+            await prune_old_versions(bus, book, 3, policy_names, 2)
+            return [number for number, _ in book.published_rounds()]
 
     async def publish(name: str) -> None:
         async with Bus(where.settings.bus) as bus:
@@ -206,7 +206,7 @@ def test_what_was_heard_late_is_taken_from_rollouts_and_nothing_is_lost(
     clock, laps = Clock(), list[Seconds]()
     for part, late in turns:
         clock.turn(part)
-        clock.heard_late(late)
+        clock.count_as_waiting(late)
         laps.append(clock.taken())
     passed = time.monotonic() - began
     total = sum(lap.total for lap in laps)

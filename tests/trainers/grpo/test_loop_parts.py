@@ -20,10 +20,10 @@ from loopline.runtime.client.client import Client
 from loopline.runtime.run_driver import RunDriver
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.trainers.grpo.groups import Sealing
-from loopline.trainers.grpo.loop.command import TOKEN_BYTES, said_of_size
-from loopline.trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
+from loopline.trainers.grpo.loop.command import TOKEN_BYTES, size_notices
+from loopline.trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, plan_batch
 from loopline.trainers.grpo.loop.rollouts import Rollouts
-from loopline.trainers.grpo.loop.round_groups import RoundGroups, harvested
+from loopline.trainers.grpo.loop.round_groups import RoundGroups, seal_round
 from loopline.trainers.grpo.loop.rounds import Loop
 from loopline.trainers.grpo.loop.run_directory import RolloutBatch, RunDirectory
 from loopline.trainers.grpo.loop.settings import LoopSettings
@@ -49,7 +49,7 @@ def settings(**changes: object) -> LoopSettings:
 def plan(
     loop_settings: LoopSettings, number: int = 1, played: int = 0, count: int = 8
 ) -> RolloutBatch:
-    return planned_wave(loop_settings, number, 1, played=played, count=count)
+    return plan_batch(loop_settings, number, 1, played=played, count=count)
 
 
 # ---- which puzzles ----
@@ -138,7 +138,7 @@ def a_game(number: int, version: int, rewards: Sequence[float], **changes: objec
 
 def harvest(*runs: Trajectory, number: int = 2, staleness: int = 0) -> RoundGroups:
     """In a loop whose versions 5, 6 and 7 came of its beginning and of its rounds 1 and 2."""
-    return harvested(
+    return seal_round(
         runs,
         Sealing(size=2, belongs=lambda call: True, max_context=64),
         {("pair/plan", 5): 0, ("pair/plan", 6): 1, ("pair/plan", 7): 2},
@@ -183,19 +183,19 @@ def test_a_run_that_was_broken_off_is_left_out_by_name() -> None:
 
 
 def test_answers_that_may_be_larger_than_a_message_are_spoken_of_with_what_to_set() -> None:
-    assert said_of_size(settings(max_tokens=512), 1_048_576) == ()
-    [message] = said_of_size(settings(max_tokens=8_192), 1_048_576)
+    assert size_notices(settings(max_tokens=512), 1_048_576) == ()
+    [message] = size_notices(settings(max_tokens=8_192), 1_048_576)
     assert message.startswith(
         "4 answers of 8,192 tokens take up to 1.8 MB, and a message of the bus"
     )
     assert "bus.max_message_bytes=1835008" in message
-    assert said_of_size(settings(max_tokens=8_192), 1_835_008) == ()
+    assert size_notices(settings(max_tokens=8_192), 1_835_008) == ()
 
 
 def test_the_answers_of_all_rounds_of_adaptive_sampling_are_reckoned_with() -> None:
     adaptive = {"exit_when": "positive", "rounds": 4}
-    assert said_of_size(settings(max_tokens=2_048), 1_048_576) == ()
-    [message] = said_of_size(settings(max_tokens=2_048, adaptive=adaptive), 1_048_576)
+    assert size_notices(settings(max_tokens=2_048), 1_048_576) == ()
+    [message] = size_notices(settings(max_tokens=2_048, adaptive=adaptive), 1_048_576)
     assert message.startswith("16 answers of 2,048 tokens take up to 1.8 MB")
     assert "Lower --max-tokens or --sampling-rounds, or" in message
 

@@ -25,7 +25,7 @@ from loopline.trainers.grpo.loop.planning import TooFewPuzzles
 from loopline.trainers.grpo.loop.report import RoundFacts
 from loopline.trainers.grpo.loop.rounds import LoopWatch
 from loopline.trainers.grpo.loop.run_directory import RolloutBatch
-from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.pipeline import initial_policies
 from loopline.trainers.grpo.storing import write_policies
 from loopline.workers.engines.local.adapter_base import FACTS
 from loopline.workers.settings import RoleWorkerSettings
@@ -149,7 +149,7 @@ def test_versions_that_are_gone_are_written_again_from_the_checkpoint(
     settings, output = loop_settings(where.base, rounds=2), tmp_path / "out"
     killed_at("_publish", 2, settings, output, where.settings)
     book = book_of(output)
-    number = max(number for number, _ in book.all_published())
+    number = max(number for number, _ in book.published_rounds())
     before, facts = adapter(book, number), book.published(number) / "shared" / FACTS
     text = facts.read_text()
     shutil.rmtree(book.published(number))
@@ -234,7 +234,7 @@ def test_a_disk_that_is_full_as_policies_are_written_is_named_and_leaves_nothing
 ) -> None:
     settings = loop_settings(where.base).grpo.model_copy(update={"weights": weights})
     loaded = load_base(settings.base)
-    policies = begun(settings, ("shared",), loaded)
+    policies = initial_policies(settings, ("shared",), loaded)
 
     def facts(name: str) -> PolicyFacts:
         return PolicyFacts.of(name, settings, 0, ())

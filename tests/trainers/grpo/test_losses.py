@@ -19,10 +19,10 @@ from loopline.trainers.grpo.losses import (
     Tokens,
     behaviour_weights,
     divergences,
+    has_no_gradient,
     k3,
     policy_losses,
     shares,
-    without_gradient,
 )
 from loopline.trainers.grpo.ratios import QUANTILES, effective_sample_size, ratio_quantiles
 
@@ -175,7 +175,7 @@ def test_the_tokens_that_are_counted_as_clipped_are_those_whose_loss_has_no_grad
     policy_losses(tokens, objective).sum().backward()
     assert tokens.logprobs.grad is not None
     flat = tokens.logprobs.grad == 0
-    assert flat.tolist() == without_gradient(tokens, objective).tolist()
+    assert flat.tolist() == has_no_gradient(tokens, objective).tolist()
 
 
 @given(batches())

@@ -15,7 +15,7 @@ from loopline.trainers.core.processes import Processes
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.learner import Learner
-from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.pipeline import initial_policies
 from loopline.trainers.grpo.prefix_trees import tree_pieces_of
 from loopline.trainers.grpo.report import PolicyStep
 from loopline.trainers.grpo.rows import Row
@@ -64,7 +64,7 @@ def test_every_token_of_a_tree_has_the_log_probability_that_it_has_alone(
     )
     drawn = data.draw(st.lists(answers, min_size=1, max_size=12))
     rows = [row(*sample, number) for number, sample in enumerate(drawn)]
-    learner = Learner(begun(settings_of(share_prefixes=True), ["shared"], model))
+    learner = Learner(initial_policies(settings_of(share_prefixes=True), ["shared"], model))
     logprobs_by_row: dict[int, list[float]] = {number: [] for number in range(len(rows))}
     for piece in tree_pieces_of(rows, 64, model.device):
         with torch.no_grad():
@@ -98,7 +98,7 @@ def test_an_id_sees_itself_and_what_its_own_rows_have_before_it(model: LoadedMod
     (piece,) = tree_pieces_of(rows, 64, model.device)
     short, branched = (
         [[at for at, visible in enumerate(line) if visible] for line in tree]
-        for tree in piece.sees()[:, 0].tolist()
+        for tree in piece.ancestor_mask()[:, 0].tolist()
     )
     # Of padding only itself, up to the length of 16.
     assert short == [[0], [0, 1], *([at] for at in range(2, 16))]
@@ -126,8 +126,8 @@ def test_a_model_with_a_window_is_refused_by_name(folder: Path) -> None:
     loaded = load_base(str(folder))
     loaded.model.config.layer_types = ["sliding_attention"]
     with pytest.raises(TrainingError, match="--no-share-prefixes"):
-        begun(settings_of(), ["shared"], loaded)
-    begun(settings_of(share_prefixes=False), ["shared"], loaded)
+        initial_policies(settings_of(), ["shared"], loaded)
+    initial_policies(settings_of(share_prefixes=False), ["shared"], loaded)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_step_has_the_same_loss_and_the_same_gradients_with_shared_prefixes(
             share_prefixes=shared, micro_batch_tokens=256, truncated="keep", clip=1e9,
             objective=objective,
         )  # fmt: skip
-        policies = begun(chosen, ["shared"], load_base(str(folder)))
+        policies = initial_policies(chosen, ["shared"], load_base(str(folder)))
         summary = Learner(policies).step(StepBatch(0, tuple(groups), (), 0))["shared"]
         facts.append(summary)
         trained = policies.network.trained()
@@ -188,7 +188,7 @@ def test_a_prompt_goes_through_the_model_once_in_one_of_two_processes(folder: Pa
     )
 
     def step(processes: Processes) -> PolicyStep:
-        policies = begun(chosen, ["shared"], load_base(str(folder)), processes)
+        policies = initial_policies(chosen, ["shared"], load_base(str(folder)), processes)
         return Learner(policies).step(StepBatch(0, tuple(groups), (), 0))["shared"]
 
     alone = step(Processes())

@@ -12,7 +12,7 @@ import pytest
 from loopline.agents.records import PolicyRef, Trajectory
 from loopline.trainers.grpo.data import read_data
 from loopline.trainers.grpo.groups import INCOMPLETE, LOOP_TAG, ROUND_TAG, Sealing, seal
-from loopline.trainers.grpo.loop.round_groups import harvested
+from loopline.trainers.grpo.loop.round_groups import seal_round
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.stream import StepBatch, batches_of
 
@@ -52,7 +52,7 @@ def by_loop(rounds: Sequence[Sequence[Trajectory]], settings: GrpoSettings) -> l
     """What the loop learned from, whose round n was published as version n."""
     came_of = {(name, n): n for name in ("tool", "plan") for n in range(len(rounds) + 1)}
     return [
-        harvested(runs, SEALING, came_of, first=0, number=number, settings=settings).batch(
+        seal_round(runs, SEALING, came_of, first=0, number=number, settings=settings).batch(
             number - 1, settings.seed
         )
         for number, runs in enumerate(rounds, start=1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from loopline.trainers.grpo.learner import Learner
-from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.pipeline import initial_policies
 from loopline.trainers.grpo.prefix_trees import tree_pieces_of
 from loopline.trainers.grpo.rows import pieces_of, rows_of
 from loopline.trainers.grpo.sampling import Completion, Sampler
@@ -54,7 +54,7 @@ def test_the_trainer_finds_the_log_probabilities_that_were_sampled_with(
 ) -> None:
     groups = played(model).groups
     settings = settings_of(truncated="keep")
-    learner = Learner(begun(settings, ["shared"], model))
+    learner = Learner(initial_policies(settings, ["shared"], model))
     rows = rows_of(groups, settings)
     for piece in (
         *pieces_of(rows, 4_096, model.device), *tree_pieces_of(rows, 4_096, model.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopline.agents.records import PolicyRef
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
-from loopline.trainers.grpo.staleness import counts_by_age, too_old
+from loopline.trainers.grpo.staleness import counts_by_age, is_too_old
 
 
 def groups_of(*versions: int) -> list[Group]:
@@ -20,8 +20,8 @@ def groups_of(*versions: int) -> list[Group]:
 
 def test_a_group_is_too_old_when_more_versions_were_made_since_than_the_bound() -> None:
     groups = groups_of(0, 3, 1, 2)
-    assert [too_old(group, 3, limit=1) for group in groups] == [True, False, True, False]
-    assert not any(too_old(group, 9, limit=None) for group in groups)
+    assert [is_too_old(group, 3, limit=1) for group in groups] == [True, False, True, False]
+    assert not any(is_too_old(group, 9, limit=None) for group in groups)
 
 
 def test_groups_are_counted_by_age() -> None:

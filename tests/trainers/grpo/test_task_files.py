@@ -21,7 +21,7 @@ from loopline.agents.errors import InvalidOptions
 from loopline.agents.records import Task
 from loopline.trainers.data.task_files import read_tasks
 from loopline.trainers.errors import UnreadableData
-from loopline.trainers.grpo.loop.planning import places_in_file, planned_wave
+from loopline.trainers.grpo.loop.planning import plan_batch, task_indices
 from loopline.trainers.grpo.loop.settings import LoopSettings
 
 from .test_command import command
@@ -187,7 +187,7 @@ def test_the_rounds_go_through_the_file_and_a_pass_meets_every_task_once(
     count: int, first: int, seed: int
 ) -> None:
     waves = [
-        list(islice(places_in_file(count, first, seed, number), first))
+        list(islice(task_indices(count, first, seed, number), first))
         for number in range(1, 3 * count // first + 2)
     ]
     met = list(chain.from_iterable(waves))
@@ -200,8 +200,8 @@ def test_the_rounds_go_through_the_file_and_a_pass_meets_every_task_once(
 def test_what_makes_up_for_groups_without_a_signal_is_new_while_the_file_has_more(
     count: int, first: int, number: int, more: int
 ) -> None:
-    begun = list(islice(places_in_file(count, first, 7, number), first))
-    further = list(islice(places_in_file(count, first, 7, number), first, first + more))
+    begun = list(islice(task_indices(count, first, 7, number), first))
+    further = list(islice(task_indices(count, first, 7, number), first, first + more))
     assert len(set(further)) == min(more, count)
     remaining = count - len(set(begun))
     assert not set(further[:remaining]) & set(begun)
@@ -212,7 +212,7 @@ def test_a_wave_plays_the_tasks_of_the_file_each_time_it_is_planned(tmp_path: Pa
     loop_settings = settings(written(tmp_path / "sums.jsonl", *tasks))
 
     def wave(number: int, played: int, count: int) -> list[Task]:
-        planned = planned_wave(loop_settings, number, 1, played=played, count=count, tasks=tasks)
+        planned = plan_batch(loop_settings, number, 1, played=played, count=count, tasks=tasks)
         return [item.task for item in planned.runs]
 
     assert wave(1, 0, 2) == wave(1, 0, 2)

@@ -17,7 +17,7 @@ from loopline.trainers.errors import NotEnoughDisk, TrainingError, UnreadableDat
 from loopline.trainers.grpo.data import GrpoData, known_runs, read_data
 from loopline.trainers.grpo.groups import Group, Sealing, seal
 from loopline.trainers.grpo.learner import Learner, NotFinite
-from loopline.trainers.grpo.pipeline import StepListener, begun, train
+from loopline.trainers.grpo.pipeline import StepListener, initial_policies, train
 from loopline.trainers.grpo.report import Report
 from loopline.trainers.grpo.sequences import same_tokenizer
 from loopline.trainers.grpo.settings import GrpoSettings
@@ -77,7 +77,7 @@ def test_the_loop_in_one_process_and_its_replay_from_the_store_have_the_same_wei
     """Twenty versions, each sampled by the one before it: bit-identical in fp32."""
     settings = settings_of(staleness=0, minibatch=2)
     loaded = load(base)
-    policies = begun(settings, ["shared"], loaded)
+    policies = initial_policies(settings, ["shared"], loaded)
     learner = Learner(policies)
     for version in range(STEPS):
         runs = rollouts(loaded, version)
@@ -102,7 +102,7 @@ def test_the_loop_in_one_process_and_its_replay_from_the_store_have_the_same_wei
 def test_rewards_rise_when_the_policy_learns_from_its_own_samples(base: Path) -> None:
     settings = settings_of(learning_rate=6e-2, batch=6)
     loaded = load(base)
-    learner = Learner(begun(settings, ["shared"], loaded))
+    learner = Learner(initial_policies(settings, ["shared"], loaded))
     means: list[float] = []
     for version in range(14):
         groups = seal(rollouts(loaded, version, count=6), sealing_of(loaded)).records
@@ -183,7 +183,7 @@ def test_adapters_per_role_are_served_as_they_were_trained(
     settings = settings_of(weights="lora", policies="per-role", rank=2, learning_rate=1e-2)
     loaded = load(base)
     before = loaded.model.state_dict()["model.norm.weight"].clone()
-    policies = begun(settings, ["coder", "tester"], loaded)
+    policies = initial_policies(settings, ["coder", "tester"], loaded)
     learner = Learner(policies)
     for batch in step_batches(data_in(store, loaded).groups, settings):
         learner.step(batch)
@@ -284,7 +284,7 @@ def test_a_refused_step_leaves_weights_and_moments_though_a_part_of_it_had_chang
 ) -> None:
     loaded = load(base)
     settings = settings_of(minibatch=1, objective={"correction": "clip"}, seed=3)
-    learner = Learner(begun(settings, ["shared"], loaded))
+    learner = Learner(initial_policies(settings, ["shared"], loaded))
     for version, bad in ((0, True), (0, False), (1, True)):
         runs = rollouts(loaded, version)
         groups = seal(spoiled(runs, 2) if bad else runs, sealing_of(loaded)).records
@@ -305,7 +305,7 @@ def test_a_gradient_that_is_no_number_changes_no_weight_though_the_loss_is_one(b
     runs = spoiled(rollouts(loaded, 0), 1, logprob=-65.0)
     settings = settings_of(objective={"correction": "clip"})
     (batch,) = step_batches(seal(runs, sealing_of(loaded)).records, settings)
-    learner = Learner(begun(settings, ["shared"], loaded))
+    learner = Learner(initial_policies(settings, ["shared"], loaded))
     before = {name: tensor.detach().clone() for name, tensor in learner.policies.network.trained()}
     with pytest.raises(NotFinite) as raised:
         learner.step(batch)
@@ -463,7 +463,7 @@ def test_groups_of_equal_rewards_take_no_place_in_a_batch_and_are_counted(base: 
     (batch,) = step_batches([*flat, *groups[2:]], settings_of(batch=2))
     assert len(batch.groups) == 2
     settings = settings_of(batch=2)
-    learner = Learner(begun(settings, ["shared"], loaded))
+    learner = Learner(initial_policies(settings, ["shared"], loaded))
     summary = learner.step(batch)["shared"]
     assert summary.groups == 2
     assert summary.flat == len(batch.flat)
@@ -485,7 +485,7 @@ def test_truncated_completions_are_left_out_of_the_loss_and_its_denominator(base
     token_counts: dict[str, int] = {}
     for how in ("mask", "keep"):
         settings: GrpoSettings = settings_of(truncated=how)
-        learner = Learner(begun(settings, ["shared"], load(base)))
+        learner = Learner(initial_policies(settings, ["shared"], load(base)))
         (batch,) = step_batches(cut, settings)
         step = learner.step(batch)["shared"]
         assert step.truncated == 0.25

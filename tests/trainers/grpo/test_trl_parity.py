@@ -18,7 +18,7 @@ from loopline.trainers.grpo.groups import Group, GroupKey, Member
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.losses import Objective, Tokens, divergences, policy_losses
 from loopline.trainers.grpo.losses import shares as shares_of
-from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.pipeline import initial_policies
 from loopline.trainers.grpo.rows import LENGTH_STEP
 from loopline.trainers.grpo.sequences import TokenSequence
 from loopline.trainers.grpo.stream import StepBatch
@@ -227,7 +227,7 @@ def test_a_step_with_truncated_completions_masked_is_that_of_trl(
     settings = settings_of(
         advantage="centred", truncated="mask", clip=1e9, objective=objective.model_dump()
     )
-    learner = Learner(begun(settings, ["shared"], loaded))
+    learner = Learner(initial_policies(settings, ["shared"], loaded))
     groups = groups_of(batch, behaviour, truncated.tolist())
     summary = learner.step(StepBatch(0, groups, (), 0))["shared"]
     trained = learner.policies.network.trained()

@@ -11,12 +11,12 @@ import torch
 
 from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path import stream
-from loopline.agents.environments.plan_path.game import opened
+from loopline.agents.environments.plan_path.game import open_episode
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import AGENTS
 from loopline.agents.records import PolicyRef, Trajectory
 from loopline.trainers.core.network import load_base
-from loopline.trainers.grpo.arms.arm import work
+from loopline.trainers.grpo.arms.arm import train_arm
 from loopline.trainers.grpo.arms.kinds import WARM_START
 from loopline.trainers.grpo.arms.models import MODEL
 from loopline.trainers.grpo.arms.results import Arm
@@ -40,7 +40,7 @@ POLICY = PolicyRef(name="pair", base="model", version=0)
 def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     """One that knows the form of an answer: other rewards than zeros."""
     output, arm = tmp_path_factory.mktemp("whole_runs"), Arm(kind=WARM_START, seed=1)
-    work(arm, output, LEARNING, lambda event: None)
+    train_arm(arm, output, LEARNING, lambda event: None)
     return load_base(str(arm.folder(output) / MODEL))
 
 
@@ -121,7 +121,7 @@ async def test_runs_played_here_are_the_groups_that_their_records_are_sealed_int
 
     instances = islice(stream(Split.TRAIN, 5, PUZZLE), 2)
     played = roll_out_runs(
-        [Table(instance.id, opened(instance)) for instance in instances], Prompter(model), Again(runs),
+        [Table(instance.id, open_episode(instance)) for instance in instances], Prompter(model), Again(runs),
         Rules(candidates=K, limit=LIMIT), lambda agent: POLICY,
         lambda agent: None, torch.Generator(), "run",
     )  # fmt: skip

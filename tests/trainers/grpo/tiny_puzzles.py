@@ -9,7 +9,7 @@ from loopline.agents.environments.plan_path import Difficulty, PlanPathSetting
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import PolicyRef
 from loopline.trainers.core.network import load_base
-from loopline.trainers.grpo.arms.beginning import write_beginning
+from loopline.trainers.grpo.arms.beginning import write_initial_model
 from loopline.trainers.grpo.arms.game import LearnedGame
 from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
 from loopline.trainers.grpo.demo.settings import DemoSettings
@@ -43,7 +43,7 @@ is compared has learned something, if little."""
 
 
 def a_model(folder: Path, seed: int = 1, game: LearnedGame = GAME) -> LoadedModel:
-    write_beginning(TINY.network, game.pieces, seed, folder)
+    write_initial_model(TINY.network, game.pieces, seed, folder)
     return load_base(str(folder))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loopline.agents.prompts import load_prompt, replacement
 from loopline.agents.records import Task
-from loopline.trainers.prompts.candidates import Candidate, in_force
+from loopline.trainers.prompts.candidates import Candidate, current_candidate
 from loopline.trainers.prompts.playing import FinishedRun, Player, RunLog
 from loopline.trainers.prompts.questions import Question, Questions
 from loopline.trainers.prompts.search import Search, SearchResult
@@ -82,7 +82,7 @@ async def searched(
     **changes: object,
 ) -> SearchResult:
     """A search for the prompt of `solo`, going on with what is in the folder."""
-    candidates = {"solo": [in_force(SOLO, None), *variants]}
+    candidates = {"solo": [current_candidate(SOLO, None), *variants]}
     question_set = questions or sums(40, 20)
     settings = SearchSettings.model_validate(
         {

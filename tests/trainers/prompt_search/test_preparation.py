@@ -11,12 +11,12 @@ from loopline.agents.prompts import load_prompt
 from loopline.runtime.config import settings as config
 from loopline.runtime.config.options import validated
 from loopline.runtime.errors import MendableError
-from loopline.trainers.core.output_lock import locked
+from loopline.trainers.core.output_lock import lock_output
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.prompts.candidates import in_force, read_variants
+from loopline.trainers.prompts.candidates import current_candidate, read_variants
 from loopline.trainers.prompts.options import PromptsOptions
 from loopline.trainers.prompts.output import claim
-from loopline.trainers.prompts.preparation import PreparedSearch, prepared
+from loopline.trainers.prompts.preparation import PreparedSearch, prepare_search
 from loopline.trainers.prompts.proposals import EvaluatedCandidate, Failure, read_proposal, request
 from tests.trainers.prompt_search.local_search import SOLO
 from tests.trainers.prompt_search.searching import prompt_file, sums
@@ -35,7 +35,7 @@ LIMITS = {
 
 def prepare(*variants: Path, profile: str = "scripted", **changes: object) -> PreparedSearch:
     fields = {"workflow": "solo", "output": "out", "variants": variants, **LIMITS, **changes}
-    return prepared(validated(PromptsOptions, fields), config.load(profile, environ={}))
+    return prepare_search(validated(PromptsOptions, fields), config.load(profile, environ={}))
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_a_folder_of_another_search_is_left_alone_until_it_is_told_to_forget(
     tmp_path: Path, terse: Path
 ) -> None:
     preparation, other_preparation = prepare(terse), prepare(terse, seed=2)
-    with locked(tmp_path / "out"):
+    with lock_output(tmp_path / "out"):
         claim(tmp_path / "out", preparation.settings, preparation.candidates, restart=False)
         claim(tmp_path / "out", preparation.settings, preparation.candidates, restart=False)
         with pytest.raises(TrainingError, match=r"begun with other settings: .*seed"):
@@ -239,7 +239,7 @@ def test_a_search_that_was_begun_by_another_split_is_not_gone_on_with(tmp_path: 
         update={"source": "plan_path, generated from seed 1", "questions_sha256": "0" * 64}
     )
     output = tmp_path / "out"
-    with locked(output):
+    with lock_output(output):
         claim(output, earlier, preparation.candidates, restart=False)
         with pytest.raises(TrainingError, match=r"source \(.* → .*train and validation split"):
             claim(output, preparation.settings, preparation.candidates, restart=False)
@@ -247,9 +247,9 @@ def test_a_search_that_was_begun_by_another_split_is_not_gone_on_with(tmp_path: 
 
 def test_two_searches_never_work_on_one_folder(tmp_path: Path) -> None:
     with (
-        locked(tmp_path),
+        lock_output(tmp_path),
         pytest.raises(TrainingError, match="another command is at work"),
-        locked(tmp_path),
+        lock_output(tmp_path),
     ):
         pass
 
@@ -274,7 +274,7 @@ def test_too_many_variants_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_proposal_that_is_no_prompt_is_refused(answer: str, says: str) -> None:
-    prompts = [in_force(SOLO, None)]
+    prompts = [current_candidate(SOLO, None)]
     with pytest.raises(InvalidPrompt, match=says):
         read_proposal(
             answer, of=SOLO, label="proposal-1", origin="x", candidates=prompts, cut=False

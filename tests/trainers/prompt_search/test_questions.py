@@ -16,9 +16,15 @@ from loopline.agents.records import Decision, Outcome, Run, Step, StepTimings, T
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import policies_for
 from loopline.trainers.errors import TrainingError, UnreadableData
-from loopline.trainers.prompts.halving import kept, ranked, rounds
-from loopline.trainers.prompts.questions import Question, fault, from_file, generated, puzzles
-from loopline.trainers.prompts.report import compared
+from loopline.trainers.prompts.halving import rank_candidates, rounds, survivor_count
+from loopline.trainers.prompts.questions import (
+    Question,
+    fault,
+    from_file,
+    generate_questions,
+    puzzles,
+)
+from loopline.trainers.prompts.report import compare_prompts
 from tests.agents.conversations import RUN_ID, ScriptedHost, a_run, says
 
 
@@ -33,7 +39,7 @@ def test_rounds_halve_the_candidates_and_use_no_more_runs_than_there_are(
     for stage in plan:
         assert stage.arms == remaining
         assert stage.questions >= 1
-        remaining = kept(remaining)
+        remaining = survivor_count(remaining)
     assert remaining == 1
 
 
@@ -44,7 +50,7 @@ def test_too_few_runs_for_the_candidates_are_refused() -> None:
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(0, 4), min_size=1))
 def test_the_first_of_equal_candidates_leads(solved: dict[str, int]) -> None:
-    best = ranked(solved)[0]
+    best = rank_candidates(solved)[0]
     most = max(solved.values())
     assert best == next(label for label, count in solved.items() if count == most)
 
@@ -54,8 +60,8 @@ def test_a_winner_is_better_only_if_it_solved_more_and_never_if_the_sides_are_ch
     pairs: list[tuple[bool, bool]],
 ) -> None:
     first_scores, second_scores = [first for first, _ in pairs], [second for _, second in pairs]
-    there = compared(first_scores, second_scores, (1.0, 1.0), seed=1)
-    back = compared(second_scores, first_scores, (1.0, 1.0), seed=1)
+    there = compare_prompts(first_scores, second_scores, (1.0, 1.0), seed=1)
+    back = compare_prompts(second_scores, first_scores, (1.0, 1.0), seed=1)
     assert there.p == back.p
     assert not (there.better(0.05) and back.better(0.05))
     if there.better(0.05):
@@ -64,23 +70,25 @@ def test_a_winner_is_better_only_if_it_solved_more_and_never_if_the_sides_are_ch
 
 @pytest.mark.parametrize("dataset", ["worlds", "wordproblems"])
 def test_generated_questions_are_the_same_for_a_seed_and_never_in_both_parts(dataset: Any) -> None:
-    questions, same = generated(dataset, 3, 30, 22), generated(dataset, 3, 30, 22)
-    assert questions.sha256 == same.sha256 != generated(dataset, 4, 30, 22).sha256
+    questions, same = generate_questions(dataset, 3, 30, 22), generate_questions(dataset, 3, 30, 22)
+    assert questions.sha256 == same.sha256 != generate_questions(dataset, 4, 30, 22).sha256
     train, held_out = ({q.id for q in part} for part in (questions.train, questions.held_out))
     assert (len(train), len(held_out)) == (30, 22)
     assert not train & held_out
     assert not {q.task.prompt for q in questions.train} & {
         q.task.prompt for q in questions.held_out
     }
-    longer = generated(dataset, 3, 50, 40)
+    longer = generate_questions(dataset, 3, 50, 40)
     assert (longer.train[:30], longer.held_out[:22]) == (questions.train, questions.held_out)
 
 
 def test_no_generated_question_is_one_that_a_bench_measures_by() -> None:
-    for question in (questions := generated("worlds", 3, 30, 22)).train + questions.held_out:
+    for question in (
+        questions := generate_questions("worlds", 3, 30, 22)
+    ).train + questions.held_out:
         split = api_worlds.rebuild(question.task.instance).split
         assert split is api_worlds.Split.TRAIN
-    problems = generated("wordproblems", 3, 30, 22)
+    problems = generate_questions("wordproblems", 3, 30, 22)
     assert {q.id.split("/")[0] for q in problems.train + problems.held_out} == {"train"}
 
 

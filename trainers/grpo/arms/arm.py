@@ -26,8 +26,8 @@ from loopline.trainers.core.curves import Curves
 from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.errors import TrainingError, UnreadableModel
-from loopline.trainers.grpo.arms.measured import measure, played
-from loopline.trainers.grpo.arms.models import as_written, at_beginning, write
+from loopline.trainers.grpo.arms.measured import measure, play_greedily
+from loopline.trainers.grpo.arms.models import load_policies, untrained_policies, write
 from loopline.trainers.grpo.arms.reinforced import ReinforcedSteps
 from loopline.trainers.grpo.arms.results import Arm, ArmResult, Point, read_result, write_result
 from loopline.trainers.grpo.arms.settings import ArmSettings
@@ -54,7 +54,7 @@ class ArmState(CheckpointState):
     """Why no further step can be made."""
 
 
-def work(arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> ArmResult:
+def train_arm(arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> ArmResult:
     """Train the arm from its checkpoint, if there is one, measure it and write its result.
 
     `settings` are those of all arms. Ctrl-C ends the step, saves a checkpoint and raises
@@ -79,7 +79,7 @@ class _ArmTraining:
     def __init__(self, arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> None:
         self.arm, self.settings, self.tell, self.output = arm, settings, tell, output
         self.folder = arm.folder(output)
-        self.playing = at_beginning(arm, output, settings)
+        self.playing = untrained_policies(arm, output, settings)
         self.policies = self.playing.policies
         self.steps = self._steps()
         self.budget = self._budget()
@@ -93,18 +93,18 @@ class _ArmTraining:
             Curves(self.folder / "curves", self.state.step) as curves,
         ):
             if not self.state.curve:
-                self._look()
+                self._evaluate_now()
             while self._share() < 1.0 and not self.state.stopped:
-                looks = self._looks()
+                looks = self._due_evaluations()
                 try:
                     self._step(curves)
                 except NotFinite as error:
                     message = f"step {self.state.step + 1}: {error}"
                     self.state = self.state.model_copy(update={"stopped": message})
                     if self.state.curve[-1].step != self.state.step:
-                        self._look()
-                if self._looks() > looks:
-                    self._look()
+                        self._evaluate_now()
+                if self._due_evaluations() > looks:
+                    self._evaluate_now()
                     curves.add(self.state.step, {"greedy success": self.state.curve[-1].success})
                 if interruption.asked or self.state.step % self.settings.checkpoint_every == 0:
                     self._save()
@@ -137,8 +137,8 @@ class _ArmTraining:
             JobLine(event="training", done=progress, total=PARTS, said=f"{greedy}{step_facts.said}")
         )
 
-    def _look(self) -> None:
-        evaluation = played(
+    def _evaluate_now(self) -> None:
+        evaluation = play_greedily(
             self.playing, self.arm, self.settings, Split.VALIDATION, self.settings.looked_at
         )
         point = Point(
@@ -150,7 +150,7 @@ class _ArmTraining:
         )
         self.state = self.state.model_copy(update={"curve": (*self.state.curve, point)})
 
-    def _looks(self) -> int:
+    def _due_evaluations(self) -> int:
         """That are due by now, but for the first one."""
         return int(self._share() * (1 if self.arm.begins is None else self.settings.looks))
 
@@ -170,7 +170,7 @@ class _ArmTraining:
         spends = self.arm.spends
         if spends is None:
             return 0
-        folder = self.arm.budgeted_by.folder(self.output)
+        folder = self.arm.budget_arm.folder(self.output)
         peer = read_result(folder)
         if peer is None:
             raise UnreadableModel(f"{folder} has no result")
@@ -213,8 +213,8 @@ class _ArmTraining:
     def _result(self) -> ArmResult:
         write(self.arm, self.output, self.playing)
         # What is measured are the weights as they were written, rounding included.
-        evaluation = played(
-            as_written(self.arm, self.output, self.settings),
+        evaluation = play_greedily(
+            load_policies(self.arm, self.output, self.settings),
             self.arm, self.settings, Split.TEST, self.settings.held_out,
         )  # fmt: skip
         self._count_cpu()

@@ -13,7 +13,7 @@ from loopline.workers.atomic_files import atomic_folder
 _BYTES = 256
 
 
-def write_beginning(size: NetworkSize, pieces: Sequence[str], seed: int, folder: Path) -> None:
+def write_initial_model(size: NetworkSize, pieces: Sequence[str], seed: int, folder: Path) -> None:
     """A model folder with random weights of that seed, whole or not at all; that which another
     process wrote meanwhile is the same, and stays. `pieces` are one token each."""
     import torch

@@ -28,7 +28,7 @@ from loopline.trainers.core.checkpoints import (
     require_same_recipe,
     require_unused,
 )
-from loopline.trainers.core.job_processes import JobLine, do_jobs
+from loopline.trainers.core.job_processes import JobLine, run_jobs
 from loopline.trainers.core.json_records import find_record, write_record
 from loopline.trainers.core.output_lock import make_folder
 from loopline.trainers.errors import TrainingError
@@ -51,7 +51,7 @@ class Clock(Record):
     seconds: float = 0.0
 
 
-def do_arms(
+def run_arms(
     arms: Sequence[Arm],
     output: Path,
     *,
@@ -73,7 +73,7 @@ def do_arms(
 
     remaining = [arm for arm in arms if not done(arm)]
     reporter = watcher(len(arms), len(remaining))
-    return asyncio.run(do_jobs(remaining, WORKER, output, jobs, reporter, ready))
+    return asyncio.run(run_jobs(remaining, WORKER, output, jobs, reporter, ready))
 
 
 def results_of(arms: Sequence[Arm], output: Path) -> list[ArmResult]:
@@ -111,7 +111,7 @@ def claim(
 
 
 @contextmanager
-def timed(output: Path) -> Generator[Callable[[], float]]:
+def track_seconds(output: Path) -> Generator[Callable[[], float]]:
     """For the time of the block: the seconds so far, those of earlier parts included. They are
     kept however the block ends, of one that is killed all but the last few."""
     path = output / CLOCK

@@ -12,7 +12,7 @@ from loopline.agents.environments.team_episode import PLAN, TOOL
 from loopline.agents.records import PolicyRef
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.kinds import BEST_OF_K, SWAPPED
-from loopline.trainers.grpo.arms.models import Playing, as_written
+from loopline.trainers.grpo.arms.models import Playing, load_policies
 from loopline.trainers.grpo.arms.results import Arm, ArmResult, write_result
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.vectorized_rollout import (
@@ -34,11 +34,11 @@ def measure(arm: Arm, output: Path, settings: ArmSettings) -> ArmResult:
     if arm.begins is None:
         raise TrainingError(f"{arm.name}: there is nothing to measure")
     began = time.process_time()
-    playing = as_written(arm.begins, output, settings)
+    playing = load_policies(arm.begins, output, settings)
     if arm.kind == BEST_OF_K:
         evaluation = _best_of_k(playing, arm, settings)
     else:
-        evaluation = played(
+        evaluation = play_greedily(
             playing, arm, settings, Split.TEST, settings.held_out, swapped=arm.kind == SWAPPED
         )
     spent = round(time.process_time() - began, 1)
@@ -49,7 +49,7 @@ def measure(arm: Arm, output: Path, settings: ArmSettings) -> ArmResult:
     )  # fmt: skip
 
 
-def played(
+def play_greedily(
     playing: Playing,
     arm: Arm,
     settings: ArmSettings,

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from loopline.agents.environments.team_episode import AGENTS
 from loopline.trainers.core.network import load_base
-from loopline.trainers.grpo.arms.beginning import write_beginning
+from loopline.trainers.grpo.arms.beginning import write_initial_model
 from loopline.trainers.grpo.arms.reinforced import grpo_settings
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.facts import PolicyFacts
-from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.pipeline import initial_policies
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.sampling import DEVICE, Sampler
 from loopline.trainers.grpo.settings import SHARED, GrpoSettings, InitialPolicy
@@ -44,13 +44,13 @@ class Playing:
         return self.policies.put_in(self.grpo.policy_of(agent))
 
 
-def at_beginning(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
+def untrained_policies(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
     """The policies of an arm that has learned nothing. Raises `TrainingError`."""
     base = base_of(arm, output, settings)
     return _playing(_settings(arm, base, settings), arm, base)
 
 
-def as_written(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
+def load_policies(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
     """The policies of an arm as `write` has written them, rounding included. Raises
     `TrainingError`."""
     base, model = base_of(arm, output, settings), arm.folder(output) / MODEL
@@ -81,7 +81,7 @@ def base_of(arm: Arm, output: Path, settings: ArmSettings) -> Path:
         return arm.begins.folder(output) / MODEL
     folder = output / f"seed-{arm.seed}" / "beginning"
     if not folder.exists():
-        write_beginning(settings.network, settings.game.pieces, arm.seed, folder)
+        write_initial_model(settings.network, settings.game.pieces, arm.seed, folder)
     return folder
 
 
@@ -99,6 +99,6 @@ def _folder(model: Path, name: str) -> Path:
 
 def _playing(grpo: GrpoSettings, arm: Arm, base: Path) -> Playing:
     loaded = load_base(str(base), device=DEVICE)
-    policies = begun(grpo, _names(grpo, arm), loaded)
+    policies = initial_policies(grpo, _names(grpo, arm), loaded)
     sampler = Sampler(loaded.model, loaded.end_ids, padding=0)
     return Playing(grpo, policies, Prompter(loaded), sampler, base)

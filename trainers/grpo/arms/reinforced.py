@@ -131,12 +131,12 @@ class ReinforcedSteps:
             if self._kind.loss == "cross-entropy":
                 trained, more = imitate_best(self._policies, part)
             else:
-                trained, more = self._weigh_all(part)
+                trained, more = self._update_by_advantages(part)
             curves |= more
         message = f"rollouts solved {share:.0%}, groups {len(learned)} of {len(played.groups)}"
         return StepFacts(batch.tokens + trained, played.samples, curves, message)
 
-    def _weigh_all(self, batch: StepBatch) -> tuple[int, dict[str, float]]:
+    def _update_by_advantages(self, batch: StepBatch) -> tuple[int, dict[str, float]]:
         """Updates by every candidate's advantage; the tokens that went through the model, and
         curves."""
         policy_steps = self._learner.step(batch)

@@ -46,11 +46,11 @@ class Arm(Record):
 
     @property
     def spends(self) -> Spent | None:
-        """What it has as much of as `budgeted_by`; None: as many steps as the settings say."""
+        """What it has as much of as `budget_arm`; None: as many steps as the settings say."""
         return "samples" if self.kind == AT_GRPO and self.tuning != OWN else self.what.spends
 
     @property
-    def budgeted_by(self) -> Arm:
+    def budget_arm(self) -> Arm:
         """AT-GRPO by the settings of the game: however others are tuned, all spend as much."""
         return Arm(kind=AT_GRPO, seed=self.seed)
 
@@ -58,7 +58,7 @@ class Arm(Record):
     def needs(self) -> tuple[Arm, ...]:
         """The arms that must have a result before: a beginning, and how much compute to spend."""
         before = () if self.begins is None else (self.begins,)
-        return before if self.spends is None else (*before, self.budgeted_by)
+        return before if self.spends is None else (*before, self.budget_arm)
 
 
 class Point(Record):

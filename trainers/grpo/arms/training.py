@@ -24,7 +24,7 @@ class NetworkSize(BaseModel):
     """Standard deviation of the random matrices; the usual 0.02 is that of far wider ones."""
 
     @model_validator(mode="after")
-    def _heads_are_even(self) -> Self:
+    def _require_even_heads(self) -> Self:
         """Rotary embeddings turn pairs of a head's numbers."""
         if self.hidden % (2 * self.heads):
             raise ValueError(

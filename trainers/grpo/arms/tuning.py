@@ -23,12 +23,12 @@ class Tuning(BaseModel):
 
     def __str__(self) -> str:
         """`rate × 0.3`; of the game's own settings `own`."""
-        return ", ".join(f"{name} × {value:g}" for name, value in self._changed()) or "own"
+        return ", ".join(f"{name} × {value:g}" for name, value in self._changed_factors()) or "own"
 
     @property
     def suffix(self) -> str:
         """Of a folder's name: `-rate-0.3`."""
-        return "".join(f"-{name}-{value:g}" for name, value in self._changed())
+        return "".join(f"-{name}-{value:g}" for name, value in self._changed_factors())
 
     def of(self, kind: ArmKind) -> Tuning:
         """What of it concerns such an arm: imitation has no entropy bonus."""
@@ -56,7 +56,7 @@ class Tuning(BaseModel):
             }
         )
 
-    def _changed(self) -> list[tuple[str, float]]:
+    def _changed_factors(self) -> list[tuple[str, float]]:
         factors: dict[str, float] = self.model_dump()
         return [(name, value) for name, value in factors.items() if value != 1]
 

@@ -17,7 +17,7 @@ _SECONDS = 0.5
 
 
 def _work(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
-    from loopline.trainers.grpo.arms.arm import work
+    from loopline.trainers.grpo.arms.arm import train_arm
     from loopline.trainers.grpo.arms.results import Arm
 
     last = 0.0
@@ -29,7 +29,7 @@ def _work(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
             tell(update)
 
     settings = ArmSettings.model_validate_json((output / SETTINGS).read_bytes())
-    result = work(Arm.model_validate_json(job), output, settings, at)
+    result = train_arm(Arm.model_validate_json(job), output, settings, at)
     return f"{result.solved:,} of {len(result.outcomes):,} held-out puzzles solved"
 
 

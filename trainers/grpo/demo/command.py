@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from loopline.trainers.core.folder_state import state_of_folder
-from loopline.trainers.core.interruption import stoppable
+from loopline.trainers.core.interruption import exit_on_interrupt
 
 if TYPE_CHECKING:
     from loopline.trainers.grpo.demo.settings import DemoOptions
@@ -39,7 +39,7 @@ def demo(options: DemoOptions) -> None:
     from rich.console import Console
 
     from loopline.trainers.core.job_progress import JobProgress
-    from loopline.trainers.core.output_lock import locked
+    from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.grpo.demo.pipeline import run
     from loopline.trainers.grpo.demo.report import (
         behaviour,
@@ -51,7 +51,7 @@ def demo(options: DemoOptions) -> None:
     from loopline.trainers.grpo.demo.settings import DemoSettings
 
     output = options.output
-    with stoppable(), locked(output), JobProgress("arms") as progress:
+    with exit_on_interrupt(), lock_output(output), JobProgress("arms") as progress:
         report = run(
             DemoSettings(), output, jobs=JOBS, restart=options.restart, watcher=progress.watch
         )

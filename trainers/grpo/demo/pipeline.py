@@ -10,9 +10,9 @@ from loopline.trainers.grpo.arms.folder import (
     REPORT,
     Watcher,
     claim,
-    do_arms,
     results_of,
-    timed,
+    run_arms,
+    track_seconds,
 )
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.demo.report import DemoReport, Share, report_of
@@ -28,7 +28,7 @@ def run(
     watcher: Callable[[int, int], Watcher] = lambda arms, remaining: lambda arm, update: None,
 ) -> DemoReport:
     """Do what is left of the demonstration, `jobs` arms at a time, and write its report. `watcher`
-    is that of `do_arms`.
+    is that of `run_arms`.
 
     Ctrl-C raises KeyboardInterrupt, with everything where it can be gone on from. Raises
     `TrainingError`s.
@@ -39,8 +39,8 @@ def run(
     if finished is not None:
         return finished
     arms = arms_of(settings)
-    with timed(output) as seconds:
-        if not do_arms(arms, output, jobs=jobs, watcher=watcher):
+    with track_seconds(output) as seconds:
+        if not run_arms(arms, output, jobs=jobs, watcher=watcher):
             raise KeyboardInterrupt
         solved = settings.game.baselines(settings.test_seed, settings.held_out)
         by_hand = {

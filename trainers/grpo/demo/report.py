@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 from loopline.agents.records import Record
-from loopline.runtime.terminal.pluralize import counted
-from loopline.runtime.terminal.tables import figures
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.runtime.terminal.tables import new_table
 from loopline.trainers.core.paired_statistics import wilson
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
@@ -116,7 +116,7 @@ def _findings(seed: int, results: Sequence[ArmResult]) -> SeedFindings:
 
 def findings_table(report: DemoReport) -> Table:
     """Seeds against arms, for a terminal."""
-    table = figures("seed", *ARMS, "gain", "over SFT", words=("seed",))
+    table = new_table("seed", *ARMS, "gain", "over SFT", words=("seed",))
     for row in report.seeds:
         table.add_row(
             str(row.seed),
@@ -129,7 +129,7 @@ def findings_table(report: DemoReport) -> Table:
 
 def compute_table(report: DemoReport) -> Table:
     """What each arm cost, and what its failures are made of."""
-    table = figures(
+    table = new_table(
         "arm", "seed", "steps", "tokens", "CPU-s training", "agreement", "failures",
         words=("arm", "failures"),
     )  # fmt: skip
@@ -154,7 +154,7 @@ def conclusion(report: DemoReport) -> list[str]:
         if report.apart
         else "its intervals do not lie above those of both others in every seed"
     )
-    puzzles = counted(report.settings.held_out, "puzzle")
+    puzzles = format_count(report.settings.held_out, "puzzle")
     ended_early = [
         f"seed {result.seed}, {result.arm}, ended early: {result.stopped}"
         for result in report.results
@@ -164,7 +164,7 @@ def conclusion(report: DemoReport) -> list[str]:
         *ended_early,
         f"by hand, on the same {puzzles}: {shares}",
         f"AT-GRPO gained {100 * report.success_gain:.1f} points of held-out greedy success over "
-        f"the warm start in the worst of {counted(len(report.seeds), 'seed')}; {apart}",
+        f"the warm start in the worst of {format_count(len(report.seeds), 'seed')}; {apart}",
         f"{report.minutes:.1f} minutes, {report.cpu_minutes:.1f} CPU-minutes",
     ]
 

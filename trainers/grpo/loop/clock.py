@@ -25,7 +25,7 @@ class Clock:
         self._add(self._part, now - self._since)
         self._part, self._since = part, now
 
-    def heard_late(self, seconds: float) -> None:
+    def count_as_waiting(self, seconds: float) -> None:
         """The last seconds of rollouts were spent on runs that had ended already: nobody worked."""
         self.turn(self._part)
         waited = min(max(seconds, 0.0), self._spent.get("rollout", 0.0))

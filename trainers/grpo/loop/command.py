@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.folder_state import state_of_folder
-from loopline.trainers.core.interruption import stoppable
+from loopline.trainers.core.interruption import exit_on_interrupt
 from loopline.trainers.core.training_progress import ShownProgress
 from loopline.trainers.errors import TrainingError
 
@@ -58,13 +58,13 @@ def loop(options: LoopOptions) -> None:
     again. On several GPUs: `accelerate launch --multi_gpu --module loopline.trainers.cli grpo loop
     ...`.
     """
-    from loopline.trainers.core.processes import joined
+    from loopline.trainers.core.processes import join_processes
     from loopline.trainers.grpo.loop.follower_rank import follow
     from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
     from loopline.trainers.grpo.pipeline import require_whole
 
     grpo = options.settings()
-    with stoppable(), joined() as processes:
+    with exit_on_interrupt(), join_processes() as processes:
         require_whole(processes)
         line = LeaderChannel(processes)
         if not processes.is_first:
@@ -85,7 +85,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
     from loopline.runtime.errors import UserError
     from loopline.trainers.core.checkpoints import forget_work
     from loopline.trainers.core.network import base_folder, load_base
-    from loopline.trainers.core.output_lock import locked
+    from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.data.task_files import read_tasks
     from loopline.trainers.grpo.data import sealing_of
     from loopline.trainers.grpo.loop.leader_channel import Start
@@ -106,7 +106,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
     require_publishable(
         grpo, settings.policies, base_folder(grpo.base), output, deployed, option="loop"
     )
-    with locked(output):
+    with lock_output(output):
         book = claim(output, settings, restart=options.restart)
         options.record()
         report = read_loop_report(output)
@@ -117,10 +117,10 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
         line.say(Start(book.training))
         loaded = load_base(grpo.base, grpo.base_precision)
         with _Shown() as display:
-            for message in said_of_rounding(settings.policies.values(), deployed.models):
+            for message in rounding_notices(settings.policies.values(), deployed.models):
                 display.say(message)
             limit = deployed.bus.max_message_bytes
-            for message in said_of_size(settings, limit):
+            for message in size_notices(settings, limit):
                 display.say(message)
             watch = LoopWatch(display.rolled, display.round, display.say)
             sealing = sealing_of(grpo, loaded)
@@ -144,7 +144,7 @@ def _require_pool(policy: str, deployed: Settings) -> None:
         )
 
 
-def said_of_rounding(
+def rounding_notices(
     policies: Iterable[str], models: Mapping[str, ModelSettings]
 ) -> tuple[str, ...]:
     """A line for each pool whose log-probabilities are those of a batch: they can be trained on,
@@ -161,7 +161,7 @@ def said_of_rounding(
     )
 
 
-def said_of_size(settings: LoopSettings, limit: int) -> tuple[str, ...]:
+def size_notices(settings: LoopSettings, limit: int) -> tuple[str, ...]:
     """A line where the answers of one step, all as long as they may be, are more than the `limit`
     in bytes of a message of the bus: they would be given up after they were sampled."""
     answers = settings.most_candidates
@@ -282,7 +282,7 @@ def round_line(facts: RoundFacts, rounds: int) -> str:
     broke = f", {facts.broken:,} of them broke off" if facts.broken else ""
     return (
         f"round {facts.round}/{rounds}  solved {facts.success:.1%} of "
-        f"{counted(facts.runs, 'run')}{broke}  "
+        f"{format_count(facts.runs, 'run')}{broke}  "
         f"groups {facts.trained:,}  zero-variance {facts.zero_variance_share:.0%}  "
         + "  ".join(
             f"{name}: loss {policy.loss:+.4f} reward {policy.reward:.3f} "
@@ -294,10 +294,10 @@ def round_line(facts: RoundFacts, rounds: int) -> str:
 
 def table(report: LoopReport) -> Table:
     """A line for each round, narrow enough for 80 columns."""
-    from loopline.runtime.terminal.tables import figures
+    from loopline.runtime.terminal.tables import new_table
 
     noun = f"{report.settings.noun}s"
-    round_table = figures(
+    round_table = new_table(
         "round", "served", noun, "solved,\nbest\nof K", "broke\noff", "groups", "zero-\nvariance",
         "too\nold", "agreed", "reward", "loss",
     )  # fmt: skip
@@ -332,7 +332,7 @@ def _show(report: LoopReport, output: Path) -> None:
     )
     versions = ", ".join(f"{policy} {version}" for policy, version in report.served.items())
     typer.echo(
-        f"{counted(len(report.rounds), 'round')} in {seconds.total / 60:.1f} minutes ({shares}); "
+        f"{format_count(len(report.rounds), 'round')} in {seconds.total / 60:.1f} minutes ({shares}); "
         f"now served: {versions}; {report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB; policies in {output / 'policies'}"
     )

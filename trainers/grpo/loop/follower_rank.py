@@ -8,7 +8,7 @@ from loopline.trainers.core.checkpoints import require_same_recipe
 from loopline.trainers.core.interruption import Interruption, deferred_interrupt
 from loopline.trainers.core.json_records import find_record
 from loopline.trainers.core.network import load_base
-from loopline.trainers.core.processes import unshared
+from loopline.trainers.core.processes import unshared_folder_error
 from loopline.trainers.grpo.kept_ratios import KeptRatios
 from loopline.trainers.grpo.loop.leader_channel import (
     End,
@@ -31,9 +31,9 @@ def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: LeaderChann
     Raises `LeaderFailed` where that was by an error, KeyboardInterrupt where any process was
     asked to stop, and `TrainingError` if this one has another base or sees another `output`."""
     with deferred_interrupt() as interruption:
-        word = line.hear(interruption)
+        word = line.wait_for_word(interruption)
         if isinstance(word, Start):
-            settings = _claimed(word, grpo, output, line)
+            settings = _read_claimed_settings(word, grpo, output, line)
             word = _take_part(settings, output, keep_ratios, line, interruption)
     if not isinstance(word, End) or word.exit_code == 0:
         return
@@ -42,12 +42,14 @@ def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: LeaderChann
     raise LeaderFailed(line.processes, word.exit_code)
 
 
-def _claimed(start: Start, grpo: GrpoSettings, output: Path, line: LeaderChannel) -> LoopSettings:
+def _read_claimed_settings(
+    start: Start, grpo: GrpoSettings, output: Path, line: LeaderChannel
+) -> LoopSettings:
     """What the first process has written down in the folder."""
     path = output / "loop.json"
     claim = find_record(path, Claim)
     if claim is None or claim.id != start.training:
-        raise unshared(output, line.processes)
+        raise unshared_folder_error(output, line.processes)
     require_same_recipe(claim.settings.grpo, grpo, output)
     return claim.settings
 
@@ -65,9 +67,9 @@ def _take_part(
     learner = learner_of(settings, loaded, ratios, line.processes)
     state = restore(output / CHECKPOINTS, LoopState, learner.policies)
     trained = 0 if state is None else state.step
-    while isinstance(word := line.hear(interruption), Step):
+    while isinstance(word := line.wait_for_word(interruption), Step):
         if word.round != trained + 1:
-            raise unshared(output, line.processes)
+            raise unshared_folder_error(output, line.processes)
         learner.step(word.batch)
         trained = word.round
         ratios.write(trained)

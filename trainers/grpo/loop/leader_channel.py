@@ -109,11 +109,11 @@ class LeaderChannel:
     def say(self, word: Word) -> None:
         """By the first process, for which the others wait."""
         if self._group is not None:
-            self._meet(_Sign.WORD)
-            self._handed_round(word)
+            self._reduce_sign(_Sign.WORD)
+            self._broadcast_word(word)
 
     @contextmanager
-    def handed_over(self, number: int, batch: StepBatch) -> Generator[None]:
+    def hand_over_step(self, number: int, batch: StepBatch) -> Generator[None]:
         """By the first process, whose share of the step is the block."""
         self.say(Step(number, batch))
         self._others_listen = False
@@ -123,22 +123,22 @@ class LeaderChannel:
     def stopped(self, asked: bool) -> bool:
         """By the first process while it has nothing to say: whether it, or another one, was asked
         to stop. Then all of them end."""
-        met = self._meet(_Sign.STOP if asked else _Sign.WAITING)
+        met = self._reduce_sign(_Sign.STOP if asked else _Sign.WAITING)
         if met == _Sign.STOP:
             self._others_listen = False
         return met == _Sign.STOP
 
-    def hear(self, interruption: Interruption) -> Word:
+    def wait_for_word(self, interruption: Interruption) -> Word:
         """By the others: what the first process says next. Raises KeyboardInterrupt where any one
         was asked to stop."""
         while True:
-            met = self._meet(_Sign.STOP if interruption.asked else _Sign.WAITING)
+            met = self._reduce_sign(_Sign.STOP if interruption.asked else _Sign.WAITING)
             if met == _Sign.STOP:
                 raise KeyboardInterrupt
             if met == _Sign.WORD:
-                return self._handed_round(None)
+                return self._broadcast_word(None)
 
-    def _meet(self, sign: _Sign) -> _Sign:
+    def _reduce_sign(self, sign: _Sign) -> _Sign:
         if self._group is None:
             return sign
         import torch
@@ -150,7 +150,7 @@ class LeaderChannel:
         self._others_listen = True
         return _Sign(int(brought))
 
-    def _handed_round(self, word: Word | None) -> Word:
+    def _broadcast_word(self, word: Word | None) -> Word:
         """The first process's word; the others bring None."""
         import torch
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from loopline.runtime.terminal.pluralize import counted
-from loopline.trainers.core.report_page import Plot, over_steps, share, training_page
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.trainers.core.report_page import Plot, share, step_curve, training_page
 from loopline.trainers.grpo.learnable import TRUNCATED
 from loopline.trainers.grpo.loop.report import LoopReport
 from loopline.trainers.grpo.page import left_out_table, policy_table, step_plots
@@ -18,7 +18,7 @@ def render(report: LoopReport) -> str:
     broke = f" ({report.broken:,} broke off)" if report.broken else ""
     about = (
         f"{', '.join(policy_summaries) or 'no policy'} of {model_name(grpo.base)} on {subject}: "
-        f"{counted(len(rounds), 'round')}, {counted(report.runs, 'run')} on the bus{broke}, "
+        f"{format_count(len(rounds), 'round')}, {format_count(report.runs, 'run')} on the bus{broke}, "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds.total / 60:.1f} minutes"
     )
@@ -26,27 +26,30 @@ def render(report: LoopReport) -> str:
         "Solved",
         "Share of all of a round's runs, in which the best candidate of each turn was executed; "
         "one that broke off, by an error or its deadline, is not solved.",
-        [over_steps("runs", [(round_facts.round, round_facts.success) for round_facts in rounds])],
+        [step_curve("runs", [(round_facts.round, round_facts.success) for round_facts in rounds])],
         share, 0.0, 1.0,
     )  # fmt: skip
     agreed = Plot(
         "Agreement",
         "How often the plan agent did exactly what was proposed to it, of the times that something "
         "was. One that always agrees adds nothing.",
-        [over_steps("runs", [(r.round, r.agreement) for r in rounds if r.agreement is not None])],
+        [step_curve("runs", [(r.round, r.agreement) for r in rounds if r.agreement is not None])],
         share, 0.0, 1.0,
     )  # fmt: skip
     return training_page(
         f"AT-GRPO as a loop: {subject}",
         about,
         [solved, agreed, *step_plots(report.steps, grpo.clip)],
-        {"Policies": policy_table(policy_summaries), "Left out": left_out_table(_left_out(report))},
+        {
+            "Policies": policy_table(policy_summaries),
+            "Left out": left_out_table(_exclusion_counts(report)),
+        },
         report.seconds.model_dump(),
         report.settings,
     )
 
 
-def _left_out(report: LoopReport) -> dict[str, int]:
+def _exclusion_counts(report: LoopReport) -> dict[str, int]:
     """By its reason: what was not sealed, runs that broke off among it, and groups that were but
     are not learned from."""
     groups = {

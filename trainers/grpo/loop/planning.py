@@ -22,7 +22,7 @@ class TooFewPuzzles(TrainingError):
     """A difficulty that leaves fewer different puzzles than a round wants."""
 
 
-def planned_wave(
+def plan_batch(
     settings: LoopSettings,
     number: int,
     wave: int,
@@ -37,7 +37,7 @@ def planned_wave(
     seed = zlib.crc32(f"{settings.grpo.seed}:{number}".encode())
     source = settings.source
     if isinstance(source, TeamTasks):
-        places = places_in_file(source.count, settings.puzzles, settings.grpo.seed, number)
+        places = task_indices(source.count, settings.puzzles, settings.grpo.seed, number)
         selected_tasks = [tasks[at] for at in islice(places, played, played + count)]
     else:
         try:
@@ -58,7 +58,7 @@ def planned_wave(
     return RolloutBatch(round=number, number=wave, puzzles=count, runs=tuple(runs))
 
 
-def places_in_file(count: int, first: int, seed: int, number: int) -> Iterator[int]:
+def task_indices(count: int, first: int, seed: int, number: int) -> Iterator[int]:
     """Which of a file's `count` tasks round `number` plays, in their order, without end.
 
     Its first wave, of `first` tasks, takes those that come next in a pass through the file: all
@@ -66,12 +66,12 @@ def places_in_file(count: int, first: int, seed: int, number: int) -> Iterator[i
     groups without a signal comes behind them, by chance; what the round has played already comes
     last.
     """
-    begun = next(islice(_first_waves(count, first, seed), number - 1, None))
-    more = _shuffled(count, f"{seed}:round {number}", last=begun)
+    begun = next(islice(_first_batches(count, first, seed), number - 1, None))
+    more = _shuffle_indices(count, f"{seed}:round {number}", last=begun)
     return chain(begun, cycle(more))
 
 
-def _first_waves(count: int, size: int, seed: int) -> Iterator[list[int]]:
+def _first_batches(count: int, size: int, seed: int) -> Iterator[list[int]]:
     """Of each round."""
     remaining: list[int] = []
     passes = 0
@@ -80,14 +80,14 @@ def _first_waves(count: int, size: int, seed: int) -> Iterator[list[int]]:
         while len(wave) < size:
             if not remaining:
                 passes += 1
-                remaining = _shuffled(count, f"{seed}:pass {passes}", last=wave)
+                remaining = _shuffle_indices(count, f"{seed}:pass {passes}", last=wave)
             missing = size - len(wave)
             wave += remaining[:missing]
             remaining = remaining[missing:]
         yield wave
 
 
-def _shuffled(count: int, seed: str, *, last: Sequence[int]) -> list[int]:
+def _shuffle_indices(count: int, seed: str, *, last: Sequence[int]) -> list[int]:
     """All places by chance; those of `last` behind the others."""
     order = Random(seed).sample(range(count), count)
     return sorted(order, key=set(last).__contains__)

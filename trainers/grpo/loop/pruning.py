@@ -15,12 +15,12 @@ from loopline.bus import Bus, Policy, policies
 from loopline.trainers.grpo.loop.run_directory import RunDirectory
 
 
-async def give_up_old(
+async def prune_old_versions(
     bus: Bus, book: RunDirectory, number: int, policy_names: Collection[str], keep: int
 ) -> None:
     """Keep of the policies `served` what came of the newest `keep` rounds up to `number`. What is
     in use, what a rollback would go back to, and what somebody has published anew stays too."""
-    old = [folder.resolve() for at, folder in book.all_published() if at <= number - keep]
+    old = [folder.resolve() for at, folder in book.published_rounds() if at <= number - keep]
     if not old:
         return
 
@@ -28,14 +28,14 @@ async def give_up_old(
         gone = [
             policy_version.version
             for policy_version in policy.versions
-            if _within(policy_version.path, old)
+            if _is_within(policy_version.path, old)
         ]
-        return policy.forgetting(gone)
+        return policy.without_versions(gone)
 
     for policy in await policies.policies(bus):
         if policy.name in policy_names and forgotten(policy) != policy:
             await policies.change(bus, policy.name, forgotten)
-    stored_policies = await policies.stored(bus)
+    stored_policies = await policies.load_policies(bus)
     if stored_policies.unreadable:
         return  # what one of those names is not known, and what it names is still wanted
     listed = [
@@ -44,9 +44,9 @@ async def give_up_old(
         for policy_version in policy.versions
     ]
     for folder in old:
-        if not any(_within(path, [folder]) for path in listed):
+        if not any(_is_within(path, [folder]) for path in listed):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _within(path: str, folders: Collection[Path]) -> bool:
+def _is_within(path: str, folders: Collection[Path]) -> bool:
     return any(Path(path).is_relative_to(folder) for folder in folders)

@@ -125,7 +125,7 @@ class LoopReport(Record):
     @property
     def left_out(self) -> dict[str, int]:
         """What could not be sealed, by its reason."""
-        return _added([round_facts.left_out for round_facts in self.rounds])
+        return _sum_counts([round_facts.left_out for round_facts in self.rounds])
 
     @property
     def seconds(self) -> Seconds:
@@ -173,6 +173,6 @@ def last_line(report: LoopReport) -> dict[str, object]:
     }
 
 
-def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+def _sum_counts(counts: Sequence[dict[str, int]]) -> dict[str, int]:
     names = dict.fromkeys(name for mapping in counts for name in mapping)
     return {name: sum(mapping.get(name, 0) for mapping in counts) for name in names}

@@ -44,7 +44,7 @@ class Rollouts:
         """The trajectories, in the order of the plan. Raises `TrainingError` for runs that do not
         end though their time is over."""
         until = time.monotonic() + self.settings.run_seconds + GRACE_SECONDS
-        waiting = [asyncio.create_task(self._one(wave, planned)) for planned in wave.runs]
+        waiting = [asyncio.create_task(self._collect_run(wave, planned)) for planned in wave.runs]
         try:
             while True:
                 done, remaining = await asyncio.wait(waiting, timeout=LOOK_SECONDS)
@@ -64,7 +64,7 @@ class Rollouts:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
-    async def _one(self, wave: RolloutBatch, planned: PlannedRun) -> Trajectory:
+    async def _collect_run(self, wave: RolloutBatch, planned: PlannedRun) -> Trajectory:
         for _ in range(LOSSES):
             try:
                 return await self.client.wait(planned.id)

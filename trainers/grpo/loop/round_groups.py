@@ -10,10 +10,10 @@ from typing import NamedTuple
 from loopline.agents.records import Trajectory
 from loopline.trainers.data.json_files import Skipped
 from loopline.trainers.grpo.groups import Group, Sealing, seal
-from loopline.trainers.grpo.learnable import worth
+from loopline.trainers.grpo.learnable import group_worth
 from loopline.trainers.grpo.loop.run_directory import Fate, GroupRecord
 from loopline.trainers.grpo.settings import GrpoSettings
-from loopline.trainers.grpo.stream import StepBatch, ordered
+from loopline.trainers.grpo.stream import StepBatch, order_groups
 from loopline.trainers.grpo.usable_runs import BROKEN
 
 _SHOWN = 240
@@ -51,7 +51,7 @@ class RoundGroups:
             first.setdefault(one.reason, one)
         counted = Counter(one.reason for one in self.left_out)
         return [
-            ExclusionCount(reason, count, _said(first[reason]))
+            ExclusionCount(reason, count, _skip_text(first[reason]))
             for reason, count in counted.most_common()
         ]
 
@@ -66,7 +66,7 @@ class RoundGroups:
         fates = {record.id: record.fate for _, record in self.groups}
         # With those that are passed over, which have a place in the order of a replay too.
         fresh = [*self.of("trained"), *self.of("flat"), *self.of("truncated")]
-        by_fate = [(fates[group.id], group) for group in ordered(fresh, seed, 0)]
+        by_fate = [(fates[group.id], group) for group in order_groups(fresh, seed, 0)]
         return StepBatch(
             version=version,
             groups=tuple(group for fate, group in by_fate if fate == "trained"),
@@ -76,7 +76,7 @@ class RoundGroups:
         )
 
 
-def harvested(
+def seal_round(
     trajectories: Sequence[Trajectory],
     sealing: Sealing,
     rounds: Mapping[tuple[str, int], int],
@@ -93,7 +93,7 @@ def harvested(
     for group in reading.records:
         policy = group.policy.adapter or group.policy.name
         came_of = rounds.get((policy, group.policy.version))
-        fate: Fate = worth(group, settings)
+        fate: Fate = group_worth(group, settings)
         if came_of is None:
             fate = "foreign"
         elif number - 1 - came_of > limit:
@@ -113,7 +113,7 @@ def harvested(
     return RoundGroups(tuple(group_records), reading.skipped)
 
 
-def _said(entry: Skipped) -> str:
+def _skip_text(entry: Skipped) -> str:
     detail = " ".join(entry.detail.split())
     short = detail if len(detail) <= _SHOWN else f"{detail[:_SHOWN]}…"
     return f"{entry.where}: {short}" if short else entry.where

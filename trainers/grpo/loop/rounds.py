@@ -26,15 +26,15 @@ from typing import Any, TypeVar
 
 from loopline.agents.records import Outcome, Task, Trajectory
 from loopline.agents.workflows.pair import agreement_rate
-from loopline.bus import BusError, BusUnavailable, outlast
+from loopline.bus import BusError, BusUnavailable, retry_during_outage
 from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.errors import UserError
 from loopline.runtime.run_driver import RunDriver
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.checkpoints import CheckpointState, forget_work
 from loopline.trainers.core.curves import Curves
-from loopline.trainers.core.disk_errors import writing
+from loopline.trainers.core.disk_errors import guard_disk_writes
 from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
 from loopline.trainers.core.processes import Processes
@@ -48,11 +48,11 @@ from loopline.trainers.grpo.learner import Learner, NotFinite
 from loopline.trainers.grpo.loop.clock import Clock
 from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
 from loopline.trainers.grpo.loop.page import render
-from loopline.trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
-from loopline.trainers.grpo.loop.pruning import give_up_old
+from loopline.trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, plan_batch
+from loopline.trainers.grpo.loop.pruning import prune_old_versions
 from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds
 from loopline.trainers.grpo.loop.rollouts import Rollouts
-from loopline.trainers.grpo.loop.round_groups import RoundGroups, harvested
+from loopline.trainers.grpo.loop.round_groups import RoundGroups, seal_round
 from loopline.trainers.grpo.loop.run_directory import (
     RolloutBatch,
     RunDirectory,
@@ -62,7 +62,7 @@ from loopline.trainers.grpo.loop.run_directory import (
 from loopline.trainers.grpo.loop.serving import PUBLISH_SECONDS, serve
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.page import PAGE
-from loopline.trainers.grpo.pipeline import CHECKPOINTS, POLICIES, begun
+from loopline.trainers.grpo.pipeline import CHECKPOINTS, POLICIES, initial_policies
 from loopline.trainers.grpo.publishing import publications
 from loopline.trainers.grpo.report import REPORT, StepFacts
 from loopline.trainers.grpo.storing import (
@@ -157,7 +157,7 @@ class Loop:
         """Train to the last round. Ctrl-C raises KeyboardInterrupt, at once while runs are waited
         for, else after the step. Raises `TrainingError`s."""
         self.clock = Clock()
-        require_room(self.work, self.policies, self._versions_to_come())
+        require_room(self.work, self.policies, self._future_version_count())
         self.state = restore(self.work, LoopState, self.policies) or self.state
         self.kept.forget_after(self.state.step)
         self.book.forget_trajectories(self.state.step)
@@ -166,45 +166,47 @@ class Loop:
         with ExitStack() as open_curves, deferred_interrupt() as interruption:
             self.asked_to_stop = lambda: self.line.stopped(interruption.asked)
             # Here, and not on the bus, other processes are waited for that load their base still.
-            self._stop_if_asked()
-            with writing(self.book.output / "curves"):
+            self._raise_if_stopped()
+            with guard_disk_writes(self.book.output / "curves"):
                 curves = {
                     name: open_curves.enter_context(Curves(self._curves(name), self.state.step))
                     for name in ("rounds", *self.policies.names)
                 }
             while self.state.step < self.settings.rounds:
                 self._round(self.state.step + 1, curves)
-                self._stop_if_asked()
-            versions = self._on_the_bus(self._publish)
-        with writing(self.book.output):
+                self._raise_if_stopped()
+            versions = self._run_on_bus(self._publish)
+        with guard_disk_writes(self.book.output):
             return self._report(versions, self.clock.taken())
 
-    def _versions_to_come(self) -> int:
+    def _future_version_count(self) -> int:
         """That take room: a new one takes that of the oldest where as many are there as are kept,
         but is written before that one goes."""
-        there = [number for number, _ in self.book.all_published()]
+        there = [number for number, _ in self.book.published_rounds()]
         to_come = self.settings.rounds - max(there, default=-1)
         return min(to_come, max(1, self.keeping.published - len(there)))
 
-    def _stop_if_asked(self) -> None:
+    def _raise_if_stopped(self) -> None:
         if self.asked_to_stop():
             raise KeyboardInterrupt
 
     def _round(self, number: int, curves: dict[str, Curves]) -> None:
-        rolled = self._on_the_bus(partial(self._roll_out, number))
+        rolled = self._run_on_bus(partial(self._roll_out, number))
         self.clock.turn("train")
-        self._say_broken(number, rolled)
-        version = self._first() + number - 1
+        self._report_broken(number, rolled)
+        version = self._first_version() + number - 1
         batch = rolled.harvest.batch(version, self.settings.grpo.seed)
         try:
-            with self.line.handed_over(number, batch):
+            with self.line.hand_over_step(number, batch):
                 policy_steps = self.learner.step(batch)
                 self.kept.write(number)
                 # What all of them keep of a round is there when a checkpoint says that it is done.
                 self.line.processes.wait()
         except NotFinite as error:
             lower = f"Lower --learning-rate ({self.settings.grpo.learning_rate:.1e})"
-            raise NotFinite(f"round {number}: {error}. {lower}; {self._last_good()}") from error
+            raise NotFinite(
+                f"round {number}: {error}. {lower}; {self._last_good_notice()}"
+            ) from error
         step = self.learner.facts(batch, policy_steps)
         records = tuple(record for _, record in rolled.harvest.groups)
         runs = tuple(trajectory.run.id for trajectory in rolled.trajectories)
@@ -215,7 +217,7 @@ class Loop:
             update={"step": number, "history": (*self.state.history, facts)}
         )
         # Before the checkpoint: if that is never written, a resume withdraws the points.
-        with writing(self.book.output / "curves"):
+        with guard_disk_writes(self.book.output / "curves"):
             curves["rounds"].add(number, facts.curves())
             for name, drawn in step.curves().items():
                 curves[name].add(number, drawn)
@@ -223,7 +225,7 @@ class Loop:
         self.book.forget_trajectories(number)
         self.watch.round(facts, self.settings.rounds)
 
-    def _last_good(self) -> str:
+    def _last_good_notice(self) -> str:
         """Where the weights are that the last trained round came to."""
         number = self.state.step
         came_to = f"what round {number} came to" if number else "what it began with"
@@ -232,19 +234,19 @@ class Loop:
             f"{self.book.published(number)}, from where --init-from goes on in another folder"
         )
 
-    def _say_broken(self, number: int, rolled: _RoundRollouts) -> None:
+    def _report_broken(self, number: int, rolled: _RoundRollouts) -> None:
         """Runs and groups that say nothing, though others of the round do."""
         for reason, count, example in rolled.harvest.broken:
             self.watch.say(f"round {number}: left out {count:,} × {reason}, such as {example}")
         if cut := rolled.harvest.counts["truncated"]:
             self.watch.say(f"round {number}: left out {cut:,} × {TRUNCATED}")
 
-    def _first(self) -> int:
+    def _first_version(self) -> int:
         """The version of the beginning, to the trainer: as the deployment counts, so that a
         training from its store has the same numbers."""
         return min(self.book.served(0).versions[0].values())
 
-    def _on_the_bus(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+    def _run_on_bus(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         """Connect, and outlast a bus that is away: a phase that is broken off and begun again goes
         on where it was. Ctrl-C breaks it off."""
         away: float | None = None
@@ -252,7 +254,7 @@ class Loop:
             began = time.monotonic()
             self.clock.turn("wait")
             try:
-                return asyncio.run(self._unless_stopped(phase))
+                return asyncio.run(self._run_unless_stopped(phase))
             except UserError as error:
                 raise TrainingError(f"loop: {error}") from error
             except BusUnavailable as error:
@@ -265,12 +267,12 @@ class Loop:
                     raise TrainingError(
                         f"loop: {error}. Then go on with the same command"
                     ) from error
-                self._stop_if_asked()
+                self._raise_if_stopped()
                 time.sleep(RETRY_SECONDS)
             except BusError as error:
                 raise TrainingError(f"loop: {error}") from error
 
-    async def _unless_stopped(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+    async def _run_unless_stopped(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         async def connected() -> T:
             prompt_files = self.deployed.prompt_files
             async with Client.connect(
@@ -301,9 +303,11 @@ class Loop:
             self.wait,
             self.watch.say,
         )
-        await outlast(
+        await retry_during_outage(
             "give up old versions",
-            lambda: give_up_old(client.bus, self.book, number, versions, self.keeping.published),
+            lambda: prune_old_versions(
+                client.bus, self.book, number, versions, self.keeping.published
+            ),
             give_up_after=PUBLISH_SECONDS,
             where=client.bus.settings.safe_url,
         )
@@ -315,7 +319,7 @@ class Loop:
         driver = RunDriver(client, self.watch.say)
         training = self.book.training
         rollouts = Rollouts(client, self.settings, self.watch.rolled, driver, training)
-        last = min(number + self.settings.ahead, self.settings.rounds)
+        last = min(number + self.settings.rounds_ahead, self.settings.rounds)
         for ahead in range(number, last + 1):
             if not self.book.waves(ahead):
                 self._plan(ahead, 1, 0, self.settings.puzzles)
@@ -326,7 +330,7 @@ class Loop:
         rolled = _RoundRollouts(RoundGroups((), ()), [], [], versions)
         for wave in self.book.waves(number):
             await self._gather(rollouts, wave, rolled)
-        while more := self._missing(number, rolled):
+        while more := self._plan_further_batch(number, rolled):
             await rollouts.begin(more)
             await self._gather(rollouts, more, rolled)
         return rolled
@@ -341,23 +345,23 @@ class Loop:
             trajectories = await rollouts.collect(wave)
             heard = time.time()
             # They may have ended before anybody waited for them.
-            self.clock.heard_late(
+            self.clock.count_as_waiting(
                 heard - max(began, *(trajectory.ended for trajectory in trajectories))
             )
             self.clock.turn("train")
             self.book.keep(wave, trajectories)
         rolled.waves.append(wave)
         rolled.trajectories += trajectories
-        rolled.harvest = harvested(
+        rolled.harvest = seal_round(
             rolled.trajectories,
             self.sealing,
             self.book.rounds_by_version(wave.round - 1),
-            first=self._first(),
+            first=self._first_version(),
             number=wave.round,
             settings=self.settings.grpo,
         )
 
-    def _missing(self, number: int, rolled: _RoundRollouts) -> RolloutBatch | None:
+    def _plan_further_batch(self, number: int, rolled: _RoundRollouts) -> RolloutBatch | None:
         """A further wave where too few groups have a signal. Raises `TrainingError` if none has one
         and no further puzzle may be played, or is there."""
         played = sum(wave.puzzles for wave in rolled.waves)
@@ -384,23 +388,23 @@ class Loop:
                 cut = f", {counts['truncated']:,} whose completions all ran into their limit"
                 longer = "a larger --max-tokens, --truncated keep, "
             raise TrainingError(
-                f"loop: round {number} has nothing to learn from: of {counted(played, noun)} "
-                f"{counted(counts['flat'], 'group')} with equal rewards, {counts['stale']:,} too "
+                f"loop: round {number} has nothing to learn from: of {format_count(played, noun)} "
+                f"{format_count(counts['flat'], 'group')} with equal rewards, {counts['stale']:,} too "
                 f"old, {counts['foreign']:,} sampled by other weights{cut}{listed}. Take {longer}"
                 f"easier {noun}s{levels}, a higher --group-size or --temperature, a larger "
                 "--most-puzzles, or a base that has learned how an answer looks"
             )
         if counts["trained"] < self.settings.grpo.batch:
             self.watch.say(
-                f"round {number}: {counted(counts['trained'], 'group')} with a signal of "
+                f"round {number}: {format_count(counts['trained'], 'group')} with a signal of "
                 f"{self.settings.grpo.batch:,} wanted, after "
-                f"{counted(played, self.settings.noun)} ({bound})"
+                f"{format_count(played, self.settings.noun)} ({bound})"
             )
         return None
 
     def _plan(self, number: int, wave: int, played: int, count: int) -> RolloutBatch:
         self.clock.turn("rollout")
-        planned = planned_wave(
+        planned = plan_batch(
             self.settings, number, wave, played=played, count=count, tasks=self.tasks
         )
         self.book.plan(planned)
@@ -429,7 +433,7 @@ class Loop:
         network = self.policies.network
         report = LoopReport(
             settings=self.settings,
-            version=self._first() + self.settings.rounds,
+            version=self._first_version() + self.settings.rounds,
             served=versions,
             rounds=self.state.history,
             closing=closing,
@@ -455,7 +459,7 @@ def learner_of(
     keep_freed_memory()
     torch.set_num_threads(settings.grpo.threads)
     names = dict.fromkeys(settings.grpo.policy_of(agent) for agent in settings.policies)
-    return Learner(begun(settings.grpo, tuple(names), loaded, processes), ratios)
+    return Learner(initial_policies(settings.grpo, tuple(names), loaded, processes), ratios)
 
 
 def _facts(number: int, rolled: _RoundRollouts, step: StepFacts, seconds: Seconds) -> RoundFacts:

@@ -23,8 +23,8 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from loopline.agents.records import Record, Task, Trajectory
-from loopline.trainers.core.disk_errors import writing
-from loopline.trainers.core.json_records import damaged, find_record, read_record, write_record
+from loopline.trainers.core.disk_errors import guard_disk_writes
+from loopline.trainers.core.json_records import damage_error, find_record, read_record, write_record
 from loopline.trainers.grpo.learnable import Worth
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.workers.atomic_files import write_atomic
@@ -105,7 +105,7 @@ class RunDirectory:
         """The folder of the policies that came of a round."""
         return self.output / "published" / self.training / f"{number:04d}"
 
-    def all_published(self) -> list[tuple[int, Path]]:
+    def published_rounds(self) -> list[tuple[int, Path]]:
         """The rounds whose policies are there, with their folders."""
         folders = self.published(0).parent.glob("*")
         return sorted((int(each.name), each) for each in folders if each.name.isdigit())
@@ -115,7 +115,7 @@ class RunDirectory:
 
     def waves(self, number: int) -> list[RolloutBatch]:
         """That were planned for a round so far."""
-        paths = sorted(self.round(number).glob("wave-*.plan.json"), key=_wave_number)
+        paths = sorted(self.round(number).glob("wave-*.plan.json"), key=_batch_number)
         return [read_record(path, RolloutBatch) for path in paths]
 
     def plan(self, wave: RolloutBatch) -> None:
@@ -132,12 +132,12 @@ class RunDirectory:
             lines = path.read_bytes().splitlines()
             return tuple(Trajectory.model_validate_json(line) for line in lines)
         except ValidationError as error:
-            raise damaged(path, error) from error
+            raise damage_error(path, error) from error
 
     def keep(self, wave: RolloutBatch, trajectories: Sequence[Trajectory]) -> None:
         lines = "\n".join(each.model_dump_json() for each in trajectories)
         path = self._runs(wave)
-        with writing(path):
+        with guard_disk_writes(path):
             write_atomic(path, lines + "\n")
 
     def forget_trajectories(self, number: int) -> None:
@@ -176,10 +176,10 @@ class RunDirectory:
 
 def write_page(path: Path, page: BaseModel) -> None:
     """Whole or not at all. Raises `NotEnoughDisk`."""
-    with writing(path):
+    with guard_disk_writes(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_record(path, page)
 
 
-def _wave_number(path: Path) -> int:
+def _batch_number(path: Path) -> int:
     return int(path.name.removeprefix("wave-").split(".")[0])

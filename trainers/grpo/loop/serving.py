@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from loopline.bus import Bus, Policy, PolicyError, outlast
+from loopline.bus import Bus, Policy, PolicyError, retry_during_outage
 from loopline.runtime.client import policy_changes
 from loopline.trainers.core.publishing import Publication
 from loopline.trainers.errors import TrainingError
@@ -37,12 +37,12 @@ async def serve(
     versions: dict[str, int] = {}
     for publication in publications:
         path, began = str(publication.folder.resolve()), bus.clock.now()
-        changed = await _changed(
-            bus, publication.policy, _once(path, earlier.get(publication.policy)), wait
+        changed = await _change_policy(
+            bus, publication.policy, _publish_once(path, earlier.get(publication.policy)), wait
         )
         published = changed.policy.published_at(changed.policy.current)
         if changed.refusals and published is not None and published < began:
-            changed = await _changed(bus, publication.policy, _again(path), wait)
+            changed = await _change_policy(bus, publication.policy, _republish(path), wait)
         versions[publication.policy] = changed.policy.current
         if changed.refusals:
             if number:
@@ -60,12 +60,12 @@ async def serve(
     return versions
 
 
-async def _changed(
+async def _change_policy(
     bus: Bus, policy: str, to: Callable[[Policy], Policy], wait: float
 ) -> policy_changes.PolicyChange:
     """Raises `TrainingError`."""
     try:
-        return await outlast(
+        return await retry_during_outage(
             "publish",
             lambda: policy_changes.change(bus, policy, to, wait),
             give_up_after=max(wait, PUBLISH_SECONDS),
@@ -75,7 +75,7 @@ async def _changed(
         raise TrainingError(f"loop: {error}") from error
 
 
-def _again(path: str) -> Callable[[Policy], Policy]:
+def _republish(path: str) -> Callable[[Policy], Policy]:
     """With the adapter at `path`, which is in use, under another number."""
 
     def to(policy: Policy) -> Policy:
@@ -85,7 +85,7 @@ def _again(path: str) -> Callable[[Policy], Policy]:
     return to
 
 
-def _once(path: str, before: str | None) -> Callable[[Policy], Policy]:
+def _publish_once(path: str, before: str | None) -> Callable[[Policy], Policy]:
     """With the adapter at `path` in use. Raises PolicyError if somebody else has chosen."""
 
     def to(policy: Policy) -> Policy:

@@ -13,7 +13,7 @@ from loopline.agents.records import JsonObject
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.agents.workflows import workflows
 from loopline.runtime.config.options import OnlyWith, Option, Options
-from loopline.runtime.terminal.pluralize import counted
+from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.data.task_files import JUDGED, TeamTasks
 from loopline.trainers.grpo.settings import GrpoSettings
 
@@ -76,7 +76,7 @@ class LoopSettings(RolloutOptions):
     """Adaptive sampling of candidates; None: K of each observation."""
 
     @model_validator(mode="after")
-    def _goes_together(self) -> Self:
+    def _check_combination(self) -> Self:
         if self.most_puzzles < self.puzzles:
             raise ValueError(
                 f"--most-puzzles {self.most_puzzles} can't be less than --puzzles {self.puzzles}"
@@ -99,10 +99,10 @@ class LoopSettings(RolloutOptions):
                 f"(--setting 'team=[\"{self.team[-1]}\"]')"
             )
         if isinstance(source, TeamTasks):
-            self._require_told_apart(source)
+            self._require_distinct_rewards(source)
         workflows.get(WORKFLOW).check_options(self.options)
 
-    def _require_told_apart(self, tasks: TeamTasks) -> None:
+    def _require_distinct_rewards(self, tasks: TeamTasks) -> None:
         """Raises `InvalidOptions` where the scheme pays all candidates of an agent the same."""
         scheme, agents = self.grpo.reward.scheme, self.grpo.agents
         if scheme == "progress" and tasks.environment in JUDGED:
@@ -158,7 +158,7 @@ class LoopSettings(RolloutOptions):
         """What is played, in words."""
         if self.tasks is None:
             return str(self.game)
-        return f"{counted(self.tasks.count, 'task')} of {self.tasks.environment}"
+        return f"{format_count(self.tasks.count, 'task')} of {self.tasks.environment}"
 
     @property
     def noun(self) -> str:
@@ -195,6 +195,6 @@ class LoopSettings(RolloutOptions):
         }
 
     @property
-    def ahead(self) -> int:
+    def rounds_ahead(self) -> int:
         """Rounds whose rollouts may be begun while an earlier one is trained."""
         return self.grpo.staleness or 0
