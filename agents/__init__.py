@@ -15,7 +15,7 @@ Where to look, and where to add:
 | a role: journal in, decision out | `loopline.agents.roles.protocol` | `loopline.roles` |
 | a workflow: who is next | `loopline.agents.workflows.routing` | `loopline.workflows` |
 | an environment | `loopline.agents.environments.environment` | `loopline.environments` |
-| a prompt | `loopline.agents.prompts` | (a file beside its role) |
+| a prompt | `loopline.agents.prompts` | (a file alongside its role) |
 | a payload of a hand-over | `loopline.agents.payloads` | (imported with its role) |
 | a check of a small model's answer | `loopline.agents.verification` | (an item of a ladder) |
 

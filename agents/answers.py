@@ -1,7 +1,7 @@
 r"""Answers in a model's text: the last `\boxed{…}`, plain text, and exact numbers.
 
 This is what roles and workflows need to pass an answer on. It judges nothing: whether an answer
-is right is decided by whoever holds the reference.
+is right is decided by anyone who holds the reference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_ANSWER_BYTES = 1_000_000
 """Of an answer as it is delivered; a longer one says that it was cut, and its text stays in the
 call. No model here writes as much in one completion."""
 MAX_NUMBER_CHARS = 2_000
-"""A longer text is no number."""
+"""A longer text is not a number."""
 
 _BOX = re.compile(r"\\f?boxed\s*\{")
 _BRACE = re.compile(r"[{}]")
@@ -26,7 +26,7 @@ _BRACE = re.compile(r"[{}]")
 
 def last_boxed(text: str) -> str | None:
     r"""The content of the last complete `\boxed{…}` (braces may nest), or `None`."""
-    # Each brace is looked at once, whatever the text: matching every box anew would be quadratic.
+    # Each brace is looked at once, whatever the text: matching every box again would be quadratic.
     openings = {match.end() - 1: match.end() for match in _BOX.finditer(text)}
     if not openings:
         return None
@@ -178,7 +178,7 @@ def parse_number(text: str) -> Number | None:
     apples").
 
     Refused is all else: a variable or function (`5x`, "3 pi"), a unit that is not listed, more
-    words ("5 or more apples", "12 red apples"), a noun that is no plural with s or may be a
+    words ("5 or more apples", "12 red apples"), a noun that is not a plural with s or may be a
     quantity ("2 dozen", "4 fifths", "3 pairs", "6 times"), a sum that looks like a mixed number
     ("21 98/2").
     """

@@ -31,7 +31,7 @@ MAX_DECIMAL_PLACES = 12
 
 
 class ExpressionError(ValueError):
-    """Text that is no arithmetic expression, or one that is too large. The message is meant for
+    """Text that is not an arithmetic expression, or one that is too large. The message is meant for
     the model: what was wrong, and where."""
 
 

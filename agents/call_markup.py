@@ -344,7 +344,7 @@ def _with_json(name: str, raw: str) -> WrittenCall:
 
 
 def _of_json(body: str) -> list[WrittenCall]:
-    """Objects one behind the other, or lists of them; none for what is no JSON."""
+    """Objects one behind the other, or lists of them; none for what is not JSON."""
     calls: list[WrittenCall] = []
     position = 0
     while position < len(body) and len(calls) < MAX_CALLS:

@@ -36,7 +36,7 @@ class RequestFailed(AgentError):
 
 
 class MalformedModelOutput(AgentError):
-    """A host answered a completion request with something that is no completion."""
+    """A host answered a completion request with something that is not a completion."""
 
 
 class UnknownName(AgentError, LookupError):
@@ -70,7 +70,7 @@ class EnvironmentFault(AgentError):
 
 @contextmanager
 def environment_code(environment: str, when: str) -> Generator[None]:
-    """Whatever the block raises that is no `AgentError` becomes an `EnvironmentFault`."""
+    """Whatever the block raises that is not an `AgentError` becomes an `EnvironmentFault`."""
     try:
         yield
     except AgentError:

@@ -3,7 +3,7 @@
 A judge is a tool of the host that no model can be offered: its names have a dot, which the name of
 a `ToolSpec` has not. It alone knows hidden tests and gold answers; a request names the problem by
 the hash that the run's instance has, and brings what models wrote. What comes back are figures and
-what a program did with a *generated* test, never a word of a hidden one. Whoever serves it runs
+what a program did with a *generated* test, never a word of a hidden one. Anyone who serves it runs
 programs in a sandbox (`loopline.workers.judging`). Programs of a puzzle's tool agent it only runs.
 """
 

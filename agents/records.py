@@ -3,7 +3,7 @@
 All models are frozen and refuse unknown fields, so that a typo or a newer writer is an error
 and not a silent loss. `RECORDS_VERSION` rises when a field changes its meaning.
 
-A reference answer never appears here: whoever verifies an outcome holds it. One environment is an
+A reference answer never appears here: anyone who verifies an outcome holds it. One environment is an
 exception: the equations of a generated word problem are in its task's instance, which the roles
 that score by them read, and no observation shows.
 """
@@ -65,7 +65,7 @@ class Run(Record):
     """Prompt file → content hash, as resolved at admission."""
     prompt_files: dict[str, str] = Field(default_factory=dict)
     """Prompt file → its whole content, of those that stand in place of the shipped ones: so the run
-    is the same on every machine, and whoever reads its journal sees what was said."""
+    is the same on every machine, and anyone who reads its journal sees what was said."""
     seed: int = 0
     budget: Budget = Field(default_factory=Budget)
     created: float
@@ -175,7 +175,7 @@ class Call(Record):
     policy: PolicyRef
     text: str
     """What the model wrote, whole: of a local model the text of `output_ids`, thoughts and markup
-    of calls included. Whoever reads an answer out of it reads `said`."""
+    of calls included. Anyone who reads an answer out of it reads `said`."""
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     """What an endpoint gave of the model's thoughts in a field of their own."""
@@ -261,7 +261,7 @@ class Step(Record):
 
 
 class Outcome(StrEnum):
-    """How a run ended. A run without a verifier at hand ends `answered`; whoever holds the
+    """How a run ended. A run without a verifier at hand ends `answered`; anyone who holds the
     reference turns that into `solved` or `failed`."""
 
     ANSWERED = "answered"

@@ -182,7 +182,7 @@ def _end_differences(run: Run, trajectory: Trajectory) -> tuple[str, ...]:
         if trajectory.outcome in _ENDED_FROM_OUTSIDE:
             return ()
         return (f"the journal stops before an end, yet the outcome is {trajectory.outcome}",)
-    # An answer is judged later, by whoever knows the reference; a game is judged by its workflow.
+    # An answer is judged later, by anyone who knows the reference; a game is judged by its workflow.
     judged = (Outcome.SOLVED, Outcome.FAILED) if finish.outcome is Outcome.ANSWERED else ()
     same = trajectory.outcome in (finish.outcome, *judged)
     # A record does not tell an empty answer from none.
@@ -226,7 +226,7 @@ def fork(
     policies: dict[str, str] | None = None,
     tags: dict[str, str] | None = None,
 ) -> Fork:
-    """Keep every step before turn `at_turn`, and take that turn anew in a run of its own.
+    """Keep every step before turn `at_turn`, and take that turn again in a run of its own.
 
     The new run gets the same time as its parent, today's prompts, and whatever else is given.
     Raises `ForkImpossible` if the run never came that far, and `UnknownName` for a policy of a role

@@ -38,7 +38,7 @@ async def take_step(
     `journal` holds the steps committed so far, `clock` gives Unix seconds, `waited` is the time
     in seconds between publication and now. Raises a retryable `RequestFailed` (and whatever
     error of its own the host raises): the step was not taken, and may be repeated. A failure
-    that no repetition can mend is a step with the decision `failed`, which ends the run.
+    that no repetition can fix is a step with the decision `failed`, which ends the run.
     """
     started = clock()
     role = roles.get(handoff.role)

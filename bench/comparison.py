@@ -1,7 +1,6 @@
 """Two benchmarks against each other, question by question: before and after a change.
 
-Where questions were asked several times, each counts by the mean of its attempts: attempts at one
-are no independent evidence, and none of A's belongs to one of B's.
+Where questions were asked several times, each counts by the mean of its attempts: attempts at one are not an independent evidence, and none of A's belongs to one of B's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`--compat delegate`: the same runs in Delegate's own bookkeeping, beside ours.
+"""`--compat delegate`: the same runs in Delegate's own bookkeeping, alongside ours.
 
 Its published comparison (GPT-4o 86.4 %, router 88.2 %, small model 82.4 %; 398.7, 82.7 and 386.1
 tokens) was kept by rules that this module repeats, so that like can be compared with like, and
@@ -121,7 +121,7 @@ def compare_books(
             "small model are not in it. Ours is the sum of the ledger"
         )
     else:
-        reference_value, why = per_question, "both are the counts of whoever generated the tokens"
+        reference_value, why = per_question, "both are the counts of anyone who generated the tokens"
     rows.append(CompatRow(arm, "tokens per question", reference_value, per_question, "tokens", why))
     if router:
         calls = sum(r.delegations for r in results)

@@ -79,7 +79,7 @@ class Manifest(Record):
     options: JsonObject | None = None
     """Options of the workflows; without them, whether there is a calculator."""
     reference: JsonObject = Field(default_factory=dict)
-    """What the judge needs beside the items."""
+    """What the judge needs alongside the items."""
     concurrency: int = 32
     budget_micro_dollars: int | None = None
     compat: str | None = None

@@ -44,7 +44,7 @@ def read_predictions(path: Path) -> list[Prediction]:
         if len(problems) > len(shown_problems):
             shown_problems.append(f"… and {len(problems) - len(shown_problems)} more bad lines")
         raise DataError(
-            "\n".join(shown_problems) + "\nNothing was scored; mend or remove these lines."
+            "\n".join(shown_problems) + "\nNothing was scored; fix or remove these lines."
         )
     if not predictions:
         raise DataError(f"{path}: the file holds no prediction")

@@ -81,7 +81,7 @@ class Result(Record):
     micro_dollars: int
     seconds: Seconds
     measures: dict[str, float] = Field(default_factory=dict)
-    """What is measured beside right and wrong; only what applies to the item."""
+    """What is measured alongside right and wrong; only what applies to the item."""
     detail: str = ""
     """What the judge says is wrong, in words."""
 

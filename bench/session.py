@@ -85,7 +85,7 @@ Connect = Callable[[], AbstractAsyncContextManager[RunClient]]
 
 def start(request: BenchRequest) -> BenchOutcome:
     """Run a new benchmark on the deployment that is found. Raises BenchError, `UserError`."""
-    # The data first: whoever lacks them need not start a deployment to be told.
+    # The data first: anyone who lacks them need not start a deployment to be told.
     benchmark = request.benchmark
     dataset = benchmark.load(request.request)
     manifest = manifest_of(request, dataset)
@@ -147,7 +147,7 @@ def resume(
 
 def _lend(directory: OutputDirectory, state: StateDirectory) -> None:
     """Put the problems, if there are any, where the deployment's judge looks for them. One on
-    another machine needs a copy of the folder, which it says to whoever asks it. Raises
+    another machine needs a copy of the folder, which it says to anyone who asks it. Raises
     OutputError."""
     keys = [path.stem for path in directory.problems.glob("*.json")]
     try:

@@ -42,7 +42,7 @@ def mean_share(values: Sequence[float], *, seed: int = 0) -> Interval:
     Wilson's interval of 0 in n: up to that share of all items may be unlike these, at worst all 0
     or all 1. For shares that are all 0 or all 1 this is Wilson's own interval. NaN without values.
 
-    Raises ValueError for equal values that are no shares.
+    Raises ValueError for equal values that are not shares.
     """
     if len(set(values)) != 1:
         return bootstrap_difference(values, [0.0] * len(values), seed=seed)

@@ -1,13 +1,13 @@
 """What the processes of one deployment have agreed on: one truth, on the bus.
 
-The first process that joins writes it, as one step; whoever joins later takes it. A process that
+The first process that joins writes it, as one step; anyone who joins later takes it. A process that
 *names* another value is refused, with both values and what to do. So none can look for runs in
 other shards, or take the leases of others early.
 
 It holds as long as anybody works by it. A process that begins a deployment (`runtime up`), or one
 that names a value, may replace it when no worker is there; the number of shards, when besides
 nothing is in flight. A crash locks nothing: the word of a dead worker fades after three beats. Who
-replaces it gives it a new epoch, and whoever joined before learns that in a moment: workers drain
+replaces it gives it a new epoch, and anyone who joined before learns that in a moment: workers drain
 and join again, and no run is admitted by an old epoch, so none gets into a shard where nobody
 looks.
 """
@@ -195,7 +195,7 @@ class DeploymentJoin:
         differing: Mapping[str, Value],
         refused: Mapping[str, Value],
     ) -> dict[str, Value] | None:
-        """The values to agree on anew; None where the old ones are to be taken. Raises
+        """The values to agree on again; None where the old ones are to be taken. Raises
         `DeploymentMismatch`."""
         there = await self._live_workers()
         if there:

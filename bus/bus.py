@@ -51,7 +51,7 @@ class Admission:
     """Unix seconds by the bus's clock, at most a day away."""
     messages: tuple[Outgoing, ...]
     tokens_limit: int = 0
-    """0 is no limit."""
+    """0 is not a limit."""
     micro_dollars_limit: int = 0
     notify: str = ""
     """Inbox key that is told when the run ends."""

@@ -6,7 +6,7 @@ joins and counts on from there by a clock that no `settimeofday` moves; it measu
 `LOOK_SECONDS`.
 
 *The server's own clock* may jump, too: a restart on another machine, a late NTP. Then a shift is
-agreed on, kept beside the data and added to `TIME` by every script, so that the deployment's time
+agreed on, kept alongside the data and added to `TIME` by every script, so that the deployment's time
 runs on and no deadline comes hours early or late. Who is wrong where a process and the server
 disagree? Everyone who agrees with the server notes its time (`last`). If that note is recent, the
 server's clock has run evenly, and the process is wrong (its machine was suspended); else the server
@@ -41,7 +41,7 @@ WITNESS_MS = 5000
 """As far may a script's time be from its caller's count when it decides by it. More than a command
 usually waits for a busy server, less than any lease of a deployment in earnest."""
 RECENT_SECONDS = 10.0
-"""A note of the server's time that is no older says that its clock has run evenly."""
+"""A note of the server's time that is not an older says that its clock has run evenly."""
 SKEW_SECONDS = 2.0
 """A machine whose wall clock is further off is told so."""
 _TRIES = 5

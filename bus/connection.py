@@ -163,7 +163,7 @@ async def retry_during_outage(
 
     Logs failures ever more rarely, and the recovery. After `give_up_after` seconds (`None`:
     never) raises `BusUnavailable`, which names `where` (the server). An error that no waiting
-    mends is raised at once.
+    fixes is raised at once.
     """
     attempt = 0
     began = asyncio.get_running_loop().time()

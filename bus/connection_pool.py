@@ -7,7 +7,7 @@
   one is a worker that never stops, or a handler that works on without its lease.
 - Before each command its pool reads from the socket with a time-out of zero, which raises and
   catches a cancellation each time. Here the buffers are asked.
-- Its blocking pool lets whoever has just given a connection back take it again before those who
+- Its blocking pool lets anyone who has just given a connection back take it again before those who
   wait: with 64 callers on 32 connections, 32 waited until their time-out. Here they stand in line.
 - What a broken transport raises (uvloop's RuntimeError "the handler is closed" after a reset, an
   assertion, an error of TLS) it passes on as it is. Here a connection raises errors of redis-py and
@@ -190,7 +190,7 @@ _PACKING: dict[type[AbstractConnection], type[AbstractConnection]] = {
 
 
 class FairPool(ConnectionPool):
-    """At most `max_connections`; whoever finds them all in use waits in line."""
+    """At most `max_connections`; anyone who finds them all in use waits in line."""
 
     def __init__(
         self, *, max_connections: int, wait_seconds: float, node: Node | None = None, **options: Any
@@ -219,7 +219,7 @@ class FairPool(ConnectionPool):
 
     async def ensure_connection(self, connection: AbstractConnection) -> None:
         """A connection that was closed or reset, that holds left-over bytes, or that was opened
-        before the address was found to lead elsewhere, is opened anew.
+        before the address was found to lead elsewhere, is opened again.
 
         Race left open: it is closed a moment later. Then the command fails and is repeated.
         """

@@ -45,7 +45,7 @@ LEAST_BLOCK_SECONDS = 0.05
 """Of one blocking read, however many shards take turns: Redis takes 0 for no end."""
 
 LET_GO_SECONDS = 2.0
-"""For telling Redis of work that is abandoned. Whoever abandons it does not wait for long."""
+"""For telling Redis of work that is abandoned. Anyone who abandons it does not wait for long."""
 
 MAX_REASON_CHARS = 1_000
 """Of what a run remembers of its last failure."""
@@ -108,7 +108,7 @@ class Consumer:
         return [(lease.entry, lease.count) for lease in leases if lease.stream == key]
 
     def keep(self, places: int) -> None:
-        """Leave so many places to the next sweep, instead of reading new work into them."""
+        """Leave that many places to the next sweep, instead of reading new work into them."""
         self._kept = min(places, self._concurrency)
         if self._spare_places > 0:
             self._room.set()
@@ -140,7 +140,7 @@ class Consumer:
         finally:
             await tasks.end(readers)
         if self._running:
-            # Whoever stops a worker may lose patience with it, and SIGKILL leaves no time to say
+            # Anyone who stops a worker may lose patience with it, and SIGKILL leaves no time to say
             # so: a death from here on is not put down to what is in hand.
             excuse = retry_during_outage(
                 "excuse", lambda: self._give_back(self._running.values(), let_go=False)
@@ -235,7 +235,7 @@ class Consumer:
 
         Places are kept for all that is asked for: a delivery that waited here for one could be
         another worker's. A reader of one shard among several asks for all there are only when it
-        does not wait for them (`more`), else for one, so that the others can wait beside it.
+        does not wait for them (`more`), else for one, so that the others can wait alongside it.
         """
         self._known_work += more
         try:

@@ -171,7 +171,7 @@ def user_of(url: str) -> str:
 async def greeting(url: str) -> str:
     """What a server says by itself to one who connects, and only one that refuses does: that it
     has all the clients that it takes, or is in protected mode. It closes the connection at once,
-    and whoever writes meanwhile sees nothing but that. Empty where it says nothing."""
+    and anyone who writes meanwhile sees nothing but that. Empty where it says nothing."""
     parts = urlsplit(url)
     if parts.scheme == "rediss":
         return ""

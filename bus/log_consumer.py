@@ -51,7 +51,7 @@ class LogConsumer:
         self._handler = handler
         self._batch = batch
         self._count = batch
-        """Entries of the next read. Where so many don't arrive within the time-out of a
+        """Entries of the next read. Where that many don't arrive within the time-out of a
         connection, they never will: fewer are asked for, then slowly more again."""
         self._linger = linger
         self._draining = asyncio.Event()
@@ -60,7 +60,7 @@ class LogConsumer:
         """Seconds after which a reader of the group that holds nothing is gone."""
         self._next_reap = time.monotonic() + self._silent
         self._jumps = -1
-        """Of the server's clock, when the group's leases were last begun anew."""
+        """Of the server's clock, when the group's leases were last begun again."""
 
     def drain(self) -> None:
         self._draining.set()

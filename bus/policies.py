@@ -2,7 +2,7 @@
 
 A policy is a model pool (`slm`), or a pool with an adapter of its own name (`slm/caller`). Version
 0 is the pool's model without an adapter. Publishing, pinning and rolling back change the version
-that new requests get; whoever serves a policy is told at once.
+that new requests get; anyone who serves a policy is told at once.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def _read(name: str, body: bytes) -> Policy:
         raise PolicyError(
             f"policy {name!r} can't be read ({where[:MAX_SHOWN]}: {first['msg'][:MAX_SHOWN]}):"
             " another program wrote it, or a newer one. With HDEL of its name in the hash of"
-            " policies it begins anew"
+            " policies it begins again"
         ) from error
     if policy.name != name:
         raise PolicyError(f"what is stored as policy {name!r} is of {policy.name[:MAX_SHOWN]!r}")

@@ -95,7 +95,7 @@ async def beat(bus: Bus, presence: WorkerPresence) -> None:
 
 
 async def live_workers(bus: Bus) -> list[WorkerPresence]:
-    """The workers that are there now, by kind and name. What is no worker's word is skipped."""
+    """The workers that are there now, by kind and name. What is not a worker's word is skipped."""
     names = [
         name.decode("utf-8", "backslashreplace")
         for name in await bus.redis.zrange(bus.keys.workers, 0, -1)

@@ -58,7 +58,7 @@ class ConsumerState(Protocol):
         ...
 
     def keep(self, places: int) -> None:
-        """Leave so many places to the next sweep, instead of reading new work into them."""
+        """Leave that many places to the next sweep, instead of reading new work into them."""
         ...
 
     def take(self, shard: Shard, stream: str, entry: str, body: bytes, count: int) -> None:

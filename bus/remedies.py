@@ -33,7 +33,7 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"ReadOnlyError|\bREADONLY\b",
             "it is a replica: put the address of its primary into redis_url",
         ),
-        (r"\bMASTERDOWN\b", "it is a replica without its primary: mend that, or name the primary"),
+        (r"\bMASTERDOWN\b", "it is a replica without its primary: fix that, or name the primary"),
         (
             r"BusyLoadingError|\bLOADING\b|loading the dataset",
             "it still reads its data from disk: try again once it has (its log says how far it is)",
@@ -64,12 +64,12 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (
             r"FileNotFoundError|No such file or directory",
             "there is no such socket: is the server running? One whose socket file was deleted"
-            " has to be started anew",
+            " has to be started again",
         ),
         (r"PermissionError|Permission denied", "the socket is another user's"),
         (
             r"gaierror|Name or service not known|name resolution",
-            "no machine has that name: mend the host in redis_url",
+            "no machine has that name: fix the host in redis_url",
         ),
         (
             r"[Hh]ostname mismatch|IP address mismatch",
@@ -87,7 +87,7 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"ConnectionRefusedError|Connect call failed|Connection refused",
-            "nothing listens there: start the server, or mend redis_url; `runtime doctor` tries it",
+            "nothing listens there: start the server, or fix redis_url; `runtime doctor` tries it",
         ),
     )
 )

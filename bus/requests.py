@@ -68,7 +68,7 @@ class Inbox:
         shard = self.bus.keys.shard_of(envelope.run_id)
         key = envelope.reply_key
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        # Two steps of one process may wait for one key: a retry beside its abandoned first try.
+        # Two steps of one process may wait for one key: a retry alongside its abandoned first try.
         waiting = self._replies.setdefault(key, set())
         waiting.add(future)
         keys = [
@@ -121,7 +121,7 @@ class Inbox:
             self._ends.pop(run_id, None)
 
     def _fail(self, error: BackgroundEnded) -> None:
-        """Whoever waits is told at once."""
+        """Anyone who waits is told at once."""
         for waiting in self._replies.values():
             for future in waiting:
                 if not future.done():
@@ -151,7 +151,7 @@ class Inbox:
                 failures += 1
                 if failures & (failures - 1) == 0:
                     log.warning("inbox unreadable", error=str(error), tries=failures)
-                # A server that came back without its data starts its ids anew.
+                # A server that came back without its data starts its ids again.
                 last = "0-0"
                 await asyncio.sleep(pause_before(failures))
 

@@ -171,7 +171,7 @@ def _require_explicit_trust(url: str) -> None:
         raise ValueError(
             "has ssl_cert_reqs=none, with which anybody on the way can be the server: name the"
             " authority of its certificate (ssl_ca_certs=FILE) instead, or say"
-            " ssl_check_hostname=no beside it"
+            " ssl_check_hostname=no alongside it"
         )
 
 

@@ -86,7 +86,7 @@ class TokenWriter:
         """Publish a piece. Engines without ids pass one made-up id per piece, to count places.
 
         `weights` are what drew the ids, if a successor may go on from them. `restart` takes back
-        what was published: followers begin this call's text anew. Raises `LeaseLost` when another
+        what was published: followers begin this call's text again. Raises `LeaseLost` when another
         worker holds the request now.
         """
         if text and not ids:

@@ -317,7 +317,7 @@ def _cell(text: str) -> str:
 
 
 def _as_text(text: str) -> str:
-    """`<name>` and `[default: 1]` are no HTML and no link, outside of code."""
+    """`<name>` and `[default: 1]` are not an HTML and no link, outside of code."""
     parts = text.split("`")
     for place in range(0, len(parts), 2):
         part = parts[place].replace("<", "&lt;")

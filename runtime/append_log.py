@@ -93,7 +93,7 @@ def read_log(path: Path, failure: Failure) -> Iterator[tuple[int, dict[str, Any]
     """Line number and record of every whole line; nothing for a file that is not there.
 
     A torn last line is passed over (`torn_notice` words it). Raises a failure for any other line
-    that is no JSON object.
+    that is not JSON object.
     """
     if not path.is_file():
         return

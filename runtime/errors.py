@@ -22,7 +22,7 @@ supervisor doesn't."""
 
 
 class MendableError(Exception):
-    """Something the user can mend. The message says what was wrong, where, and what to do."""
+    """Something the user can fix. The message says what was wrong, where, and what to do."""
 
     exit_code: int = EXIT_FAILED
 

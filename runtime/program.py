@@ -1,6 +1,6 @@
 """How a program of ours runs: output that a terminal can trust, and errors that are messages.
 
-What the user can mend is one message and an exit code; everything else is a defect and keeps its
+What the user can fix is one message and an exit code; everything else is a defect and keeps its
 traceback.
 """
 
@@ -31,9 +31,9 @@ from loopline.workers.installation import missing
 
 EXIT_BROKEN_PIPE = 141
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
-"""Errors that the user can mend though they name no file. Any other keeps its traceback."""
+"""Errors that the user can fix though they name no file. Any other keeps its traceback."""
 SUMMARY = 64
-"""Characters of a command's summary that fit beside its name in 80 columns."""
+"""Characters of a command's summary that fit alongside its name in 80 columns."""
 
 
 class _GroupedHelp(TyperGroup):
@@ -162,7 +162,7 @@ def run(app: typer.Typer) -> None:
         try:
             app()
         except BrokenPipeError:
-            # `loopline logs | head`: whoever read us has seen enough. Python would complain once
+            # `loopline logs | head`: anyone who read us has seen enough. Python would complain once
             # more when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(EXIT_BROKEN_PIPE) from None

@@ -48,7 +48,7 @@ class RunDriver:
     ) -> tuple[Trajectory, list[UsageEntry]]:
         """Submit a run and wait for its end; its trajectory and what its calls used.
 
-        `make` makes the run anew for each try, by the same id: its time runs from when it is made,
+        `make` makes the run again for each try, by the same id: its time runs from when it is made,
         and what it waits for admission is none of it, or a full bus would count against the model.
         `admitted` is called each time the bus has taken it.
 

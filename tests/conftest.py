@@ -38,7 +38,7 @@ hypothesis.settings.load_profile("suite")
 
 
 SLOW_SECONDS = 900
-"""Limit of a test marked `slow` that has none of its own: beside three others, on a busy machine,
+"""Limit of a test marked `slow` that has none of its own: alongside three others, on a busy machine,
 what takes a minute takes several."""
 
 

@@ -1,4 +1,4 @@
-"""One import package: in a checkout, in a wheel, and beside packages named like its parts."""
+"""One import package: in a checkout, in a wheel, and alongside packages named like its parts."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class EngineRunner:
         self._pools = dict(pools)
 
     async def play(self, run: Run) -> Trajectory:
-        """Play to the end. What a role can't mend by another try (an engine's refusal, the run's
+        """Play to the end. What a role can't fix by another try (an engine's refusal, the run's
         deadline) ends the run, as it does on the bus.
 
         Raises a retryable `RequestFailed` that names its pool for an engine that is broken or out

@@ -112,7 +112,7 @@ class Pool:
             return await self._generate(await stream.resume(request), stream, paid)
         except CannotContinue as error:
             # For example, a newer version of its adapter was published since another worker began.
-            log.warning("begun anew", pool=self.name, error=str(error))
+            log.warning("begun again", pool=self.name, error=str(error))
             stream.begin_anew()
             return await self._generate(request, stream, paid)
 

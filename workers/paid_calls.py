@@ -2,7 +2,7 @@
 
 A worker that dies between a call and the storing of its answer leaves a mark on the bus, which
 becomes a ledger entry that says what may have been paid. Models of one's own bill nobody: for them
-nothing is marked, and what died with its worker was no call.
+nothing is marked, and what died with its worker was not a call.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Table:
             raise OSError(
                 error.errno or errno.EIO,
                 f"{self._folder} can't be written to ({error.strerror or error}): free some space "
-                "or mend its rights; until then the batch stays on the bus",
+                "or fix its rights; until then the batch stays on the bus",
             ) from error
 
     @asynccontextmanager
@@ -198,7 +198,7 @@ class Table:
             pq.write_table(table, file, compression="zstd")
 
     def _set_aside(self, entry: str, fields: dict[bytes, bytes], error: Exception) -> None:
-        """Keep what can't be read, whole, beside the tables: one bad entry must not stop the
+        """Keep what can't be read, whole, alongside the tables: one bad entry must not stop the
         rest, and must not be lost either."""
         folder = self._folder.parent / "unreadable"
         folder.mkdir(exist_ok=True)
@@ -215,7 +215,7 @@ class Table:
         names = os.listdir(self._folder)
         for name in names:
             if name.endswith(PARTIAL):
-                # Of a recorder that was killed: whoever has the lock is the only one that writes.
+                # Of a recorder that was killed: anyone who has the lock is the only one that writes.
                 (self._folder / name).unlink()
             elif name not in self._known:
                 self._learn(name)

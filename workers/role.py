@@ -65,7 +65,7 @@ class RoleHandler:
         except RequestFailed as error:
             raise Retry(str(error)) from error
         except AgentError as error:
-            # A role or workflow that can't go on is a fault of code or data: no retry mends it.
+            # A role or workflow that can't go on is a fault of code or data: no retry fixes it.
             raise Reject(f"{type(error).__name__}: {error}") from error
         over_budget = await delivery.commit(commit_of(run, step_result.step, step_result.routing))
         log.info(

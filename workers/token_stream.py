@@ -1,7 +1,7 @@
 """Generated text on its way from an engine to a run's followers, over changes of worker.
 
 A worker that takes a request over finds what its predecessor published. An engine that can go
-on from ids does so; another generates anew, and what followers have already is held back. If
+on from ids does so; another generates again, and what followers have already is held back. If
 its new text differs from the old one (a remote model without a fixed seed), or an engine finds
 that it would never have said the old one (its weights are newer), followers are told to begin
 this call's text again. So they are where the ids were drawn by other weights than those that

@@ -260,7 +260,7 @@ class Environment(Generic[D, I, E]):
 
     def puzzles(self, split: Split | str, seed: int, count: int, difficulty: D) -> list[I]:
         """`count` different instances of one split; a longer list begins with the shorter one.
-        Raises ValueError where there are not so many."""
+        Raises ValueError where there are not that many."""
         drawn = self.stream(as_split(split), seed, difficulty)
         return different(drawn, count, lambda instance: instance.id)
 

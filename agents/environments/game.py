@@ -12,7 +12,7 @@ text that a model wrote; reading it is the environment's work, so nobody else ca
 Everything is pure: the same instance and the same texts lead to the same episode (`replayed`), and
 what is tried on a `copy` leaves the original as it was. That is how K candidates are scored before
 the best one is applied. Where agents answer by programs (`ProgrammedEpisode`), what came of running
-one is handed over beside its text.
+one is handed over alongside its text.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Episode(Protocol):
         ...
 
     def verify(self) -> Verdict:
-        """Whether the task is solved, found out anew from the instance and from what was done; it
+        """Whether the task is solved, found out again from the instance and from what was done; it
         trusts no state and no flag of the episode."""
         ...
 

@@ -306,7 +306,7 @@ class TeamEpisode(Generic[S, A]):
         return step, "\n".join(lines)
 
     def _propose_by_program(self, program: str, ran: ProgramRun | None) -> tuple[Step[S, A], str]:
-        """A program that failed, or whose last line is no answer, proposes nothing."""
+        """A program that failed, or whose last line is not an answer, proposes nothing."""
         if not program:
             refused = Refusal("no_program")
             self.proposal = Proposal((f"refused: {refused}",), None)

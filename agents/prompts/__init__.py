@@ -76,7 +76,7 @@ def parse_prompt(content: str, *, origin: str) -> Prompt:
 def replacement(content: str, name: str, *, origin: str) -> Prompt:
     """The content of a file that is to stand in place of the shipped prompt `name`.
 
-    Raises `InvalidPrompt` for what is no prompt file, is another prompt's, cannot be written as
+    Raises `InvalidPrompt` for what is not a prompt file, is another prompt's, cannot be written as
     UTF-8, or has a placeholder: nobody would fill it in.
     """
     try:

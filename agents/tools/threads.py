@@ -1,4 +1,4 @@
-"""A plain function beside the event loop, in a thread that nothing has to wait for."""
+"""A plain function alongside the event loop, in a thread that nothing has to wait for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def in_thread_of_its_own(function: Callable[[A], T], argument: A) -> T:
 
     A function that never returns keeps its thread for ever. In the shared pool of a few threads
     some of those would end every other tool, and the process could not exit; a daemon thread harms
-    nobody. But each holds memory, so there are never more than `MAX_LEFT_BEHIND` beside those that
+    nobody. But each holds memory, so there are never more than `MAX_LEFT_BEHIND` alongside those that
     somebody waits for.
 
     Raises what the function raises, RuntimeError for what would end the process, and
@@ -53,7 +53,7 @@ async def in_thread_of_its_own(function: Callable[[A], T], argument: A) -> T:
     def work() -> None:
         try:
             result = context.run(function, argument)
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+        except BaseException as error:  # noqa: BLE001 - handed to anyone who waits
             is_plain_error = isinstance(error, Exception) and not isinstance(error, StopIteration)
             # sys.exit() ends the tool alone; a future takes no StopIteration.
             failure = error if is_plain_error else RuntimeError(f"{type(error).__name__}: {error}")

@@ -151,7 +151,7 @@ def policy_of(run: Run, role: str) -> str:
 def rewarded(trajectory: Trajectory) -> Trajectory:
     """The trajectory with the rewards that its workflow gives; as it is where it gives none.
 
-    Also where its workflow is not at hand: whoever records runs need not have every package that
+    Also where its workflow is not at hand: anyone who records runs need not have every package that
     plays them, and a record without rewards is better than none.
     """
     try:

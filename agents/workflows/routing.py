@@ -121,7 +121,7 @@ class Workflow(Protocol):
 
 @runtime_checkable
 class Rewarding(Protocol):
-    """What a workflow may have beside the members of `Workflow`: rewards of its own."""
+    """What a workflow may have alongside the members of `Workflow`: rewards of its own."""
 
     def rewarded(self, trajectory: Trajectory) -> Trajectory:
         """The trajectory of an ended run, with `team_reward` and `agent_rewards`. Pure; it must
@@ -131,7 +131,7 @@ class Rewarding(Protocol):
 
 @runtime_checkable
 class Playing(Protocol):
-    """What a workflow may have beside the members of `Workflow`: the agents of environments, whose
+    """What a workflow may have alongside the members of `Workflow`: the agents of environments, whose
     turns the role `PLAYER` takes."""
 
     def players(self, environment: str) -> Mapping[str, str]:

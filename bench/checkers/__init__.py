@@ -1,6 +1,6 @@
 """Answer checkers: how a prediction is held against the gold answer.
 
-`numeric` is the primary one; the others stand beside it, so that a published figure can be
+`numeric` is the primary one; the others stand alongside it, so that a published figure can be
 reproduced and every disagreement be looked at. A missing answer is wrong for each of them.
 """
 
@@ -58,7 +58,7 @@ class Score:
     answer: str
     """As it was written; empty when there is none."""
     value: str | None
-    """As an exact number, for example `7/2`; None when the answer is no number."""
+    """As an exact number, for example `7/2`; None when the answer is not a number."""
     where: str
     """`box`, `text` or `none`."""
 
@@ -70,7 +70,7 @@ class Scorer:
         self._math_verify = MathVerifier()
 
     def prepare(self) -> None:
-        """Start the Math-Verify child now, beside other work, not at the first score."""
+        """Start the Math-Verify child now, alongside other work, not at the first score."""
         self._math_verify.start()
 
     def score(self, prediction: str | None, gold: str) -> Score:

@@ -63,7 +63,7 @@ class ApiDatabase:
                 self._entries[api_calls[0].name].append(entry)
             else:
                 where = f"{hub}[{number}]"
-                unusable.append(Skipped(where, "an API that is no call", api.api_call[:80]))
+                unusable.append(Skipped(where, "an API that is not a call", api.api_call[:80]))
         self.unusable = tuple(unusable)
         """Entries that no call can match: lines for a shell, or cut off."""
 

@@ -213,7 +213,7 @@ def _plain(value: Any) -> Any:
 
 
 def _unmatched(fits: list[list[bool]]) -> int | None:
-    """The first row that cannot have a column of its own beside the rows before it.
+    """The first row that cannot have a column of its own alongside the rows before it.
 
     Augmenting paths (Kuhn): a row takes a free column, or one whose row can move to another.
     """

@@ -177,7 +177,7 @@ def _number(text: str, match: re.Match[str]) -> Number:
 
 
 def _is_part(before: str) -> bool:
-    """Whether what stands before a number says that it is no value by itself: the end of a range,
+    """Whether what stands before a number says that it is not a value by itself: the end of a range,
     a bound, one of two signs, a side of an equation with unknowns."""
     if _PLUS_OR_MINUS.search(before) or _BOUND.search(before) or _BETWEEN.search(before):
         return True
@@ -211,7 +211,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
     if group["over"] is not None:
         return _ratio(group["over"], group["under"])
     if group["hour"] is not None:
-        # A full hour is the number of that hour; 3:30 is no number.
+        # A full hour is the number of that hour; 3:30 is not a number.
         return Fraction(int(group["hour"])) if group["minute"] == "00" else None
     if group["first"] is not None:
         return _ratio(group["first"], group["second"])

@@ -47,7 +47,7 @@ def expression(text: str) -> ast.expr | None:
 def calls(text: str) -> list[PythonCall]:
     """Every call of a text, nested ones too.
 
-    A text that is no Python as a whole (prose, a quoted answer, a full stop behind the call) is
+    A text that is not Python as a whole (prose, a quoted answer, a full stop behind the call) is
     searched for `name(…)`, and the arguments of each are read one by one; so are calls with a
     positional argument behind a keyword, which databases and models write.
     """

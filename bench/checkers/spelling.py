@@ -73,7 +73,7 @@ _WRAPPER = re.compile(
     r"\\(?:text|textbf|textit|textrm|emph|mathrm|mathbf|mathit|mathsf|operatorname|mbox|boldsymbol)"
     r"\s{0,9}\{([^{}]*)\}"
 )
-# The exponent of a unit or a variable (m^2, x^{2}) is no number of its own.
+# The exponent of a unit or a variable (m^2, x^{2}) is not a number of its own.
 _LETTER_EXPONENT = re.compile(r"([A-Za-z])[ ]?\^[ ]?(?:\{[ ]?-?[0-9]{1,3}[ ]?\}|-?[0-9]{1,3})")
 _WORD_EXPONENT = re.compile(r"\^\s?\{?\s?(?:st|nd|rd|th)\s?\}?")
 _BLANKS = re.compile(r"[ \t]{2,}")

@@ -34,7 +34,7 @@ MAX_BOXES = 50
 """How many boxes from the end are looked at for one that holds something."""
 
 MAX_BOX = 2_000
-"""Characters of a box that are read; a longer one is no answer to a word problem."""
+"""Characters of a box that are read; a longer one is not an answer to a word problem."""
 
 MAX_PHRASES = 20
 """How many phrases from the end are looked at for one that states an answer."""
@@ -125,7 +125,7 @@ def every_box(text: str) -> list[str]:
 
 
 def _answered(text: str) -> str:
-    """Without what stands behind an answer and is no part of it: the next question."""
+    """Without what stands behind an answer and is not part of it: the next question."""
     text = said(text)
     for end in _END_OF_TURN.finditer(text):
         if text[: end.start()].strip():
@@ -138,7 +138,7 @@ def _answered(text: str) -> str:
 
 
 def _last_box(text: str) -> str | None:
-    """The last box that holds something and is not taken back; of several beside each other all."""
+    """The last box that holds something and is not taken back; of several alongside each other all."""
     beside: list[str] = []
     begins = 0
     for content, start, end in _boxes_from_the_end(text):

@@ -11,7 +11,7 @@ tool, finishes with an answer, or gives up.
 - *Rouge-L*: on reference-finish steps, of the answer; without an answer it is 0.
 
 A prediction that could not be read has no decision, no tool and no arguments: wrong, never left
-out. Two empty sets of arguments agree wholly. A reference whose arguments are no JSON object has
+out. Two empty sets of arguments agree wholly. A reference whose arguments are not JSON object has
 no argument F1, as in the published scorer. The means, and over how many steps each of them is, are
 those of every measure of a benchmark (`loopline.bench.report.measures`).
 """
@@ -85,7 +85,7 @@ def argument_f1(
     *,
     same_action: bool = True,
 ) -> float | None:
-    """The argument F1 of a call; None when the reference's arguments are no JSON object."""
+    """The argument F1 of a call; None when the reference's arguments are not JSON object."""
     wanted = _object(reference)
     if wanted is None:
         return None

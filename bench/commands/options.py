@@ -73,7 +73,7 @@ class QuestionOptions(RunOptions):
     calculator: Literal["on", "off"] = "on"
     """Whether the calculator is offered."""
     compat: Literal["delegate"] | None = None
-    """Show Delegate's own bookkeeping beside ours."""
+    """Show Delegate's own bookkeeping alongside ours."""
 
 
 class Gsm8kOptions(QuestionOptions):

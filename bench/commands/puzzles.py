@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 def puzzles(options: PuzzleOptions) -> None:
     """Unseen puzzles, played by a team of agents or by one alone. Reports success by
-    policy version, greedy or pass@k, beside players by hand."""
+    policy version, greedy or pass@k, alongside players by hand."""
     from loopline.agents.environments.registry import DEFAULT
     from loopline.agents.records import JsonObject
     from loopline.bench.datasets import Request

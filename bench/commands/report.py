@@ -1,4 +1,4 @@
-"""`bench report`: write the reports of a directory anew."""
+"""`bench report`: write the reports of a directory again."""
 
 from __future__ import annotations
 

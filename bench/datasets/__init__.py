@@ -55,7 +55,7 @@ class Dataset:
     source: str
     """Where they came from, without machine-specific folders."""
     reference: JsonObject = field(default_factory=dict)
-    """What the judge needs beside the items."""
+    """What the judge needs alongside the items."""
     problems: tuple[CodeProblem | MathProblem, ...] = ()
     """With what decides them, for the judge: neither on the bus nor in a manifest."""
 

@@ -156,7 +156,7 @@ def _missing(names: tuple[str, ...]) -> list[Skipped]:
     there = {name for name in names if name.startswith(_CONTESTS)}
     wanted = {f"{contest}.jsonl" for contest in _CONTESTS} if there else set[str]()
     return [
-        Skipped(name, "a file of the set is missing", f"beside {', '.join(sorted(there))}")
+        Skipped(name, "a file of the set is missing", f"alongside {', '.join(sorted(there))}")
         for name in sorted(wanted)
         if not any(entry.startswith(name) for entry in there)
     ]
@@ -202,7 +202,7 @@ def _whole(row: _Row) -> str:
         raise Unreadable("no answer", "neither a field of it nor a box in the solution")
     bare = _DEGREES.sub("", written.strip().strip("$").strip()).strip()
     if not _WHOLE.fullmatch(bare):
-        raise Unreadable("the answer is no whole number from 0 to 999", written)
+        raise Unreadable("the answer is not a whole number from 0 to 999", written)
     return str(int(bare))
 
 

@@ -2,7 +2,7 @@
 
 JSON lines: questions for three hubs, and each hub's database of APIs. A question's text holds the
 instruction, behind `###Instruction:` or as the key of something like a dictionary, and a worked
-output; the reference call and its API stand beside it.
+output; the reference call and its API stand alongside it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 JSON lines with a `test_list` of inputs and outputs. Where there is starter code a function is
 called, and an input is its arguments as text, one a line. What is really in them:
 
-* Texts stand without quotes, so `12` is a number or a text. An argument that is no literal in one
+* Texts stand without quotes, so `12` is a number or a text. An argument that is not a literal in one
   of a problem's tests is a text in all of them.
 * A text may have several lines. There are then more lines than parameters, and the first parameter
   has the surplus.
@@ -123,7 +123,7 @@ def _signature(starter: str) -> tuple[str, int]:
         raise Unreadable("the starter code is not Python", str(error)) from error
     head = tree.body[-1] if tree else None
     if not isinstance(head, ast.FunctionDef):
-        raise Unreadable("the starter code is no function", starter.strip()[:60])
+        raise Unreadable("the starter code is not a function", starter.strip()[:60])
     return head.name, len(head.args.args)
 
 

@@ -132,11 +132,11 @@ def _unpacked(content: str) -> str:
             if opcode.name in _STRINGS and text is None:
                 text = str(argument)
             elif opcode.name not in _AROUND_A_STRING:
-                raise Unreadable("the private tests are no string", opcode.name)
+                raise Unreadable("the private tests are not a string", opcode.name)
     except ValueError as error:
         if isinstance(error, Unreadable):
             raise
         raise Unreadable("the private tests cannot be unpacked", str(error)) from error
     if text is None:
-        raise Unreadable("the private tests are no string")
+        raise Unreadable("the private tests are not a string")
     return text

@@ -4,7 +4,7 @@ Published twice: the full set as JSON lines with `text`, and a list of 427 that 
 by hand (sanitized) with `prompt`. Each assertion is a test.
 
 *To measure*, all assertions are shown, as its authors showed them: nothing is hidden. The full
-set's further, harder ones (`challenge_test_list`, of a few problems) are no part of that.
+set's further, harder ones (`challenge_test_list`, of a few problems) are not part of that.
 
 *To train on*, that would pay for a table of the assertions' values. So only the first one is shown,
 for the function's name and its arguments, and the harder ones are tests too.

@@ -5,7 +5,7 @@ Two files of the same fields: `test.jsonl`, as Qwen2.5-Math evaluates on it (675
 expression, a tuple or an interval, sometimes several; they are compared part by
 part (`loopline.workers.judging.expressions`), each right against itself
 (`tests/bench/test_answer_cases`). 2349 is published as `$221,$8$`, of which 221 alone would be
-right: it is mended here.
+right: it is fixed here.
 """
 
 from __future__ import annotations

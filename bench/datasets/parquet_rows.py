@@ -1,4 +1,4 @@
-"""Rows of Parquet files as they are published: what can be read, and beside it what cannot.
+"""Rows of Parquet files as they are published: what can be read, and alongside it what cannot.
 
 A broken row costs that row only, a broken file what comes after the break. A split of a data set is
 often cut into files, `train-00000-of-00039-e991a271dbfa9925.parquet`: one that is not there is

@@ -3,7 +3,7 @@ a JSON list of APIs each.
 
 Each API comes with functions, instructions, and for each instruction the actions of a golden
 solution. What is really in them: placeholders where a value comes out of an earlier call
-(`${animeId from searchAnime}`), so that the input is no JSON; an action `getDetails` that stands
+(`${animeId from searchAnime}`), so that the input is not JSON; an action `getDetails` that stands
 for asking the user; actions marked `[Optional]`. What a function takes is told in a line of its
 description, each parameter with its type in words.
 """
@@ -85,7 +85,7 @@ def _tool(name: str, text: str) -> ToolSpec:
     line = _PARAMETERS.search(text)
     listed = parse(line[1]) if line is not None else {}
     if not isinstance(listed, dict):
-        raise Unreadable("parameters that are no object", name)
+        raise Unreadable("parameters that are not an object", name)
     properties: JsonObject = {}
     required: list[JsonValue] = []
     for parameter, value in listed.items():
@@ -160,7 +160,7 @@ def _question(api: _Api, at: int) -> Question:
 
 
 def _without(keys: dict[str, JsonValue], text: str) -> str:
-    """A function's description without the parameters that hold keys: whoever calls the API for a
+    """A function's description without the parameters that hold keys: anyone who calls the API for a
     model puts them in."""
     line = _PARAMETERS.search(text)
     if not keys or line is None:

@@ -10,7 +10,7 @@ from multiprocessing import active_children, get_context
 
 @contextmanager
 def isolated_worker(tasks: int | None = 1) -> Generator[Executor]:
-    """A process for each task, or for so many (None: all): what one has left in memory and in
+    """A process for each task, or for that many (None: all): what one has left in memory and in
     thread pools, a second OpenMP pool above all, is not measured with the next. An interruption
     ends the task too."""
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=tasks) as executor:

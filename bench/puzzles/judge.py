@@ -1,4 +1,4 @@
-"""Is the puzzle solved? The judge plays the run's actions anew, on the instance that was asked.
+"""Is the puzzle solved? The judge plays the run's actions again, on the instance that was asked.
 
 Nothing that the run says of itself counts (`loopline.bench.teams.playing`).
 """
@@ -32,7 +32,7 @@ from loopline.bench.taxonomy import ENDED_OTHERWISE, Class
 from loopline.bench.teams.playing import OTHER_INSTANCE, asked_and_played, solved_nothing
 
 CHECKERS = {
-    "solved": "the run's actions, carried out anew on the instance, solve it, says its verifier"
+    "solved": "the run's actions, carried out again on the instance, solve it, says its verifier"
 }
 
 _IN_ORDER = (Class.UNREADABLE, Class.WRONG_ANSWER, Class.ILLEGAL)

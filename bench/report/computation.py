@@ -95,7 +95,7 @@ def _arm(benchmark: Benchmark, name: str, manifest: Manifest, stored: StoredRuns
 
 
 def _charge(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntry]) -> Sum:
-    """Sum the ledger by arm and pool. Returns the calls of runs that count for no arm: asked anew
+    """Sum the ledger by arm and pool. Returns the calls of runs that count for no arm: asked again
     after their time had run out, or without a result. Discarded ones are not among them."""
     owner = {run_id: arm for run_id, (arm, _) in stored.runs.items()}
     by_name = {arm.name: arm for arm in arms}
@@ -418,7 +418,7 @@ def _disagree(result: Result) -> bool:
 
 def _interval(interval: Interval) -> dict[str, float | None]:
     def known(value: float) -> float | None:
-        # NaN is no JSON.
+        # NaN is not JSON.
         return None if value != value else value
 
     return {

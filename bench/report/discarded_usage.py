@@ -12,7 +12,7 @@ def ledger_note(facts: Facts) -> str:
     reasons = {
         "discarded": "was paid for and not used: workers had died or lost their lease, or the "
         "answer was of no use.",
-        "superseded": "was paid for calls of runs that were asked anew or have no result.",
+        "superseded": "was paid for calls of runs that were asked again or have no result.",
     }
     sentences: list[str] = []
     for kind, reason in reasons.items():

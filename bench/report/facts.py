@@ -14,7 +14,7 @@ from loopline.bench.results import Result
 
 REPORT_VERSION = 1
 BROKEN = (Outcome.ERROR, Outcome.DEADLINE)
-"""Ends of a run that are no answer, not even a wrong one."""
+"""Ends of a run that are not an answer, not even a wrong one."""
 
 
 @dataclass

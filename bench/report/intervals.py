@@ -24,7 +24,7 @@ class Line:
     mark: str
     """Class that says its colour."""
     dots: tuple[float, ...] = ()
-    """Smaller ones beside the estimate."""
+    """Smaller ones alongside the estimate."""
 
 
 def shares_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) -> str:

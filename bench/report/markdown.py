@@ -82,7 +82,7 @@ def cell(word: str) -> str:
 
 
 def compat_table(facts: Facts) -> list[str]:
-    """Delegate's figures beside ours."""
+    """Delegate's figures alongside ours."""
     rows = [
         [
             row["arm"],

@@ -1,4 +1,4 @@
-"""What is measured beside right and wrong: means with bootstrap intervals, paired differences, and
+"""What is measured alongside right and wrong: means with bootstrap intervals, paired differences, and
 who wins where two arms are held against each other.
 """
 
@@ -45,7 +45,7 @@ def measured_results(results: Sequence[Result], seed: int) -> dict[str, Any]:
 
 def measured_pair(a: Sequence[Result], b: Sequence[Result], seed: int) -> dict[str, Any]:
     """Differences of the means over the items that both have, in the same order; nothing where
-    nothing is measured. The win rate stands beside them where runs are counted in calls."""
+    nothing is measured. The win rate stands alongside them where runs are counted in calls."""
     if not _names(a):
         return {}
     measures: dict[str, Any] = {}
@@ -105,6 +105,6 @@ def _summary(n: int, interval: Interval) -> dict[str, Any]:
 
 
 def _known(interval: Interval) -> dict[str, float | None]:
-    # Over no item the mean is NaN, which is no JSON.
+    # Over no item the mean is NaN, which is not JSON.
     values = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
     return {name: None if value != value else value for name, value in values.items()}

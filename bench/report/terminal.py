@@ -74,7 +74,7 @@ def print_players(facts: Facts, console: Console) -> None:
 
 
 def print_measures(facts: Facts, console: Console) -> None:
-    """What is measured beside right and wrong, where anything is."""
+    """What is measured alongside right and wrong, where anything is."""
     names = names_of(facts)
     if not names:
         return
@@ -93,7 +93,7 @@ def print_measures(facts: Facts, console: Console) -> None:
 
 
 def print_compat(facts: Facts) -> None:
-    """Delegate's own bookkeeping beside ours, with the reason of each difference."""
+    """Delegate's own bookkeeping alongside ours, with the reason of each difference."""
     from rich.console import Console
 
     table = new_table(

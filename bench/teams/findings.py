@@ -1,4 +1,4 @@
-"""What the benches of teams find beside right and wrong: pass@k, success by policy version, players
+"""What the benches of teams find alongside right and wrong: pass@k, success by policy version, players
 by hand. These are told of every other benchmark whose manifest knows such players.
 
 An estimate over instances that were played once has Wilson's interval. Where an instance was played
@@ -187,6 +187,6 @@ def _baselines(manifest: Manifest) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _known(interval: Interval) -> dict[str, float | None]:
-    # Over nothing the mean is NaN, which is no JSON.
+    # Over nothing the mean is NaN, which is not JSON.
     values = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
     return {name: None if value != value else value for name, value in values.items()}

@@ -1,8 +1,8 @@
-"""Is the problem solved? The judge runs a run's last program, or compares its last answer, anew.
+"""Is the problem solved? The judge runs a run's last program, or compares its last answer, again.
 
 It is the bench's own: a sandbox and a Math-Verify of this process, and the problems that lie in the
 output directory. Nothing that the run or its deployment's judge says decides anything; only what is
-told as a measure beside the verdict (`agreed`, `right_tests`) is theirs.
+told as a measure alongside the verdict (`agreed`, `right_tests`) is theirs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from loopline.workers.judging.service import JudgeService, judge_service
 from loopline.workers.sandbox import Sandbox, SandboxSettings, SandboxUnavailable
 from loopline.workers.sandbox.bubblewrap import Bubblewrap
 
-CODE_CHECKERS = {"solved": "the run's last program passes every hidden test, run anew by the bench"}
+CODE_CHECKERS = {"solved": "the run's last program passes every hidden test, run again by the bench"}
 MATH_CHECKERS = {
     "solved": "the run's last answer is the gold one: the same text, within the problem's "
     "tolerance, or by Math-Verify"

@@ -66,7 +66,7 @@ def _item(question: apibench.Question) -> Item:
 
 
 class ApiBenchJudge:
-    """Verdict `ast`; measure `hallucination`: 1 for a call that is no API of the hub."""
+    """Verdict `ast`; measure `hallucination`: 1 for a call that is not an API of the hub."""
 
     def __init__(self, reference: JsonObject) -> None:
         databases = reference.get("apis")
@@ -103,7 +103,7 @@ def _apis(entries: object) -> list[Api]:
             case [str(call), str(domain)]:
                 apis.append(Api(domain=domain, api_name="", api_call=call))
             case other:
-                raise DataError(f"the manifest's database has an entry that is no API: {other!r}")
+                raise DataError(f"the manifest's database has an entry that is not an API: {other!r}")
     return apis
 
 

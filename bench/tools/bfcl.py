@@ -92,7 +92,7 @@ class BfclJudge:
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         bfcl_question = question_of(question.about)
         text, calls = _called(trajectory, bfcl_question)
-        # Without a completion nothing was held back: an error is no right answer.
+        # Without a completion nothing was held back: an error is not a right answer.
         verdict = check(bfcl_question, calls) if text or calls else None
         right = verdict is not None and verdict.right
         invented = any(bfcl_question.function(call.name) is None for call in calls or ())
@@ -159,14 +159,14 @@ def question_of(about: JsonObject) -> bfcl.Question:
                         lists = {k: v for k, v in arguments.items() if isinstance(v, list)}
                         calls.append(WantedCall(name, lists))
                     case other:
-                        raise DataError(f"the item wants what is no call: {other!r}")
+                        raise DataError(f"the item wants what is not a call: {other!r}")
             valid_category: Category = next(
                 candidate for candidate in CATEGORIES if candidate == category
             )
             offered = tuple(Function.model_validate(candidate) for candidate in functions)
             return bfcl.Question("", valid_category, tuple[Message, ...](), offered, tuple(calls))
         case _:
-            raise DataError(f"the item is no question of BFCL: it has {', '.join(about)}")
+            raise DataError(f"the item is not a question of BFCL: it has {', '.join(about)}")
 
 
 BENCHMARK = Benchmark(

@@ -35,7 +35,7 @@ def read_first_calls(data: Path | None, split: str = NAME) -> Reading[Trajectory
 def _trajectory(question: toolalpaca.Question) -> Trajectory:
     first = question.golden[0]
     if first.name not in question.functions:
-        raise Unreadable("the first action is no function of the API", first.name)
+        raise Unreadable("the first action is not a function of the API", first.name)
     if first.optional:
         raise Unreadable("the first call is optional", first.name)
     if first.arguments is None:

@@ -160,7 +160,7 @@ def _reference(step: trajectories.Step) -> JsonObject:
     if step.call is not None:
         action, arguments = step.call.name, step.call.arguments
     elif step.raw_call is not None:
-        # The published form, with arguments that are no JSON object.
+        # The published form, with arguments that are not JSON object.
         head, _, arguments = step.raw_call.partition("\nAction Input: ")
         action = head.removeprefix("Action: ")
     return {
@@ -204,7 +204,7 @@ def reference_of(question: Question) -> ToolStep:
                 answer if isinstance(answer, str) else None,
             )
         case other:
-            raise DataError(f"the item's reference is no step: {other!r}")
+            raise DataError(f"the item's reference is not a step: {other!r}")
 
 
 def predicted_step(trajectory: Trajectory) -> ToolStep:

@@ -134,7 +134,7 @@ def instance_of(question: Question) -> Instance:
         case {"instance": dict(recipe)}:
             return rebuild(recipe)
         case _:
-            raise OutputError("the item is no instance of a world: its manifest is damaged")
+            raise OutputError("the item is not an instance of a world: its manifest is damaged")
 
 
 def names_unoffered(steps: Sequence[Step], offered: Sequence[str]) -> bool:

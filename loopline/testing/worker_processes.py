@@ -102,7 +102,7 @@ async def running_workers(
 
 
 def end_workers(processes: Collection[WorkerProcess], seconds: float = DRAIN_SECONDS) -> None:
-    """SIGTERM to all, paused or not, and SIGKILL to those that have not drained after so many
+    """SIGTERM to all, paused or not, and SIGKILL to those that have not drained after that many
     seconds."""
     for process in processes:
         process.send_signal(signal.SIGTERM)

@@ -33,7 +33,7 @@ class PolicyChange:
 
 
 async def change(bus: Bus, name: str, to: Callable[[Policy], Policy], wait: float) -> PolicyChange:
-    """Replace a policy's state by what `to` makes of it, and wait, at most so many seconds, until
+    """Replace a policy's state by what `to` makes of it, and wait, at most that many seconds, until
     every worker that serves its pool has acted on that. Raises `PolicyError` and what `to` raises.
     """
     policy = await policies.change(bus, name, to)

@@ -73,7 +73,7 @@ def read_question(argument: str) -> str:
     text = _read_stdin() if argument == "-" else argument
     try:
         text.encode()
-    except UnicodeEncodeError as error:  # bytes of an argument that were no UTF-8
+    except UnicodeEncodeError as error:  # bytes of an argument that were not an UTF-8
         raise InputError(
             f"the question is not UTF-8 (at character {error.start})",
             hint="convert it first, for example with `iconv -t UTF-8`.",

@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
     def replay(  # pyright: ignore[reportUnusedFunction]
         letter_id: LetterId, redis_url: RedisUrl = None
     ) -> None:
-        """Send a letter back to its stream and wake its run. Do so once its cause is mended."""
+        """Send a letter back to its stream and wake its run. Do so once its cause is fixed."""
         from loopline.bus import dead_letters
         from loopline.runtime.on_bus import query_bus
 

@@ -59,6 +59,6 @@ def register(app: typer.Typer) -> None:
                     typer.echo(f"{'':<15}→ {finding.do}")
             if missing:
                 then = ", then `runtime down` and `runtime up`" if run else " before `runtime up`"
-                typer.echo(f"\n{missing} missing: mend these{then}.")
+                typer.echo(f"\n{missing} missing: fix these{then}.")
         if missing:
             raise typer.Exit(EXIT_FAILED)

@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
     def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:  # pyright: ignore[reportUnusedFunction]
         """List policies, their versions, and what each worker serves.
 
-        Exit code 1 if one can't be read: it is named, and nobody serves it anew.
+        Exit code 1 if one can't be read: it is named, and nobody serves it again.
         """
         from loopline.bus import live_workers
         from loopline.bus import policies as on_the_bus

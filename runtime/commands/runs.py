@@ -140,7 +140,7 @@ def register(app: typer.Typer) -> None:
     @runs.command("fork")
     def fork(  # pyright: ignore[reportUnusedFunction]
         run_id: RunId,
-        at: Annotated[int, typer.Option("--at", min=0, help="The turn to take anew.")] = 0,
+        at: Annotated[int, typer.Option("--at", min=0, help="The turn to take again.")] = 0,
         seed: Annotated[
             int | None, typer.Option("--seed", help="Seed of the sampling, in place of the run's.")
         ] = None,
@@ -161,7 +161,7 @@ def register(app: typer.Typer) -> None:
             outcome = (await _find_on_bus(client, where, run_id)).trajectory()
             policies = policy_options(policy or [], where.settings.models)
             new = await client.fork(outcome, at, seed=seed, policies=policies)
-            # Said now: whoever stops watching can end it by its id.
+            # Said now: anyone who stops watching can end it by its id.
             typer.echo(f"run {new.id}", err=True)
             return await (client.wait(new.id) if as_json else show_run(client, new.id))
 

@@ -369,7 +369,7 @@ def _notes(entry: Entry) -> str:
                 low = f"{below}<"
             case Le(le=most):
                 high = f"<={most}"
-            case Lt(lt=above) if above != 2**63:  # What seeds may be is no help.
+            case Lt(lt=above) if above != 2**63:  # What seeds may be is not a help.
                 high = f"<{above}"
             case _:
                 pass

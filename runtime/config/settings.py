@@ -363,7 +363,7 @@ def load_for_running_deployment(
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
     """What a deployment was started with, or another profile on its bus; the overrides over it.
-    Neither that profile nor the environment changes where the bus is: whoever had another prefix
+    Neither that profile nor the environment changes where the bus is: anyone who had another prefix
     would miss the deployment unawares, and a shared value that differs is refused at the join.
 
     Raises `ConfigError` as `load` does.

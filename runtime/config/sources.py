@@ -41,7 +41,7 @@ ENV_OUTSIDE_CONFIG = frozenset(
         PARENT_VARIABLE,
     }
 )
-"""Variables with our prefix that are no configuration keys: where state and data sets lie, which
+"""Variables with our prefix that are not a configuration keys: where state and data sets lie, which
 profile to take, what `compose.yaml` reads, and what a supervisor tells its workers."""
 
 MAX_EXTENDS = 8

@@ -1,8 +1,8 @@
 """Offline jobs on an arq queue: a benchmark that outlives the terminal.
 
 A job is a command line of one of our own programs, run as a process of its own with its output
-kept beside the state. Everything on the queue is JSON: arq's default is pickle, which would hand
-whoever can write to Redis the right to run any code.
+kept alongside the state. Everything on the queue is JSON: arq's default is pickle, which would hand
+anyone who can write to Redis the right to run any code.
 
 arq marks a job as in progress for as long as it may last (a day). A worker that is killed would
 block it that long; so the one that works on a job renews a claim on it, and any jobs worker sets
@@ -314,7 +314,7 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             log.info("jobs worker stopped", left=sorted(busy))
         finally:
             await bus.background.end()
-            # Whoever stops it in an outage waits for no farewell: presence fades by itself.
+            # Anyone who stops it in an outage waits for no farewell: presence fades by itself.
             with suppress(*OUTAGE):
                 await worker.close()
 

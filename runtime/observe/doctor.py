@@ -47,7 +47,7 @@ SHOWN_MODELS = 8
 
 
 def examine(settings: Settings, state: StateDirectory, *, online: bool = False) -> list[Finding]:
-    """Every finding, in the order in which to mend them."""
+    """Every finding, in the order in which to fix them."""
     return [
         *_python(),
         *_redis(settings, state),
@@ -103,7 +103,7 @@ async def _bus_findings(settings: Settings) -> list[Finding]:
         server = await probe(bus.redis)
         ahead = bus.clock.skew
     except BusUnavailable as error:
-        return [Finding("missing", "redis", str(error), "start it, or mend bus.redis_url.")]
+        return [Finding("missing", "redis", str(error), "start it, or fix bus.redis_url.")]
     finally:
         await bus.close()
     level: Level = "ok" if server.appendonly and server.appendfsync != "no" else "warn"
@@ -224,7 +224,7 @@ def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str |
             trust_env=False,
         )
     except ProxyUnusable as error:
-        return Finding("missing", subject, f"{base}: {error}", "mend that variable.")
+        return Finding("missing", subject, f"{base}: {error}", "fix that variable.")
     # The last two are what httpx raises of an address or a proxy that it can't read.
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         return Finding(

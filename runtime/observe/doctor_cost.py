@@ -51,7 +51,7 @@ def estimates(settings: Settings) -> Iterator[str]:
             if model is not None:
                 dollars = samples * _dollars(model, assumed)
                 by_arm[assumed.arm] = by_arm.get(assumed.arm, 0.0) + dollars
-        # Rounded before they are added, so that the sum is that of the parts beside it.
+        # Rounded before they are added, so that the sum is that of the parts alongside it.
         cents = {arm: round(dollars * 100) for arm, dollars in by_arm.items()}
         arms = ", ".join(f"{arm} {part / 100:.2f}" for arm, part in cents.items())
         yield (

@@ -95,7 +95,7 @@ def _try_source(subject: str, name: str, source: ToolSourceSettings, place: str)
         do = (
             "check the address, the network and what the server wants of its clients."
             if place.startswith(("http://", "https://"))
-            else f"mend the document, or set tools.{name}.openapi to another."
+            else f"fix the document, or set tools.{name}.openapi to another."
         )
         return Finding("missing", subject, _prefix_place(place, str(state["trouble"])), do)
     left_out: list[str] = state["left_out"]

@@ -88,7 +88,7 @@ def configure(
 def log_to_stderr() -> None:
     """Log lines of a command that sets up no logging: its stdout is for what it was asked for."""
     if not structlog.is_configured():
-        # Looked up for every line: whoever runs a command within a process may exchange stderr.
+        # Looked up for every line: anyone who runs a command within a process may exchange stderr.
         structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 

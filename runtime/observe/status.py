@@ -140,7 +140,7 @@ def _supervisor(deployment: Deployment) -> tuple[dict[str, Any] | None, str]:
     try:
         return ask_supervisor(deployment.run.control, {"do": "status"}), ""
     except Unreachable as error:
-        # One that ended since the deployment was looked for is no trouble.
+        # One that ended since the deployment was looked for is not a trouble.
         ended = deployment.state.running() is None
         return None, "" if ended else f"{error.args[0]} (pid {deployment.run.pid})"
 

@@ -26,7 +26,7 @@ COLOURS = {
 
 
 PLAIN_WIDTH = 200
-"""Columns where the output is no terminal: a log or a pipe has no width to fold to."""
+"""Columns where the output is not a terminal: a log or a pipe has no width to fold to."""
 
 
 def console() -> Console:

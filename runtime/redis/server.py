@@ -46,7 +46,7 @@ class RedisServer:
     def __init__(
         self, state: StateDirectory, settings: RedisServerSettings, prefix: str = "loopline"
     ) -> None:
-        """`prefix`: of the deployment whose users it has, beside its owner."""
+        """`prefix`: of the deployment whose users it has, alongside its owner."""
         self._prefix = prefix
         self._state = state
         self._settings = settings
@@ -176,7 +176,7 @@ class RedisServer:
                     if not loading:
                         loading = True
                         log.info("redis reads its append-only file", pid=process.pid)
-                    # It lives, and a file has an end; started anew it would begin at the front.
+                    # It lives, and a file has an end; started again it would begin at the front.
                     deadline = time.monotonic() + self._settings.start_seconds
                 except (redis.exceptions.RedisError, OSError) as error:
                     waiting_for = str(error)
@@ -192,7 +192,7 @@ class RedisServer:
 
     async def _stop_leftover(self) -> None:
         """End a server that a killed supervisor left behind on our data. We hold the state
-        directory's lock, so whoever still writes there has lost its owner."""
+        directory's lock, so anyone who still writes there has lost its owner."""
         marker = self._read_marker()
         pid = marker.get("pid")
         if not isinstance(pid, int) or not _is_server(pid, self._config_file):

@@ -30,7 +30,7 @@ _QUEUE = (
     "dbsize", "discard", "expire", "incrby", "psetex", "setex", "unwatch", "watch", "zrangebyscore",
     "zscore",
 )  # fmt: skip
-"""What arq sends beside."""
+"""What arq sends alongside."""
 
 # Patterns of keys: `P` is the deployment's own hash tag, `S` that of any of its shards, `J` begins
 # the queue's names. What begins with `>` may be written and not read.
@@ -57,7 +57,7 @@ def _responder_rules(stream: str) -> tuple[str, ...]:
 class Rights:
     keys: tuple[str, ...]
     commands: tuple[str, ...] = ()
-    """Beside those of the bus."""
+    """Alongside those of the bus."""
 
 
 RIGHTS: dict[UserKind, Rights] = {

@@ -238,13 +238,13 @@ class Supervisor:
             log.info("redis ready again", pid=server.pid, seconds=round(server.started_in, 3))
 
     async def _keep_sockets(self, control: ControlServer) -> None:
-        """Make a socket anew whose file was deleted: nobody can connect to it any more, while those
+        """Make a socket again whose file was deleted: nobody can connect to it any more, while those
         that are connected notice nothing. Redis can only be started again for that."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             with contextlib.suppress(OSError):  # of a folder that takes none: tried again
                 if await control.reopen_if_deleted():
-                    log.warning("control socket made anew: its file was deleted")
+                    log.warning("control socket made again: its file was deleted")
             server = self.redis
             if server is not None and server.socket_lost and not server.data_lost:
                 log.error("redis stopped: the file of its socket was deleted", pid=server.pid)

@@ -1,6 +1,6 @@
 """What a worker is told of this process's environment: everything but the secrets of others.
 
-Whoever makes a worker say what it knows (a model's words, a tool server, a program that it starts)
+Anyone who makes a worker say what it knows (a model's words, a tool server, a program that it starts)
 learns no key that the worker does not use itself.
 """
 

@@ -164,7 +164,7 @@ def _serve(worker_settings: WorkerSettings, remedy: str, agreement: _DeploymentV
     try:
         uvloop.run(_run_through_outages(worker_settings, agreement))
     except EngineError as error:
-        # A key that is refused or a model that isn't there won't mend itself by starting again.
+        # A key that is refused or a model that isn't there won't fix itself by starting again.
         code = None if error.retryable else EXIT_CONFIG
         raise UserError(str(error), hint=remedy, exit_code=code) from error
     except AgentError as error:

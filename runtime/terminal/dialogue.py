@@ -47,7 +47,7 @@ class DialoguePrinter:
             self._waiting.setdefault(place, []).append(fields)
 
     def restart(self, fields: dict[str, str]) -> None:
-        """Another worker begins this call's text anew."""
+        """Another worker begins this call's text again."""
         place = _place_of(fields.get("call", ""))
         if place in self._waiting:
             self._waiting[place] = []

@@ -22,7 +22,7 @@ def sanitize(text: str) -> str:
 
 
 def sanitize_line(text: str) -> str:
-    """`sanitize`, and on one line: a name with a line break in it is no row of its own."""
+    """`sanitize`, and on one line: a name with a line break in it is not a row of its own."""
     return sanitize(text).replace("\n", "\\n").replace("\t", " ")
 
 

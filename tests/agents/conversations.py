@@ -56,7 +56,7 @@ def asks(name: str, arguments: JsonObject | None = None, **kwargs: object) -> To
 
 
 def asks_badly(name: str, raw: str) -> ToolCall:
-    """A tool call whose arguments are no JSON object."""
+    """A tool call whose arguments are not JSON object."""
     return ToolCall(
         id=f"call-{next(_ids)}",
         name=name,

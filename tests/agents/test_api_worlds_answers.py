@@ -1,4 +1,4 @@
-"""What an answer may say beside what was asked for, and what it may not: of all that an instruction
+"""What an answer may say alongside what was asked for, and what it may not: of all that an instruction
 lets one choose from only what won, of all that was read only what was asked for."""
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ BESIDE = (
     ("parcels.arrives", "It is in {city} and arrives on {arrives}."),
     ("cinema.minutes", "It is a {genre} of {minutes} minutes."),
 )
-"""The fact beside what was read with it, and not asked for."""
+"""The fact alongside what was read with it, and not asked for."""
 
 
 def known_of(instance: Instance) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""What holds for every run of `delegate`, whatever its models say and whoever commits first."""
+"""What holds for every run of `delegate`, whatever its models say and anyone who commits first."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ErraticModels:
         return host
 
     def planner_messages(self) -> list[tuple[str, ...]]:
-        """Contents of every request of the planner. Call ids are made anew in each run."""
+        """Contents of every request of the planner. Call ids are made again in each run."""
         return [
             tuple(_said(message) for message in request.messages)
             for handoff, host in self.hosts

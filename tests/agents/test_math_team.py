@@ -53,7 +53,7 @@ def test_a_reasoners_answer_is_its_last_box(text: str, answer: str) -> None:
      ("", True, ""), ("116\n", False, ""), ("9" * 3_000, True, "")],
 )  # fmt: skip
 def test_a_programs_answer_is_its_last_line(output: str, well: bool, answer: str) -> None:
-    """If it came to its end: what it printed before it failed is no answer."""
+    """If it came to its end: what it printed before it failed is not an answer."""
     assert program_answer(output, ended_well=well) == answer
 
 

@@ -443,7 +443,7 @@ def test_more_candidates_than_a_step_can_have_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["plan_path", "sokoban", "sudoku", "word_problems"])
 async def test_a_solved_run_of_every_environment_is_reproduced_from_its_journal(name: str) -> None:
-    """The plan agent plays the oracle's answer, beside a candidate that nobody can read."""
+    """The plan agent plays the oracle's answer, alongside a candidate that nobody can read."""
     match name:
         case "plan_path":
             instance = plan_path.instances("test", 1, 1)[0]

@@ -46,7 +46,7 @@ def deployable(
 
 
 def killed_at(results: int, output: Path, environment: dict[str, str], *arguments: str) -> None:
-    """Run the bench until so many results are on the disk, then kill -9."""
+    """Run the bench until that many results are on the disk, then kill -9."""
     process = subprocess.Popen(
         [*COMMAND, *arguments],
         env=environment,

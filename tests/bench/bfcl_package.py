@@ -1,4 +1,4 @@
-"""The `bfcl-eval` package's own checker, beside which ours is held.
+"""The `bfcl-eval` package's own checker, alongside which ours is held.
 
 The package pins an old NumPy and wants the client of every model vendor, so it can't share an
 environment with this project: `make test` puts it, alone, into `.venv/bfcl-eval`. Its checker
@@ -30,7 +30,7 @@ class PublishedChecker:
 
     def __init__(self) -> None:
         if not (FOLDER / "bfcl_eval").is_dir():
-            pytest.skip("bfcl-eval is not installed; make test puts it beside the environment")
+            pytest.skip("bfcl-eval is not installed; make test puts it alongside the environment")
         table = ModuleType(_TABLE)
         table.__dict__["MODEL_CONFIG_MAPPING"] = {_MODEL: SimpleNamespace(underscore_to_dot=False)}
         sys.modules[_TABLE] = table

@@ -1,4 +1,4 @@
-"""Our BFCL checker beside the published package's, on thousands of right and wrong calls."""
+"""Our BFCL checker alongside the published package's, on thousands of right and wrong calls."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ CALLING = (
 def test_what_was_called_counts_where_nothing_is_to_be_called(
     tmp_path: Path, category: str
 ) -> None:
-    """In whatever form; also beside words that say otherwise."""
+    """In whatever form; also alongside words that say otherwise."""
     item = question(category, tmp_path)
     judge = BfclJudge()
     for text in SILENT:
@@ -117,7 +117,7 @@ def test_a_question_without_any_function_is_read(tmp_path: Path) -> None:
 
 
 def test_toolalpaca_s_real_apis_are_asked_without_their_keys(tmp_path: Path) -> None:
-    """A key is nothing that an instruction tells, and whoever calls the API has it."""
+    """A key is nothing that an instruction tells, and anyone who calls the API has it."""
     parameters = {"key": "Required. string. Your key.", "q": "Required. string. What."}
     api = {
         "Name": "A",

@@ -17,7 +17,7 @@ from tests.bench.tool_client import manifest, measured, oracle_client
 COUNT = 400
 PASTES = ("the last observation", "all observations")
 CLAIMED = (Split.UNSEEN_WORLDS, Split.UNSEEN_WORDINGS, Split.UNSEEN_COMBINATIONS)
-"""Of unseen APIs the shipped team knows nothing: there it is no better than who gives up."""
+"""Of unseen APIs the shipped team knows nothing: there it is not better than who gives up."""
 
 
 @functools.cache

@@ -46,7 +46,7 @@ def best(problems: Sequence[CodeProblem]) -> tuple[str, float]:
 def test_the_best_constant_solves_next_to_nothing(
     load: Load, constant: str | None, share: float
 ) -> None:
-    """As README says beside what programs are measured by."""
+    """As README says alongside what programs are measured by."""
     answer, solved = best(load())
     assert solved == share
     assert constant is None or answer == constant

@@ -16,7 +16,7 @@ def write(path: Path, *lines: str) -> Path:
 
 
 def test_check_gives_a_boolean_per_checker_and_line(tmp_path: Path) -> None:
-    """Numbers and null are predictions too; blank lines are no lines."""
+    """Numbers and null are predictions too; blank lines are not lines."""
     path = write(
         tmp_path / "p.jsonl",
         json.dumps({"prediction": "\\boxed{70,000}", "gold": 70000}),

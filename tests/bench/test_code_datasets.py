@@ -219,7 +219,7 @@ def test_what_apps_rows_cannot_be_read_is_named(tmp_path: Path) -> None:
     )  # fmt: skip
     assert reasons(apps_selected.load(tmp_path)) == [
         ("selected150.jsonl:2", "a problem that stands there already"),
-        ("selected150.jsonl:3", "the starter code is no function"),
+        ("selected150.jsonl:3", "the starter code is not a function"),
         ("selected150.jsonl:4", "the starter code is not Python"),
         ("selected150.jsonl:5", "not the expected fields"),
         ("selected150.jsonl:6", "not the expected fields"),
@@ -227,7 +227,7 @@ def test_what_apps_rows_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_what_apps_folders_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """A missing file, lists of another length, arguments that are no list."""
+    """A missing file, lists of another length, arguments that are not a list."""
 
     def folder(name: str, cases: Any, *, question: bool = True) -> None:
         write(tmp_path / f"train/{name}/input_output.json", json.dumps(cases))
@@ -331,8 +331,8 @@ def test_a_pickle_that_is_more_than_a_string_is_refused_and_not_loaded(
         lcb("i", STDIN, "[]", contest_date="soon"), lcb("j", STDIN, "ä"),
     )  # fmt: skip
     assert [reason for _, reason in reasons(livecodebench.load(tmp_path))] == [
-        "the private tests are no string",
-        "the private tests are no string",
+        "the private tests are not a string",
+        "the private tests are not a string",
         "the private tests cannot be unpacked",
         "the private tests cannot be unpacked",
         "the private tests cannot be unpacked",

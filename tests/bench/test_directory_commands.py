@@ -102,7 +102,7 @@ def test_rescore_finds_nothing_to_change_in_a_fresh_directory(copy: Path) -> Non
 
 
 def test_rescore_replaces_verdicts_of_another_time(copy: Path) -> None:
-    """As if a checker had been mended since; the old line stays in the file."""
+    """As if a checker had been fixed since; the old line stays in the file."""
     path = copy / "items.jsonl"
     before = path.read_text().replace('"flexible":true', '"flexible":false')
     path.write_text(before)

@@ -223,7 +223,7 @@ def test_a_call_that_was_paid_for_twice_is_found(evidence: Evidence) -> None:
 
 
 def test_a_discarded_call_is_no_violation(evidence: Evidence) -> None:
-    """It was paid for and came too late: it is in the ledger, beside the one that was used."""
+    """It was paid for and came too late: it is in the ledger, alongside the one that was used."""
     run_id = longest(evidence)
     record = evidence.runs[run_id]
     record.usage.append(change(record.usage[0], lambda entry: entry.update(discarded=True)))

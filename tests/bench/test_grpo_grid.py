@@ -208,7 +208,7 @@ def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_th
         ({"seeds": "0"}, "--seeds 0: from 1 to 4294967295"),
         ({"seeds": "1,99999999999999"}, "from 1 to 4294967295"),
         ({"changes": ["network.heads=0"]}, "--set network.heads: .* than or equal to 1; got 0"),
-        ({"changes": ["network.heads=3"]}, "hidden 64 is no multiple of 2 × heads, which is 6"),
+        ({"changes": ["network.heads=3"]}, "hidden 64 is not a multiple of 2 × heads, which is 6"),
         ({"changes": ["entropy=0"]}, r"--set entropy: .* there are: reinforced.steps,"),
         ({"changes": ["reinforced.foo=0"]}, "--set reinforced.foo: there is no such setting"),
         (

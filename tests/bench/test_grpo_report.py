@@ -169,7 +169,7 @@ def test_an_arm_that_solves_less_is_said_to_do_so() -> None:
     (gap,) = worse.differences
     assert (gap.first, gap.second, gap.verdict) == (AT_GRPO, MAS_GRPO, "less")
     unlike = wilson(0, 8).high
-    # Whoever is unlike these puzzles is at worst the other way round.
+    # Anyone who is unlike these puzzles is at worst the other way round.
     assert (gap.gap.estimate, gap.gap.low) == (-1.0, -1.0)
     assert gap.gap.high == pytest.approx(-1 + 2 * unlike)
     assert worse.arms[0].gain is None

@@ -1,4 +1,4 @@
-"""Means of what is measured beside right and wrong, where all questions came out alike."""
+"""Means of what is measured alongside right and wrong, where all questions came out alike."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def proxy(any_server: RedisProcess) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def client(proxy: Proxy) -> AsyncIterator[Connect]:
-    """Connects anew at each call."""
+    """Connects again at each call."""
     connections: list[Plain] = []
 
     async def connect() -> Plain:

@@ -1,4 +1,4 @@
-"""Names stand whole beside what they name, and inside the drawing."""
+"""Names stand whole alongside what they name, and inside the drawing."""
 
 from __future__ import annotations
 

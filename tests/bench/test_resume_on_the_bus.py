@@ -37,7 +37,7 @@ async def test_a_bench_that_is_killed_again_and_again_ends_with_the_same_report(
         async with workers_running(deployment(bus, tmp_path / "store"), tmp_path / "workers"):
 
             def bench(*arguments: str, kill_at: int | None = None) -> int:
-                """Run to the end, or until so many lines of results are on the disk."""
+                """Run to the end, or until that many lines of results are on the disk."""
                 process = subprocess.Popen(
                     [*COMMAND, *arguments],
                     env=environment,

@@ -225,7 +225,7 @@ async def test_a_report_says_what_runs_cost_whose_question_was_asked_anew(
     directory, _ = await asked_anew(tmp_path, scorer)
     write_reports(directory)
     text = (directory.path / name).read_text(encoding="utf-8")
-    assert "of runs that were asked anew or have no result" in text
+    assert "of runs that were asked again or have no result" in text
     assert "in vain" not in text
 
 
@@ -333,7 +333,7 @@ async def test_a_full_bus_and_an_outage_are_waited_for(
 async def test_a_run_has_its_whole_time_once_it_is_admitted(
     tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bus that is full of other work is no fault of the model."""
+    """A bus that is full of other work is not a fault of the model."""
     monkeypatch.setattr("loopline.runtime.run_driver.PAUSE_SECONDS", 0.001)
     deadlines: dict[str, list[float]] = {}
 

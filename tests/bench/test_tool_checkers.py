@@ -198,10 +198,10 @@ def test_an_api_without_arguments_is_known_by_its_name() -> None:
 
 
 def test_entries_that_nothing_can_match_are_named() -> None:
-    """A line for a shell is no Python call."""
+    """A line for a shell is not Python call."""
     unusable = database(apis=[("./run.sh --train", "A"), *APIS]).unusable
     assert [(record.where, record.reason) for record in unusable] == [
-        ("huggingface[0]", "an API that is no call"),
+        ("huggingface[0]", "an API that is not a call"),
     ]
 
 

@@ -80,7 +80,7 @@ def test_whatever_cannot_be_read_is_named_and_nothing_is_an_error(tmp_path: Path
         ],
         "c/torchhub_api.jsonl": [
             ("torchhub_api.jsonl:3", "not JSON"),
-            ("torchhub[1]", "an API that is no call"),
+            ("torchhub[1]", "an API that is not a call"),
         ],
         "c/torchhub_train.json": [("torchhub_train.json:2", "no instruction")],
         "d/answer": [("x.json", "not JSON")],

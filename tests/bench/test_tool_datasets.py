@@ -72,7 +72,7 @@ def test_apibench_is_read_whole(hub: str, split: str, questions: int) -> None:
     [("huggingface", 936, 8), ("tensorflow", 696, 0), ("torchhub", 94, 0)],
 )
 def test_the_hubs_databases_are_read_whole(hub: apibench.Hub, apis: int, unusable: int) -> None:
-    """A few entries are no calls (`./run.sh …`); they are named."""
+    """A few entries are not calls (`./run.sh …`); they are named."""
     read = apibench.load_apis(hub)
     assert (len(read.records), read.skipped) == (apis, ())
     assert len(ApiDatabase(hub, read.records).unusable) == unusable
@@ -83,7 +83,7 @@ def test_the_hubs_databases_are_read_whole(hub: apibench.Hub, apis: int, unusabl
     ("hub", "wrong"), [("huggingface", 14), ("tensorflow", 0), ("torchhub", 0)]
 )
 def test_the_published_references_are_right(hub: apibench.Hub, wrong: int) -> None:
-    """The ceiling of every model: all but 14 that are no calls or in no database entry."""
+    """The ceiling of every model: all but 14 that are not calls or in no database entry."""
     database = ApiDatabase(hub, apibench.load_apis(hub).records)
     verdicts = [
         database.check(question.reference, question.domain)

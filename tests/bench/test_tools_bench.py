@@ -257,7 +257,7 @@ def test_toolalpaca_s_first_calls_are_asked_where_there_is_one_right_call(tmp_pa
     """85 of 100: 8 begin by asking the user, 7 with a value that only a user knew."""
     dataset = load("tool_steps", Request("toolalpaca"))
     assert (len(dataset.items), dataset.available) == (85, 85)
-    assert "15 records left out: the first action is no function of the API: 8 (Abuse" in (
+    assert "15 records left out: the first action is not a function of the API: 8 (Abuse" in (
         dataset.source
     )
     assert "the first call has a placeholder: 7 (" in dataset.source
@@ -311,7 +311,7 @@ def test_what_a_toolalpaca_function_takes_is_read_from_its_description(tmp_path:
     assert (count.description, count.parameters["properties"]) == ("How many.", {})
     for reason in (
         "the first call is optional: 2 (Pets/1, Bad/1)",
-        "the first action is no function of the API: 2 (Pets/2, Bad/2)",
+        "the first action is not a function of the API: 2 (Pets/2, Bad/2)",
         "the first call has a placeholder: 2 (Pets/3, Bad/3)",
         "not JSON: 1 (Bad/0)",
     ):
@@ -383,7 +383,7 @@ def test_bfcl_possible_answers_are_right_and_other_functions_are_not() -> None:
         assert not wrong.verdicts["ast"]
         assert wrong.measures == {"hallucination": 1.0}
         silent = judge.judge(answered(""), item)
-        assert not silent.verdicts["ast"], "an error is no abstention"
+        assert not silent.verdicts["ast"], "an error is not an abstention"
 
 
 @needs_data
@@ -430,7 +430,7 @@ def test_a_benchmark_names_the_records_that_it_leaves_out(tmp_path: Path) -> Non
     write(tmp_path / "torchhub_api.jsonl", API, shell, {**API, "domain": ""})
     assert load("apibench", Request("torchhub", data=tmp_path)).source == (
         "APIBench, evaluation questions (3 records left out: not JSON: 1 (torchhub_eval.json:2); "
-        "not the expected fields: 1 (torchhub_api.jsonl:3); an API that is no call: 1 "
+        "not the expected fields: 1 (torchhub_api.jsonl:3); an API that is not a call: 1 "
         "(torchhub[1]))"
     )
 

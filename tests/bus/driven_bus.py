@@ -1,4 +1,4 @@
-"""A bus on a real server beside the model of it, and what the moves of the state machine share."""
+"""A bus on a real server alongside the model of it, and what the moves of the state machine share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What arrives is checked: whatever is no message of ours is set aside whole, with the reason."""
+"""What arrives is checked: whatever is not a message of ours is set aside whole, with the reason."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ def test_only_connections_of_the_present_generation_count() -> None:
         ("NOREPLICAS Not enough good replicas to write.", True),
         ("MISCONF Redis is configured to save RDB snapshots", False),
         ("NOGROUP No such key", False),
-        ("ERR READONLY is no word of a code here", False),
+        ("ERR READONLY is not a word of a code here", False),
     ],
 )
 def test_which_answers_say_that_another_server_is_meant(text: str, elsewhere: bool) -> None:

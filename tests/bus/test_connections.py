@@ -1,5 +1,5 @@
 """The bus's connections: cancellation is never lost, waiters are served in order, and a
-connection that the server closed is opened anew."""
+connection that the server closed is opened again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_more_callers_than_connections_are_all_served(shared_server: Redis
         for _ in range(50):
             await client.ping()  # pyright: ignore[reportGeneralTypeIssues]
             counts[index] += 1
-            # Whoever comes back at once stands behind those who wait.
+            # Anyone who comes back at once stands behind those who wait.
             assert max(counts) - min(counts) <= 3
 
     await asyncio.gather(*(call(index) for index in range(len(counts))))

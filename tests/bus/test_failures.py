@@ -85,7 +85,7 @@ async def test_work_that_is_abandoned_goes_to_another_at_once_and_never_counts(
 async def test_a_worker_that_is_killed_while_it_drains_is_no_failure_of_its_work(
     shared_server: RedisProcess,
 ) -> None:
-    """Whoever stops it has lost patience."""
+    """Anyone who stops it has lost patience."""
     async with deployment(shared_server, max_attempts=1) as bus:
         run_id = await admit(bus)
         shard = bus.keys.shard_of(run_id)

@@ -1,5 +1,5 @@
 """A call that may be paid for is marked before it is sent: what nobody accounts for is in the
-ledger as unknown, once, whoever dies when."""
+ledger as unknown, once, anyone who dies when."""
 
 from __future__ import annotations
 

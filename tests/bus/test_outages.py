@@ -114,7 +114,7 @@ async def test_scripts_that_the_server_has_forgotten_are_sent_again(
 async def test_after_a_flush_the_workers_go_on_with_what_is_admitted_next(
     own_server: RedisProcess, stormy: BusSettings
 ) -> None:
-    """NOGROUP: the groups are made anew. What was flushed is gone, and nobody waits for it."""
+    """NOGROUP: the groups are made again. What was flushed is gone, and nobody waits for it."""
     outcomes: list[str] = []
     working, go_on = asyncio.Event(), asyncio.Event()
 
@@ -163,7 +163,7 @@ async def test_a_log_reader_outlasts_a_flush(own_server: RedisProcess, stormy: B
 
 
 async def test_a_request_outlasts_a_flush(own_server: RedisProcess, stormy: BusSettings) -> None:
-    """The question and its notice are gone; the waiter looks again and asks anew."""
+    """The question and its notice are gone; the waiter looks again and asks again."""
     executions: list[int] = []
 
     async def handler(delivery: Delivery) -> None:

@@ -35,7 +35,7 @@ async def test_a_killed_workers_message_is_taken_over_within_its_lease_and_a_sec
 async def test_a_worker_that_could_not_renew_in_time_goes_on_with_what_nobody_has_claimed(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would begin anew by itself, and pay for its calls again."""
+    """Else it would begin again by itself, and pay for its calls again."""
     monkeypatch.setattr(bus.keeper, "_renew_due", lambda _: None)  # pyright: ignore[reportUnknownLambdaType]
     begun: list[int] = []
     may_end = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Requests: asked as often as one likes, done once, answered to whoever still waits."""
+"""Requests: asked as often as one likes, done once, answered to anyone who still waits."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ async def test_a_request_is_answered_by_another_process_after_the_first_was_kill
 
 
 async def test_a_late_reply_is_refused_but_its_usage_is_entered_as_discarded(bus: Bus) -> None:
-    """It was paid for. Sum of the entries = the provider's count, whoever won."""
+    """It was paid for. Sum of the entries = the provider's count, anyone who won."""
     late: list[str] = []
 
     async def handler(delivery: Delivery) -> None:

@@ -115,7 +115,7 @@ async def test_an_outage_met_by_a_handler_is_not_held_against_its_message(
 async def test_a_handlers_own_trouble_is_held_against_its_message(
     bus: Bus, error: Exception
 ) -> None:
-    """An OSError of the work is no outage of Redis: retried without a count, it never ends."""
+    """An OSError of the work is not an outage of Redis: retried without a count, it never ends."""
 
     async def handler(delivery: Delivery) -> None:
         raise error

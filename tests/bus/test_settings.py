@@ -106,8 +106,8 @@ def test_an_option_that_the_bus_does_not_know_the_effect_of_is_refused_with_the_
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ("ssl_cert_reqs=none", "ssl_check_hostname=no beside it"),
-        ("ssl_cert_reqs=none&ssl_check_hostname=yes", "ssl_check_hostname=no beside it"),
+        ("ssl_cert_reqs=none", "ssl_check_hostname=no alongside it"),
+        ("ssl_cert_reqs=none&ssl_check_hostname=yes", "ssl_check_hostname=no alongside it"),
         ("ssl_check_hostname=", "neither yes nor no"),
         ("ssl_check_hostname=never", "neither yes nor no"),
         ("ssl_cert_reqs=", "none of required"),

@@ -24,7 +24,7 @@ from loopline.runtime.config.state import StateDirectory
 from tests.forked import RUNTIME, forked
 
 LIMIT = 120.0
-"""Seconds that anything may take. Generous: the suite also runs beside other work."""
+"""Seconds that anything may take. Generous: the suite also runs alongside other work."""
 QUICK = (
     "bus.lease_seconds=1",
     "bus.block_seconds=0.2",

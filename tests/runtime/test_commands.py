@@ -58,7 +58,7 @@ def test_ask_shows_the_dialogue_with_tokens_and_milliseconds(shared: Deployment)
     assert " tokens" in output
     assert " ms" in output
     assert "answer  29" in output
-    assert "\x1b" not in output, "plain where the output is no terminal"
+    assert "\x1b" not in output, "plain where the output is not a terminal"
 
 
 def test_a_streamed_dialogue_shows_each_text_once(shared: Deployment) -> None:

@@ -188,7 +188,7 @@ def test_what_is_no_address_of_an_endpoint_is_refused_without_a_word_of_its_pass
     url: str,
 ) -> None:
     message = error_of("delegate", f"models.llm.base_url={url}")
-    assert "models.llm: base_url is no address of an endpoint" in message
+    assert "models.llm: base_url is not an address of an endpoint" in message
     assert "secret" not in message
 
 

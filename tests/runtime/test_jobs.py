@@ -87,7 +87,7 @@ def test_the_jobs_worker_outlasts_a_redis_that_dies(deployment: Deployment, tmp_
 def test_any_command_line_of_ours_can_be_queued(deployment: Deployment, tmp_path: Path) -> None:
     deployment.up(kinds=("jobs",))
     wrong = deployment.run("jobs", "add", "rm", "-rf", "nothing")
-    assert "'rm' is no program of a job; there are: bench, train" in wrong.stderr
+    assert "'rm' is not a program of a job; there are: bench, train" in wrong.stderr
     folder = tmp_path / "worlds"
     output = deployment.ok("jobs", "add", "train", "worlds", str(folder), "--samples", "2")
     job_id = output.split()[1]
@@ -276,7 +276,7 @@ def test_a_program_that_is_not_ours_is_no_job() -> None:
 def test_a_request_for_another_folder_of_the_machine_is_not_carried_out(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    """Whoever can write to Redis can queue one, past the check of `runtime jobs add`."""
+    """Anyone who can write to Redis can queue one, past the check of `runtime jobs add`."""
     deployment.up(kinds=("jobs",))
     settings = load_resolved_file(deployment.state.resolved)
     request = JobRequest(program="bench", argv=["--help"], cwd=str(tmp_path))

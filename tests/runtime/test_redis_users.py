@@ -148,7 +148,7 @@ def test_passwords_follow_from_the_owners_and_differ() -> None:
 def test_the_printed_list_is_one_that_a_server_loads(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    """And the passwords beside it are those of its users."""
+    """And the passwords alongside it are those of its users."""
     result = deployment.run("redis", "acl", "--prefix", PREFIX)
     assert result.returncode == 0
     passwords = dict(re.findall(r"(\w+): rediss://[\w.-]+:(\w+)@HOST", result.stderr))

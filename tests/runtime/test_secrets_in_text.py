@@ -1,4 +1,4 @@
-"""What looks like a secret is hidden in any text, however long the text and whoever wrote it."""
+"""What looks like a secret is hidden in any text, however long the text and anyone who wrote it."""
 
 from __future__ import annotations
 

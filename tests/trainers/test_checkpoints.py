@@ -89,7 +89,7 @@ def test_a_kill_before_or_within_the_removal_of_the_one_of_the_same_step_costs_n
 def test_one_that_lies_there_already_is_not_asked_room_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As files take it from a disk with room for two of a megabyte, and what is beside them."""
+    """As files take it from a disk with room for two of a megabyte, and what is alongside them."""
     size, beside, reserve = 10**6, 10**5, 16 * 2**20
 
     def usage(path: Path) -> SimpleNamespace:

@@ -215,7 +215,7 @@ def test_half_a_character_costs_its_own_answer_alone(
 
 
 def test_a_function_is_called_by_the_end_of_its_name_that_is_offered(tmp_path: Path) -> None:
-    """Names are cut to 64 characters; a call of the whole one is no hallucination."""
+    """Names are cut to 64 characters; a call of the whole one is not a hallucination."""
     write_answer(tmp_path, call("x" * 18 + NAME, '{"city": "Oslo"}', "I need it."), *CHAIN[1:])
     (trajectory,) = from_toolbench(tmp_path).trajectories
     called = trajectory.steps[0].call

@@ -131,7 +131,7 @@ def test_a_finished_folder_is_left_as_it_is(trained: tuple[Path, Report]) -> Non
     folder, report = trained
     messages: list[str] = []
     assert train(SETTINGS, DATA, folder, watch=StageListener(say=messages.append)) == report
-    assert messages == [f"the training in {folder} is finished; --restart trains anew"]
+    assert messages == [f"the training in {folder} is finished; --restart trains again"]
 
 
 def test_a_role_is_loaded_and_prompted_as_a_gpu_worker_does(trained: tuple[Path, Report]) -> None:

@@ -47,7 +47,7 @@ def test_the_command_states_compute_padding_and_losses_and_does_nothing_twice(
     assert 'aria-label="Loss"' in page
     code, again = command(*arguments)
     assert code == 0
-    assert "is finished; --restart trains anew" in again
+    assert "is finished; --restart trains again" in again
     assert "checkpoint" not in again
 
 

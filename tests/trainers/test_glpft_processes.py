@@ -78,7 +78,7 @@ def test_settings_of_a_launcher_that_cannot_be_trained_by_are_refused(
         [(SCRATCH, tmp_path / "out")], tmp_path / "said", sharded=True, changed=settings
     ) as started:
         assert ended(started) == [1, 1]
-    # Whoever is refused first may take the other's connection with it.
+    # Anyone who is refused first may take the other's connection with it.
     assert any(message in (tmp_path / f"said/{number}").read_text() for number in range(2))
     assert not (tmp_path / "out").exists()
 

@@ -60,7 +60,7 @@ def test_running_workers_serve_the_three_adapters_and_those_of_another_base_are_
         files = {path.name: path.read_bytes() for path in (folder / role).iterdir()}
         assert {path.name: path.read_bytes() for path in version_folder.iterdir()} == files
     assert output.count("serves version 1") == 3
-    # It is served from there, so a training anew takes nothing from the deployment.
+    # It is served from there, so a training again takes nothing from the deployment.
     claim(changed(weights="lora-roles", tokens=6_000, rank=4), DATA, folder, restart=True)
     assert not (folder / "caller").exists()
     assert len(list((folder / "published").glob("*/*/adapter_model.safetensors"))) == 3

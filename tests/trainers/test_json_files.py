@@ -54,7 +54,7 @@ def test_a_file_is_read_as_far_as_its_limit_goes(tmp_path: Path, suffix: str) ->
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "-1e999", "[1.5, 2e400]"])
 def test_what_is_no_finite_number_is_refused(number: str) -> None:
-    """Whoever writes an infinity as JSON makes null of it."""
+    """Anyone who writes an infinity as JSON makes null of it."""
     with pytest.raises(Unreadable, match="not JSON"):
         parse(number)
 

@@ -168,7 +168,7 @@ def test_the_model_is_tinyllama_s_and_each_stage_takes_a_step(trained: Path, lay
 def test_the_engine_computes_for_each_row_of_a_batch_what_its_adapter_was_trained_to(
     trained: Path,
 ) -> None:
-    """Rows with no adapter and with each of the three in one pass, beside PEFT on each alone."""
+    """Rows with no adapter and with each of the three in one pass, alongside PEFT on each alone."""
     loaded = load_base(str(trained / "base"))
     ids = torch.arange(5, 25, device=loaded.device).repeat(1 + len(ROLES), 1)
     lora = LoraLayers(loaded.model, loaded.device)

@@ -1,4 +1,4 @@
-"""A deployment of the profile `umi` with a teacher beside the models, and runs on it.
+"""A deployment of the profile `umi` with a teacher alongside the models, and runs on it.
 
 Models of random weights do not get far: their planner gives up at once. So there is a second pool,
 the simulator's oracle; where it plans, caller and summarizer are asked as well, and where it plays

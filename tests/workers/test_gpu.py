@@ -38,7 +38,7 @@ async def request_of(bus: Bus, run_id: str, deadline: float) -> Delivery:
 
 
 async def answer(bus: Bus, run_id: str) -> bytes:
-    """What whoever made the request is handed. Raises `RequestError`."""
+    """What anyone who made the request is handed. Raises `RequestError`."""
     async with Inbox(bus) as inbox:
         return await inbox.request("infer", note(run_id, key="call"))
 

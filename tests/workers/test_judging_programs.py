@@ -177,7 +177,7 @@ async def test_without_a_golden_program_nobody_knows_whether_a_test_is_right(
 
 
 async def test_problems_of_one_name_have_their_own_golden_programs(judge: ProgramJudge) -> None:
-    """A data set's problem may have been mended since a run was made for it."""
+    """A data set's problem may have been fixed since a run was made for it."""
     before = PROBLEM.model_copy(update={"id": "t/3", "solutions": ()})
     after = before.model_copy(update={"solutions": (GOOD,)})
     rights = [(await judge.tests(problem, "", [RIGHT]))[0].right for problem in (before, after)]

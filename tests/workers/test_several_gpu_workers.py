@@ -1,4 +1,4 @@
-"""Several gpu workers beside each other: work goes to whoever has a place for it, and to the model
+"""Several gpu workers alongside each other: work goes to anyone who has a place for it, and to the model
 that it was asked of.
 """
 

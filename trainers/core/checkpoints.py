@@ -1,6 +1,6 @@
 """Checkpoints that survive a kill at any moment: safetensors and JSON, never a pickle.
 
-A checkpoint is one folder, written beside its final name, flushed to disk and renamed into place;
+A checkpoint is one folder, written alongside its final name, flushed to disk and renamed into place;
 the one before it is removed only then. The JSON carries the tensors' hash, so that a damaged file
 is refused and not trained on.
 """
@@ -143,7 +143,7 @@ def require_disk(folder: Path, needed: int) -> None:
 
 def require_room_for_two(folder: Path, size: int, beside: int = 0) -> None:
     """Raises `NotEnoughDisk` unless two checkpoints of `size` bytes have room in `folder`, and
-    `beside` them so many bytes. What one takes that lies there already is not asked for again: a
+    `alongside` them that many bytes. What one takes that lies there already is not asked for again: a
     training that had room to begin has room to go on."""
     files = (path for old in _folders(folder) for path in old.rglob("*"))
     there = sum(path.stat().st_size for path in files if path.is_file())
@@ -210,7 +210,7 @@ def remove_checkpoints(folder: Path) -> None:
 
 def forget_work(work: Path) -> None:
     """Remove the whole folder of a finished training's checkpoints, in the same order. A kill may
-    have come before: whoever finds a training finished does it again."""
+    have come before: anyone who finds a training finished does it again."""
     if work.exists():
         os.sync()
         shutil.rmtree(work, ignore_errors=True)
@@ -226,7 +226,7 @@ def _folders(folder: Path) -> list[Path]:
 def _corruption_error(where: Path, why: str) -> CorruptCheckpoint:
     return CorruptCheckpoint(
         f"the checkpoint {where} is damaged: {why}; remove that folder or pass --restart to "
-        "begin anew"
+        "begin again"
     )
 
 

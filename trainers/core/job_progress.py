@@ -30,7 +30,7 @@ class JobProgress(ShownProgress):
         self._told: dict[str, float] = {}
 
     def watch(self, jobs: int, remaining: int) -> Callable[[Job, JobLine], None]:
-        """Who is told, where so many jobs are left of all; called again, it corrects the two."""
+        """Who is told, where that many jobs are left of all; called again, it corrects the two."""
         self._pace.expect(jobs, remaining)
         self._whole()
         return self.tell
@@ -61,7 +61,7 @@ class JobProgress(ShownProgress):
 
 class _Pace:
     """How many jobs are done, those in work by their share, and how long the others may take: as
-    long as these in the mean. What comes after a job's training is short beside it, and is counted
+    long as these in the mean. What comes after a job's training is short alongside it, and is counted
     with it."""
 
     def __init__(self) -> None:

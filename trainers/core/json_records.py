@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from loopline.trainers.errors import TrainingError, UnreadableModel
 from loopline.workers.atomic_files import write_atomic
 
-RESTART = "--restart trains anew"
+RESTART = "--restart trains again"
 RecordT = TypeVar("RecordT", bound=BaseModel)
 
 

@@ -3,7 +3,7 @@
 `keep_freed_memory` keeps it in the process instead of giving it back to the kernel at every step.
 
 A training step frees and allocates the same few hundred megabytes again. With glibc's defaults
-each large block is mapped and unmapped anew and every page is faulted in again: measured on the
+each large block is mapped and unmapped again and every page is faulted in again: measured on the
 micro-LLM's step, that cost 45 % of the time.
 """
 

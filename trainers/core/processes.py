@@ -219,7 +219,7 @@ def shard_tensors(
                 f"model.{name}",
                 *(k for k in tensors if k.startswith(f"optimizer.{name}.")),
             ):
-                # The count of steps is no part of the weights' shape.
+                # The count of steps is not part of the weights' shape.
                 if tensors[key].shape == parameter.shape:
                     placed[key] = distribute_tensor(
                         tensors[key].to(parameter.device),

@@ -45,7 +45,7 @@ class ShownProgress:
             )
 
             self._bars = Progress(
-                # A name in brackets is no markup.
+                # A name in brackets is not markup.
                 TextColumn(self._before, markup=False), BarColumn(),
                 TextColumn(self._behind, markup=False),
                 *((TimeRemainingColumn(),) if self._remaining else ()),
@@ -75,7 +75,7 @@ class ShownProgress:
             self._bars.remove_task(self._tasks.pop(part))
 
     def line(self, text: str) -> None:
-        """In place of bars; nothing beside them."""
+        """In place of bars; nothing alongside them."""
         if self._bars is None:
             typer.echo(text, err=True)
 

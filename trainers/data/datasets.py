@@ -171,7 +171,7 @@ def read(folder: Path) -> DataSet:
         card = Card.model_validate_json((folder / CARD).read_bytes())
         if card.version != VERSION:
             raise UnreadableData(
-                f"{folder} has version {card.version}, this program reads {VERSION}: make it anew"
+                f"{folder} has version {card.version}, this program reads {VERSION}: make it again"
             )
         sets: dict[SetName, tuple[Example, ...]] = {}
         for name in SETS:
@@ -183,12 +183,12 @@ def read(folder: Path) -> DataSet:
         ) from error
     except (OSError, ValidationError, pa.ArrowException) as error:
         why = str(error).splitlines()[0]
-        raise UnreadableData(f"the data set {folder} is damaged: {why}; make it anew") from error
+        raise UnreadableData(f"the data set {folder} is damaged: {why}; make it again") from error
     sets_hash = content_hash(sets)
     if sets_hash != card.sha256:
         raise UnreadableData(
             f"the data set {folder} is damaged: its rows have the hash {sets_hash[:12]}, its card says "
-            f"{card.sha256[:12]}; make it anew"
+            f"{card.sha256[:12]}; make it again"
         )
     return DataSet(card, sets)
 

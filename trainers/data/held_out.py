@@ -24,7 +24,7 @@ def require_training(run: Run) -> None:
     """Raises `Unreadable` for a run whose task is of a split that is held out, for a run of a
     benchmark that was not asked for its split `train`, and for any of `bench code`, where a program
     is paid for tests that it could copy. Of puzzles and of the simulated worlds the task itself
-    says its split, whoever has asked it; of other tasks only the benchmark's tags do."""
+    says its split, anyone who has asked it; of other tasks only the benchmark's tags do."""
     _require_training_task(run.task)
     benchmark = run.tags.get("bench")
     if benchmark is None:

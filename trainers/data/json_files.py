@@ -56,7 +56,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Reading(Generic[T]):
-    """What was read, and beside it what was not."""
+    """What was read, and alongside it what was not."""
 
     records: tuple[T, ...]
     skipped: tuple[Skipped, ...]
@@ -195,7 +195,7 @@ def _refuse(constant: str) -> None:
 
 
 def _parse_finite(number: str) -> float:
-    # As infinity, `1e999` would be written as null by whoever passes it on.
+    # As infinity, `1e999` would be written as null by anyone who passes it on.
     value = float(number)
     if not math.isfinite(value):
         raise ValueError(f"{number[:_SHOWN]} is beyond all floats")

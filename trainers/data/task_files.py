@@ -68,7 +68,7 @@ def read_tasks(path: Path) -> TaskFile:
     if reading.skipped:
         first = reading.skipped[0]
         raise UnreadableData(
-            f"--tasks: {path.parent / first.where}: {first.reason} ({first.detail}): mend or "
+            f"--tasks: {path.parent / first.where}: {first.reason} ({first.detail}): fix or "
             "remove it, or write the file again with `bench tasks`"
         )
     lines = reading.records

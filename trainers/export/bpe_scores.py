@@ -50,7 +50,7 @@ def _refuse_ambiguous_merges(pieces: Sequence[str], rank: dict[Pair, int]) -> No
     for piece in pieces:
         for cut in range(1, len(piece)):
             left, right = piece[:cut], piece[cut:]
-            # A character that is no piece is joined by llama.cpp, too.
+            # A character that is not a piece is joined by llama.cpp, too.
             parts = (len(part) == 1 or part in piece_set for part in (left, right))
             if all(parts) and (left, right) not in rank:
                 raise ValueError(

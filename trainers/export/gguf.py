@@ -226,7 +226,7 @@ def _wanted_shapes(model: Path, config: dict[str, Any]) -> dict[str, tuple[int, 
         with torch.device("meta"):
             empty_model = AutoModelForCausalLM.from_config(kind)
     except Exception as error:
-        raise TrainingError(f"{model}: config.json is no model's: {error}") from error
+        raise TrainingError(f"{model}: config.json is not a model's: {error}") from error
     return {name: tuple(tensor.shape) for name, tensor in empty_model.state_dict().items()}
 
 

@@ -155,7 +155,7 @@ def _add_sentencepiece(
     options = ("ignore_merges", "dropout", "continuing_subword_prefix", "end_of_word_suffix")
     used = [name for name in options if bpe.get(name)]
     if bpe.get("type") != "BPE" or used:
-        raise ValueError(f"it is no plain BPE ({', '.join([str(bpe.get('type')), *used])})")
+        raise ValueError(f"it is not plain BPE ({', '.join([str(bpe.get('type')), *used])})")
     if {part["type"] for part in _parts(saved, "decoder", "decoders")} - _DECODERS:
         raise ValueError("its decoder does more than to replace '▁' and to join bytes")
     # A normalizer puts its blank before such tokens are looked for, if they are normalized.
@@ -225,7 +225,7 @@ def _merges(bpe: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises TrainingError for a file that is not there or is no JSON."""
+    """Raises TrainingError for a file that is not there or is not JSON."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError as error:

@@ -1,7 +1,7 @@
 """Batches as a pure function of the rows, the seed and the step's number: resuming needs no state
 but that number.
 
-Rows are shuffled anew in every epoch. Steps are made in groups: the rows of a group are sorted by
+Rows are shuffled again in every epoch. Steps are made in groups: the rows of a group are sorted by
 length before they are cut into batches, so that little is padded; then the order of the batches is
 shuffled. A batch is cut into pieces that go through the model one after the other; several
 processes share the rows of each piece.

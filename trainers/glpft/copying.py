@@ -58,7 +58,7 @@ def set_lookback_biases(network: Any) -> None:
 def copying_rows(
     data: DataSet, stage: Stage, model: LoadedModel, settings: GlpftSettings, budget: int
 ) -> StageRows:
-    """Rows for so many tokens: a part of one of the data set's own rows, then pieces of that part
+    """Rows for that many tokens: a part of one of the data set's own rows, then pieces of that part
     again, of which all but the beginning is learned. Raises `TrainingError` without any."""
     examples = [example for name in stage.sets for example in data.sets[name]]
     dice = random.Random(f"{settings.seed}:copying")

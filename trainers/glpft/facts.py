@@ -45,4 +45,4 @@ class StageFacts(Record):
 
 def read_facts(folder: Path) -> StageFacts | None:
     """Of a finished stage; None if it is not finished. Raises `UnreadableModel`."""
-    return find_record(folder / FACTS, StageFacts, "remove it to train anew")
+    return find_record(folder / FACTS, StageFacts, "remove it to train again")

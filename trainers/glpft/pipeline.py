@@ -88,7 +88,7 @@ def train(
         claim(settings, data, output, restart=restart and processes.is_first)
     finished = read_report(output)
     if finished is not None:
-        watch.say(f"the training in {output} is finished; --restart trains anew")
+        watch.say(f"the training in {output} is finished; --restart trains again")
         return finished
     keep_freed_memory()
     import torch

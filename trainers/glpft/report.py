@@ -27,4 +27,4 @@ class Report(Record):
 
 def read_report(output: Path) -> Report | None:
     """Of a folder; None before the training has ended. Raises `UnreadableModel`."""
-    return find_record(output / REPORT, Report, "remove it to train anew")
+    return find_record(output / REPORT, Report, "remove it to train again")

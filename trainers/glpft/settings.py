@@ -190,7 +190,7 @@ class GlpftSettings(StageOptions):
         )
 
     def copying_share(self, budget: int) -> float:
-        """Share of so many tokens that is spent on learning to copy."""
+        """Share of that many tokens that is spent on learning to copy."""
         return 0.0 if self.base is not None else min(COPYING_SHARE, COPYING_TOKENS / budget)
 
     def trains_adapter(self, stage: str) -> bool:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 REPORT_EVERY = 20
 """Steps per reported mean loss."""
 VALIDATION_ROWS = 256
-"""The loss is measured on so many kept-out rows at most."""
+"""The loss is measured on that many kept-out rows at most."""
 AUTOCAST_FROM = 500_000
 """Parameters from which bf16 is faster than fp32 on a CPU: at 0.1 M it is slower, at 0.9 M 1.3
 times as fast, at 2.8 M twice."""
@@ -103,7 +103,7 @@ class StageTraining:
         """Train to the budget; returns the loss on the validation rows.
 
         Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt, in all processes if
-        one of them is told so. Raises `TrainingError`s; a step whose loss or gradient is no number
+        one of them is told so. Raises `TrainingError`s; a step whose loss or gradient is not a number
         raises one before it changes weights.
         """
         # Parameters and two moments.
@@ -234,7 +234,7 @@ class StageTraining:
         if not math.isfinite(value):
             raise TrainingError(
                 f"{self.stage}: the {what} is {value} at step {self.state.step + 1}, which is not "
-                f"taken; the rate {rate:.1e} is too high: train anew with a lower one"
+                f"taken; the rate {rate:.1e} is too high: train again with a lower one"
             )
 
     def _losses(

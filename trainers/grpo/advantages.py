@@ -1,7 +1,7 @@
 """How much better than its group a sample is: pure functions of the rewards of one group.
 
 A group whose rewards are all the same says nothing: every function gives it zeros, and `has_signal`
-says so, that it can be dropped, counted, and sampled anew (dynamic sampling of DAPO, Yu et al.
+says so, that it can be dropped, counted, and sampled again (dynamic sampling of DAPO, Yu et al.
 2025, arXiv:2503.14476, §3.2).
 """
 
@@ -50,7 +50,7 @@ def centre(rewards: Sequence[float]) -> list[float]:
 def leave_one_out(rewards: Sequence[float]) -> list[float]:
     """A_i = R_i − mean of the others' = K / (K − 1) · (R_i − mean R).
 
-    RLOO (Kool et al. 2019; Ahmadian et al. 2024, arXiv:2402.14740, §2.3): a sample is no part of
+    RLOO (Kool et al. 2019; Ahmadian et al. 2024, arXiv:2402.14740, §2.3): a sample is not part of
     its own baseline, which leaves the gradient without bias.
     """
     if not has_signal(rewards):

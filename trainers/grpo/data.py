@@ -25,7 +25,7 @@ RUNS = "runs.json"
 
 
 class RecordedRuns(Record):
-    """What is written beside a training: its runs, by their ids."""
+    """What is written alongside a training: its runs, by their ids."""
 
     runs: tuple[str, ...]
 

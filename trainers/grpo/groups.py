@@ -17,9 +17,9 @@ there; what is left over is counted and named, and never trained on. A step that
 adaptively is a group of its own, of K of its candidates (`adaptive_groups`).
 
 Of the runs that `usable_runs` refuses nothing is learned, and from no completion twice: a fork's
-journal begins with its parent's. A fork is no whole run of its own either, since it shares what
+journal begins with its parent's. A fork is not a whole run of its own either, since it shares what
 came before with its parent. Nor is a run in which a step was chosen among several candidates by
-their rewards: that one is no plain sample of its policy. Play whole runs with one candidate each.
+their rewards: that one is not a plain sample of its policy. Play whole runs with one candidate each.
 
 (The arm of `bench grpo` that is called single agent + GRPO groups by `at-grpo`: candidates of one
 agent alone compete in one state.)
@@ -297,7 +297,7 @@ class Sealer:
         teams = any(open_group.told != remaining[0][1].told for _, open_group in remaining)
         versions = ", ".join(
             f"{len(open_group.members)} of version {policy.version}"
-            + (f" beside {open_group.told}" if teams else "")
+            + (f" alongside {open_group.told}" if teams else "")
             for policy, open_group in remaining
         )
         reason = INCOMPLETE
@@ -307,7 +307,7 @@ class Sealer:
 
 
 def seal(trajectories: Iterable[Trajectory], sealing: Sealing) -> Reading[Group]:
-    """Every complete group, and beside them what was left out and why. The order of the
+    """Every complete group, and alongside them what was left out and why. The order of the
     trajectories does not matter; groups come by policy version, then by the run that completed
     them."""
     sealer = Sealer(sealing)

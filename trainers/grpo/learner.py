@@ -42,7 +42,7 @@ _SHOWN = 4
 
 
 class NotFinite(TrainingError):
-    """A loss or a gradient that is no finite number."""
+    """A loss or a gradient that is not a finite number."""
 
     exit_code = 7
 
@@ -77,7 +77,7 @@ class _Sums:
     tokens: int = 0
     norms: list[float] = field(default_factory=list[float])
     bad: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
-    """Samples of this process whose loss is no number, with it."""
+    """Samples of this process whose loss is not a number, with it."""
     behind: list[torch.Tensor] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
     """log π_prox − log π_behav of each token."""
 
@@ -345,7 +345,7 @@ class Learner:
 
 
 def _not_finite_message(what: str, bad_values: Sequence[tuple[str, float]], where: str) -> str:
-    """The fact alone: whoever called for the step knows what can be done about it."""
+    """The fact alone: anyone who called for the step knows what can be done about it."""
     if not bad_values:
         return f"the {what} is no number in another process, at {where}"
     named = list(dict.fromkeys(origin for origin, _ in bad_values))

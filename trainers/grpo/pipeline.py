@@ -6,7 +6,7 @@
     OUTPUT/checkpoints/           of the training in work
     OUTPUT/curves/<policy>/       for TensorBoard
     OUTPUT/policies/<policy>/     the finished policy: a model or an adapter, and training.json
-    OUTPUT/last-good/<policy>/    the same of the last good version, where a loss was no number
+    OUTPUT/last-good/<policy>/    the same of the last good version, where a loss was not a number
     OUTPUT/learned-tokens/        importance ratios, where they are kept
     OUTPUT/report.json            every step
     OUTPUT/report.html            the same as curves
@@ -113,7 +113,7 @@ def train(
     base, whose weights are changed. `keep_ratios` are tokens: see `KeptRatios`.
 
     Of several `processes`, which must all see the same `output`, the first one writes and tells.
-    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. A loss that is no number
+    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. A loss that is not a number
     raises `NotFinite` and keeps the last good version. Raises `TrainingError`s.
     """
     processes = processes or Processes()
@@ -128,7 +128,7 @@ def train(
     if finished is not None:
         if processes.is_first:
             forget_work(output / CHECKPOINTS)
-        watch.say(f"the training in {output} is finished; --restart trains anew")
+        watch.say(f"the training in {output} is finished; --restart trains again")
         return finished
     cut = sum(group_worth(group, settings) == "truncated" for group in data.groups)
     if cut:
@@ -283,7 +283,7 @@ class _Training:
             self._save()
             self._write(LAST_GOOD, self._report())
         except NotEnoughDisk as error:
-            # What was no number, and of which runs, is not to be lost over it.
+            # What was not a number, and of which runs, is not to be lost over it.
             return f"{good}, and could not be kept: {error}"
         return f"{good}: it is in {self.output / LAST_GOOD}"
 

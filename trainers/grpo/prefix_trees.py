@@ -45,7 +45,7 @@ class TreePiece(MicroBatch):
         """[rows, 1, length, length]: whether the one id is the other or an ancestor of it.
 
         It grows with the square of the length, and a step holds all of its pieces at once: so it is
-        made anew for each pass through the model, and kept by none of them.
+        made again for each pass through the model, and kept by none of them.
         """
         import numpy as np
         import torch
@@ -92,7 +92,7 @@ class _Tree:
 
 def tree_pieces_of(rows: Sequence[Row], piece_tokens: int, device: torch.device) -> list[TreePiece]:
     """The rows as trees, one for each prompt (the ids before the first learned one), cut into
-    pieces of at most so many tokens. A tree that would be longer alone is cut too; a row that is
+    pieces of at most that many tokens. A tree that would be longer alone is cut too; a row that is
     longer alone is a piece of its own."""
     trees: list[_Tree] = []
     by_prompt: dict[tuple[int, ...], _Tree] = {}

@@ -1,4 +1,4 @@
-"""How far the policy has moved from the one that sampled: what is reported beside every loss."""
+"""How far the policy has moved from the one that sampled: what is reported alongside every loss."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def ratio_quantiles(log_ratios: torch.Tensor) -> tuple[float, ...]:
     # Rounded up: rows come by length, and what lies behind `MOST` picks would be the longest ones.
     picked = log_ratios.detach().double()[:: -(-len(log_ratios) // MOST)]
     at = torch.tensor(QUANTILES, dtype=torch.float64, device=picked.device)
-    # The exponential keeps the order, and beyond its range is no number that JSON could hold.
+    # The exponential keeps the order, and beyond its range is not a number that JSON could hold.
     return tuple(torch.exp(torch.quantile(picked, at).clamp(-700, 700)).tolist())

@@ -24,12 +24,12 @@ TEAM = "team"
 """Name of the reward part that the agents of a team share; without a total every other part is
 local."""
 LOCAL = "local"
-"""Name of the sum of an agent's own parts, beside a total."""
+"""Name of the sum of an agent's own parts, alongside a total."""
 TOTAL = "total"
 """Name of the part that is the reward as it was ranked by."""
 NO_REWARD = "candidate without a reward"
 NO_SCHEME = "candidate without the rewards of that scheme"
-NOT_A_NUMBER = "reward that is no finite number"
+NOT_A_NUMBER = "reward that is not a finite number"
 
 
 def _pays_team(options: Any) -> bool:

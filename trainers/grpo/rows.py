@@ -88,7 +88,7 @@ def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:
 
 
 def pieces_of(rows: Sequence[Row], piece_tokens: int, device: torch.device) -> list[MicroBatch]:
-    """Rows, which are sorted by length, cut into pieces of at most so many tokens; a row that is
+    """Rows, which are sorted by length, cut into pieces of at most that many tokens; a row that is
     longer alone is a piece of its own."""
     pieces: list[MicroBatch] = []
     begin = 0

@@ -84,7 +84,7 @@ def sequences_of(
 
 def same_tokenizer(codec: TextCodec, vocabulary: int, end_ids: frozenset[int]) -> Belongs:
     """A fingerprint that every record carries: the ids, read by `codec`, must say what was written
-    down as text. A stop string ends the text early; the token that ends a turn is no text."""
+    down as text. A stop string ends the text early; the token that ends a turn is not text."""
 
     def belongs(call: Call) -> bool:
         if any(not 0 <= token_id < vocabulary for token_id in (*call.prompt_ids, *call.output_ids)):

@@ -217,7 +217,7 @@ def evaluate(
     failure: Callable[[Episode, int], str] = failure_of,
 ) -> EvaluationResult:
     """One completion at temperature 0 of every observation. Plays the episodes as they are.
-    `failure(episode, refused)` names the kind of one that was not solved, where so many actions on
+    `failure(episode, refused)` names the kind of one that was not solved, where that many actions on
     the real state were refused."""
     endings = _Endings(failure)
     proposed: dict[int, object] = {}
@@ -300,5 +300,5 @@ def sequence_of(prompt: Sequence[int], completion: Completion, temperature: floa
 
 
 def slices(every: Sequence[int], size: int) -> list[Sequence[int]]:
-    """Cut into parts of at most so many."""
+    """Cut into parts of at most that many."""
     return [every[at : at + size] for at in range(0, len(every), size)]

@@ -46,7 +46,7 @@ def read_variants(paths: Sequence[Path], names: Collection[str]) -> dict[str, li
     """The prompt files at these paths, by the prompt whose place they want to take; of a folder all
     `*.md` in it. Of files with the same text the first.
 
-    Raises `UnreadableData` for a file that is no prompt, or one of none of these `names`.
+    Raises `UnreadableData` for a file that is not a prompt, or one of none of these `names`.
     """
     candidates_by_prompt: dict[str, list[Candidate]] = {}
     for path in _files(paths):
@@ -80,7 +80,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
         files += inside
     if len(files) > MAX_CANDIDATES:
         raise TrainingError(
-            f"--variants: {len(files)} files are more than {MAX_CANDIDATES}; a search over so many "
+            f"--variants: {len(files)} files are more than {MAX_CANDIDATES}; a search over that many "
             "would be one over noise. Leave the unlikely ones out"
         )
     return files

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from loopline.trainers.prompts.search import SearchResult
 
 LINE_RUNS = 50
-"""Without a terminal: one line after so many runs."""
+"""Without a terminal: one line after that many runs."""
 
 
 def preview(options: PromptsOptions) -> list[str]:
@@ -70,7 +70,7 @@ def prompts(options: PromptsOptions) -> None:
         options.record()
         report = read_report(output)
         if report is not None:
-            typer.echo(f"the search in {output} is finished; --restart searches anew", err=True)
+            typer.echo(f"the search in {output} is finished; --restart searches again", err=True)
         else:
             try:
                 with RunLog(output) as log:

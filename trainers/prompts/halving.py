@@ -23,7 +23,7 @@ class Round(NamedTuple):
 
 
 def rounds(arms: int, runs: int) -> tuple[Round, ...]:
-    """The rounds for so many candidates with at most `runs` runs; none for one candidate.
+    """The rounds for that many candidates with at most `runs` runs; none for one candidate.
 
     Raises ValueError where a round would have no question.
     """
@@ -39,7 +39,7 @@ def rounds(arms: int, runs: int) -> tuple[Round, ...]:
 
 
 def survivor_count(arms: int) -> int:
-    """How many of so many candidates go on."""
+    """How many of that many candidates go on."""
     return math.ceil(arms / 2)
 
 

@@ -47,7 +47,7 @@ def claim(
             existing_settings = SearchSettings.model_validate_json(path.read_bytes())
         except ValidationError as error:
             why = error.errors(include_url=False)[0]["msg"]
-            raise UnreadableData(f"{path} is damaged ({why}); --restart searches anew") from error
+            raise UnreadableData(f"{path} is damaged ({why}); --restart searches again") from error
         except OSError as error:
             raise UnreadableData(
                 f"{path} can't be read ({error.strerror}): remove it, or search in another folder"

@@ -48,7 +48,7 @@ class RunAdmission(Record):
 
 class ExpiredRun(Record):
     """A run whose time ran out while nobody waited for it. It says nothing of a prompt, so it is
-    asked for anew; what it used was used."""
+    asked for again; what it used was used."""
 
     type: Literal["lapsed"] = "lapsed"
     key: Key

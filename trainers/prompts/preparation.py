@@ -219,14 +219,14 @@ def _candidates(
         if not others and not request.propose:
             if name in request.prompts:
                 raise TrainingError(
-                    f"--prompt {name}: there is no candidate beside the prompt in force: give a "
+                    f"--prompt {name}: there is no candidate alongside the prompt in force: give a "
                     "file of another text by --variants, or let a model write some by --propose"
                 )
             continue
         candidates_by_prompt[name] = [current, *others]
     if not candidates_by_prompt:
         raise TrainingError(
-            "there is no candidate beside the prompts in force: give files of other texts by "
+            "there is no candidate alongside the prompts in force: give files of other texts by "
             "--variants, or let a model write some by --propose N --proposer POLICY"
         )
     return candidates_by_prompt

@@ -31,7 +31,7 @@ Dataset = Literal["worlds", "wordproblems"]
 CHECKERS = {
     "world": "the run's calls leave the world as the instruction wants it, and the answer has the "
     "facts that it asks for",
-    "puzzle": "the run's actions, carried out anew on the instance, solve it",
+    "puzzle": "the run's actions, carried out again on the instance, solve it",
     "judge": "the run ended as solved: the deployment's judge, who alone knows hidden tests and "
     "right answers, found right what the team handed in",
     "answer": "the run's answer is the same number as the right one, or the same text",

@@ -39,7 +39,7 @@ class CandidateFacts(Record):
 
 
 class RejectedProposal(Record):
-    """A proposal that was no candidate."""
+    """A proposal that was not a candidate."""
 
     label: str
     why: str
@@ -138,4 +138,4 @@ def compare_prompts(
 
 def read_report(folder: Path) -> Report | None:
     """Of a finished search; None if it is not finished. Raises `UnreadableData`."""
-    return find_record(folder / REPORT, Report, "--restart searches anew", UnreadableData)
+    return find_record(folder / REPORT, Report, "--restart searches again", UnreadableData)

@@ -246,7 +246,7 @@ class Search:
         return {**self._files, candidate.prompt.file: candidate.content}
 
     def _can_afford(self, runs: int) -> bool:
-        """Whether so many runs more leave tokens for the comparison, by what runs used so far."""
+        """Whether that many runs more leave tokens for the comparison, by what runs used so far."""
         budget, player = self._settings.tokens, self._player
         if budget is None:
             return True
@@ -272,7 +272,7 @@ def _require_answers(played: Sequence[FinishedRun]) -> None:
         raise TrainingError(
             f"all {len(played)} runs of the prompt in force ended as {first.outcome} "
             f"({first.reason or 'no reason'}): nothing can be compared. See `runtime runs show "
-            f"{first.run_id}`, mend the deployment, and begin in another folder"
+            f"{first.run_id}`, fix the deployment, and begin in another folder"
         )
 
 

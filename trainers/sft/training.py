@@ -88,7 +88,7 @@ def train(
     if finished is not None:
         require_same_recipe(finished.recipe, recipe, output)
         remove_checkpoints(output)
-        say(f"the model in {output} is finished; --restart trains it anew")
+        say(f"the model in {output} is finished; --restart trains it again")
         return finished
     say(f"learning the tokenizer from {TOKENIZER_DIALOGUES:,} dialogues…")
     keep_freed_memory()

@@ -85,7 +85,7 @@ class Completion(Record):
 
     index: int = 0
     text: str
-    """Whole: thoughts that stand in it are parted from what is said by whoever reads it
+    """Whole: thoughts that stand in it are parted from what is said by anyone who reads it
     (`loopline.agents.thinking`)."""
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
@@ -111,7 +111,7 @@ class Completion(Record):
 
 class Sending(Record):
     """A call that may be paid for is about to be sent: it leaves when the next event is asked for,
-    so that whoever reads the events can write it down first."""
+    so that anyone who reads the events can write it down first."""
 
     number: int
     """From 1, within the request: by this completions, and what came to nothing, name their
@@ -240,7 +240,7 @@ class EngineDeadline(EngineError):
 
 
 class EngineBroken(EngineError):
-    """The engine can't go on in this process, whoever asks: only a process that is started anew
+    """The engine can't go on in this process, anyone who asks: only a process that is started again
     has one that works."""
 
     kind = "unavailable"

@@ -43,7 +43,7 @@ class ScriptedWorlds(SettingsModel):
 
 
 class ScriptedHeed(SettingsModel):
-    """What a phrase in the system prompt changes: a model that heeds what it is told."""
+    """What a phrase in the system prompt changes: a model that respects what it is told."""
 
     phrase: str = Field(min_length=1)
     """A part of the system prompt, to the letter."""
@@ -135,7 +135,7 @@ class ModelSettings(SettingsModel):
 
     max_useless_answers: int = Field(default=3, ge=1, le=20)
     """Answers that an endpoint was paid for and that are of no use (unreadable, broken off): after
-    so many a request is not sent again."""
+    that many a request is not sent again."""
     max_useless_dollars: Decimal = Field(default=Decimal(1), ge=0)
     """The same by money: a request is not sent again where one more such answer could bring what
     was paid in vain above this. US dollars."""
@@ -220,7 +220,7 @@ class ModelSettings(SettingsModel):
         if self.base_url is not None and not _is_address(self.base_url):
             # Not quoted: a password may be part of it.
             raise ValueError(
-                "base_url is no address of an endpoint; it looks like http://localhost:8000/v1"
+                "base_url is not an address of an endpoint; it looks like http://localhost:8000/v1"
             )
         return self
 
@@ -292,7 +292,7 @@ def cost_micro_dollars(usage: Usage, price: Price) -> int:
 
 
 def most_micro_dollars(prompt: int, completion: int, price: Price) -> int:
-    """What a call of so many tokens costs at most, rounded up: nothing of it cached, unless reading
+    """What a call of that many tokens costs at most, rounded up: nothing of it cached, unless reading
     from a cache is dearer."""
     dearest = max(price.prompt, price.cached or Decimal(0))
     exact = prompt * dearest + completion * price.completion
@@ -305,5 +305,5 @@ def _is_address(url: str) -> bool:
             urlsplit(url.strip()).port != 0
             and re.match(r"https?://[^/\s]+\S*$", url.strip()) is not None
         )
-    except ValueError:  # a port that is no number, half of a pair of brackets
+    except ValueError:  # a port that is not a number, half of a pair of brackets
         return False

@@ -1,6 +1,6 @@
 """Whether an answer is another one: a number within a tolerance, or the same part by part
 (`expressions`). It is asked strictly: rewards depend on it, so one answer is paid and several are
-not, and a question's own expression is no answer."""
+not, and a question's own expression is not an answer."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def _same_lists(answers: list[str], golds: list[str], leaves: Leaves) -> bool:
 
 
 def _same_items(answer: str, gold: str, leaves: Leaves) -> bool:
-    """Two answers that are no lists."""
+    """Two answers that are not lists."""
     if _squeezed(answer) == _squeezed(gold):
         return bool(answer)
     if not answer or not gold:
@@ -253,7 +253,7 @@ def _same_relations(
 
 
 def _says_plainly(answer_sides: list[str], wanted: list[str]) -> bool:
-    """Whether both give numbers to variables: `a = 7` is no `b = 7`."""
+    """Whether both give numbers to variables: `a = 7` is not a `b = 7`."""
     return written_number(answer_sides[-1]) is not None and written_number(wanted[-1]) is not None
 
 
@@ -282,7 +282,7 @@ def _same_leaves(answer: str, gold: str, leaves: Leaves) -> bool:
 
 
 def _says_two_things(answer: str) -> bool:
-    """Whether it is what a reader of LaTeX takes for a product or passes over: numbers beside each
+    """Whether it is what a reader of LaTeX takes for a product or passes over: numbers alongside each
     other, a base."""
     return bool(_DIGITS_APART.search(_without_arguments(answer)) or _BASE.search(answer))
 

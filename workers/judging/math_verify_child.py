@@ -173,7 +173,7 @@ def _only_near(answer: Any, golds: list[Any]) -> bool:
 
 
 def _calculation(gold: list[Any], answer_forms: list[Any], prediction: str) -> bool:
-    """Whether the gold answer is a rational number and the other one is no number as it is
+    """Whether the gold answer is a rational number and the other one is not a number as it is
     written, but one that SymPy would work out."""
     golds = _values(gold)
     if not golds or not all(

@@ -64,7 +64,7 @@ class ProgramJudge:
     async def tests(
         self, problem: CodeProblem, program: str, tests: Sequence[ProgramTest | CallTest | None]
     ) -> tuple[TestVerdict, ...]:
-        """What each generated test (None: there is none) is worth beside a program (empty: none).
+        """What each generated test (None: there is none) is worth alongside a program (empty: none).
         Raises SandboxUnavailable."""
         golden = await self._golden_program(problem)
         written = [test for test in tests if test is not None]
@@ -105,7 +105,7 @@ class ProgramJudge:
             if len(self._golden) > KEPT:
                 self._golden.popitem(last=False)
         self._golden.move_to_end(key)
-        # Whoever asked first may be cancelled; the others still want to know.
+        # Anyone who asked first may be cancelled; the others still want to know.
         return (await asyncio.shield(finding)).program
 
     async def _first_right(self, problem: CodeProblem) -> _Golden:

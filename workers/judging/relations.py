@@ -72,7 +72,7 @@ def _set_of(expression: Any) -> Any:
     if isinstance(expression, And):
         return Intersection(*map(_set_of, expression.args))
     if isinstance(expression, Eq):
-        raise TypeError("an equation is no set of numbers")
+        raise TypeError("an equation is not a set of numbers")
     (symbol,) = expression.free_symbols
     return expression.as_set() if symbol.is_real else Intersection(Reals, expression.as_set())
 

@@ -41,7 +41,7 @@ _REQUESTS: dict[str, type[JudgeRequest]] = {request.tool: request for request in
 
 
 class JudgeUnavailable(Exception):
-    """What this judge can't do here, whoever asks; the message says what to do."""
+    """What this judge can't do here, anyone who asks; the message says what to do."""
 
 
 @dataclass(frozen=True)

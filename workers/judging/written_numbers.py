@@ -3,7 +3,7 @@ r"""Numbers as one writes them down when they have been worked out: `315`, `-7/2
 (`x = 9 \cdot 2 = 18`).
 
 What is left to be worked out is none: a sum, a product, a quotient that is a whole number, a power,
-a root, a number twice negated. Nor is more than one number, or one with words that are no unit.
+a root, a number twice negated. Nor is more than one number, or one with words that are not a unit.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class InputFile:
         return self._descriptor
 
     def write(self, content: bytes) -> None:
-        """Put this into it, for good. Whoever reads it begins at the beginning."""
+        """Put this into it, for good. Anyone who reads it begins at the beginning."""
         written = 0
         while written < len(content):
             written += os.pwrite(self._descriptor, content[written:], written)

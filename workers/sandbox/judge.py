@@ -299,7 +299,7 @@ def _called(line: bytes, test: CallTest) -> Outcome:
         value = decode(reply["value"])
         value_text = repr(value)[:MAX_SHOWN]
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
-        return Outcome(False, "", "the function returned what is no plain data")
+        return Outcome(False, "", "the function returned what is not plain data")
     passed = any(values_agree(value, right) for right in (test.expected, *test.also_right))
     return Outcome(passed, value_text, "" if passed else "wrong answer")
 

@@ -28,12 +28,12 @@ class Limits(BaseModel):
     """Of all threads together, in whole seconds as the kernel counts."""
     memory_bytes: int = Field(default=512 * MIB, ge=64 * MIB, le=64 * 2**30)
     """Of address space, the interpreter's own 20 MiB included. What the kernel needs to find it
-    (page tables) is beside that: a program that scatters its pages can make it twice as much."""
+    (page tables) is alongside that: a program that scatters its pages can make it twice as much."""
     threads: int = Field(default=16, ge=1, le=1024)
-    """Beside the main one."""
+    """Alongside the main one."""
     open_files: int = Field(default=64, ge=16, le=4096)
     """Held open at once, sockets and pipes included, each of which can hold about 0.3 MiB in the
-    kernel beside `memory_bytes`."""
+    kernel alongside `memory_bytes`."""
     disk_bytes: int = Field(default=0, ge=0, le=2**30)
     """Size of `/tmp`, the working directory. 0: there is no place to write to. It is memory, and
     an empty file costs about a KiB that is not counted, so give it only to whom needs it."""

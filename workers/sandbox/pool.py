@@ -22,7 +22,7 @@ from loopline.workers.sandbox.process import SandboxProcess
 from loopline.workers.sandbox.result import Result, SandboxUnavailable
 
 _FAILURES = 3
-"""Interpreters that may fail to come up one after another, beside those that waited."""
+"""Interpreters that may fail to come up one after another, alongside those that waited."""
 
 log = structlog.get_logger("loopline.workers.sandbox")
 
@@ -118,7 +118,7 @@ class Sandbox:
     ) -> AsyncGenerator[SandboxProcess]:
         """An interpreter that was given a job (see `inside`), to talk with. Raises as `run`.
 
-        `beside` another that the caller holds: it does not count among those that run at once, as
+        `alongside` another that the caller holds: it does not count among those that run at once, as
         two callers who wait for their second would wait for each other.
         """
         job_limits = limits or self._limits
@@ -137,7 +137,7 @@ class Sandbox:
 
     async def _take(self) -> SandboxProcess:
         """An interpreter that lives. One that waited, or came up, may have been killed: by the
-        kernel for want of memory, or by a user; several in a row are no accident."""
+        kernel for want of memory, or by a user; several in a row are not an accident."""
         failures = 0
         while self._open:
             # It is out of the row before it is awaited, so that nobody else gets it.

@@ -139,7 +139,7 @@ class SandboxProcess:
     async def finish(self, *, seconds: float | None = None) -> Result:
         """Close its input, read what it writes until it ends, and say how it ended.
 
-        What `read_line` gave is no part of the result's output. `seconds` is a limit of this
+        What `read_line` gave is not part of the result's output. `seconds` is a limit of this
         call's own.
         """
         closing = asyncio.create_task(self._close_input())

@@ -155,7 +155,7 @@ class ScriptedApp:
                     return
                 if tokens and self._options.tokens_per_second is not None:
                     await asyncio.sleep(tokens / self._options.tokens_per_second)
-                # Booked before the last chunk leaves: whoever has read it finds it in /stats.
+                # Booked before the last chunk leaves: anyone who has read it finds it in /stats.
                 if position + 1 == len(chunks) and fault != "missing_usage":
                     self._count(answer, body, request_id)
                 yield b"data: " + orjson.dumps(chunk) + b"\n\n"

@@ -18,7 +18,7 @@ _BEARER = "authorization"
 
 @dataclass(frozen=True, repr=False)
 class Credentials:
-    """What a source's calls carry beside their arguments."""
+    """What a source's calls carry alongside their arguments."""
 
     headers: Mapping[str, str]
     query: Mapping[str, str]

@@ -49,7 +49,7 @@ class WrittenFloat(float):
 
 
 class BadDocument(ValueError):
-    """Why a text is no document."""
+    """Why a text is not a document."""
 
 
 def read_text(raw: bytes) -> JsonValue:
@@ -160,7 +160,7 @@ class _Builder:
             for more in node.merged:
                 for mapping in more if isinstance(more, list) else [more]:
                     if not isinstance(mapping, dict):
-                        raise BadDocument(f"`<<` merges something that is no object{_at(event)}")
+                        raise BadDocument(f"`<<` merges something that is not an object{_at(event)}")
                     # What a mapping says itself wins over what it merges.
                     node.value = {**mapping, **node.value}
                     node.size += len(mapping)
@@ -210,7 +210,7 @@ class _Builder:
             holder.value.append(value)
             return
         key, holder.key = holder.key, None
-        assert key is not None, "`_no_key` refuses what is no scalar in its place"
+        assert key is not None, "`_no_key` refuses what is not a scalar in its place"
         if key == _MERGE and key not in holder.value:
             holder.merged.append(value)
         else:
@@ -219,7 +219,7 @@ class _Builder:
     def _no_key(self, event: Any) -> None:
         holder = self._open[-1] if self._open else None
         if holder is not None and isinstance(holder.value, dict) and holder.key is None:
-            raise BadDocument(f"a key that is no text{_at(event)}")
+            raise BadDocument(f"a key that is not text{_at(event)}")
 
 
 def _value_of(event: Any) -> JsonValue:

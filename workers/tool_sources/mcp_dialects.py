@@ -63,7 +63,7 @@ def messages_of(line: bytes) -> list[JSONRPCMessage]:
 
 
 def _message(payload: Any) -> JSONRPCMessage | None:
-    """An answer in JSON-RPC 1's manner (`error` and `result` beside each other, no version, an
+    """An answer in JSON-RPC 1's manner (`error` and `result` alongside each other, no version, an
     error that is a text), or a message as it is."""
     if not isinstance(payload, dict):
         return None
@@ -128,7 +128,7 @@ class PlainTransport:
             self._asked[str(message.id)] = message.method
 
     def taken(self, item: Any) -> bool:
-        """Mend a message. Whether the session is to have it."""
+        """Fix a message. Whether the session is to have it."""
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCResponse):
             method = self._asked.pop(str(message.id), "")
@@ -194,7 +194,7 @@ def _tool(tool: Any) -> JsonObject:
     if schema is None or schema is True:
         schema = {}
     if not isinstance(schema, dict):
-        raise ToolRefused(f"{name[:100]}: its schema is no object")
+        raise ToolRefused(f"{name[:100]}: its schema is not an object")
     words = [tool.get(key) for key in ("description", "title")]
     description = next((word for word in words if isinstance(word, str) and word), name)
     return {"name": name, "description": description, "inputSchema": _root(name, schema)}
@@ -205,7 +205,7 @@ def _root(name: str, schema: dict[str, Any]) -> JsonObject:
     kinds = schema.get("type")
     named = [str(kind).lower() for kind in (kinds if isinstance(kinds, list) else [kinds])]
     if kinds and "object" not in named:
-        raise ToolRefused(f"{name[:100]}: its arguments are no object")
+        raise ToolRefused(f"{name[:100]}: its arguments are not an object")
     result: dict[str, Any] = {**schema, "type": "object"}
     properties, required = schema.get("properties"), schema.get("required")
     if isinstance(properties, dict):
@@ -225,7 +225,7 @@ def _root(name: str, schema: dict[str, Any]) -> JsonObject:
 
 
 class _Incoming:
-    """A stream of messages, mended as they are taken."""
+    """A stream of messages, fixed as they are taken."""
 
     def __init__(self, inner: Any, transport: PlainTransport) -> None:
         self._inner = inner

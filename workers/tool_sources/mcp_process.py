@@ -30,9 +30,9 @@ BASE_ENVIRONMENT = (
     *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ"),
     "USER",
 )
-"""What a server sees of this process's environment beside what its table names."""
+"""What a server sees of this process's environment alongside what its table names."""
 MAX_STRAY_LINES = 100
-"""Lines that are no messages (a library's warning) before a server is given up."""
+"""Lines that are not messages (a library's warning) before a server is given up."""
 KEPT_ERROR_BYTES = 1_000
 """Of what it last wrote to its standard error, for the log."""
 EXIT_SECONDS = 1.0
@@ -155,7 +155,7 @@ class ProcessTransport:
                     for message in messages:
                         await to_session.send(SessionMessage(message))
                 else:
-                    self.why = f"it wrote {stray} lines that are no messages"
+                    self.why = f"it wrote {stray} lines that are not messages"
             except ValueError:
                 self.why = f"it wrote a message of more than {self._max_message_bytes} bytes"
             except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:

@@ -74,7 +74,7 @@ def _body(media: str, described: JsonObject, references: References) -> tuple[Bo
     whole = _whole(schema, references)
     if kind == "text":
         if whole.get("type", "string") != "string" or "$ref" in whole:
-            raise ToolRefused("its schema is no text's")
+            raise ToolRefused("its schema is not a text's")
         sent = "text/plain" if "*" in bare else bare
         return Body(kind="text", media=sent), {**whole, "type": "string"}
     if kind == "form":
@@ -107,7 +107,7 @@ def _style(encoding: JsonObject) -> Style:
 def _multipart(
     media: str, whole: JsonObject, described: JsonObject, references: References
 ) -> tuple[Body, JsonValue]:
-    """The fields that are no files."""
+    """The fields that are not files."""
     properties = whole.get("properties")
     if not isinstance(properties, dict) or not properties:
         raise ToolRefused("")

@@ -17,7 +17,7 @@ from loopline.workers.tool_sources.openapi_operations import OperationFilter, op
 from loopline.workers.tool_sources.openapi_servers import base_url_of
 
 MEMORY_BYTES = 1 << 30
-"""Beside `MEMORY_TIMES` the document's size."""
+"""Alongside `MEMORY_TIMES` the document's size."""
 MEMORY_TIMES = 64
 
 

@@ -27,7 +27,7 @@ METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "query")
 MAX_OPERATIONS = 2_000
 """That `allow` lets through."""
 MAX_REFERENCES = 8
-"""One after the other, before something that is no schema."""
+"""One after the other, before something that is not a schema."""
 
 PATH_NAME = re.compile(r"\{\+?([^{}]+)\}")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -36,7 +36,7 @@ _NOT_SENT = frozenset(
     {"accept", "content-type", "authorization", "host", "content-length", "transfer-encoding"}
     | {"connection", "cookie", "proxy-authorization"}
 )
-"""Headers that are no arguments, whatever the document says; the first three by the standard."""
+"""Headers that are not arguments, whatever the document says; the first three by the standard."""
 _DEFAULT_STYLE = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 _STYLES = {
     "path": ("simple", "label", "matrix"),

@@ -27,7 +27,7 @@ def origin(url: str) -> Origin:
 def base_url_of(document: JsonObject, place: str, base_url: str | None) -> str:
     """Where the API is: as the profile says, or the document's first server.
 
-    A document that came from a URL may name servers of its own origin alone. Otherwise whoever
+    A document that came from a URL may name servers of its own origin alone. Otherwise anyone who
     writes it could send the calls, and the secrets in them, wherever he likes.
     Raises `SourceUnavailable`.
     """

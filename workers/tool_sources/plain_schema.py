@@ -3,7 +3,7 @@
 What comes out may allow more than the original (a recursive part, a pattern and a format are let
 go), never less: the server checks its arguments itself. So a schema can't make a grammar or a
 validator work for minutes, and can't reach for anything outside of its document. Where generators
-write what the standard's letter forbids (`nullable` beside an `enum` without null), what they mean
+write what the standard's letter forbids (`nullable` alongside an `enum` without null), what they mean
 is taken.
 """
 
@@ -40,19 +40,19 @@ _LENGTH_BOUNDS = ("minLength", "maxLength", "minItems", "maxItems")
 def plain_schema(schema: JsonValue, references: References | None = None) -> JsonObject:
     """The schema of an object; its references lead into the schema itself, if not elsewhere.
 
-    Raises `ToolRefused` for one that is too large, that is no object's, or whose references lead
+    Raises `ToolRefused` for one that is too large, that is not an object's, or whose references lead
     nowhere.
     """
     references = References.of_schema(schema) if references is None else references
     plain = _Writer().node(schema, references, frozenset(), 0)
     kinds = plain.get("type", "object")
     if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
-        raise ToolRefused("its arguments are no object")
+        raise ToolRefused("its arguments are not an object")
     result: JsonObject = {**plain, "type": "object", "properties": plain.get("properties", {})}
     try:
         size = len(json.dumps(result, allow_nan=False))
     except ValueError as error:
-        raise ToolRefused(f"its schema is no JSON: {error}") from error
+        raise ToolRefused(f"its schema is not JSON: {error}") from error
     if size > MAX_CHARS:
         raise ToolRefused(f"its schema has {size} characters, at most {MAX_CHARS} are taken")
     return result
@@ -217,7 +217,7 @@ def _told(schema: JsonObject) -> JsonObject:
 
 
 def _says_more(beside: JsonObject) -> bool:
-    """Whether anything beside a reference is more than words."""
+    """Whether anything alongside a reference is more than words."""
     return any(key not in ("description", "format", "title", "default") for key in beside)
 
 
@@ -230,7 +230,7 @@ def _as_text(value: JsonValue) -> JsonValue:
 
 
 def _nullable(schema: JsonObject) -> JsonObject:
-    """The schema, and null beside it. It may say what it is in several ways, all of which hold."""
+    """The schema, and null alongside it. It may say what it is in several ways, all of which hold."""
     result = {**schema}
     kinds = result.get("type")
     if kinds is not None and "null" not in (named := kinds if isinstance(kinds, list) else [kinds]):
@@ -255,7 +255,7 @@ def _add(result: JsonObject, part: JsonObject) -> None:
         elif key == "required" and isinstance(present, list) and isinstance(value, list):
             result[key] = [*present, *(name for name in value if name not in present)]
         elif key == "additionalProperties" and "additionalProperties" in result:
-            # Each part forbids what the others add; whoever writes that means all of them.
+            # Each part forbids what the others add; anyone who writes that means all of them.
             result[key] = present if isinstance(present, dict) else value
         elif key not in result:
             result[key] = value

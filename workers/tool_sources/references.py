@@ -47,7 +47,7 @@ class References:
         return References(self._resolver.in_subresource(part), self._specification)
 
     def follow(self, reference: str) -> tuple[JsonValue, References]:
-        """What a reference points at, and whence that goes on. Raises `ToolRefused`."""
+        """What a reference points at, and from which that goes on. Raises `ToolRefused`."""
         # By the letter a percent sign is escaped in a reference; not everybody does.
         for spelled in dict.fromkeys((reference, reference.replace("%", "%25"))):
             try:

@@ -141,7 +141,7 @@ F = TypeVar("F", bound=Callable[..., JsonObject])
 
 def api(description: str, *, changes: bool = False) -> Callable[[F], F]:
     """Register a function of a domain's state as an API. Raises `TypeError` for a name that is
-    taken or a function whose first parameter is no `State`."""
+    taken or a function whose first parameter is not a `State`."""
 
     def register(function: F) -> F:
         hints = get_type_hints(function, include_extras=True)

@@ -24,7 +24,7 @@ from loopline.agents.environments.api_worlds.splits import (
 )
 
 MAX_OFFERED = 24
-"""More tools than this are no instruction with distractors any more, but a search problem."""
+"""More tools than this are not an instruction with distractors any more, but a search problem."""
 
 _SEEDS = 2**31
 _ALIKE = frozenset({"calendar", "tasks"})

@@ -126,7 +126,7 @@ class Instance:
         observed = [parsed(step.observation) for step in steps]
         values = [v for step in steps for v in (step.call.arguments or {}).values()]
         key_values = {*facts, *(str(value) for value in values if is_name(value))}
-        # Where nothing is asked for, nothing is said beside it.
+        # Where nothing is asked for, nothing is said alongside it.
         action_observations = [
             observation
             for step, observation in zip(steps, observed, strict=True)

@@ -241,7 +241,7 @@ Valued = tuple[str, int]
 
 
 def weighed(current: Valued, before: Valued | None, *, largest: bool) -> str:
-    """A value beside the best one before it."""
+    """A value alongside the best one before it."""
     statement = f"{current[0]} {current[1]}"
     if before is None:
         return f"{statement}."
@@ -250,7 +250,7 @@ def weighed(current: Valued, before: Valued | None, *, largest: bool) -> str:
 
 
 def two_weighed(first: Valued, second: Valued, *, largest: bool) -> Thought:
-    """Two values beside each other."""
+    """Two values alongside each other."""
     statements = (weighed(first, None, largest=largest), weighed(second, first, largest=largest))
     return Thought(" ".join(statements))
 

@@ -104,4 +104,4 @@ POOLS: tuple[frozenset[str], ...] = tuple(
         INGREDIENTS, TEAMS, TASKS, MESSAGES,
     )
 )  # fmt: skip
-"""Words of one kind: whoever names several of a kind has not chosen."""
+"""Words of one kind: anyone who names several of a kind has not chosen."""

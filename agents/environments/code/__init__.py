@@ -1,6 +1,6 @@
 """Programming problems: what is asked, what a program must do, what a pair of agents earns.
 
-Pure: whoever runs programs and holds them against tests does it elsewhere, in a sandbox.
+Pure: anyone who runs programs and holds them against tests does it elsewhere, in a sandbox.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def _is_fence(fence: re.Match[str]) -> bool:
 def _is_python(info: str) -> bool:
     language = _LANGUAGE.match(info.strip())
     name = language["name"] if language else ""
-    # `python3.11`, whose dot is no part of a name.
+    # `python3.11`, whose dot is not part of a name.
     return _PYTHON.fullmatch(name) is not None
 
 

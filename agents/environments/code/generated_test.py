@@ -16,8 +16,7 @@ Where a function is called, the input is its arguments, one a line, and the outp
 as JSON or as a Python literal.
 
 A test that says nothing can't be used: one of an input that the examples or the statement tell the
-output of, or one that wants a program to write nothing, which a right program does for much of what
-is no input. Both would be right without any thought, and end an episode by agreeing with almost any
+output of, or one that wants a program to write nothing, which a right program does for much of what is not an input. Both would be right without any thought, and end an episode by agreeing with almost any
 program. An input is the same one however its numbers are spelled, and with more behind it where the
 output does not depend on that; a part of it is none of its own where an example asks for many cases
 (`of_its_cases`).
@@ -171,7 +170,7 @@ def _called(call: ast.Call) -> tuple[str, ...]:
 def _arguments(call: ast.Call, named: _NameResolver) -> list[list[Any]]:
     """What a call is given: names stand for what was assigned to them, stars for what they hold,
     and keywords for their values in any order, as the function's own is not known here. Raises
-    ValueError for what is no value."""
+    ValueError for what is not a value."""
     values: list[Any] = []
     for argument in call.args:
         if isinstance(argument, ast.Starred):
@@ -211,7 +210,7 @@ class _NameResolver(ast.NodeTransformer):
         return self._values.get(node.id, node)
 
     def value(self, node: ast.expr) -> Any:
-        """Raises ValueError for what is no value."""
+        """Raises ValueError for what is not a value."""
         for _ in range(_MOST_NAMES):
             if not any(isinstance(each, ast.Name) for each in ast.walk(node)):
                 break

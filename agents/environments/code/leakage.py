@@ -31,7 +31,7 @@ _BETWEEN = 120
 _ANSWER = re.compile(r"output")
 _MARKS = "-:*#`"
 _LABELS = frozenset({"sample", "example", "expected"})
-"""What may stand before "output" and is no part of an input."""
+"""What may stand before "output" and is not part of an input."""
 _SPELLED = re.compile(
     r"(?<![\w.])-?\d++(?:\.\d++)?+(?:e[+-]?\d++)?+(?!\w|\.\d)|(?<!\w)(?:true|false)(?!\w)"
 )
@@ -185,7 +185,7 @@ def _in_order(values: Sequence[str], before: str) -> bool:
 
 
 def _whole(value: str) -> str:
-    """A pattern of the value that is no part of a longer word or number."""
+    """A pattern of the value that is not part of a longer word or number."""
     before = r"(?<![\w.])" if value[:1].isalnum() else ""
     behind = r"(?![\w.]*\w)" if value[-1:].isalnum() else ""
     return before + re.escape(value) + behind
@@ -203,7 +203,7 @@ def as_read(word: str) -> str:
 
 def rounded(number: float) -> float:
     """The whole number that a number is, as exactly as outputs are compared; else itself. Raises
-    ValueError and OverflowError for those that are no real numbers."""
+    ValueError and OverflowError for those that are not real numbers."""
     whole = round(number)
     if number == whole or math.isclose(number, whole, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
         return whole
@@ -227,7 +227,7 @@ def _words_read(text: str) -> str:
 
 @lru_cache(maxsize=8)
 def _tight(text: str) -> str:
-    """Without what is written in one way or another: case, quotes, space beside punctuation."""
+    """Without what is written in one way or another: case, quotes, space alongside punctuation."""
     return " ".join(_TIGHT.sub(r"\1", text).translate(_QUOTES).lower().split())
 
 

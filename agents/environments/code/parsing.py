@@ -7,7 +7,7 @@ import warnings
 
 
 def parsed(source: str) -> ast.Module:
-    """The program's syntax tree. Raises ValueError for what is no program, however it fails; its
+    """The program's syntax tree. Raises ValueError for what is not a program, however it fails; its
     own dubious habits (an escape that is none) are warned of to nobody."""
     try:
         with warnings.catch_warnings():

@@ -31,10 +31,10 @@ class PlanPathSetting(Setting):
     marks: bool = False
     """Show which cells were visited: the memory that a policy of single moves lacks."""
     listed: bool = False
-    """What is beside the walker in words, in place of a drawing: for models that are too small to
+    """What is alongside the walker in words, in place of a drawing: for models that are too small to
     count columns. What lies farther the tool agent alone can look at."""
     rules: Rules = "strict"
-    """`strict`: an answer ends at its first illegal move, and an episode has only so many moves
+    """`strict`: an answer ends at its first illegal move, and an episode has only that many moves
     (`detour`). `paper`, as in PettingLLMs: an illegal move is skipped, and turns and the length of
     an answer alone bound the moves; there four fixed answers solve 70 % of 10 x 10 unseen."""
     detour: float = Field(default=2.0, ge=1, le=100)

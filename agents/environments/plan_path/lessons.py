@@ -1,4 +1,4 @@
-"""Plan-Path as a game to learn: two agents find a way through a grid. They see what is beside the
+"""Plan-Path as a game to learn: two agents find a way through a grid. They see what is alongside the
 walker, and what of that was visited.
 
 The tool agent alone can look farther and try moves, the plan agent alone makes them. The weak team

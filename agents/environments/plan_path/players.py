@@ -1,4 +1,4 @@
-"""Players by hand, to print beside whatever was learned. Each has an agent's whole budget: as many
+"""Players by hand, to print alongside whatever was learned. Each has an agent's whole budget: as many
 answers as there are turns, as long as answers may be."""
 
 from __future__ import annotations

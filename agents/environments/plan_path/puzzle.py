@@ -170,7 +170,7 @@ class PlanPathPuzzle:
         ]
 
     def _sides(self, state: Walk) -> str:
-        """What the four cells beside the walker are."""
+        """What the four cells alongside the walker are."""
         return ", ".join(f"{move} {self._beside(state, move)}" for move in STEPS)
 
     def _beside(self, state: Walk, move: str) -> str:

@@ -11,7 +11,7 @@ from loopline.agents.environments.plan_path.instance import PlanPathInstance
 
 
 def check_walk(instance: PlanPathInstance, answers: Sequence[Sequence[str]]) -> Verdict:
-    """Walk anew, answer by answer. A move that is not possible is not made, and by strict rules
+    """Walk again, answer by answer. A move that is not possible is not made, and by strict rules
     ends its answer; the goal ends the walk, and so does the last move that there may be.
 
     Measures `moves_over_shortest` of a walk that ends at the goal.

@@ -45,7 +45,7 @@ PIECES = (
     ": no way behind the box", ": the box can't go there", ": no box there", ": stuck in a corner",
     ": solved already", ": solved", ": wall", ": box",
 )  # fmt: skip
-"""A place is one token, a push as far as its direction, and what is beside the box."""
+"""A place is one token, a push as far as its direction, and what is alongside the box."""
 
 
 class WeakTeam(Record):

@@ -32,7 +32,7 @@ class Level:
     rows: int
     columns: int
     floor: frozenset[Cell]
-    """Every cell that is no wall, targets included."""
+    """Every cell that is not a wall, targets included."""
     targets: frozenset[Cell]
 
     def refusal(self, play: Play, move: str) -> Refusal | None:
@@ -57,12 +57,12 @@ class Level:
         return play.boxes == self.targets
 
     def in_corner(self, cell: Cell) -> bool:
-        """Whether a box there could never be moved again: walls above or below, and beside."""
+        """Whether a box there could never be moved again: walls above or below, and alongside."""
         above, below, left, right = (beside(cell, move) not in self.floor for move in "UDLR")
         return (above or below) and (left or right)
 
     def stuck(self, play: Play) -> frozenset[Cell]:
-        """Boxes in a corner that is no target: the level can't be solved any more."""
+        """Boxes in a corner that is not a target: the level can't be solved any more."""
         return frozenset(box for box in play.boxes - self.targets if self.in_corner(box))
 
     def draw(self, play: Play) -> tuple[str, ...]:

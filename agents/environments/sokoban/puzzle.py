@@ -161,7 +161,7 @@ class SokobanPuzzle:
         return check_play(self.instance, [move for action in actions for move in action])
 
     def _listed(self, state: Play) -> str:
-        """Everything by its place; of each box also what is beside it and where its nearest target
+        """Everything by its place; of each box also what is alongside it and where its nearest target
         lies."""
         level = self.level
         cells = {(r, c) for r in range(level.rows) for c in range(level.columns)}

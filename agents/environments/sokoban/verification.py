@@ -18,7 +18,7 @@ _BOX_ON = {" ": "$", ".": "*"}
 
 
 def check_play(instance: SokobanInstance, moves: Sequence[str]) -> Verdict:
-    """Play anew. A move that is not possible is not made; the level ends when it is solved."""
+    """Play again. A move that is not possible is not made; the level ends when it is solved."""
     width = len(instance.level[0]) + 2
     text = ["#"] * width
     for row in instance.level:

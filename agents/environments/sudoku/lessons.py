@@ -101,7 +101,7 @@ def weak_answer(
 def _weak_writes(
     episode: Filling, grid: Grid, most: int, team: WeakTeam, dice: random.Random
 ) -> tuple[Write, ...]:
-    """Blank cells filled; of a full grid, cells that contradict others are written anew."""
+    """Blank cells filled; of a full grid, cells that contradict others are written again."""
     givens = episode.puzzle.start()
     cells = blanks(grid) or [(r, c) for r, c in sorted(conflicts(grid)) if not givens[r][c]]
     cells = cells or blanks(givens)

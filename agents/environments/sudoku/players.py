@@ -51,7 +51,7 @@ PLAYERS: dict[str, Player] = {
 
 
 def player_solves(player: Player, instance: SudokuInstance, seed: int = 0) -> bool:
-    """Whether a player by hand fills the grid rightly: in every turn anew, as it knows nothing of
+    """Whether a player by hand fills the grid rightly: in every turn again, as it knows nothing of
     its earlier answers but that they did not solve it."""
     episode, dice = opened_alone(instance), random.Random(instance.id)
     while not episode.done:

@@ -25,7 +25,7 @@ def completions(
 ) -> Iterator[Grid]:
     """Every completion of a grid of 4 x 4 or 9 x 9, none twice; with `rng` in a random order.
 
-    Raises `SearchLimit` once more than `most` digits were tried; `None` is no limit.
+    Raises `SearchLimit` once more than `most` digits were tried; `None` is not a limit.
     """
     size = len(grid)
     box = isqrt(size)

@@ -38,7 +38,7 @@ def check_grid(instance: SudokuInstance, grid: Sequence[Sequence[int]]) -> Verdi
 
 
 def check_writes(instance: SudokuInstance, writes: Sequence[tuple[int, int, int]]) -> Verdict:
-    """Write anew on the given digits, which can't be written over; then as `check_grid`."""
+    """Write again on the given digits, which can't be written over; then as `check_grid`."""
     cells = [list(row) for row in instance.givens]
     for r, c, digit in writes:
         inside = r in range(instance.size) and c in range(instance.size)

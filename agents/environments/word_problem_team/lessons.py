@@ -3,7 +3,7 @@ them has read.
 
 The tool agent alone calculates, and can't answer; the plan agent alone keeps what was calculated
 and says when it is the answer, and can't calculate. The weak team often errs, and it is heard on a
-small part of the wordings only: whoever imitates it reads few ways of telling a problem, while
+small part of the wordings only: anyone who imitates it reads few ways of telling a problem, while
 rewards are had on all that are for training.
 """
 

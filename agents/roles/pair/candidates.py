@@ -99,7 +99,7 @@ async def _completions(
     options: PairOptions,
     round_index: int,
 ) -> tuple[Call, ...]:
-    """K completions of the same observation, after so many rounds.
+    """K completions of the same observation, after that many rounds.
 
     The seed differs from turn to turn: a turn that changed nothing would otherwise draw the very
     same candidates again. So it does from round to round.

@@ -18,7 +18,7 @@ from loopline.agents.roles.umi.transcript import caller_input, calls_of
 class UmiCaller:
     """Decides `call` {name, arguments}, `refused` {text} or `failed`.
 
-    The step's observation is what the tool answered. A text that is no call, a tool that is not
+    The step's observation is what the tool answered. A text that is not a call, a tool that is not
     offered and arguments that do not fit are answered as a tool would, by an error, so that the
     planner can have another try.
     """

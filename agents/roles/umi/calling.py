@@ -12,7 +12,7 @@ from loopline.agents.roles.umi.step import result
 from loopline.agents.tools.offered import OfferedTools
 
 _KEPT_CHARS = 1_000
-"""Of a text that is no call."""
+"""Of a text that is not a call."""
 
 
 async def carried_out(

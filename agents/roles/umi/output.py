@@ -68,7 +68,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why a text is no turn of its role, in words that its writer can be told."""
+    """Why a text is not a turn of its role, in words that its writer can be told."""
 
     reason: str
 

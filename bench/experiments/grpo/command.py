@@ -89,7 +89,7 @@ def _trained(grid: GrpoGrid) -> tuple[tuple[Trial, ...], list[Arm]] | None:
 
 
 def _require_puzzles(grid: GrpoGrid) -> None:
-    """Raises `BenchError` where there are not so many held-out ones, while the folder is nobody's
+    """Raises `BenchError` where there are not that many held-out ones, while the folder is nobody's
     still."""
     settings = grid.settings
     if (grid.output / BASELINES).exists():

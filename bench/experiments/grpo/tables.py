@@ -213,7 +213,7 @@ def trials(report: GrpoReport) -> Table:
 
 
 def stopped(report: GrpoReport) -> Table:
-    """Trainings whose next loss or gradient was no number."""
+    """Trainings whose next loss or gradient was not a number."""
     return ["training", "why"], [[name, why] for name, why in report.stopped.items()]
 
 

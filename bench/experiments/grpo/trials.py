@@ -29,7 +29,7 @@ class Trial(Record):
     held_out: float
     """What it came to in the end, of the puzzles that the table is of. Nothing is chosen by it."""
     stopped: bool = False
-    """Whether it ended early, as its next loss was no number."""
+    """Whether it ended early, as its next loss was not a number."""
 
 
 def trial_of(result: ArmResult) -> Trial:

@@ -198,7 +198,7 @@ async def _measure(options: BusOptions, outcome: Outcome, progress: Progress) ->
         )
         progress.say(f"sweeper over {options.idle_entries:,} pending entries…")
         sweep = await idle.sweep(server, options.idle_entries)
-        # Worker and server together: whoever does the work, it is work.
+        # Worker and server together: anyone who does the work, it is work.
         outcome.measurements.append(cost("sweeper_core_percent", sweep.both, MAX_SWEEP_PERCENT))
 
 

@@ -85,7 +85,7 @@ class PackagedServer:
                 token_count += 1
                 yield 1
             if choice.finish_reason == "stop":
-                yield 1  # the end of turn, which is no text
+                yield 1  # the end of turn, which is not text
             if choice.finish_reason == "length" and token_count < ask.max_tokens:
                 # Tokens that end within a character come with the next one, in one chunk.
                 yield ask.max_tokens - token_count

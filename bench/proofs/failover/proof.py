@@ -77,7 +77,7 @@ def measurements(rounds: dict[str, list[Round]], lease: float) -> list[Measureme
 
 
 def run(options: FailoverOptions, progress: Progress) -> Outcome:
-    """Kill a worker so many times for each engine. Raises `BenchError` if an answer is billed
+    """Kill a worker that many times for each engine. Raises `BenchError` if an answer is billed
     twice, or a follower reads anything but its text."""
     rounds: dict[str, list[Round]] = {}
 

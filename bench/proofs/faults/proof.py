@@ -26,7 +26,7 @@ from loopline.bench.proofs.harness import Options, Progress, Proof, random_seed
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 
 DEFAULT_SHARE, SUPERVISED_SHARE = 20, 40
-"""Of the runs, every so many-th one is asked for once more under default settings, and of a
+"""Of the runs, every that many-th one is asked for once more under default settings, and of a
 deployment that a supervisor keeps."""
 MOST_OF_FURTHER = 200
 

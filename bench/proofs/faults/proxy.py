@@ -128,7 +128,7 @@ class Proxy:
         return len(links)
 
     def tear(self, replies: int = 1, *, share: float = 0.5) -> None:
-        """Cut so many replies from now on, whosever they are: this share of each arrives (0 is
+        """Cut that many replies from now on, whosever they are: this share of each arrives (0 is
         nothing), then its connection ends."""
         self._to_tear, self._kept = replies, share
 

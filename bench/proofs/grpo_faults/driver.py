@@ -270,7 +270,7 @@ class LoopDriver:
 
 
 def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int) -> LoopWork:
-    """Rounds of small grids until about so many groups are sealed, by a base that says legal moves
+    """Rounds of small grids until about that many groups are sealed, by a base that says legal moves
     by chance. Raises `UsageError` for more rounds than versions are kept of a policy, by which the
     checker tells them apart."""
     rounds = ceil(groups / (puzzles * GROUPS_PER_PUZZLE))

@@ -38,7 +38,7 @@ class Room:
     per_word: int
 
     def words(self, tokens: int) -> int:
-        """How many words make a prompt of so many tokens, or a few less."""
+        """How many words make a prompt of that many tokens, or a few less."""
         return max(1, (tokens - self.overhead) // self.per_word)
 
 
@@ -63,7 +63,7 @@ class Planned:
     drop_after: float | None = None
     """Then the task that reads its events is cancelled."""
     close_after: int | None = None
-    """After so many events its iterator is closed."""
+    """After that many events its iterator is closed."""
     repeated: bool = False
     """If it is answered, it is asked again in quiet."""
 
@@ -87,7 +87,7 @@ class Planned:
 @dataclass(frozen=True)
 class Operation:
     """Something done to an adapter while requests are in flight: its next version is loaded (also
-    where none is), it is unloaded, or what is no adapter is to be loaded as its next version."""
+    where none is), it is unloaded, or what is not an adapter is to be loaded as its next version."""
 
     kind: Literal["load", "unload", "load damaged"]
     adapter: str
@@ -139,7 +139,7 @@ def operations(index: int, seed: int, weights: int) -> list[Operation]:
 
 
 _AWAY = (2, 10)
-"""For so many requests an unloaded adapter is away."""
+"""For that many requests an unloaded adapter is away."""
 
 
 def _away(index: int, seed: int) -> int:

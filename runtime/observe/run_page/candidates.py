@@ -43,7 +43,7 @@ def anchor(step: Step, number: int | None = None) -> str:
 
 
 def reward_of(candidate: Candidate) -> float | None:
-    """The part `total`, else the sum of all parts; None without any, or if that is no number."""
+    """The part `total`, else the sum of all parts; None without any, or if that is not a number."""
     parts = candidate.reward_parts
     if not parts:
         return None

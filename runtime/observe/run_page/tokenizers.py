@@ -68,7 +68,7 @@ def pieces_of(call: Call, codec: TextCodec, count: int) -> list[str] | None:
     if count >= len(pieces) == len(call.output_ids) and pieces:
         pieces[-1] += stream.finish()
     text = "".join(pieces)
-    # A token that ends the turn is no text, nor is what a stop string ended.
+    # A token that ends the turn is not text, nor is what a stop string ended.
     return pieces if text.startswith(call.text) or call.text.startswith(text) else None
 
 

@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """A named line. What is no finite number, or beyond `GREATEST`, is left out."""
+    """A named line. What is not a finite number, or beyond `GREATEST`, is left out."""
 
     name: str
     points: Sequence[Point]

@@ -1,4 +1,4 @@
-"""HTML from Jinja2 templates that lie beside the code that fills them.
+"""HTML from Jinja2 templates that lie alongside the code that fills them.
 
     body = render("loopline.bench.report", "report.html.j2", facts=facts)
     page(title, body)

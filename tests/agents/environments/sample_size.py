@@ -14,7 +14,7 @@ FEWEST = int(os.environ.get("PUZZLE_INSTANCES", "4"))
 """Of the kinds that take a second solver a second each."""
 
 TIMEOUT = 120 + INSTANCES // 2
-"""Seconds for a test that looks at so many."""
+"""Seconds for a test that looks at that many."""
 
 
 def by_split(count: int) -> dict[Split, int]:

@@ -1,4 +1,4 @@
-"""Blind players: found by search, and far below whoever reads the puzzle."""
+"""Blind players: found by search, and far below anyone who reads the puzzle."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_a_shortest_path_solves_and_earns_every_part_in_full(instance: PlanPathI
 @given(any_instance, st.lists(st.sampled_from("UDLR"), min_size=1, max_size=30))
 @settings(max_examples=100, deadline=None)
 def test_illegal_moves_never_change_the_state(instance: PlanPathInstance, moves: list[str]) -> None:
-    """Every move alone: it is refused and nothing changes, or it leads to a free cell beside."""
+    """Every move alone: it is refused and nothing changes, or it leads to a free cell alongside."""
     setting = instance.setting.model_copy(update={"turns": 30, "team": (PLAN,)})
     episode = PLAN_PATH.reset(instance.model_copy(update={"setting": setting}).task.instance)
     for move in moves:

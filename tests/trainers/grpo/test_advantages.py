@@ -1,4 +1,4 @@
-"""Advantages, each beside its formula in numpy."""
+"""Advantages, each alongside its formula in numpy."""
 
 from __future__ import annotations
 

@@ -321,7 +321,7 @@ def test_an_arm_that_ends_early_is_measured_at_the_weights_before_the_whole_step
     name: ArmName, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though other minibatches, or another policy, of the step had changed theirs: wherever in the
-    second step a gradient is no number, it comes to the same."""
+    second step a gradient is not a number, it comes to the same."""
     ended = {bad: tmp_path / str(bad) for bad in (1, 3)}
     for bad, output in ended.items():
         for needed in arm(name).needs:
@@ -350,7 +350,7 @@ def test_a_peer_that_ended_in_its_first_step_leaves_nothing_to_spend_as_much_as(
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, *, step: int, update: int) -> None:
-    """The gradient of that update of that step is no number."""
+    """The gradient of that update of that step is not a number."""
     steps = updates = 0
     plain, clipped_norm = Learner.step, Learner._clipped_norm  # pyright: ignore[reportPrivateUsage]
 

@@ -62,7 +62,7 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
     assert len(list((tmp_path / "out/learned-tokens").iterdir())) == 3
     code, again, err = command("offline", *arguments)
     assert code == 0
-    assert "is finished; --restart trains anew" in err
+    assert "is finished; --restart trains again" in err
     assert again == out
 
 

@@ -12,7 +12,7 @@ from .test_prefix_trees import row
 
 
 def rows_of_prompts(count: int, *, read: int, written: int, candidates: int = 4) -> list[Row]:
-    """Candidates of so many prompts, each in turn."""
+    """Candidates of that many prompts, each in turn."""
     return [
         row((prompt,) * read, (number,) * written, number)
         for number in range(candidates)

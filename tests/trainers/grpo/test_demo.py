@@ -99,7 +99,7 @@ def test_the_control_spends_at_least_the_tokens_of_at_grpo_and_at_most_a_step_mo
 
 
 def held_after(steps: int, arm: Arm, output: Path, end: Connection) -> None:
-    """Does the arm, and stands still after so many steps."""
+    """Does the arm, and stands still after that many steps."""
     torch.set_num_threads(1)
     messages: list[str] = []
 

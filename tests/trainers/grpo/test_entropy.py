@@ -1,4 +1,4 @@
-"""The entropy bonus beside a few lines of plain torch."""
+"""The entropy bonus alongside a few lines of plain torch."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def test_mas_grpo_compares_whole_runs_of_one_instance_for_each_agent() -> None:
 
 
 def test_whole_runs_are_not_learned_from_where_a_step_was_chosen_by_its_reward() -> None:
-    """The best of several samples is no sample of the policy: its importance ratios are wrong."""
+    """The best of several samples is not a sample of the policy: its importance ratios are wrong."""
     candidates = [a_candidate(9.0), a_candidate(0.0)]
     runs = [a_run(number, a_step(candidates), reward=float(number)) for number in (1, 2)]
     assert shown(*runs, grouping="trajectory") == ([], {grouping.CHOSEN: 2})
@@ -316,8 +316,8 @@ def test_whole_runs_that_are_beside_several_versions_are_told() -> None:
     assert reading.records == ()
     coder, tester = reading.skipped
     assert (coder.reason, tester.reason) == (grouping.MIXED_TEAMS, grouping.MIXED)
-    assert coder.detail.startswith("2 of 2 members: 1 of version 3 beside prompts ")
-    assert "tester by llm 3 of micro, 1 of version 3 beside" in coder.detail
+    assert coder.detail.startswith("2 of 2 members: 1 of version 3 alongside prompts ")
+    assert "tester by llm 3 of micro, 1 of version 3 alongside" in coder.detail
     assert coder.detail.endswith("tester by llm 4 of micro")
 
 

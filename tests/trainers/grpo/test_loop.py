@@ -329,7 +329,7 @@ def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_l
     (tmp_path / "out/checkpoints/checkpoint-00000002").mkdir(parents=True)
     code, again, err = command("loop", *arguments)
     assert code == 0
-    assert "is finished; --restart trains anew" in err
+    assert "is finished; --restart trains again" in err
     assert again == out
     assert not (tmp_path / "out/checkpoints").exists()
 

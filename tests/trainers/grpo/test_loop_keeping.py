@@ -1,4 +1,4 @@
-"""What a loop keeps beside what it goes on from: importance ratios, and the versions that may be
+"""What a loop keeps alongside what it goes on from: importance ratios, and the versions that may be
 chosen on the bus; and the time that it says it took."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every loss beside an independent reference of a few lines, in plain floats."""
+"""Every loss alongside an independent reference of a few lines, in plain floats."""
 
 from __future__ import annotations
 

@@ -394,7 +394,7 @@ def test_other_settings_and_other_folders_are_refused(
     train(
         settings_of(), data, load(base), tmp_path / "out", watch=StepListener(say=messages.append)
     )
-    assert messages == [f"the training in {tmp_path / 'out'} is finished; --restart trains anew"]
+    assert messages == [f"the training in {tmp_path / 'out'} is finished; --restart trains again"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other/notes.txt").write_text("mine")
     with pytest.raises(TrainingError, match="holds something else"):

@@ -21,7 +21,7 @@ SOLO = load_prompt("solo")
 
 
 def client(heeds: Sequence[Mapping[str, object]] = (), **scripted: object) -> LocalClient:
-    """A deployment whose pool `llm` heeds these phrases."""
+    """A deployment whose pool `llm` respects these phrases."""
     model = ModelSettings.model_validate(
         {
             "engine": "scripted",

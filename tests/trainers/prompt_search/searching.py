@@ -1,4 +1,4 @@
-"""Searches for tests: real workers on a real bus, and models that heed what they are told."""
+"""Searches for tests: real workers on a real bus, and models that respect what they are told."""
 
 from __future__ import annotations
 

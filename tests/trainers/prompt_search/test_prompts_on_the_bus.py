@@ -48,7 +48,7 @@ def asked(folder: Path, output: str) -> tuple[str, ...]:
 
 
 def stopped_at(results: int, process: Any, output: Path, number: signal.Signals) -> None:
-    """Send a signal when so many runs are in the log."""
+    """Send a signal when that many runs are in the log."""
     log = output / "runs.jsonl"
     while process.poll() is None:
         if log.exists() and log.read_bytes().count(b'"played"') >= results:

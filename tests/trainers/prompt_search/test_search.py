@@ -1,4 +1,4 @@
-"""The order of a search, on models that heed what they are told."""
+"""The order of a search, on models that respect what they are told."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_a_proposal_is_measured_like_any_candidate_and_adopted_under_its_o
     assert adopted.prompt.version == SOLO.version + 1
     assert adopted.origin == "proposed by llm version 0"
     assert result.proposed == {"solo": (adopted,)}
-    # It solved everything, so a second one would have nothing to mend.
+    # It solved everything, so a second one would have nothing to fix.
     assert standing(result.report).keys() == {"current", "proposal-1"}
     [proposal_run] = [run for run in deployment.runs.values() if run.workflow == "completion"]
     assert SOLO.text in proposal_run.task.prompt

@@ -1,4 +1,4 @@
-"""What every engine that serves adapters does with them. Inherit beside `EngineConformance`."""
+"""What every engine that serves adapters does with them. Inherit alongside `EngineConformance`."""
 
 from __future__ import annotations
 

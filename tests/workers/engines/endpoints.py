@@ -1,4 +1,4 @@
-"""Endpoints for the openai engine's tests that the scripted server is no match for."""
+"""Endpoints for the openai engine's tests that the scripted server is not a match for."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_the_deepest_permitted_schemas_are_compiled(tokens: Tokens, schema: dict
 
 
 def test_llguidance_is_imported_by_the_first_schema_only() -> None:
-    """Whoever asks for no schema does not need the package."""
+    """Anyone who asks for no schema does not need the package."""
     module = "loopline.workers.engines.torch.engine"
     code = f"import sys, {module}; sys.exit('llguidance' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

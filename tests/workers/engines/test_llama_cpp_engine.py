@@ -291,7 +291,7 @@ async def test_one_rows_nan_fails_its_request_and_no_other(
 
 
 async def test_a_closed_request_gives_its_cells_back_within_a_step(tiny_gguf: Path) -> None:
-    """One place and one context: the next request could not run beside what was cancelled."""
+    """One place and one context: the next request could not run alongside what was cancelled."""
     engine = await started(tiny_gguf, max_tokens_in_flight=CONTEXT, max_concurrency=1)
     generate_request = request(
         (user("x"),), sampling={"max_tokens": 400, "temperature": 3.0}, stream=True

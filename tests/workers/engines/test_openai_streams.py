@@ -109,7 +109,7 @@ async def test_a_connection_serves_many_requests(stream: bool) -> None:
 @pytest.mark.parametrize("mark", ["data: ", "data:"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 async def test_a_stream_is_cut_where_its_lines_end_and_nowhere_else(mark: str, end: str) -> None:
-    """JSON allows U+2028, U+2029 and U+0085 within a string; they are no line's end here."""
+    """JSON allows U+2028, U+2029 and U+0085 within a string; they are not line's end here."""
     text = "a\u2028b\u2029c\u0085d"
     usage = '{"prompt_tokens": 1, "completion_tokens": 2}'
     lines = (

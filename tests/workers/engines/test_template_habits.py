@@ -108,7 +108,7 @@ def test_a_conversation_is_given_in_the_form_that_the_template_takes(
 
 
 def test_a_turn_as_a_local_model_wrote_it_stays_so() -> None:
-    """Its ids go on: nothing of it is written anew."""
+    """Its ids go on: nothing of it is written again."""
     turn = Message(role="assistant", content="", tool_calls=CALLS, raw_text="<tool_call>…")
     habits = TemplateHabits(calls=False, calls_at_once=False)
     assert suited([HISTORY[1], turn, *HISTORY[3:]], habits) == [HISTORY[1], turn, *HISTORY[3:]]

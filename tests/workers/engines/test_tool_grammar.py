@@ -270,7 +270,7 @@ def test_a_grammar_whose_lexer_is_full_says_so_to_all_its_copies(
             consume_all(matcher, text)
     (compiled,) = compiler._compiled.values()  # pyright: ignore[reportPrivateUsage]
     assert compiled.lexer.full
-    assert compiled.uses == 0, "the second one was compiled anew"
+    assert compiled.uses == 0, "the second one was compiled again"
 
 
 def test_only_so_many_grammars_are_kept(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

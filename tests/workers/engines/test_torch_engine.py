@@ -192,7 +192,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
     async def test_an_engine_that_cannot_go_on_lets_nobody_wait(
         self, slow_engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Out of memory even for fewer rows than before: whoever asks is told, at once."""
+        """Out of memory even for fewer rows than before: anyone who asks is told, at once."""
         thread: Any = slow_engine._thread  # pyright: ignore[reportPrivateUsage]
         first, second = (slow_engine.submit(request(stream=True)) for _ in range(2))
         await anext(first)

@@ -42,7 +42,7 @@ def allocations(monkeypatch: pytest.MonkeyPatch) -> Allocations:
 
 
 def cache_of(rows: int, most_columns: int = 4096) -> KVCache:
-    """With one token in each of so many rows."""
+    """With one token in each of that many rows."""
     cache = KVCache(64, most_columns)
     cache.fit(rows, 1)
     cache.aim(0, torch.zeros((rows, 1), dtype=torch.int64), before=0, width=1)

@@ -1,4 +1,4 @@
-"""Logits that are no numbers end the request that they belong to, and no other."""
+"""Logits that are not numbers end the request that they belong to, and no other."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ Starve = Callable[[int], None]
 
 @pytest.fixture
 def starve(engine: TorchEngine) -> Starve:
-    """Let a pass of the model over more than so many rows run out of memory, in its middle."""
+    """Let a pass of the model over more than that many rows run out of memory, in its middle."""
     model: Any = engine._loaded.model  # pyright: ignore
     most = [10**9]
 
@@ -211,7 +211,7 @@ class Choices:
         return self.rows.count(4) == 5
 
     def read_again(self) -> bool:
-        """With the pass that reads in a row that was set back, beside another one."""
+        """With the pass that reads in a row that was set back, alongside another one."""
         return self.beside > 0
 
 

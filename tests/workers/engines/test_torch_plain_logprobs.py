@@ -96,7 +96,7 @@ async def test_a_pass_for_which_memory_is_short_ends_its_own_request_alone(
         if kwargs.get("use_cache") is False:
             passes += 1
             if passes == 1:
-                raise torch.OutOfMemoryError("no room for so many logits")
+                raise torch.OutOfMemoryError("no room for that many logits")
 
     model_of(engine).register_forward_pre_hook(first_has_no_room, with_kwargs=True)
     short = request(sampling={"max_tokens": 3})

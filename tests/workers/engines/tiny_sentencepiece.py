@@ -2,7 +2,7 @@
 
 Its tokenizer is laid out as the conversion of Llama 2's is: control tokens, 256 bytes, pieces in
 the order of their merges, characters; a merge for every way to make a piece out of two others.
-What is no character of its vocabulary (an emoji, a line's end) is written as bytes. The chat
+What is not a character of its vocabulary (an emoji, a line's end) is written as bytes. The chat
 template is TinyLlama's: `<|user|>` is text like any other, only `</s>` is a control token.
 """
 

@@ -34,7 +34,7 @@ def settings() -> SandboxSettings:
 
 @contextmanager
 def folder_in_sight() -> Generator[Path]:
-    """A folder that programs can read: it lies beside the interpreter's own files."""
+    """A folder that programs can read: it lies alongside the interpreter's own files."""
     prefix = bubblewrap.interpreter().prefix
     if not os.access(prefix, os.W_OK):
         pytest.skip(f"only who may write to {prefix} can have a folder there")

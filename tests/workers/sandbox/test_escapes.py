@@ -1,4 +1,4 @@
-"""What a hostile program tries, and what comes of it: nothing, whoever runs the sandbox."""
+"""What a hostile program tries, and what comes of it: nothing, anyone who runs the sandbox."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ async def test_only_a_programs_own_memory_can_be_read_or_written(
 async def test_what_the_kernel_would_keep_for_a_program_is_refused(
     settings: SandboxSettings,
 ) -> None:
-    """All of it beside the limit of memory: what strangers have sent to a socket that listens,
+    """All of it alongside the limit of memory: what strangers have sent to a socket that listens,
     files on their way, longer buffers, pages in a pipe, locks, watches."""
     assert (await said(settings, KERNEL_MEMORY)).split() == ["PermissionError"] * 8 + ["-1"] * 4
 

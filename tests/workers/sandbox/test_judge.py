@@ -240,7 +240,7 @@ async def test_a_method_of_a_solution_class_is_called(judge: Judge) -> None:
 
 
 async def test_a_method_goes_before_a_name_that_the_preamble_has_too(judge: Judge) -> None:
-    """As the published judges take it; a function of the program's own is no method."""
+    """As the published judges take it; a function of the program's own is not a method."""
     preamble = "from heapq import *\ndef f(n): return 0"
     code_problem = problem(*CALLED).model_copy(update={"preamble": preamble})
     method = "class Solution:\n    def f(self, n): return 2 * n"

@@ -60,7 +60,7 @@ def _python() -> str | None:
 def judged(program: str, **limits: int) -> str:
     """What a program prints whose judge is another user."""
     if os.geteuid() != 0:
-        pytest.skip("whoever runs this is not root: the other tests are such a judge's")
+        pytest.skip("anyone who runs this is not root: the other tests are such a judge's")
     python = _python()
     if python is None:
         pytest.skip("no Python of this version is another user's to run")

@@ -115,7 +115,7 @@ def test_a_fraction_of_a_programs_own_kind_is_no_plain_data() -> None:
 
         __hash__ = Fraction.__hash__
 
-    with pytest.raises(TypeError, match="Sly is no plain data"):
+    with pytest.raises(TypeError, match="Sly is not plain data"):
         encode(Sly(1, 2))
 
 

@@ -1,4 +1,4 @@
-"""An MCP server over HTTP that can forget its sessions, as one that is started anew does."""
+"""An MCP server over HTTP that can forget its sessions, as one that is started again does."""
 
 from __future__ import annotations
 

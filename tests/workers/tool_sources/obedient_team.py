@@ -33,7 +33,7 @@ ORDER = re.compile(r"[Cc]all (\w+) with (\{.*?\})")
 
 
 def obeys(text: str) -> str:
-    """The turn of a team's member that does whatever stands in its history, whoever wrote it."""
+    """The turn of a team's member that does whatever stands in its history, anyone who wrote it."""
     history = text.partition("\nHistory:\n")[2] or text.removeprefix("History:\n")
     orders = ORDER.findall(history)
     answer_count = history.count("</s>observation: ")

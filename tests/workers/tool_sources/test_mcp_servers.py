@@ -254,7 +254,7 @@ async def test_a_server_of_another_dialect_is_understood(mode: str, answer: str)
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
-        ("garbage", "101 lines that are no messages"),
+        ("garbage", "101 lines that are not messages"),
         ("flood", "a message of more than 2000000 bytes"),
         ("chatter", "more than 5000 messages that nobody asked for in 60 s"),
     ],

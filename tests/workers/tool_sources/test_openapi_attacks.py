@@ -189,7 +189,7 @@ def _reference_bomb() -> str:
     [
         ("a: " + "[" * 40_000, "nested more than 200 deep"),
         ("[" * 40_000, "nested too deeply"),
-        ("? " * 40_000, "a key that is no text"),
+        ("? " * 40_000, "a key that is not text"),
         ('{"openapi": "3.1.0", "a": 1, "a": 2}', "the key 'a' stands twice"),
         ("openapi: 3.1.0\nx: &x [*x]\n", "the alias *x stands for nothing"),
         ("openapi: 3.1.0\n---\nopenapi: 3.1.0\n", "a second document begins (line 2)"),

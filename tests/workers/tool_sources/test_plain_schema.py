@@ -50,13 +50,13 @@ def test_what_comes_out_is_a_valid_schema_of_an_object_or_a_refusal(schema: Any)
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
-        ({"type": "string"}, "its arguments are no object"),
+        ({"type": "string"}, "its arguments are not an object"),
         ({"$ref": "#/nowhere"}, "its schema refers to nothing: #/nowhere"),
         ({"$ref": "file:///etc/passwd"}, "it refers to another document: file:///etc/passwd"),
         ({"properties": {"x" * 200: {}}}, "an argument's name is longer than 128 characters"),
         ({"properties": {str(n): {} for n in range(2_000)}}, "has more than 1000 parts"),
         ({"properties": {"x": {"enum": ["y" * 40_000]}}}, "at most 32768 are taken"),
-        ({"properties": {"x": {"default": float("nan")}}}, "its schema is no JSON"),
+        ({"properties": {"x": {"default": float("nan")}}}, "its schema is not JSON"),
     ],
 )
 def test_a_schema_that_cannot_be_made_plain_is_refused_with_the_reason(

@@ -26,7 +26,7 @@ TOKEN = "tok-4711-secret"
 
 @asynccontextmanager
 async def team(server: RedisProcess, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Client]:
-    """An API that wants a secret, its document beside it."""
+    """An API that wants a secret, its document alongside it."""
     monkeypatch.setenv("TOWN_TOKEN", TOKEN)
     async with listening(town_api()) as url:
         town = source(

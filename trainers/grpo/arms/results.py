@@ -99,7 +99,7 @@ class ArmResult(Record):
     """By agent, its most frequent answers and how often it gave them."""
     curve: tuple[Point, ...]
     stopped: str = ""
-    """Why its training ended early: its next loss or gradient was no number. What was measured are
+    """Why its training ended early: its next loss or gradient was not a number. What was measured are
     the weights before that."""
 
     @classmethod

@@ -59,7 +59,7 @@ class SupervisedSteps:
 
     def step(self, number: int) -> StepFacts:
         """The step after `number` others. Raises `NotFinite` before weights are changed by a loss
-        or a gradient that is no number."""
+        or a gradient that is not a number."""
         training = self._settings.supervised
         seed, rate = self._first + number, self._rate * min(1.0, (number + 1) / training.warmup)
         answers = self._answers(seed)
@@ -88,7 +88,7 @@ def imitate(
 ) -> SupervisedUpdate:
     """One update of the policy that both agents share, at this learning rate, by the mean
     cross-entropy of the answers' tokens. Raises `NotFinite`, which names `where`, before weights
-    are changed by a loss or a gradient that is no number."""
+    are changed by a loss or a gradient that is not a number."""
     import torch
     from torch.nn import functional
 

@@ -112,7 +112,7 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
         report = read_loop_report(output)
         if report is not None:
             forget_work(output / CHECKPOINTS)
-            typer.echo(f"the loop in {output} is finished; --restart trains anew", err=True)
+            typer.echo(f"the loop in {output} is finished; --restart trains again", err=True)
             return report
         line.say(Start(book.training))
         loaded = load_base(grpo.base, grpo.base_precision)
@@ -148,7 +148,7 @@ def rounding_notices(
     policies: Iterable[str], models: Mapping[str, ModelSettings]
 ) -> tuple[str, ...]:
     """A line for each pool whose log-probabilities are those of a batch: they can be trained on,
-    but importance ratios then show rounding beside the age of samples."""
+    but importance ratios then show rounding alongside the age of samples."""
     from loopline.bus import pool_of
 
     pools = dict.fromkeys(pool_of(policy) for policy in policies)

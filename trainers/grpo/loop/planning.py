@@ -32,8 +32,8 @@ def plan_batch(
     tasks: Sequence[Task] = (),
 ) -> RolloutBatch:
     """`count` further puzzles of a round that has played `played`, all different; or of `tasks`,
-    those of the file, all different where there are so many. Raises `TooFewPuzzles` where the
-    difficulty leaves not so many."""
+    those of the file, all different where there are that many. Raises `TooFewPuzzles` where the
+    difficulty leaves not that many."""
     seed = zlib.crc32(f"{settings.grpo.seed}:{number}".encode())
     source = settings.source
     if isinstance(source, TeamTasks):

@@ -1,6 +1,6 @@
 """Adapters of rounds long gone are given up: on the bus first, then on disk.
 
-A version that the bus lists may be chosen at any time, and whoever starts or wakes reads its folder
+A version that the bus lists may be chosen at any time, and anyone who starts or wakes reads its folder
 then. So a folder goes only when no policy of the bus has a version in it any more. A kill between
 the two leaves folders that the next round gives up.
 """
@@ -19,7 +19,7 @@ async def prune_old_versions(
     bus: Bus, book: RunDirectory, number: int, policy_names: Collection[str], keep: int
 ) -> None:
     """Keep of the policies `served` what came of the newest `keep` rounds up to `number`. What is
-    in use, what a rollback would go back to, and what somebody has published anew stays too."""
+    in use, what a rollback would go back to, and what somebody has published again stays too."""
     old = [folder.resolve() for at, folder in book.published_rounds() if at <= number - keep]
     if not old:
         return

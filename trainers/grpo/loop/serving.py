@@ -30,7 +30,7 @@ async def serve(
     `before` is what the deployment is expected to answer with until then. Workers that say nothing
     within `wait` seconds are named and not waited for: what they answer with an older version is
     not learned from. What a worker refused before this was called is published once more: since
-    then it may have been mended, and a worker tries a version once. Raises `TrainingError` if one
+    then it may have been fixed, and a worker tries a version once. Raises `TrainingError` if one
     refuses, or if somebody else has chosen another version for a policy.
     """
     earlier = {publication.policy: str(publication.folder.resolve()) for publication in before}
@@ -49,7 +49,7 @@ async def serve(
                 # Runs that were begun ahead may have answers of those who did not refuse it.
                 book.note_served(number, versions)
             raise TrainingError(
-                f"loop: {publication.policy} {changed.refusals[0]}. Mend that, then go on with the same "
+                f"loop: {publication.policy} {changed.refusals[0]}. Fix that, then go on with the same "
                 "command"
             )
         late = [worker for worker, words in changed.states.items() if words == "not yet"]

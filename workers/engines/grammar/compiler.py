@@ -180,7 +180,7 @@ class GrammarCompiler:
 
 def grammar_key(request: GenerateRequest, *, constrain_tools: bool) -> Key | None:
     """What a request's completions are to be held to; None for free text. A schema is of the
-    whole completion, so tools have no say beside it. Raises EngineError `bad_request`."""
+    whole completion, so tools have no say alongside it. Raises EngineError `bad_request`."""
     if request.json_schema is not None:
         return schema_text(request.json_schema, THE_SCHEMA)
     if request.tools and constrain_tools:

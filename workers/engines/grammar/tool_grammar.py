@@ -64,7 +64,7 @@ class MarkupTokens:
 def tool_subject(name: str) -> str:
     """The beginning of a refusal of one tool."""
     return (
-        f"the parameters of the tool {name!r} cannot constrain its calls (mend them, or set "
+        f"the parameters of the tool {name!r} cannot constrain its calls (fix them, or set "
         "constrain_tools = false for this pool)"
     )
 

@@ -213,7 +213,7 @@ def load_gguf_adapter(loaded: LoadedGguf, path: str) -> Any:
     check_gguf(file, path, "adapter")
     begin_listening()
     adapter = llama.llama_adapter_lora_init(loaded.model, str(file).encode())
-    if not adapter:  # a null pointer, which is no None
+    if not adapter:  # a null pointer, which is not None
         raise unusable(path, f"llama.cpp refuses {file.name}: {last_error()}", "adapter")
     return adapter
 
@@ -224,7 +224,7 @@ def free_gguf_adapter(adapter: Any) -> None:
 
 
 def _metadata(model: Any, key: str, chars: int) -> str | None:
-    """A value of the file's header, cut to so many ASCII characters; None if it has none."""
+    """A value of the file's header, cut to that many ASCII characters; None if it has none."""
     value = ctypes.create_string_buffer(chars + 1)
     length = llama.llama_model_meta_val_str(model, key.encode(), value, len(value))
     return value.value.decode("ascii", "replace") if length > 0 else None

@@ -2,7 +2,7 @@
 
 Two models of one architecture have the same shapes: an adapter of the one loads onto the other
 without complaint, and answers nonsense. So our trainers write down which weights an adapter was
-trained on, as `weights_sha256`: `base_sha256` in the `training.json` beside it, and BASE_KEY in
+trained on, as `weights_sha256`: `base_sha256` in the `training.json` alongside it, and BASE_KEY in
 the header of one for llama.cpp, whose model has the same under WEIGHTS_KEY. An adapter that says
 nothing of its base, or a GGUF model that says nothing of its weights, is loaded as it is.
 

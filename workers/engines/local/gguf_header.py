@@ -44,7 +44,7 @@ def read_header(path: Path) -> dict[bytes, Value]:
     """The keys and values of a file. Raises DamagedHeader and OSError."""
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
-            raise DamagedHeader("it is no GGUF file (it does not begin with the letters GGUF)")
+            raise DamagedHeader("it is not a GGUF file (it does not begin with the letters GGUF)")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _Reader(data).keys()
 

@@ -83,7 +83,7 @@ def _prompt(request: GenerateRequest, model: Loaded) -> Prompt:
             kind="bad_request",
         ) from error
     # A template that loops without an end holds up the thread all the same: nothing bounds it but
-    # the process. It comes with the weights, and whoever serves these trusts it that far.
+    # the process. It comes with the weights, and anyone who serves these trusts it that far.
     if len(rendered) > LONGEST_TOKEN * model.max_context:
         raise EngineError(
             f"request {request.id}: the prompt has {len(rendered)} characters, more than the "

@@ -88,7 +88,7 @@ def _choice(body: JsonDict, position: int, *, streamed: bool, logprobs: bool) ->
     place = f"choices.{position}"
     index = body.get("index")
     part = ChoicePart(position if index is None else _int(index, f"{place}.index"))
-    # A chunk's whole `message`, beside its delta, says again what the deltas have said.
+    # A chunk's whole `message`, alongside its delta, says again what the deltas have said.
     names = ("delta", "message") if streamed else ("message", "delta")
     name = next((name for name in names if body.get(name) is not None), None)
     if name is not None:
@@ -149,7 +149,7 @@ def _reasoning(message: JsonDict) -> str:
 
 
 def _thought(value: object, depth: int = 0) -> str:
-    """The texts of reasoning, however they are nested; what is no text (a signature) is left."""
+    """The texts of reasoning, however they are nested; what is not text (a signature) is left."""
     if isinstance(value, str):
         return value
     if depth > 4:

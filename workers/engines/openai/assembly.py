@@ -99,7 +99,7 @@ class Assembly:
         if not isinstance(payload, dict):
             if streamed:
                 return []
-            raise self._garbage(f"the body is no object: {str(payload)[:80]!r}")
+            raise self._garbage(f"the body is not an object: {str(payload)[:80]!r}")
         body = cast(JsonDict, payload)
         try:
             parts = read_choices(body, streamed=streamed, logprobs=self._wants_logprobs)
@@ -282,7 +282,7 @@ class Assembly:
 
     def _garbage(self, why: str) -> EngineError:
         return EngineError(
-            f"{self._endpoint} answered something that is no chat completion "
+            f"{self._endpoint} answered something that is not a chat completion "
             f"({whole_characters(why)})",
             kind="garbage",
             retryable=True,

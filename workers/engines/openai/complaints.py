@@ -101,7 +101,7 @@ def complaint_of(value: object) -> Complaint:
 def error_in(payload: object, *, marked: bool = False, alone: bool = True) -> object | None:
     """The error that a payload sent with status 200 holds, None where it holds none. `marked`: the
     server itself calls it an error. `alone`: it is the whole answer, so that a bare `message` or
-    `detail` is no side remark."""
+    `detail` is not side remark."""
     if isinstance(payload, list):
         holding = [item for item in cast(list[object], payload) if error_in(item) is not None]
         return holding or (payload if marked else None)

@@ -23,7 +23,7 @@ class UnreadableUsage(Exception):
 
 
 def usage_in(payload: Mapping[str, object]) -> RawUsage | None:
-    """Where servers put it: beside the choices, within one (Moonshot), in a field of their own
+    """Where servers put it: alongside the choices, within one (Moonshot), in a field of their own
     (Groq's streams)."""
     places: list[object] = [payload.get("usage")]
     extension = payload.get("x_groq")
@@ -53,10 +53,10 @@ def merged(previous: RawUsage | None, new: RawUsage) -> RawUsage:
 def read_usage(raw: RawUsage) -> Usage | None:
     """The count; None where the endpoint counted nothing (no field, or zeros alone).
 
-    Servers count reasoning as a part of the completion (OpenAI, vLLM) or beside it (xAI, Gemini),
-    cached tokens as a part of the prompt or beside it (Anthropic's count). Of the readings that
+    Servers count reasoning as a part of the completion (OpenAI, vLLM) or alongside it (xAI, Gemini),
+    cached tokens as a part of the prompt or alongside it (Anthropic's count). Of the readings that
     `total_tokens` fits, the first is taken; without one, whatever is more than its whole stands
-    beside it. What the total has over all of them was generated unseen, as Gemini's thoughts are.
+    alongside it. What the total has over all of them was generated unseen, as Gemini's thoughts are.
     Raises UnreadableUsage.
     """
     prompt = _number(raw, "prompt_tokens", "input_tokens")

@@ -15,7 +15,7 @@ from loopline.workers.engines.text.chat_prompt import template_tools
 from loopline.workers.engines.text.tool_markup import tool_call_id, without_tool_calls
 
 MAX_SEED = 2**31 - 1
-"""Some servers refuse a seed that is no signed number of 32 bits."""
+"""Some servers refuse a seed that is not a signed number of 32 bits."""
 
 
 def request_body(

@@ -184,7 +184,7 @@ def _sub_problem(node: Node) -> JsonObject:
 
 
 def _known(node: Node, answer: str) -> Leaf:
-    """The value that came back, or the true one if what came back is no number."""
+    """The value that came back, or the true one if what came back is not a number."""
     value = read_number(answer)
     return Leaf(node.value if value is None else value)
 

@@ -61,7 +61,7 @@ def template_messages(
     """The conversation in the shape that chat templates read.
 
     An assistant turn with `raw_text` goes in as that text alone: it already has the tool-call
-    markup that the template would otherwise write anew. `control` are the tokenizer's control
+    markup that the template would otherwise write again. `control` are the tokenizer's control
     tokens: in what a user, a tool or another model says they are broken up by a space, or a
     question could end its own turn and speak as the system.
     """
@@ -114,7 +114,7 @@ def template_tools(
     tools: Sequence[ToolSpec], control: Collection[str] = ()
 ) -> list[JsonObject] | None:
     """The offered tools in the shape that chat templates and endpoints read; `None` if none. What
-    they say comes from whoever wrote them: `control` as in `template_messages`."""
+    they say comes from anyone who wrote them: `control` as in `template_messages`."""
     if not tools:
         return None
     return [

@@ -54,7 +54,7 @@ class SentencePieceCodec:
         return self._tokenize(self._anchor + text)[self._anchor_ids :]
 
     def decode(self, ids: Sequence[int], after: int | None = None) -> str:
-        """Bytes that are no character come out as replacement characters."""
+        """Bytes that are not a character come out as replacement characters."""
         output = bytearray()
         for token in ids:
             piece = self._pieces[token]

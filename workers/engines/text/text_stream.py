@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from loopline.workers.engines.text.chat_prompt import TextCodec
 
 REPLACEMENT = "�"
-"""What a decoder writes for bytes that are no character, or not yet one."""
+"""What a decoder writes for bytes that are not a character, or not yet one."""
 
 MAX_HELD_TOKENS = 64
 """A real character is whole after at most 4 tokens. Only a model that writes garbage holds back

@@ -94,7 +94,7 @@ def _sentencepiece_codec(backend: Any, width: int, model: str) -> SentencePieceC
 @dataclass(frozen=True)
 class ComposedCodec:
     """A `TextCodec` that composes what stands between added tokens. These are looked for first,
-    the longest where several begin: an accent behind a token is no part of it."""
+    the longest where several begin: an accent behind a token is not part of it."""
 
     codec: TextCodec
     added: re.Pattern[str]

@@ -2,7 +2,7 @@
 
 The program is in another sandbox. Here its functions are stand-ins that carry arguments there and
 plain data back, so nothing of the program's can change a comparison, end this process or see a
-test. An object that is no plain data stays there: it can be passed on, called, read, iterated and
+test. An object that is not plain data stays there: it can be passed on, called, read, iterated and
 asked whether it is true (which a program may as well answer at once), but it equals nothing and
 has no order.
 
@@ -133,7 +133,7 @@ def _answer(asking: ObjectReference, request: dict[str, Any]) -> Any:
 
 
 def _number(value: Any) -> int:
-    """The reference behind a stand-in. Raises TypeError for anything else that is no plain data."""
+    """The reference behind a stand-in. Raises TypeError for anything else that is not plain data."""
     target = _of(value, "_target") if isinstance(value, ObjectReference) else None
     if not isinstance(target, int):
         raise TypeError(f"{type(value).__name__} cannot be passed to the program")

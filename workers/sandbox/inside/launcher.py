@@ -71,7 +71,7 @@ def main() -> None:
         if job["kind"] == "program":
             run_program(job)
         else:
-            # Beside this file; the program's own path stays empty.
+            # Alongside this file; the program's own path stays empty.
             sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
             serve = __import__(job["kind"])
             sys.path.pop(0)

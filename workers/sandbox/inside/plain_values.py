@@ -1,8 +1,8 @@
 """Values between processes of which one is hostile: plain data as JSON, nothing that can act.
 
-What is no plain data (an object of the program's own, a generator, a function) is written as a
+What is not plain data (an object of the program's own, a generator, a function) is written as a
 reference that only its owner can follow. A subclass of a plain type is written as that type, so
-that none of its methods comes along; one of `Fraction` or `Decimal` is no plain data.
+that none of its methods comes along; one of `Fraction` or `Decimal` is not plain data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_EXACT = 2**53
 
 
 def encode(value: Any, refer: Callable[[Any], int] | None = None) -> Any:
-    """The value as JSON's kinds. Raises TypeError for what is no plain data unless `refer` gives
+    """The value as JSON's kinds. Raises TypeError for what is not plain data unless `refer` gives
     it a number, RecursionError for what contains itself."""
     if value is None or value is True or value is False:
         return value
@@ -86,7 +86,7 @@ def decode(data: Any, follow: Callable[[int], Any] | None = None) -> Any:
 
 
 def _exact(value: Any) -> Any:
-    # Whoever has one has its module; nobody else pays for the import.
+    # Anyone who has one has its module; nobody else pays for the import.
     fractions, decimal = sys.modules.get("fractions"), sys.modules.get("decimal")
     if fractions is not None and type(value) is fractions.Fraction:
         return {"fraction": [encode(value.numerator), encode(value.denominator)]}

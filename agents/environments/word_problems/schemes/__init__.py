@@ -1,4 +1,4 @@
-"""The schemes of all stories, in TOML files beside this module; `scheme` explains the notation.
+"""The schemes of all stories, in TOML files alongside this module; `scheme` explains the notation.
 
 A table is one scheme, named `domain.place.name`:
 
