@@ -19,8 +19,8 @@ Where to look, and where to add:
 | a payload of a hand-over | `loopline.agents.payloads` | (imported with its role) |
 | a check of a small model's answer | `loopline.agents.verification` | (an item of a ladder) |
 
-`loopline.agents.workflow_runner` runs a workflow without a bus, `loopline.agents.replay` takes a finished run
-again from its journal, or forks it.
+`loopline.agents.workflow_runner` runs a workflow without a bus, `loopline.agents.replay` takes a
+finished run again from its journal, or forks it.
 """
 
 from loopline import require_full_name

@@ -3,8 +3,8 @@
 All models are frozen and refuse unknown fields, so that a typo or a newer writer is an error
 and not a silent loss. `RECORDS_VERSION` rises when a field changes its meaning.
 
-A reference answer never appears here: anyone who verifies an outcome holds it. One environment is an
-exception: the equations of a generated word problem are in its task's instance, which the roles
+A reference answer never appears here: anyone who verifies an outcome holds it. One environment is
+an exception: the equations of a generated word problem are in its task's instance, which the roles
 that score by them read, and no observation shows.
 """
 

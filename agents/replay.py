@@ -182,7 +182,8 @@ def _end_differences(run: Run, trajectory: Trajectory) -> tuple[str, ...]:
         if trajectory.outcome in _ENDED_FROM_OUTSIDE:
             return ()
         return (f"the journal stops before an end, yet the outcome is {trajectory.outcome}",)
-    # An answer is judged later, by anyone who knows the reference; a game is judged by its workflow.
+    # An answer is judged later, by anyone who knows the reference; a game is judged by its
+    # workflow.
     judged = (Outcome.SOLVED, Outcome.FAILED) if finish.outcome is Outcome.ANSWERED else ()
     same = trajectory.outcome in (finish.outcome, *judged)
     # A record does not tell an empty answer from none.

@@ -2,8 +2,8 @@
 
 A reasoning model writes its thoughts between delimiters in front of its answer (`<think>…</think>`
 and its kin), as messages of a channel of their own (gpt-oss), or behind fixed words (Granite). What
-it tried and rejected there is no answer, no call, and no equation that anybody claims. So anyone who
-reads a model's text reads what was said; the thoughts stay in the record alongside it.
+it tried and rejected there is no answer, no call, and no equation that anybody claims. So anyone
+who reads a model's text reads what was said; the thoughts stay in the record alongside it.
 
 - An opening without its end is thought to the end of the text: the model ran out of tokens.
 - An end without its opening has only thought before it: the opening stood in the prompt.

@@ -1,8 +1,8 @@
 """What a benchmark is: one object that says where its questions come from, which arms answer them,
 who judges the runs and how a report calls what went wrong.
 
-Each benchmark of this repository is such an object alongside its data set. A package of yours brings
-one by an entry point of the group `loopline.benchmarks`:
+Each benchmark of this repository is such an object alongside its data set. A package of yours
+brings one by an entry point of the group `loopline.benchmarks`:
 
     [project.entry-points."loopline.benchmarks"]
     capitals = "my_package.capitals:CAPITALS"

@@ -1,6 +1,7 @@
 """Two benchmarks against each other, question by question: before and after a change.
 
-Where questions were asked several times, each counts by the mean of its attempts: attempts at one are not an independent evidence, and none of A's belongs to one of B's.
+Where questions were asked several times, each counts by the mean of its attempts: attempts at one
+are not an independent evidence, and none of A's belongs to one of B's.
 """
 
 from __future__ import annotations
@@ -115,7 +116,8 @@ def _require_same(item_a: ManifestItem, item_b: ManifestItem, paths: tuple[Path,
     """Raises UsageError."""
     if (item_a.question, item_a.gold) != (item_b.question, item_b.gold):
         raise UsageError(
-            f"{item_a.id} is not the same question in {paths[0]} and {paths[1]}: they were asked of "
+            f"{item_a.id} is not the same question in {paths[0]} and {paths[1]}: they were asked "
+            "of "
             "different data"
         )
     changed = changed_settings(_task(item_a), _task(item_b))

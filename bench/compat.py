@@ -121,7 +121,10 @@ def compare_books(
             "small model are not in it. Ours is the sum of the ledger"
         )
     else:
-        reference_value, why = per_question, "both are the counts of anyone who generated the tokens"
+        reference_value, why = (
+            per_question,
+            ("both are the counts of anyone who generated the tokens"),
+        )
     rows.append(CompatRow(arm, "tokens per question", reference_value, per_question, "tokens", why))
     if router:
         calls = sum(r.delegations for r in results)

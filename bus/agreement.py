@@ -7,8 +7,8 @@ other shards, or take the leases of others early.
 It holds as long as anybody works by it. A process that begins a deployment (`runtime up`), or one
 that names a value, may replace it when no worker is there; the number of shards, when besides
 nothing is in flight. A crash locks nothing: the word of a dead worker fades after three beats. Who
-replaces it gives it a new epoch, and anyone who joined before learns that in a moment: workers drain
-and join again, and no run is admitted by an old epoch, so none gets into a shard where nobody
+replaces it gives it a new epoch, and anyone who joined before learns that in a moment: workers
+drain and join again, and no run is admitted by an old epoch, so none gets into a shard where nobody
 looks.
 """
 

@@ -6,8 +6,8 @@ joins and counts on from there by a clock that no `settimeofday` moves; it measu
 `LOOK_SECONDS`.
 
 *The server's own clock* may jump, too: a restart on another machine, a late NTP. Then a shift is
-agreed on, kept alongside the data and added to `TIME` by every script, so that the deployment's time
-runs on and no deadline comes hours early or late. Who is wrong where a process and the server
+agreed on, kept alongside the data and added to `TIME` by every script, so that the deployment's
+time runs on and no deadline comes hours early or late. Who is wrong where a process and the server
 disagree? Everyone who agrees with the server notes its time (`last`). If that note is recent, the
 server's clock has run evenly, and the process is wrong (its machine was suspended); else the server
 has jumped. A server never runs backwards: time before `last` is a jump as well.

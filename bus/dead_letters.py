@@ -131,8 +131,8 @@ async def show(bus: Bus, letter_id: str) -> DeadLetter:
 async def replay(bus: Bus, letter_id: str) -> str:
     """Send a letter back to its stream and wake its run. Returns the stream's name.
 
-    Raises `BusError` naming why it can't be: it is not an envelope, it was replayed, its run's journal
-    has expired, or its run ended in another way.
+    Raises `BusError` naming why it can't be: it is not an envelope, it was replayed, its run's
+    journal has expired, or its run ended in another way.
     """
     letter = await show(bus, letter_id)
     shard, entry = _parse(bus, letter_id)

@@ -84,7 +84,8 @@ class Background:
         return task
 
     def fail(self, name: str, error: BaseException | None = None) -> None:
-        """Of what is not a task here: a thread, by way of its event loop. The first failure counts."""
+        """Of what is not a task here: a thread, by way of its event loop. The first failure
+        counts."""
         if self._error is not None:
             return
         reason = "it returned" if error is None else f"{type(error).__name__}: {error}"

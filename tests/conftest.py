@@ -38,8 +38,8 @@ hypothesis.settings.load_profile("suite")
 
 
 SLOW_SECONDS = 900
-"""Limit of a test marked `slow` that has none of its own: alongside three others, on a busy machine,
-what takes a minute takes several."""
+"""Limit of a test marked `slow` that has none of its own: alongside three others, on a busy
+machine, what takes a minute takes several."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

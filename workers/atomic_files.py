@@ -1,7 +1,7 @@
 """Files and folders that are there whole, or not at all, whenever a process or the machine dies.
 
-Each is written under another name alongside its own, flushed to the disk and renamed. That name holds
-the writer's process id, so two processes may write the same file: the last one holds.
+Each is written under another name alongside its own, flushed to the disk and renamed. That name
+holds the writer's process id, so two processes may write the same file: the last one holds.
 """
 
 from __future__ import annotations

@@ -173,8 +173,10 @@ def _nothing_served(policy: str, served_policy: ServedPolicy) -> EngineError:
             retryable=True,
         )
     return EngineError(
-        f"policy {policy!r} has no version that could be loaded; version {served_policy.refused} was "
-        f"refused: {served_policy.reason}. Publish one that can be loaded, or pin version 0, which is "
+        f"policy {policy!r} has no version that could be loaded; version {served_policy.refused} "
+        "was "
+        f"refused: {served_policy.reason}. Publish one that can be loaded, or pin version 0, "
+        "which is "
         "the model without an adapter",
         kind="unknown_adapter",
     )

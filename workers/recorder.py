@@ -215,7 +215,8 @@ class Table:
         names = os.listdir(self._folder)
         for name in names:
             if name.endswith(PARTIAL):
-                # Of a recorder that was killed: anyone who has the lock is the only one that writes.
+                # Of a recorder that was killed: anyone who has the lock is the only one that
+                # writes.
                 (self._folder / name).unlink()
             elif name not in self._known:
                 self._learn(name)

@@ -1,4 +1,5 @@
-"""The tool worker: runs registered tools and those of tool sources for anyone who asks on the bus."""
+"""The tool worker: runs registered tools and those of tool sources for anyone who asks on the
+bus."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 What the best of them solves is what a solved share is worth: a game on which it comes near a team
 says nothing of the team. It is searched for on training puzzles, by hill climbing over its answers,
-and stands alongside every other player on the held-out ones. A blind tool agent sees nothing, but its
-tools do: it is what the tools can do alone.
+and stands alongside every other player on the held-out ones. A blind tool agent sees nothing, but
+its tools do: it is what the tools can do alone.
 """
 
 from __future__ import annotations

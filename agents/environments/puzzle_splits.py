@@ -84,7 +84,8 @@ def different(source: Iterator[P], count: int, key: Callable[[P], str]) -> list[
         repeats = 0 if len(puzzles_by_key) > before else repeats + 1
         if repeats > _PATIENCE:
             raise ValueError(
-                f"only {len(puzzles_by_key)} of {count} different puzzles were found; make the puzzles "
+                f"only {len(puzzles_by_key)} of {count} different puzzles were found; make the "
+                "puzzles "
                 "larger or the difficulty wider"
             )
     return list(puzzles_by_key.values())

@@ -1,9 +1,10 @@
 """A Python program as a tool agent's answer, for models that are large enough to write one.
 
-An episode is pure and runs nothing. Anyone who plays it has the program run elsewhere, with nothing to
-know but the agent's own observation, and hands what came of it (`ProgramRun`) to the episode
-together with the text: it is a fact, as what the tool agent wrote is one, and stands in the journal
-alongside it. The last line that the program prints is its proposal, in the form of an answer.
+An episode is pure and runs nothing. Anyone who plays it has the program run elsewhere, with
+nothing to know but the agent's own observation, and hands what came of it (`ProgramRun`) to the
+episode together with the text: it is a fact, as what the tool agent wrote is one, and stands in
+the journal alongside it. The last line that the program prints is its proposal, in the form of an
+answer.
 """
 
 from __future__ import annotations

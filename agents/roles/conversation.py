@@ -4,8 +4,8 @@ A step ends when the model writes a text without tool calls, calls a hand-over t
 up its completions. Messages are only ever appended, and each request names the call before it,
 so that an engine extends the ids it already has and never tokenizes a text twice.
 
-What the model gets wrong (an unknown tool, arguments that are not an object or have wrong types, too
-many calls at once) is answered by a tool message `error: …`, so that it can correct itself; the
+What the model gets wrong (an unknown tool, arguments that are not an object or have wrong types,
+too many calls at once) is answered by a tool message `error: …`, so that it can correct itself; the
 cap on completions bounds how often. Every tool call gets an answer, because endpoints refuse a
 conversation in which one is missing.
 

@@ -93,7 +93,8 @@ def _answers(journal: Sequence[Step], delegation: Step) -> Callable[[int], str]:
         )
         if step is None:
             raise JournalIncomplete(
-                f"run {delegation.run_id}: branch {branch} of the delegation in turn {delegation.turn} has "
+                f"run {delegation.run_id}: branch {branch} of the delegation in turn "
+                f"{delegation.turn} has "
                 "no answer in the journal"
             )
         texts.setdefault(problem.position, []).append(_answer_text(step))

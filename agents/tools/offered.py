@@ -6,8 +6,8 @@ that a model writes or a tool answers can add to it.
 A task of the environment `api_worlds` offers the APIs of its world, one of `tool_step` those that
 it describes, whose calls are noted and not carried out. Any other may name registered
 tools in its instance: `{"tools": ["calculate", …]}`. Tools that no process has registered (of MCP
-servers, of HTTP APIs) stand there whole, as `ToolSpec`: anyone who admits a run puts them in place of
-their names (`unregistered_tools`, `with_specs`). So the run keeps what was offered, and a server
+servers, of HTTP APIs) stand there whole, as `ToolSpec`: anyone who admits a run puts them in place
+of their names (`unregistered_tools`, `with_specs`). So the run keeps what was offered, and a server
 that describes its tools otherwise later changes nothing for it.
 """
 

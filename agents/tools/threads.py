@@ -27,8 +27,8 @@ async def in_thread_of_its_own(function: Callable[[A], T], argument: A) -> T:
 
     A function that never returns keeps its thread for ever. In the shared pool of a few threads
     some of those would end every other tool, and the process could not exit; a daemon thread harms
-    nobody. But each holds memory, so there are never more than `MAX_LEFT_BEHIND` alongside those that
-    somebody waits for.
+    nobody. But each holds memory, so there are never more than `MAX_LEFT_BEHIND` alongside those
+    that somebody waits for.
 
     Raises what the function raises, RuntimeError for what would end the process, and
     `TooManyLeftBehind` until a thread of this function ends.

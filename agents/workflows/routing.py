@@ -131,8 +131,8 @@ class Rewarding(Protocol):
 
 @runtime_checkable
 class Playing(Protocol):
-    """What a workflow may have alongside the members of `Workflow`: the agents of environments, whose
-    turns the role `PLAYER` takes."""
+    """What a workflow may have alongside the members of `Workflow`: the agents of environments,
+    whose turns the role `PLAYER` takes."""
 
     def players(self, environment: str) -> Mapping[str, str]:
         """Agent → policy, for agents that a run assigns none; empty for what is not an

@@ -177,8 +177,8 @@ def _number(text: str, match: re.Match[str]) -> Number:
 
 
 def _is_part(before: str) -> bool:
-    """Whether what stands before a number says that it is not a value by itself: the end of a range,
-    a bound, one of two signs, a side of an equation with unknowns."""
+    """Whether what stands before a number says that it is not a value by itself: the end of a
+    range, a bound, one of two signs, a side of an equation with unknowns."""
     if _PLUS_OR_MINUS.search(before) or _BOUND.search(before) or _BETWEEN.search(before):
         return True
     if _SECOND_OF_TWO.search(before) or _ADDED_TO_UNKNOWN.search(before):

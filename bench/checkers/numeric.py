@@ -40,14 +40,15 @@ class Extraction:
     shown: str
     """The answer as it was written, for people; empty when there is none."""
     expression: str
-    """The answer as it is compared with a gold one that is not a number; empty when there is none."""
+    """The answer as it is compared with a gold one that is not a number; empty when there is
+    none."""
 
 
 _SPACED_THOUSANDS = re.compile(r"(?<![0-9.,])([0-9]{1,3}(?: [0-9]{3})+)(?![0-9])")
 _LEADING_MINUS = re.compile(r"^\s*-\s+")
 _OPERATOR = re.compile(r"[+*×÷^√/]|\\[A-Za-z]")
-# A slash of a unit is not a calculation: "km/h", "g/ml", "$5/hour". Single letters are variables but
-# for these few, and behind a bare number a slash divides.
+# A slash of a unit is not a calculation: "km/h", "g/ml", "$5/hour". Single letters are variables
+# but for these few, and behind a bare number a slash divides.
 _PER = re.compile(
     r"(?:(?<=[A-Za-z]{2})\s?/\s?(?=[A-Za-z])|(?:(?<=[A-Za-z])\s?|(?<=\$)\s{0,3})/\s?(?=[A-Za-z]{2})"
     r"|(?<=\b[mglL])\s?/\s?(?=[smhlL]\b))(?!\s?[xyz]\b)"

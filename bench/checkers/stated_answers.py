@@ -138,7 +138,8 @@ def _answered(text: str) -> str:
 
 
 def _last_box(text: str) -> str | None:
-    """The last box that holds something and is not taken back; of several alongside each other all."""
+    """The last box that holds something and is not taken back; of several alongside each other
+    all."""
     beside: list[str] = []
     begins = 0
     for content, start, end in _boxes_from_the_end(text):

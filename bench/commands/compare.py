@@ -73,7 +73,8 @@ def _table(comparisons: list[ArmComparison]) -> Table:
             "only A right": "–" if comparison.table is None else f"{comparison.table.only_a:,}",
             "only B right": "–" if comparison.table is None else f"{comparison.table.only_b:,}",
             "A − B, points": say.points(comparison.accuracy.estimate),
-            "  95 %": f"{say.points(comparison.accuracy.low)} to {say.points(comparison.accuracy.high)}",
+            "  95 %": f"{say.points(comparison.accuracy.low)} to "
+            f"{say.points(comparison.accuracy.high)}",
             "McNemar p": "–" if comparison.p is None else say.probability(comparison.p),
             "tokens A − B": f"{comparison.tokens.estimate:+,.1f}",
         }

@@ -41,6 +41,7 @@ def tasks(options: TaskOptions) -> None:
     problems = StateDirectory.from_environment().problems
     sha256 = write(task_set, file, problems)
     typer.echo(
-        f"{format_count(len(task_set.items), 'task')} of {task_set.source} in {file}, sha256 {sha256}; what "
+        f"{format_count(len(task_set.items), 'task')} of {task_set.source} in {file}, sha256 "
+        f"{sha256}; what "
         f"decides them is in {problems}"
     )

@@ -68,7 +68,10 @@ def left_out(skipped: Sequence[Skipped]) -> str:
     if not skipped:
         return ""
     # A place may hold a name out of the file.
-    return f" ({format_count(len(skipped), 'record')} left out: {sanitize(summarize_skipped(skipped))})"
+    return (
+        f" ({format_count(len(skipped), 'record')} left out: "
+        f"{sanitize(summarize_skipped(skipped))})"
+    )
 
 
 def require_seed(seed: int) -> None:

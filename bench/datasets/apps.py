@@ -8,9 +8,9 @@ each with `question.txt`, `input_output.json` (with `fn_name` where a function i
 with `input_output` and `solutions` as JSON inside of JSON; both are empty where there are none.
 
 A problem without tests is left out. APPS' judge puts a program into a function, so a few solutions
-`return` at their top level; such a one is not a program. Where all keys of a function's only argument
-are whole numbers written as text, as JSON has them, that judge makes numbers of them; here they are
-text, and a program that counts on numbers fails.
+`return` at their top level; such a one is not a program. Where all keys of a function's only
+argument are whole numbers written as text, as JSON has them, that judge makes numbers of them;
+here they are text, and a program that counts on numbers fails.
 """
 
 from __future__ import annotations

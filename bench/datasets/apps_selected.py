@@ -3,7 +3,8 @@
 JSON lines with a `test_list` of inputs and outputs. Where there is starter code a function is
 called, and an input is its arguments as text, one a line. What is really in them:
 
-* Texts stand without quotes, so `12` is a number or a text. An argument that is not a literal in one
+* Texts stand without quotes, so `12` is a number or a text. An argument that is not a literal in
+one
   of a problem's tests is a text in all of them.
 * A text may have several lines. There are then more lines than parameters, and the first parameter
   has the surplus.

@@ -160,8 +160,8 @@ def _question(api: _Api, at: int) -> Question:
 
 
 def _without(keys: dict[str, JsonValue], text: str) -> str:
-    """A function's description without the parameters that hold keys: anyone who calls the API for a
-    model puts them in."""
+    """A function's description without the parameters that hold keys: anyone who calls the API for
+    a model puts them in."""
     line = _PARAMETERS.search(text)
     if not keys or line is None:
         return text

@@ -26,7 +26,8 @@ def ledger_note(facts: Facts) -> str:
     lost = facts.timings["discarded"]
     if lost["unknown"]:
         sentences.append(
-            f"Of {format_count(lost['unknown'], 'call')} more it is unknown what was paid: they were "
+            f"Of {format_count(lost['unknown'], 'call')} more it is unknown what was paid: they "
+            "were "
             "sent, and then the worker or the connection died. They cost "
             f"{say.dollars(lost['unknown_micro_dollars'] / 1e6)} at most; the figures above leave "
             "them out."

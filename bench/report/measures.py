@@ -1,5 +1,5 @@
-"""What is measured alongside right and wrong: means with bootstrap intervals, paired differences, and
-who wins where two arms are held against each other.
+"""What is measured alongside right and wrong: means with bootstrap intervals, paired differences,
+and who wins where two arms are held against each other.
 """
 
 from __future__ import annotations

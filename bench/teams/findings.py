@@ -1,5 +1,5 @@
-"""What the benches of teams find alongside right and wrong: pass@k, success by policy version, players
-by hand. These are told of every other benchmark whose manifest knows such players.
+"""What the benches of teams find alongside right and wrong: pass@k, success by policy version,
+players by hand. These are told of every other benchmark whose manifest knows such players.
 
 An estimate over instances that were played once has Wilson's interval. Where an instance was played
 several times its attempts are not independent, so instances are drawn, each with all its attempts

@@ -31,7 +31,9 @@ from loopline.workers.judging.service import JudgeService, judge_service
 from loopline.workers.sandbox import Sandbox, SandboxSettings, SandboxUnavailable
 from loopline.workers.sandbox.bubblewrap import Bubblewrap
 
-CODE_CHECKERS = {"solved": "the run's last program passes every hidden test, run again by the bench"}
+CODE_CHECKERS = {
+    "solved": "the run's last program passes every hidden test, run again by the bench"
+}
 MATH_CHECKERS = {
     "solved": "the run's last answer is the gold one: the same text, within the problem's "
     "tolerance, or by Math-Verify"

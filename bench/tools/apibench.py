@@ -103,7 +103,9 @@ def _apis(entries: object) -> list[Api]:
             case [str(call), str(domain)]:
                 apis.append(Api(domain=domain, api_name="", api_call=call))
             case other:
-                raise DataError(f"the manifest's database has an entry that is not an API: {other!r}")
+                raise DataError(
+                    f"the manifest's database has an entry that is not an API: {other!r}"
+                )
     return apis
 
 

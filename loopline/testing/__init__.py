@@ -35,6 +35,6 @@ __all__ = [
     "running_redis",
     "running_workers",
     "start_worker",
-    "until_ready",
+    "wait_until_ready",
     "write_settings",
 ]

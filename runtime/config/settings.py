@@ -423,7 +423,8 @@ def parse(text: str) -> Settings:
         return Settings.model_validate_json(text)
     except pydantic.ValidationError as error:
         raise ConfigError(
-            f"the resolved configuration was written by another version: {_explain_error(error, [])}",
+            "the resolved configuration was written by another version: "
+            f"{_explain_error(error, [])}",
             hint="stop the deployment with the version that started it, then start it again.",
         ) from None
 

@@ -116,7 +116,8 @@ def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterat
     for key in sorted({*local_values, *deployment_values}):
         if local_values.get(key, _ABSENT) != deployment_values.get(key, _ABSENT):
             yield (
-                f"{key} is {_format_value(deployment_values.get(key, _ABSENT))} in the deployment, and this process"
+                f"{key} is {_format_value(deployment_values.get(key, _ABSENT))} in the "
+                "deployment, and this process"
                 f" names {_format_value(local_values.get(key, _ABSENT))}"
             )
 

@@ -71,8 +71,8 @@ class StateDirectory:
 
     def require_own(self) -> None:
         """Raises `UserError` where the directory, or a file of it that commands go by, is another
-        user's: it names the process to end, the server to ask and the password to send, so anyone who
-        wrote it would have us do that. Root is asked no less: it has more to lose."""
+        user's: it names the process to end, the server to ask and the password to send, so anyone
+        who wrote it would have us do that. Root is asked no less: it has more to lose."""
         for path in (self.path, self.run_file, self.resolved, self.lock_file):
             try:
                 owner = path.lstat().st_uid
@@ -226,9 +226,9 @@ class StateLock:
 
 
 def _try_lock(lock: FileLock) -> bool:
-    """False where another supervisor has the lock. Anyone who only looks (`running`, `holder`) shares
-    it for an instant, which must not be taken for a supervisor. Raises `UserError` where such a
-    process stands still."""
+    """False where another supervisor has the lock. Anyone who only looks (`running`, `holder`)
+    shares it for an instant, which must not be taken for a supervisor. Raises `UserError` where
+    such a process stands still."""
     give_up = time.monotonic() + LOOK_SECONDS
     while True:
         try:

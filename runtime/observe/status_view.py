@@ -98,7 +98,8 @@ def _head(status: Status) -> Text:
     if "memory_bytes" in status.redis:
         head.append(f", {_memory(status.redis)}")
     head.append(
-        f"\n{format_count(status.runs_in_flight, 'run')} in flight, {status.unrecorded} to be recorded,"
+        f"\n{format_count(status.runs_in_flight, 'run')} in flight, {status.unrecorded} to be "
+        "recorded,"
         f" {format_count(sum(stream.waiting for stream in status.streams), 'message')} waiting,"
         f" {sum(stream.leased for stream in status.streams)} leased\n"
     )

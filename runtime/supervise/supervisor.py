@@ -238,8 +238,8 @@ class Supervisor:
             log.info("redis ready again", pid=server.pid, seconds=round(server.started_in, 3))
 
     async def _keep_sockets(self, control: ControlServer) -> None:
-        """Make a socket again whose file was deleted: nobody can connect to it any more, while those
-        that are connected notice nothing. Redis can only be started again for that."""
+        """Make a socket again whose file was deleted: nobody can connect to it any more, while
+        those that are connected notice nothing. Redis can only be started again for that."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             with contextlib.suppress(OSError):  # of a folder that takes none: tried again

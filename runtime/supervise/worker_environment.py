@@ -1,7 +1,7 @@
 """What a worker is told of this process's environment: everything but the secrets of others.
 
-Anyone who makes a worker say what it knows (a model's words, a tool server, a program that it starts)
-learns no key that the worker does not use itself.
+Anyone who makes a worker say what it knows (a model's words, a tool server, a program that it
+starts) learns no key that the worker does not use itself.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What an answer may say alongside what was asked for, and what it may not: of all that an instruction
-lets one choose from only what won, of all that was read only what was asked for."""
+"""What an answer may say alongside what was asked for, and what it may not: of all that an
+instruction lets one choose from only what won, of all that was read only what was asked for."""
 
 from __future__ import annotations
 

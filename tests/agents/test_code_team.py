@@ -44,7 +44,10 @@ BOTH = CodeSetting()
 
 def written(test_input: str, wanted: str) -> str:
     """A completion of a tester."""
-    return f"I think.\n\n**Test Input:**\n```\n{test_input}\n```\n\n**Test Output:**\n```\n{wanted}\n```\n"
+    return (
+        f"I think.\n\n**Test Input:**\n```\n{test_input}\n```\n\n**Test "
+        f"Output:**\n```\n{wanted}\n```\n"
+    )
 
 
 def turn(rate: float = 0.5, *, right: bool | None = True, agree: bool = False) -> Turn:

@@ -1,4 +1,5 @@
-"""Answers in further forms, alongside those of public reports: prediction, gold, and whether right."""
+"""Answers in further forms, alongside those of public reports: prediction, gold, and whether
+right."""
 
 from __future__ import annotations
 

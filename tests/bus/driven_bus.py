@@ -1,4 +1,5 @@
-"""A bus on a real server alongside the model of it, and what the moves of the state machine share."""
+"""A bus on a real server alongside the model of it, and what the moves of the state machine
+share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What arrives is checked: whatever is not a message of ours is set aside whole, with the reason."""
+"""What arrives is checked: whatever is not a message of ours is set aside whole, with the
+reason."""
 
 from __future__ import annotations
 

@@ -305,8 +305,8 @@ async def served(
 @pytest.mark.parametrize("style", ["documents", "signatures"])
 @pytest.mark.parametrize("constrained", [True, False])
 async def test_the_texts_of_training_are_those_of_serving(style: str, constrained: bool) -> None:
-    """Runs of the real roles in the simulator, letter by letter: anyone who writes the targets reads
-    the inputs, and solves the task."""
+    """Runs of the real roles in the simulator, letter by letter: anyone who writes the targets
+    reads the inputs, and solves the task."""
     options = UmiOptions.model_validate(
         {"tool_style": style, "constrained": constrained, "observation_chars": 60}
     )

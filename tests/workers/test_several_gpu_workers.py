@@ -1,5 +1,5 @@
-"""Several gpu workers alongside each other: work goes to anyone who has a place for it, and to the model
-that it was asked of.
+"""Several gpu workers alongside each other: work goes to anyone who has a place for it, and to the
+model that it was asked of.
 """
 
 from __future__ import annotations

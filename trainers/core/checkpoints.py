@@ -1,8 +1,8 @@
 """Checkpoints that survive a kill at any moment: safetensors and JSON, never a pickle.
 
-A checkpoint is one folder, written alongside its final name, flushed to disk and renamed into place;
-the one before it is removed only then. The JSON carries the tensors' hash, so that a damaged file
-is refused and not trained on.
+A checkpoint is one folder, written alongside its final name, flushed to disk and renamed into
+place; the one before it is removed only then. The JSON carries the tensors' hash, so that a
+damaged file is refused and not trained on.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def require_disk(folder: Path, needed: int) -> None:
 
 def require_room_for_two(folder: Path, size: int, beside: int = 0) -> None:
     """Raises `NotEnoughDisk` unless two checkpoints of `size` bytes have room in `folder`, and
-    `alongside` them that many bytes. What one takes that lies there already is not asked for again: a
-    training that had room to begin has room to go on."""
+    `alongside` them that many bytes. What one takes that lies there already is not asked for
+    again: a training that had room to begin has room to go on."""
     files = (path for old in _folders(folder) for path in old.rglob("*"))
     there = sum(path.stat().st_size for path in files if path.is_file())
     require_disk(folder, 2 * size - min(size, there) + beside)

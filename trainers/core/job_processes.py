@@ -65,8 +65,8 @@ async def run_jobs(
     ready: Callable[[JobT], bool] = is_always_ready,
     arguments: Sequence[str] = (),
 ) -> bool:
-    """Do every job, that many at a time, by `python -m module output arguments`. `ready` says whether
-    what a job needs is there; it is asked again when another job is finished.
+    """Do every job, that many at a time, by `python -m module output arguments`. `ready` says
+    whether what a job needs is there; it is asked again when another job is finished.
 
     False if Ctrl-C or SIGTERM stopped it, with everything where it can be gone on from. A second
     one stops at once. Raises `TrainingError` for a job that cannot be done; the others stop as by

@@ -61,8 +61,8 @@ class JobProgress(ShownProgress):
 
 class _Pace:
     """How many jobs are done, those in work by their share, and how long the others may take: as
-    long as these in the mean. What comes after a job's training is short alongside it, and is counted
-    with it."""
+    long as these in the mean. What comes after a job's training is short alongside it, and is
+    counted with it."""
 
     def __init__(self) -> None:
         self.jobs = 0

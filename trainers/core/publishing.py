@@ -86,7 +86,8 @@ def require_base(
     pool_settings = pools[pool]
     if pool_settings.engine != "torch":
         raise TrainingError(
-            f"{option}: the pool {pool} is served by {pool_settings.engine}, which reads neither PEFT "
+            f"{option}: the pool {pool} is served by {pool_settings.engine}, which reads neither "
+            "PEFT "
             "folders nor whole models; convert adapters with `train export --gguf FILE --base "
             "MODEL` and publish the files with `runtime policies publish`"
         )

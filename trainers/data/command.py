@@ -162,6 +162,7 @@ def worlds(options: WorldsOptions) -> None:
         typer.echo(f"stopped; {output} was not written", err=True)
         raise typer.Exit(130) from None
     typer.echo(
-        f"{output}: {format_count(samples, 'instruction')} of the split {split}, {solved:,} with an "
+        f"{output}: {format_count(samples, 'instruction')} of the split {split}, {solved:,} with "
+        "an "
         f"answer, {samples - solved:,} to give up"
     )

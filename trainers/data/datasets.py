@@ -187,7 +187,8 @@ def read(folder: Path) -> DataSet:
     sets_hash = content_hash(sets)
     if sets_hash != card.sha256:
         raise UnreadableData(
-            f"the data set {folder} is damaged: its rows have the hash {sets_hash[:12]}, its card says "
+            f"the data set {folder} is damaged: its rows have the hash {sets_hash[:12]}, its "
+            "card says "
             f"{card.sha256[:12]}; make it again"
         )
     return DataSet(card, sets)

@@ -17,8 +17,8 @@ a row of its own, which reads what came before it as it does in a run, and names
 Inputs and targets of the local sets are the texts of a run of `umi` with the same options, letter
 by letter. What is dropped is what was published (X-PLUG/Multi-LLM-Agent,
 `GLPFT/process_data/toolbench`), planner and caller steps with hallucinated functions and the answer
-`none`, and alongside it what no role could be served with: calls whose arguments are not JSON object,
-and targets that their own role would read as something else. In difference to the published
+`none`, and alongside it what no role could be served with: calls whose arguments are not JSON
+object, and targets that their own role would read as something else. In difference to the published
 scripts a hallucinated call stays in the caller's later histories as it does in a run.
 """
 

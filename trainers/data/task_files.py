@@ -80,7 +80,8 @@ def read_tasks(path: Path) -> TaskFile:
         if line.team_label != lines[0].team_label:
             raise UnreadableData(
                 f"--tasks: {path}:{line.number} is a task of {line.team_label}, and line "
-                f"{lines[0].number} of {lines[0].team_label}: a file is for one team; give each its "
+                f"{lines[0].number} of {lines[0].team_label}: a file is for one team; give each "
+                "its "
                 "own"
             )
         before = line_numbers.setdefault(line.task.model_dump_json(), line.number)

@@ -7,8 +7,8 @@
 | `toolenv/tools/<category>/<tool>.json` | what each API is that an instruction is offered |
 | `test_query_ids/<split>_instruction.json` | the numbers of all, where the split is held out |
 
-So anyone who reads ToolBench reads them, and who keeps its test queries out of training keeps out what
-the benchmarks ask.
+So anyone who reads ToolBench reads them, and who keeps its test queries out of training keeps out
+what the benchmarks ask.
 """
 
 from __future__ import annotations

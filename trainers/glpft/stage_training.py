@@ -103,8 +103,8 @@ class StageTraining:
         """Train to the budget; returns the loss on the validation rows.
 
         Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt, in all processes if
-        one of them is told so. Raises `TrainingError`s; a step whose loss or gradient is not a number
-        raises one before it changes weights.
+        one of them is told so. Raises `TrainingError`s; a step whose loss or gradient is not a
+        number raises one before it changes weights.
         """
         # Parameters and two moments.
         trained = sum(parameter.numel() for _, parameter in self.network.trained())

@@ -145,7 +145,8 @@ def _say_skipped(data: GrpoData) -> None:
             "warning: the groups begin at different versions of their policies "
             f"({listed}), and a training counts the versions of all of them as one. If the "
             "policies began at different numbers, samples of the higher one pass for newer than "
-            "they are, and this is not a replay of the loop that recorded them: train the agents of "
+            "they are, and this is not a replay of the loop that recorded them: train the agents "
+            "of "
             "one policy at a time (--agent), each with its own --base-version",
             err=True,
         )

@@ -122,7 +122,8 @@ def read_data(
     if not sealed.records:
         raise UnreadableData(
             f"the {len(trajectories):,} runs{of_workflow} in {store} have no complete group of "
-            f"{sealing.size} ({sealing.grouping}){_join_reasons(data.skipped)}. Give their --group-size "
+            f"{sealing.size} ({sealing.grouping}){_join_reasons(data.skipped)}. Give their "
+            "--group-size "
             "and --grouping, and roll out with temperature 1, without top_p, top_k and JSON "
             "schemas, and with constrain_tools = false"
         )

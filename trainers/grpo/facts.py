@@ -1,4 +1,5 @@
-"""What is written alongside a trained policy: the engines read from it which base an adapter fits."""
+"""What is written alongside a trained policy: the engines read from it which base an adapter
+fits."""
 
 from __future__ import annotations
 

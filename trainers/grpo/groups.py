@@ -19,7 +19,8 @@ adaptively is a group of its own, of K of its candidates (`adaptive_groups`).
 Of the runs that `usable_runs` refuses nothing is learned, and from no completion twice: a fork's
 journal begins with its parent's. A fork is not a whole run of its own either, since it shares what
 came before with its parent. Nor is a run in which a step was chosen among several candidates by
-their rewards: that one is not a plain sample of its policy. Play whole runs with one candidate each.
+their rewards: that one is not a plain sample of its policy. Play whole runs with one candidate
+each.
 
 (The arm of `bench grpo` that is called single agent + GRPO groups by `at-grpo`: candidates of one
 agent alone compete in one state.)

@@ -2,8 +2,8 @@
 `loopline.runtime.observe.learned_tokens`.
 
 Of each step and policy the first groups are kept that fit into a bound, always whole, so that the
-candidates which competed can be seen alongside each other. A step that is taken again after a resume
-writes the same file again.
+candidates which competed can be seen alongside each other. A step that is taken again after a
+resume writes the same file again.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class KeptRatios:
             ) from error
 
     def forget_after(self, step: int) -> None:
-        """Remove what was written of later steps: they are taken again, maybe by fewer processes."""
+        """Remove what was written of later steps: they are taken again, maybe by fewer
+        processes."""
         for path in self._folder.glob("*.parquet"):
             if int(path.name.partition("-")[0]) > step:
                 path.unlink()

@@ -84,7 +84,8 @@ def publications(
         trained_policy = settings.policy_of(agent)
         if adapters.setdefault(policy, trained_policy) != trained_policy:
             raise TrainingError(
-                f"{option}: {adapters[policy]} and {trained_policy} are both served as {policy}: give each "
+                f"{option}: {adapters[policy]} and {trained_policy} are both served as {policy}: "
+                "give each "
                 "agent a policy of its own in the deployment's [policies], or train with "
                 "--policies shared"
             )

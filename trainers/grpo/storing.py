@@ -29,8 +29,8 @@ StateT = TypeVar("StateT", bound=CheckpointState)
 
 
 def require_room(work: Path, policies: Policies, versions: int = 0) -> None:
-    """Raises `NotEnoughDisk` unless two checkpoints have room in `work`, and alongside them that many
-    versions of all policies as the engines read them."""
+    """Raises `NotEnoughDisk` unless two checkpoints have room in `work`, and alongside them that
+    many versions of all policies as the engines read them."""
     trained = policies.network.trained()
     weights = 4 * len(policies.names) * sum(parameter.numel() for _, parameter in trained)
     # A checkpoint has two moments besides, of the same size.

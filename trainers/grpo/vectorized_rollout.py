@@ -217,8 +217,8 @@ def evaluate(
     failure: Callable[[Episode, int], str] = failure_of,
 ) -> EvaluationResult:
     """One completion at temperature 0 of every observation. Plays the episodes as they are.
-    `failure(episode, refused)` names the kind of one that was not solved, where that many actions on
-    the real state were refused."""
+    `failure(episode, refused)` names the kind of one that was not solved, where that many actions
+    on the real state were refused."""
     endings = _Endings(failure)
     proposed: dict[int, object] = {}
     proposals = agreed = 0

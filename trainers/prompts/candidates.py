@@ -80,7 +80,8 @@ def _files(paths: Sequence[Path]) -> list[Path]:
         files += inside
     if len(files) > MAX_CANDIDATES:
         raise TrainingError(
-            f"--variants: {len(files)} files are more than {MAX_CANDIDATES}; a search over that many "
+            f"--variants: {len(files)} files are more than {MAX_CANDIDATES}; a search over that "
+            "many "
             "would be one over noise. Leave the unlikely ones out"
         )
     return files

@@ -210,10 +210,13 @@ def _verdict(prompt_facts: PromptFacts) -> str:
         return f"{name}: {ended}: {prompt_facts.why}"
     estimate, low, high = comparison.difference
     return (
-        f"{name}: {ended}. On {comparison.questions:,} held-out questions {prompt_facts.winner} solved "
-        f"{comparison.winner:,} ({comparison.winner_rate[0]:.1%}), the prompt in force {comparison.current:,} "
+        f"{name}: {ended}. On {comparison.questions:,} held-out questions {prompt_facts.winner} "
+        "solved "
+        f"{comparison.winner:,} ({comparison.winner_rate[0]:.1%}), the prompt in force "
+        f"{comparison.current:,} "
         f"({comparison.current_rate[0]:.1%}): {estimate:+.1%} ({low:+.1%} to {high:+.1%}); "
-        f"{comparison.only_winner:,} against {comparison.only_current:,}, p = {comparison.p:.2g} (McNemar, to be at "
+        f"{comparison.only_winner:,} against {comparison.only_current:,}, p = {comparison.p:.2g} "
+        "(McNemar, to be at "
         f"most {prompt_facts.alpha:.2g})"
     )
 

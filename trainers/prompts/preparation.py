@@ -274,7 +274,8 @@ def _require_workers(roles: Sequence[str], deployment: Settings) -> None:
         if role not in worker_roles:
             raise TrainingError(
                 f"no worker of the deployment takes the role {role!r} (they take: "
-                f"{', '.join(sorted(worker_roles)) or 'none'}); give a worker of its profile that role"
+                f"{', '.join(sorted(worker_roles)) or 'none'}); give a worker of its profile "
+                "that role"
             )
 
 
@@ -322,7 +323,8 @@ def _require_enough(
         )
     if held_out_count < settings.held_out:
         raise TrainingError(
-            f"--held-out {settings.held_out:,}: {path} has {held_out_count:,} questions to hold out; take "
+            f"--held-out {settings.held_out:,}: {path} has {held_out_count:,} questions to hold "
+            "out; take "
             "as many, or more data"
         )
     return questions

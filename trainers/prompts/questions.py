@@ -221,7 +221,8 @@ def _split_questions(
         (held_out_questions if _is_held_out(prompt) else train).append(question)
     if not train or not held_out_questions:
         raise UnreadableData(
-            f"{path} has {len(train)} questions for the search and {len(held_out_questions)} held out: it needs "
+            f"{path} has {len(train)} questions for the search and {len(held_out_questions)} "
+            "held out: it needs "
             "some of both"
         )
     return Questions(path.name, checker, tuple(train), tuple(held_out_questions[:held_out]))

@@ -259,7 +259,8 @@ def _plan_message(name: str, candidates: int, settings: SearchSettings) -> str:
     tokens = f", {settings.tokens:,} tokens over all" if settings.tokens else ""
     return (
         f"{name}: {format_count(candidates, 'candidate')}{proposals}, at most "
-        f"{format_count(settings.runs, 'run')} of search and {2 * settings.held_out:,} of comparison"
+        f"{format_count(settings.runs, 'run')} of search and {2 * settings.held_out:,} of "
+        "comparison"
         f"{tokens}"
     )
 

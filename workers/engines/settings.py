@@ -292,8 +292,8 @@ def cost_micro_dollars(usage: Usage, price: Price) -> int:
 
 
 def most_micro_dollars(prompt: int, completion: int, price: Price) -> int:
-    """What a call of that many tokens costs at most, rounded up: nothing of it cached, unless reading
-    from a cache is dearer."""
+    """What a call of that many tokens costs at most, rounded up: nothing of it cached, unless
+    reading from a cache is dearer."""
     dearest = max(price.prompt, price.cached or Decimal(0))
     exact = prompt * dearest + completion * price.completion
     return int(exact.to_integral_value(ROUND_CEILING))

@@ -282,8 +282,8 @@ def _same_leaves(answer: str, gold: str, leaves: Leaves) -> bool:
 
 
 def _says_two_things(answer: str) -> bool:
-    """Whether it is what a reader of LaTeX takes for a product or passes over: numbers alongside each
-    other, a base."""
+    """Whether it is what a reader of LaTeX takes for a product or passes over: numbers alongside
+    each other, a base."""
     return bool(_DIGITS_APART.search(_without_arguments(answer)) or _BASE.search(answer))
 
 

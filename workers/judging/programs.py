@@ -64,8 +64,8 @@ class ProgramJudge:
     async def tests(
         self, problem: CodeProblem, program: str, tests: Sequence[ProgramTest | CallTest | None]
     ) -> tuple[TestVerdict, ...]:
-        """What each generated test (None: there is none) is worth alongside a program (empty: none).
-        Raises SandboxUnavailable."""
+        """What each generated test (None: there is none) is worth alongside a program (empty:
+        none). Raises SandboxUnavailable."""
         golden = await self._golden_program(problem)
         written = [test for test in tests if test is not None]
         of_golden, of_program = await asyncio.gather(

@@ -85,8 +85,8 @@ class Bubblewrap:
 
     def __init__(self, disk_bytes: int, hidden: Iterable[Path] = ()) -> None:
         """`hidden`: folders that programs find empty where they would see them, below `/usr` or
-        alongside the standard library; made where they are not there. Raises OSError where they can't
-        be."""
+        alongside the standard library; made where they are not there. Raises OSError where they
+        can't be."""
         program_path = shutil.which(PROGRAM)
         if program_path is None:
             raise SandboxUnavailable(

@@ -118,8 +118,8 @@ class Sandbox:
     ) -> AsyncGenerator[SandboxProcess]:
         """An interpreter that was given a job (see `inside`), to talk with. Raises as `run`.
 
-        `alongside` another that the caller holds: it does not count among those that run at once, as
-        two callers who wait for their second would wait for each other.
+        `alongside` another that the caller holds: it does not count among those that run at once,
+        as two callers who wait for their second would wait for each other.
         """
         job_limits = limits or self._limits
         if job_limits.disk_bytes > self._limits.disk_bytes:

@@ -21,7 +21,8 @@ class BadCoding(ValueError):
 class Unpacker:
     """What was packed by the coding that a `Content-Encoding` header names.
 
-    A value that is not a coding at all (`UTF-8`, `none`) is taken for a mistake: nothing was packed.
+    A value that is not a coding at all (`UTF-8`, `none`) is taken for a mistake: nothing was
+    packed.
     """
 
     def __init__(self, header: str) -> None:
@@ -36,8 +37,8 @@ class Unpacker:
         self._whole = True
 
     def pieces(self, packed: bytes) -> Iterator[bytes]:
-        """What some more bytes stand for, at most `PIECE_BYTES` at a time. Anyone who has read enough
-        of it stops. Raises `BadCoding` for damaged data."""
+        """What some more bytes stand for, at most `PIECE_BYTES` at a time. Anyone who has read
+        enough of it stops. Raises `BadCoding` for damaged data."""
         if self._stream is None:
             yield packed
             return

@@ -160,7 +160,9 @@ class _Builder:
             for more in node.merged:
                 for mapping in more if isinstance(more, list) else [more]:
                     if not isinstance(mapping, dict):
-                        raise BadDocument(f"`<<` merges something that is not an object{_at(event)}")
+                        raise BadDocument(
+                            f"`<<` merges something that is not an object{_at(event)}"
+                        )
                     # What a mapping says itself wins over what it merges.
                     node.value = {**mapping, **node.value}
                     node.size += len(mapping)

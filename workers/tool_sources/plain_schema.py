@@ -3,8 +3,8 @@
 What comes out may allow more than the original (a recursive part, a pattern and a format are let
 go), never less: the server checks its arguments itself. So a schema can't make a grammar or a
 validator work for minutes, and can't reach for anything outside of its document. Where generators
-write what the standard's letter forbids (`nullable` alongside an `enum` without null), what they mean
-is taken.
+write what the standard's letter forbids (`nullable` alongside an `enum` without null), what they
+mean is taken.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _LENGTH_BOUNDS = ("minLength", "maxLength", "minItems", "maxItems")
 def plain_schema(schema: JsonValue, references: References | None = None) -> JsonObject:
     """The schema of an object; its references lead into the schema itself, if not elsewhere.
 
-    Raises `ToolRefused` for one that is too large, that is not an object's, or whose references lead
-    nowhere.
+    Raises `ToolRefused` for one that is too large, that is not an object's, or whose references
+    lead nowhere.
     """
     references = References.of_schema(schema) if references is None else references
     plain = _Writer().node(schema, references, frozenset(), 0)
@@ -230,7 +230,8 @@ def _as_text(value: JsonValue) -> JsonValue:
 
 
 def _nullable(schema: JsonObject) -> JsonObject:
-    """The schema, and null alongside it. It may say what it is in several ways, all of which hold."""
+    """The schema, and null alongside it. It may say what it is in several ways, all of which
+    hold."""
     result = {**schema}
     kinds = result.get("type")
     if kinds is not None and "null" not in (named := kinds if isinstance(kinds, list) else [kinds]):

@@ -7,8 +7,8 @@ answer, never by comparison with the oracle's text.
 * The answer must contain each fact, in whatever words. Alongside it may stand what the instruction
   says, what tools were called with, what was chosen among several and all that is known of it, what
   a change has brought with it, and what the oracle itself says. Whatever else was read but not
-  asked for fails (the low of a day alongside its high), and so does any other number, time or id, any
-  other name of the kind that was asked for, and what lost where the instruction names all that
+  asked for fails (the low of a day alongside its high), and so does any other number, time or id,
+  any other name of the kind that was asked for, and what lost where the instruction names all that
   could be chosen. So an answer that lists everything fails.
 * An answer is said and not pasted: one with a tool's JSON in it fails, whatever was asked.
 * Giving up is right where the oracle finds that there is no way, and only there; but unless a

@@ -98,7 +98,8 @@ def _words_agree(actual: str, expected: str) -> bool:
 
 
 def _number(word: str) -> Decimal | None:
-    # What Decimal takes alongside digits (underscores, NaN, other scripts' digits) is not a number here.
+    # What Decimal takes alongside digits (underscores, NaN, other scripts' digits) is not a number
+    # here.
     if len(word) > _MAX_NUMBER or not word.isascii() or not set(word) <= set("+-.eE0123456789"):
         return None
     try:

@@ -16,10 +16,11 @@ Where a function is called, the input is its arguments, one a line, and the outp
 as JSON or as a Python literal.
 
 A test that says nothing can't be used: one of an input that the examples or the statement tell the
-output of, or one that wants a program to write nothing, which a right program does for much of what is not an input. Both would be right without any thought, and end an episode by agreeing with almost any
-program. An input is the same one however its numbers are spelled, and with more behind it where the
-output does not depend on that; a part of it is none of its own where an example asks for many cases
-(`of_its_cases`).
+output of, or one that wants a program to write nothing, which a right program does for much of
+what is not an input. Both would be right without any thought, and end an episode by agreeing with
+almost any program. An input is the same one however its numbers are spelled, and with more behind
+it where the output does not depend on that; a part of it is none of its own where an example asks
+for many cases (`of_its_cases`).
 """
 
 from __future__ import annotations

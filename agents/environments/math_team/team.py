@@ -128,8 +128,8 @@ def reasoning_answer(text: str) -> str:
 
 def program_answer(output: str, *, ended_well: bool) -> str:
     """The last line that a program printed, its box if it is one; empty for a program that was
-    ended or failed, whatever it had printed before. A line with a box and a second answer alongside it
-    stays whole, so that the box does not choose among them."""
+    ended or failed, whatever it had printed before. A line with a box and a second answer
+    alongside it stays whole, so that the box does not choose among them."""
     lines = output.strip().splitlines()
     if not ended_well or not lines or len(lines[-1]) > MAX_ANSWER_CHARS:
         return ""

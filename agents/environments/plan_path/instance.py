@@ -31,8 +31,8 @@ class PlanPathSetting(Setting):
     marks: bool = False
     """Show which cells were visited: the memory that a policy of single moves lacks."""
     listed: bool = False
-    """What is alongside the walker in words, in place of a drawing: for models that are too small to
-    count columns. What lies farther the tool agent alone can look at."""
+    """What is alongside the walker in words, in place of a drawing: for models that are too small
+    to count columns. What lies farther the tool agent alone can look at."""
     rules: Rules = "strict"
     """`strict`: an answer ends at its first illegal move, and an episode has only that many moves
     (`detour`). `paper`, as in PettingLLMs: an illegal move is skipped, and turns and the length of

@@ -1,5 +1,5 @@
-"""Plan-Path as a game to learn: two agents find a way through a grid. They see what is alongside the
-walker, and what of that was visited.
+"""Plan-Path as a game to learn: two agents find a way through a grid. They see what is alongside
+the walker, and what of that was visited.
 
 The tool agent alone can look farther and try moves, the plan agent alone makes them. The weak team
 walks towards the goal as if there were no walls, and hardly uses its tools.

@@ -1,5 +1,5 @@
-"""Players by hand, to print alongside whatever was learned. Each has an agent's whole budget: as many
-answers as there are turns, as long as answers may be."""
+"""Players by hand, to print alongside whatever was learned. Each has an agent's whole budget: as
+many answers as there are turns, as long as answers may be."""
 
 from __future__ import annotations
 

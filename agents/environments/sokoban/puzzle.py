@@ -161,8 +161,8 @@ class SokobanPuzzle:
         return check_play(self.instance, [move for action in actions for move in action])
 
     def _listed(self, state: Play) -> str:
-        """Everything by its place; of each box also what is alongside it and where its nearest target
-        lies."""
+        """Everything by its place; of each box also what is alongside it and where its nearest
+        target lies."""
         level = self.level
         cells = {(r, c) for r in range(level.rows) for c in range(level.columns)}
         inside = {(r, c) for r, c in cells if 0 < r < level.rows - 1 and 0 < c < level.columns - 1}

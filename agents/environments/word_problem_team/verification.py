@@ -1,4 +1,5 @@
-"""Whether a problem is solved: the solution and the calculations are worked out again, in fractions.
+"""Whether a problem is solved: the solution and the calculations are worked out again, in
+fractions.
 
 With the episode that it judges it shares how a text's numbers are named (`numbers_of`), and takes
 from it which calculations an item stands for (`Item.works`). It uses neither the episode's state
@@ -22,8 +23,8 @@ from loopline.agents.environments.word_problem_team.rules import Calculation, It
 
 
 def check_work(instance: WordProblemInstance, actions: Sequence[Items]) -> Verdict:
-    """Work the solution out again, and what was kept; compare the answer with it. A tool agent alone
-    answers only by a program: of its calls the last result that it worked out counts."""
+    """Work the solution out again, and what was kept; compare the answer with it. A tool agent
+    alone answers only by a program: of its calls the last result that it worked out counts."""
     gold = Fraction(0)
     for step in instance.solution:
         gold = _value(step.operator, Fraction(step.left), Fraction(step.right))

@@ -1,7 +1,7 @@
 """What is kept away from training, and how.
 
-Every rule is a property of the problem itself, decided by a hash or written alongside the scheme, so
-no list of seen problems has to be kept and two machines agree:
+Every rule is a property of the problem itself, decided by a hash or written alongside the scheme,
+so no list of seen problems has to be kept and two machines agree:
 
 * `unseen_structures`: at least one scheme of the story never occurs in training;
 * `unseen_wordings`: *every* sentence of the story is said in a way that never occurs in training;

@@ -69,7 +69,8 @@ def about(report: GrpoReport) -> str:
     seeds = ", ".join(map(str, run_settings.seeds))
     return (
         f"From random weights ({size.layers} layers, {size.hidden} wide), seeds {seeds}; measured "
-        f"by greedy play of {run_settings.held_out:,} held-out puzzles with the final weights (best "
+        f"by greedy play of {run_settings.held_out:,} held-out puzzles with the final weights "
+        "(best "
         "of K: with the warm start, sampled, where the rules choose). K = "
         f"{rewarded.candidates}, {rewarded.episodes} puzzles per version, {rewarded.steps} "
         f"versions of AT-GRPO; {run_settings.supervised.steps} supervised steps of "

@@ -41,7 +41,8 @@ def rule(report: CurveReport) -> str:
     return (
         "A look is out of the spread if the loop solves fewer than every undisturbed one, or more, "
         "and McNemar's exact test against the nearest of them, puzzle by puzzle, has p < "
-        f"{report.alpha:.4f} ({ALPHA:.0%} over the curve's looks). At one look {criterion}. The same "
+        f"{report.alpha:.4f} ({ALPHA:.0%} over the curve's looks). At one look {criterion}. The "
+        "same "
         f"rule, applied to each undisturbed loop against the others, calls out {called} of "
         f"{len(report.undisturbed)}."
     )

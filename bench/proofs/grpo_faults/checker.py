@@ -84,7 +84,8 @@ def of_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
             if policy_versions != {(group.policy, group.version)}:
                 yield Violation(
                     rule,
-                    f"group {group.id[:12]} of round {sealed_round.round}, recorded as {group.policy} "
+                    f"group {group.id[:12]} of round {sealed_round.round}, recorded as "
+                    f"{group.policy} "
                     f"{group.version}, was sampled by {sorted(map(str, policy_versions))}",
                 )
             number = came_of.get((group.policy, group.version))
@@ -92,7 +93,8 @@ def of_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
             if learned and (number is None or not 0 <= sealed_round.round - 1 - number <= limit):
                 yield Violation(
                     rule,
-                    f"round {sealed_round.round} learned from group {group.id[:12]} of {group.policy} "
+                    f"round {sealed_round.round} learned from group {group.id[:12]} of "
+                    f"{group.policy} "
                     f"{group.version}, which came of round {number}",
                 )
 

@@ -211,7 +211,8 @@ class LoopDriver:
                     reported = sealed_count
                     self._progress(
                         sealed_count,
-                        f"{sealed_count} of {self._work.rounds} rounds sealed, {self._monitor.commits} "
+                        f"{sealed_count} of {self._work.rounds} rounds sealed, "
+                        f"{self._monitor.commits} "
                         f"steps, injected {dict(chaos.injected)}, "
                         f"killed the trainer {lifetime.killed} times",
                     )
@@ -270,9 +271,9 @@ class LoopDriver:
 
 
 def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int) -> LoopWork:
-    """Rounds of small grids until about that many groups are sealed, by a base that says legal moves
-    by chance. Raises `UsageError` for more rounds than versions are kept of a policy, by which the
-    checker tells them apart."""
+    """Rounds of small grids until about that many groups are sealed, by a base that says legal
+    moves by chance. Raises `UsageError` for more rounds than versions are kept of a policy, by
+    which the checker tells them apart."""
     rounds = ceil(groups / (puzzles * GROUPS_PER_PUZZLE))
     if rounds >= MAX_VERSIONS:
         raise UsageError(

@@ -103,7 +103,9 @@ def ended_as_planned(record: Seen) -> Iterator[str]:
     """Every request ends, by its completions or by one error of a kind that its plan allows."""
     allowed = allowed_endings(record)
     if record.ending not in allowed:
-        yield f"ended as {record.ending} {record.said}; its plan allows {', '.join(sorted(allowed))}"
+        yield f"ended as {record.ending} {record.said}; its plan allows {
+            ', '.join(sorted(allowed))
+        }"
 
 
 def ended_in_time(record: Seen) -> Iterator[str]:
@@ -135,7 +137,8 @@ def right_version(record: Seen) -> Iterator[str]:
     for completion in record.completions:
         if (completion.adapter, completion.adapter_version) != expected:
             yield (
-                f"was sent to {expected[0]} version {expected[1]}, answered by {completion.adapter} "
+                f"was sent to {expected[0]} version {expected[1]}, answered by "
+                f"{completion.adapter} "
                 f"version {completion.adapter_version}"
             )
 
@@ -168,13 +171,21 @@ def counted_right(record: Seen) -> Iterator[str]:
             prompt,
             len(completion.output_ids),
         ):
-            yield f"usage of completion {completion.index} is {completion.usage}, its ids say otherwise"
+            yield (
+                f"usage of completion {completion.index} is {completion.usage}, its ids say "
+                "otherwise"
+            )
         if len(completion.logprobs) != len(completion.output_ids):
-            yield f"{len(completion.logprobs)} log-probabilities of {len(completion.output_ids)} ids"
+            yield (
+                f"{len(completion.logprobs)} log-probabilities of {len(completion.output_ids)} ids"
+            )
         most = min(limit, record.max_context - len(completion.prompt_ids))
         cut = completion.finish_reason == "length"
         if len(completion.output_ids) > most or (cut and len(completion.output_ids) != most):
-            yield f"{len(completion.output_ids)} ids ({completion.finish_reason}) where {most} were the limit"
+            yield (
+                f"{len(completion.output_ids)} ids ({completion.finish_reason}) where {most} "
+                "were the limit"
+            )
 
 
 def follows_the_schema(record: Seen) -> Iterator[str]:

@@ -87,7 +87,8 @@ class Planned:
 @dataclass(frozen=True)
 class Operation:
     """Something done to an adapter while requests are in flight: its next version is loaded (also
-    where none is), it is unloaded, or what is not an adapter is to be loaded as its next version."""
+    where none is), it is unloaded, or what is not an adapter is to be loaded as its next
+    version."""
 
     kind: Literal["load", "unload", "load damaged"]
     adapter: str

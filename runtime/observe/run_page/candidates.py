@@ -174,7 +174,8 @@ def _call(
     if learned is not None:
         sequence = learned.sequence
         facts["learned"] = (
-            f"step {sequence.step}, {sequence.policy} v{sequence.version}, advantage {number(sequence.advantage)}"
+            f"step {sequence.step}, {sequence.policy} v{sequence.version}, advantage "
+            f"{number(sequence.advantage)}"
         )
     late = call.latency
     if late.total:

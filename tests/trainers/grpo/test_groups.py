@@ -202,7 +202,8 @@ def test_mas_grpo_compares_whole_runs_of_one_instance_for_each_agent() -> None:
 
 
 def test_whole_runs_are_not_learned_from_where_a_step_was_chosen_by_its_reward() -> None:
-    """The best of several samples is not a sample of the policy: its importance ratios are wrong."""
+    """The best of several samples is not a sample of the policy: its importance ratios are
+    wrong."""
     candidates = [a_candidate(9.0), a_candidate(0.0)]
     runs = [a_run(number, a_step(candidates), reward=float(number)) for number in (1, 2)]
     assert shown(*runs, grouping="trajectory") == ([], {grouping.CHOSEN: 2})

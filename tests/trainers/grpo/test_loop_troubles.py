@@ -48,8 +48,8 @@ from .test_training import full
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 FEW = {"obstacles": 0.0, "least_moves": 7}
-"""Of grids of 5 x 5: from a corner to the corner across from it, or to a cell alongside that one, and
-back. These are 20 puzzles."""
+"""Of grids of 5 x 5: from a corner to the corner across from it, or to a cell alongside that one,
+and back. These are 20 puzzles."""
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@
     OUTPUT/seed-1/at-grpo/model/           the trained model, as the engines read it: see `models`
     OUTPUT/seed-1/at-grpo/result.json      its outcomes and its learning curve
 
-A result is written last and whole: an arm that has one is not done again. A loss that is not a number
-ends a training early: it has the result of the weights before it, and says so.
+A result is written last and whole: an arm that has one is not done again. A loss that is not a
+number ends a training early: it has the result of the weights before it, and says so.
 """
 
 from __future__ import annotations

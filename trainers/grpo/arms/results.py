@@ -99,8 +99,8 @@ class ArmResult(Record):
     """By agent, its most frequent answers and how often it gave them."""
     curve: tuple[Point, ...]
     stopped: str = ""
-    """Why its training ended early: its next loss or gradient was not a number. What was measured are
-    the weights before that."""
+    """Why its training ended early: its next loss or gradient was not a number. What was measured
+    are the weights before that."""
 
     @classmethod
     def of(

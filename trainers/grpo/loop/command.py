@@ -236,7 +236,9 @@ def _settings(
     unknown = sorted(set(grpo.agents or ()) - set(loop_settings.team))
     if unknown:
         raise TrainingError(
-            f"--agent: nobody of the team ({', '.join(loop_settings.team)}) is called {', '.join(unknown)}"
+            f"--agent: nobody of the team ({', '.join(loop_settings.team)}) is called {
+                ', '.join(unknown)
+            }"
         )
     require_known(grpo, tuple(dict.fromkeys(map(grpo.policy_of, agents))))
     others = [item for item in loop_settings.team if item not in agents]
@@ -332,7 +334,9 @@ def _show(report: LoopReport, output: Path) -> None:
     )
     versions = ", ".join(f"{policy} {version}" for policy, version in report.served.items())
     typer.echo(
-        f"{format_count(len(report.rounds), 'round')} in {seconds.total / 60:.1f} minutes ({shares}); "
-        f"now served: {versions}; {report.trained_parameters:,} of {report.parameters:,} parameters, "
+        f"{format_count(len(report.rounds), 'round')} in {seconds.total / 60:.1f} minutes "
+        f"({shares}); "
+        f"now served: {versions}; {report.trained_parameters:,} of {report.parameters:,} "
+        "parameters, "
         f"{report.peak_memory_mb:,.0f} MB; policies in {output / 'policies'}"
     )

@@ -5,8 +5,8 @@ that a launcher has started with it.
     others   wait                              batch   their share of it       wait
 
 While the others wait all processes meet, many times a second. So nothing waits for longer than a
-meeting, and no time-out can end those that are well. Anyone who is gone is missed at the next one: its
-connections are closed. What is asked of one of them, to stop, is asked of all.
+meeting, and no time-out can end those that are well. Anyone who is gone is missed at the next one:
+its connections are closed. What is asked of one of them, to stop, is asked of all.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class End:
 
 
 Word = Start | Step | End
-# As JSON and not as torch would hand objects round, by pickle: anyone who can reach the port would run
-# code here.
+# As JSON and not as torch would hand objects round, by pickle: anyone who can reach the port would
+# run code here.
 _WORDS: TypeAdapter[Word] = TypeAdapter(Word, config=ConfigDict(ser_json_inf_nan="constants"))
 
 

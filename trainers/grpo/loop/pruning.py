@@ -1,8 +1,8 @@
 """Adapters of rounds long gone are given up: on the bus first, then on disk.
 
-A version that the bus lists may be chosen at any time, and anyone who starts or wakes reads its folder
-then. So a folder goes only when no policy of the bus has a version in it any more. A kill between
-the two leaves folders that the next round gives up.
+A version that the bus lists may be chosen at any time, and anyone who starts or wakes reads its
+folder then. So a folder goes only when no policy of the bus has a version in it any more. A kill
+between the two leaves folders that the next round gives up.
 """
 
 from __future__ import annotations

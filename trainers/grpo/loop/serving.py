@@ -49,7 +49,8 @@ async def serve(
                 # Runs that were begun ahead may have answers of those who did not refuse it.
                 book.note_served(number, versions)
             raise TrainingError(
-                f"loop: {publication.policy} {changed.refusals[0]}. Fix that, then go on with the same "
+                f"loop: {publication.policy} {changed.refusals[0]}. Fix that, then go on with "
+                "the same "
                 "command"
             )
         late = [worker for worker, words in changed.states.items() if words == "not yet"]
@@ -100,7 +101,8 @@ def _publish_once(path: str, before: str | None) -> Callable[[Policy], Policy]:
             raise PolicyError(
                 f"policy {policy.name!r}: somebody else has chosen version {policy.current} "
                 f"({in_use or 'the model itself'}) since this training published {latest_version}. "
-                f"`runtime policies pin {policy.name} {latest_version}`, then go on with the same command"
+                f"`runtime policies pin {policy.name} {latest_version}`, then go on with the "
+                "same command"
             )
         return policy.published(path, time.time())
 

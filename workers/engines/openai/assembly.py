@@ -237,7 +237,8 @@ class Assembly:
         except UnreadableUsage as error:
             usage_text = json.dumps(self._usage)[:200]
             raise EngineError(
-                f"{self._endpoint} reports a usage that cannot be read ({error}): {usage_text}; nothing "
+                f"{self._endpoint} reports a usage that cannot be read ({error}): {usage_text}; "
+                "nothing "
                 "is estimated here, so the answer cannot be used",
                 kind="garbage",
             ) from error

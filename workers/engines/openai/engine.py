@@ -380,7 +380,8 @@ class OpenAIEngine:
             assembly.answered = b'"choices"' in raw
             page = complaint_in(raw).quoted(self._connected.secrets)
             raise EngineError(
-                f"{self._endpoint} answered something that is not a chat completion ({error}): {page}",
+                f"{self._endpoint} answered something that is not a chat completion ({error}): "
+                f"{page}",
                 kind="garbage",
                 retryable=True,
             ) from error

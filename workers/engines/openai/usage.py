@@ -53,11 +53,11 @@ def merged(previous: RawUsage | None, new: RawUsage) -> RawUsage:
 def read_usage(raw: RawUsage) -> Usage | None:
     """The count; None where the endpoint counted nothing (no field, or zeros alone).
 
-    Servers count reasoning as a part of the completion (OpenAI, vLLM) or alongside it (xAI, Gemini),
-    cached tokens as a part of the prompt or alongside it (Anthropic's count). Of the readings that
-    `total_tokens` fits, the first is taken; without one, whatever is more than its whole stands
-    alongside it. What the total has over all of them was generated unseen, as Gemini's thoughts are.
-    Raises UnreadableUsage.
+    Servers count reasoning as a part of the completion (OpenAI, vLLM) or alongside it (xAI,
+    Gemini), cached tokens as a part of the prompt or alongside it (Anthropic's count). Of the
+    readings that `total_tokens` fits, the first is taken; without one, whatever is more than its
+    whole stands alongside it. What the total has over all of them was generated unseen, as
+    Gemini's thoughts are. Raises UnreadableUsage.
     """
     prompt = _number(raw, "prompt_tokens", "input_tokens")
     completion = _number(raw, "completion_tokens", "output_tokens")

@@ -38,8 +38,8 @@ class WholeModel:
 
 def read_whole_model(path: str, base: LoadedModel, original: WholeModel) -> WholeModel:
     """A model that can take the place of `base`, on its device and in its dtype. Takes seconds;
-    may be called alongside the thread that decodes with `base`: `original` are the weights that it was
-    loaded with, whichever its network holds by now.
+    may be called alongside the thread that decodes with `base`: `original` are the weights that it
+    was loaded with, whichever its network holds by now.
 
     Raises EngineError: `bad_request` for one that is not there, not safe, not whole, or of another
     architecture or tokenizer; `unavailable` if memory runs out.

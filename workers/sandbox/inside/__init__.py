@@ -1,1 +1,2 @@
-"""What runs in the sandbox, alongside the program. Standard library only, and no import from here."""
+"""What runs in the sandbox, alongside the program. Standard library only, and no import from
+here."""
