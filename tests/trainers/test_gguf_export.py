@@ -344,7 +344,7 @@ def test_a_file_that_llama_cpp_does_not_survive_is_not_written(
     def as_they_are(named: dict[int, str], width: int) -> list[str]:
         return [named[place] for place in range(width - 1)] + [named[0]]
 
-    monkeypatch.setattr(gguf_tokenizer, "_all_different", as_they_are)
+    monkeypatch.setattr(gguf_tokenizer, "_make_unique", as_they_are)
     folder = model(tmp_path / "model", "qwen2")
     with pytest.raises(TrainingError, match=r"llama\.cpp does not survive"):
         export_gguf(folder, tmp_path / "model.gguf")

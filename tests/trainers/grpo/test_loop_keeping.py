@@ -111,7 +111,7 @@ def test_only_the_newest_versions_stay_on_disk_and_on_the_bus_and_a_rollback_fin
     """Also where the trainer is killed before it gives up what is old, and again before the
     checkpoint behind that."""
     settings, output = loop_settings(where.base, rounds=4), tmp_path / "out"
-    killed_at("give_up_old", 4, settings, output, where.settings, FEW)
+    killed_at("prune_old_versions", 4, settings, output, where.settings, FEW)
     book = book_of(output)
     assert [number for number, _ in book.published_rounds()] == [1, 2, 3]
     killed_at("save", 1, settings, output, where.settings, FEW)

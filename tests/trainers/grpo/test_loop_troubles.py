@@ -66,7 +66,7 @@ def test_a_loss_that_is_no_number_stops_the_loop_which_still_serves_the_last_goo
     settings = loop_settings(where.base, rounds=2, objective={"correction": "clip"})
     output = tmp_path / "out"
     # The second round's runs are there, and not learned from yet.
-    killed_at("_say_broken", 2, settings, output, where.settings)
+    killed_at("_report_broken", 2, settings, output, where.settings)
     book = book_of(output)
     (wave, *_) = book.waves(2)
     runs = book.trajectories(wave)

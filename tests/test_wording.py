@@ -1,0 +1,96 @@
+"""Names and sentences of the house keep to plain, standard English.
+
+A variable is named by a noun for what it holds, never by a pronoun or by a past participle that says
+when it was bound. Prose avoids words that a native engineer would not write.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("agents", "bench", "bus", "loopline", "runtime", "trainers", "workers", "tests")
+PRONOUNS = {"each", "one", "own", "theirs", "ours"}
+PARTICIPLES = {
+    "answered", "asked", "chosen", "found", "given", "held", "kept", "known", "made", "said", "seen",
+    "served", "shown", "taken", "told", "tried",
+}  # fmt: skip
+BANNED_NAMES = PRONOUNS | PARTICIPLES
+BANNED_PROSE = {
+    r"\banew\b": "again",
+    r"\bwhoever\b": "anyone who, or the caller that",
+    r"\bwhence\b": "from which",
+    r"\b(mend|mends|mended)\b": "fix",
+    r"\bheeds?\b": "respect, follow",
+    r"\b(is|was) no (a|an|the)\b": "is not",
+    r"(?<!here )\b(is|was) no (instance|number|prompt|adapter|test|program|call|value)\b": "is not a",
+}
+"""Pattern → what to write instead."""
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/**/*.md")
+
+
+def sources() -> list[Path]:
+    paths = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+    # `loopline/` links to the other folders, which are read at their own place.
+    return sorted({path.resolve() for path in paths})
+
+
+def bound_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Every variable and parameter, with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+
+
+def prose(text: str) -> Iterator[tuple[str, int]]:
+    """Comments and docstrings of a module, with the line where each one begins."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string, token.start[0]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            value = node.value.value
+            if isinstance(value, str):
+                yield value, node.lineno
+
+
+def place(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
+
+
+def test_no_variable_is_named_by_a_pronoun_or_a_past_participle() -> None:
+    assert [
+        f"{place(path, line)}: {name}"
+        for path in sources()
+        for name, line in bound_names(ast.parse(path.read_text()))
+        if name in BANNED_NAMES
+    ] == []
+
+
+@pytest.mark.parametrize("pattern", BANNED_PROSE)
+def test_prose_has_no_literary_words(pattern: str) -> None:
+    word = re.compile(pattern, re.IGNORECASE)
+    places = [
+        place(path, line)
+        for path in sources()
+        if path != Path(__file__).resolve()
+        for text, line in prose(path.read_text())
+        if word.search(text)
+    ]
+    places += [
+        place(path, number)
+        for document in DOCUMENTS
+        for path in ROOT.glob(document)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if word.search(line)
+    ]
+    assert places == [], f"write: {BANNED_PROSE[pattern]}"
