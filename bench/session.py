@@ -191,7 +191,8 @@ async def conduct(
     if ending is Ending.INTERRUPTED:
         if in_flight:
             progress.notice(
-                f"The workers go on with {format_count(in_flight, 'run')}; resuming collects the rest."
+                f"The workers go on with {format_count(in_flight, 'run')}; resuming collects the "
+                "rest."
             )
         progress.notice(f"Stopped. Go on with: bench resume {directory.path}")
         return BenchOutcome(ending, directory, None)
@@ -313,8 +314,8 @@ def _require_roles(arm: Arm, settings: Settings) -> None:
     if missing:
         raise UsageError(
             f"arm {arm.name} needs the role {missing[0]!r}, which no worker of the running "
-            f"deployment takes (they take: {', '.join(sorted(worker_roles)) or 'none'}); choose other "
-            "--arms, or start a deployment whose profile has a worker with that role (what runs "
+            f"deployment takes (they take: {', '.join(sorted(worker_roles)) or 'none'}); choose "
+            "other --arms, or start a deployment whose profile has a worker with that role (what runs "
             "behind --redis-url is told by LOOPLINE_PROFILE)"
         )
 

@@ -1,7 +1,7 @@
 """Names and sentences of the house keep to plain, standard English.
 
-A variable is named by a noun for what it holds, never by a pronoun or by a past participle that says
-when it was bound. Prose avoids words that a native engineer would not write.
+A variable is named by a noun for what it holds, never by a pronoun or by a past participle
+that says when it was bound. Prose avoids words that a native engineer would not write.
 """
 
 from __future__ import annotations

@@ -162,5 +162,6 @@ def parse_options(workflow: str, model: type[Known], options: JsonObject) -> Kno
         where = ".".join(str(part) for part in first["loc"])
         option_names = ", ".join(model.model_fields)
         raise InvalidOptions(
-            f"option {where!r} of workflow {workflow!r}: {first['msg']} (known options: {option_names})"
+            f"option {where!r} of workflow {workflow!r}: {first['msg']} "
+            f"(known options: {option_names})"
         ) from error

@@ -157,8 +157,10 @@ def _mixed(arms: list[ArmRuns], entries: Sequence[UsageEntry]) -> list[str]:
             weights_by_agent[owner[entry.run_id], entry.agent].add(weights)
     return [
         f"arm {arm}: as {agent} answered "
-        f"{', '.join(f'{name} version {version} ({base})' for name, version, base in sorted(versions))}"
-        "; its figures are of them together"
+        + ", ".join(
+            f"{name} version {version} ({base})" for name, version, base in sorted(versions)
+        )
+        + "; its figures are of them together"
         for (arm, agent), versions in sorted(weights_by_agent.items())
         if len(versions) > 1
     ]

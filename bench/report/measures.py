@@ -87,7 +87,8 @@ def shown(summary: dict[str, Any]) -> str:
     """A mean with its interval."""
     if summary["estimate"] is None:
         return "–"
-    return f"{summary['estimate']:.3f} [{summary['low']:.3f}, {summary['high']:.3f}], n = {summary['n']:,}"
+    interval = f"[{summary['low']:.3f}, {summary['high']:.3f}]"
+    return f"{summary['estimate']:.3f} {interval}, n = {summary['n']:,}"
 
 
 def _names(results: Sequence[Result]) -> list[str]:

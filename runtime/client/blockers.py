@@ -63,7 +63,8 @@ async def list_blockers(bus: Bus, run: Run, deployment: Deployment) -> list[str]
             " (`runtime status`)"
         )
         reasons += [
-            f"{worker['name']} is broken: {worker['reason']}: {last_error_line(worker['last_lines'])}"
+            f"{worker['name']} is broken: {worker['reason']}: "
+            f"{last_error_line(worker['last_lines'])}"
             for worker in (supervisor_status(deployment) or {}).get("workers", [])
             if worker["state"] == "broken"
         ]

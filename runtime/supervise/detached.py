@@ -122,9 +122,8 @@ def _last_error(log: Path, offset: int) -> str:
     _, marker, message = f"\n{log_tail}".rpartition("\nerror: ")
     if marker:
         return message
-    return f"the supervisor ended at once: {
-        ' / '.join(log_tail.splitlines()[-3:]) or 'without a word'
-    }"
+    last_lines = " / ".join(log_tail.splitlines()[-3:]) or "without a word"
+    return f"the supervisor ended at once: {last_lines}"
 
 
 def _report(status: dict[str, Any], state: StateDirectory) -> None:

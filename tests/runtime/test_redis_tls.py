@@ -72,7 +72,8 @@ def serving(certificate_path: Path, authority: Path, folder: Path) -> Generator[
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     options = [
-        "--tls-port", str(port), "--tls-cert-file", str(certificate_path), "--tls-key-file", str(certificate_path),
+        "--tls-port", str(port),
+        "--tls-cert-file", str(certificate_path), "--tls-key-file", str(certificate_path),
         "--tls-ca-cert-file", str(authority), "--tls-auth-clients", "yes",
     ]  # fmt: skip
     with running_redis(folder, *options, binary=binary):

@@ -89,7 +89,7 @@ def test_groups_of_equal_rewards_count_for_a_policy_that_learns_nothing_in_a_ste
     assert step_facts.curves()["tester"] == {"zero-variance share": 1.0}
     assert step_facts.curves()["coder"] == summary.curves()
     by_policy = summaries([step_facts, two])
-    assert {name: policy_summary.zero_variance_share for name, policy_summary in by_policy.items()} == {
+    assert {name: summary.zero_variance_share for name, summary in by_policy.items()} == {
         "coder": 0.0, "tester": 0.75,
     }  # fmt: skip
     page = render(a_report(steps=(step_facts, two)))

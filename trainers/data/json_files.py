@@ -71,7 +71,8 @@ def summarize_skipped(skipped: Iterable[Skipped], first: int = 3) -> str:
     for entry in skipped:
         places[entry.reason].append(entry.where)
     return "; ".join(
-        f"{reason}: {len(locations):,} ({', '.join(locations[:first])}{', …' if locations[first:] else ''})"
+        f"{reason}: {len(locations):,} "
+        f"({', '.join(locations[:first])}{', …' if locations[first:] else ''})"
         for reason, locations in sorted(places.items(), key=lambda item: -len(item[1]))
     )
 

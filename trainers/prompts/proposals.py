@@ -59,7 +59,8 @@ def request(
         ]
     parts.append("Questions that went wrong under the first ones:")
     parts += [
-        f"Question {number}: {_truncate(entry.question)}\nAnswer: {_truncate(entry.answer) or '(none)'}\n"
+        f"Question {number}: {_truncate(entry.question)}\n"
+        f"Answer: {_truncate(entry.answer) or '(none)'}\n"
         f"Wrong: {_truncate(entry.fault)}"
         for number, entry in enumerate(failures[:MAX_FAILURES], start=1)
     ]

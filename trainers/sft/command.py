@@ -25,7 +25,8 @@ def preview(options: SftOptions) -> list[str]:
     chosen, output = options.recipe(), options.output
     begun = FACTS if (output / FACTS).exists() else "checkpoint-*"
     return [
-        f"trains {chosen.name} for {format_count(chosen.steps, 'step')} of {chosen.batch:,} dialogues",
+        f"trains {chosen.name} for {format_count(chosen.steps, 'step')} of {chosen.batch:,} "
+        "dialogues",
         state_of_folder(output, begun, ".", FACTS, restart=options.restart),
     ]
 

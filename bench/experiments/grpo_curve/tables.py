@@ -18,7 +18,8 @@ def about(report: CurveReport) -> str:
     sides = " x ".join(str(getattr(settings.game.puzzle, side)) for side in environment.sides)
     return (
         f"`train grpo loop` on {f'{environment.title} {sides}'.rstrip()}, from a warm start "
-        f"of {settings.supervised.steps} supervised steps: {format_count(rewarded.steps, 'round')} of "
+        f"of {settings.supervised.steps} supervised steps: "
+        f"{format_count(rewarded.steps, 'round')} of "
         f"{format_count(rewarded.episodes, 'puzzle')}, K = {rewarded.candidates}, adapters of rank "
         f"{rewarded.rank}; the trainer, four workers, a recorder and Redis are processes. "
         f"{format_count(len(report.undisturbed), 'undisturbed loop')}, "
@@ -78,7 +79,8 @@ def verdicts(report: CurveReport) -> list[str]:
     groups = sum(curve.history.groups for curve in report.attacked)
     lines.append(
         f"{format_count(report.violations, 'violation')} in the histories of "
-        f"{format_count(len(report.loops), 'loop')}; {format_count(groups, 'group')} sealed under attack"
+        f"{format_count(len(report.loops), 'loop')}; {format_count(groups, 'group')} sealed under "
+        "attack"
     )
     return lines
 

@@ -103,9 +103,8 @@ def ended_as_planned(record: Seen) -> Iterator[str]:
     """Every request ends, by its completions or by one error of a kind that its plan allows."""
     allowed = allowed_endings(record)
     if record.ending not in allowed:
-        yield f"ended as {record.ending} {record.said}; its plan allows {
-            ', '.join(sorted(allowed))
-        }"
+        endings = ", ".join(sorted(allowed))
+        yield f"ended as {record.ending} {record.said}; its plan allows {endings}"
 
 
 def ended_in_time(record: Seen) -> Iterator[str]:

@@ -75,7 +75,8 @@ class SizeBudget:
             parts.append(f"{format_count(self.cut_texts, 'long text')} cut short")
         if self.plain_calls:
             parts.append(
-                f"{format_count(self.plain_calls, 'completion')} not coloured, or only at the beginning"
+                f"{format_count(self.plain_calls, 'completion')} not coloured, or only at the "
+                "beginning"
             )
         if self.bare_candidates:
             parts.append(

@@ -121,7 +121,8 @@ async def test_runs_played_here_are_the_groups_that_their_records_are_sealed_int
 
     instances = islice(stream(Split.TRAIN, 5, PUZZLE), 2)
     played = roll_out_runs(
-        [Table(instance.id, open_episode(instance)) for instance in instances], Prompter(model), Again(runs),
+        [Table(instance.id, open_episode(instance)) for instance in instances],
+        Prompter(model), Again(runs),
         Rules(candidates=K, limit=LIMIT), lambda agent: POLICY,
         lambda agent: None, torch.Generator(), "run",
     )  # fmt: skip

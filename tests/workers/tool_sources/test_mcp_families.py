@@ -19,8 +19,8 @@ from tests.workers.tool_sources.joined import RAW_SERVER, joined, source
 ROOT = str(Path(__file__).parents[3])
 WRAPPER = """\
 #!/bin/sh
-# As `npx` does it: a shell starts a shell, which starts the server. Alongside it something stays that
-# hears no SIGTERM, in a session and a process group of its own, its parent gone.
+# As `npx` does it: a shell starts a shell, which starts the server. Alongside it something stays
+# that hears no SIGTERM, in a session and a process group of its own, its parent gone.
 trap '' TERM
 (setsid sh -c 'trap "" TERM; echo $$ > {folder}/detached; while :; do sleep 1; done' &)
 sh -c 'echo $$ > {folder}/wrapper; "$@"; true' sh "$@"

@@ -236,9 +236,8 @@ def _settings(
     unknown = sorted(set(grpo.agents or ()) - set(loop_settings.team))
     if unknown:
         raise TrainingError(
-            f"--agent: nobody of the team ({', '.join(loop_settings.team)}) is called {
-                ', '.join(unknown)
-            }"
+            f"--agent: nobody of the team ({', '.join(loop_settings.team)}) is called "
+            f"{', '.join(unknown)}"
         )
     require_known(grpo, tuple(dict.fromkeys(map(grpo.policy_of, agents))))
     others = [item for item in loop_settings.team if item not in agents]

@@ -18,7 +18,8 @@ def render(report: LoopReport) -> str:
     broke = f" ({report.broken:,} broke off)" if report.broken else ""
     about = (
         f"{', '.join(policy_summaries) or 'no policy'} of {model_name(grpo.base)} on {subject}: "
-        f"{format_count(len(rounds), 'round')}, {format_count(report.runs, 'run')} on the bus{broke}, "
+        f"{format_count(len(rounds), 'round')}, "
+        f"{format_count(report.runs, 'run')} on the bus{broke}, "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds.total / 60:.1f} minutes"
     )

@@ -388,7 +388,8 @@ class Loop:
                 cut = f", {counts['truncated']:,} whose completions all ran into their limit"
                 longer = "a larger --max-tokens, --truncated keep, "
             raise TrainingError(
-                f"loop: round {number} has nothing to learn from: of {format_count(played, noun)} "
+                f"loop: round {number} has nothing to learn from: "
+                f"of {format_count(played, noun)} "
                 f"{format_count(counts['flat'], 'group')} with equal rewards, {counts['stale']:,} too "
                 f"old, {counts['foreign']:,} sampled by other weights{cut}{listed}. Take {longer}"
                 f"easier {noun}s{levels}, a higher --group-size or --temperature, a larger "
