@@ -315,8 +315,8 @@ def _require_roles(arm: Arm, settings: Settings) -> None:
         raise UsageError(
             f"arm {arm.name} needs the role {missing[0]!r}, which no worker of the running "
             f"deployment takes (they take: {', '.join(sorted(worker_roles)) or 'none'}); choose "
-            "other --arms, or start a deployment whose profile has a worker with that role (what runs "
-            "behind --redis-url is told by LOOPLINE_PROFILE)"
+            "other --arms, or start a deployment whose profile has a worker with that role (what "
+            "runs behind --redis-url is told by LOOPLINE_PROFILE)"
         )
 
 

@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("agents", "bench", "bus", "loopline", "runtime", "trainers", "workers", "tests")
 PRONOUNS = {"each", "one", "own", "theirs", "ours"}
 PARTICIPLES = {
-    "answered", "asked", "chosen", "found", "given", "held", "kept", "known", "made", "said", "seen",
-    "served", "shown", "taken", "told", "tried",
+    "answered", "asked", "chosen", "found", "given", "held", "kept", "known", "made", "said",
+    "seen", "served", "shown", "taken", "told", "tried",
 }  # fmt: skip
 BANNED_NAMES = PRONOUNS | PARTICIPLES
 BANNED_PROSE = {
@@ -30,7 +30,7 @@ BANNED_PROSE = {
     r"\b(mend|mends|mended)\b": "fix",
     r"\bheeds?\b": "respect, follow",
     r"\b(is|was) no (a|an|the)\b": "is not",
-    r"(?<!here )\b(is|was) no (instance|number|prompt|adapter|test|program|call|value)\b": "is not a",
+    r"(?<!here )\b(is|was) no (instance|number|prompt|adapter|program|call|value)\b": "is not a",
 }
 """Pattern → what to write instead."""
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/**/*.md")

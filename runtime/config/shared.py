@@ -205,8 +205,8 @@ def require_same_store(agreement: Agreement, store: str) -> None:
     recorded_store = agreement.fields.get(STORE, store)
     if recorded_store.partition(" ")[0] != store.partition(" ")[0]:
         raise UserError(
-            f"this deployment's runs are recorded in {recorded_store.partition(' ')[2]}; a recorder "
-            f"with {store.partition(' ')[2]} would split them",
+            f"this deployment's runs are recorded in {recorded_store.partition(' ')[2]}; a "
+            f"recorder with {store.partition(' ')[2]} would split them",
             hint="`runtime worker KIND` adds workers of any other kind here. A deployment of its"
             " own needs another prefix (bus.prefix), and to move this one, stop it everywhere"
             " first.",

@@ -25,7 +25,8 @@ def render(report: Report) -> str:
         f"{names}: version {report.settings.base_version} → {report.version} of "
         f"{model_name(report.settings.base)} in {format_count(len(report.steps), 'step')}; "
         f"{format_count(report.groups, 'group')} of {format_count(report.runs, 'run')}, "
-        f"{report.flat:,} with all rewards the same; {report.trained_parameters:,} of {report.parameters:,} parameters, "
+        f"{report.flat:,} with all rewards the same; {report.trained_parameters:,} of "
+        f"{report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes"
     )
     return training_page(

@@ -328,8 +328,8 @@ def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
         counts = Counter(group_worth(group, settings) for group in data.groups)
         if not counts["trained"] and counts["truncated"]:
             raise TrainingError(
-                f"there is nothing to learn from: of {len(data.groups):,} groups {counts['flat']:,} "
-                f"have equal rewards, and of the other {counts['truncated']:,} all completions ran "
+                f"there is nothing to learn from: of {len(data.groups):,} groups "
+                f"{counts['flat']:,} have equal rewards, and of the other {counts['truncated']:,} all completions ran "
                 f"into their limit; {_LONGER}"
             )
         newest = max(group.policy.version for group in data.groups)
