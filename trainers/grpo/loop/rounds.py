@@ -391,7 +391,8 @@ class Loop:
                 f"loop: round {number} has nothing to learn from: "
                 f"of {format_count(played, noun)} "
                 f"{format_count(counts['flat'], 'group')} with equal rewards, "
-                f"{counts['stale']:,} too old, {counts['foreign']:,} sampled by other weights{cut}{listed}. Take {longer}"
+                f"{counts['stale']:,} too old, {counts['foreign']:,} sampled by other "
+                f"weights{cut}{listed}. Take {longer}"
                 f"easier {noun}s{levels}, a higher --group-size or --temperature, a larger "
                 "--most-puzzles, or a base that has learned how an answer looks"
             )
