@@ -55,7 +55,7 @@ def compare(options: CompareOptions) -> None:
 
 def _table(comparisons: list[ArmComparison]) -> Table:
     """One column per pair: a pair has more figures than a line of a terminal has room for."""
-    from loopline.bench.report import new_table as say
+    from loopline.bench.report import figures as say
     from loopline.runtime.terminal.tables import new_table
 
     pairs = (

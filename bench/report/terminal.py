@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopline.bench.report import new_table as say
+from loopline.bench.report import figures as say
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.measures import names_of, pair_rows, shown
 from loopline.bench.report.options import played_with

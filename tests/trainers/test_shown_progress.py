@@ -20,7 +20,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, *, is_visible: b
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", stderr)
     with ShownProgress(
-        "{task.description}", "{task.percentage:>3.0f} % {task.fields[said]}", seen=is_visible
+        "{task.description}", "{task.percentage:>3.0f} % {task.fields[said]}", visible=is_visible
     ) as bars:
         bars.line("in place of a bar")
         bars.bar("[red]team[/red]", 1, 4, "loss 0.5")

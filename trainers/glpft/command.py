@@ -68,7 +68,7 @@ def glpft(options: GlpftOptions) -> None:
             )
             if processes.is_first:
                 options.record()
-        with _Shown(seen=processes.is_first) as display:
+        with _Shown(visible=processes.is_first) as display:
             report = train(
                 settings,
                 data_set,
@@ -104,7 +104,7 @@ class _Shown(ShownProgress):
 
     def __init__(self, *, visible: bool) -> None:
         behind = "{task.percentage:>3.0f} % {task.fields[said]}"
-        super().__init__("{task.description}", behind, seen=visible)
+        super().__init__("{task.description}", behind, visible=visible)
 
     def progress(self, now: StageProgress) -> None:
         message = (

@@ -111,7 +111,7 @@ def offline(options: OfflineOptions) -> None:
                 options.record()
         if processes.is_first:
             _say_skipped(data)
-        with _Shown(seen=processes.is_first) as shown:
+        with _Shown(visible=processes.is_first) as shown:
             report = train(
                 settings,
                 data,
@@ -167,7 +167,7 @@ class _Shown(ShownProgress):
 
     def __init__(self, *, visible: bool) -> None:
         before = "step {task.completed}/{task.total}"
-        super().__init__(before, "{task.fields[said]}", seen=visible)
+        super().__init__(before, "{task.fields[said]}", visible=visible)
 
     def progress(self, now: Progress) -> None:
         message = "  ".join(
