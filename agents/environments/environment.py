@@ -101,7 +101,9 @@ class AgentSpec:
     """That answers for it where a deployment names none; empty: the adapter of its name of the pool
     `pair`."""
     program_prompt: Prompt | None = None
-    """In place of the prompt where agents answer by programs."""
+    """In place of the prompt where a team answers by programs."""
+    writes_programs: bool = False
+    """It writes the program there, which a judge runs; the others read what came of it."""
     proposes: bool = False
     """What it does is a proposal to the agents after it, and moves nothing while others act."""
 

@@ -52,6 +52,7 @@ SPECS = (
         load_prompt(TOOL, _PROMPTS),
         policy="pair/tool",
         program_prompt=load_prompt(f"{TOOL}_python", _PROMPTS),
+        writes_programs=True,
         proposes=True,
     ),
     AgentSpec(

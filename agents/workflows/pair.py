@@ -119,7 +119,7 @@ def asks_a_judge(run: Run) -> bool:
     if run.task.environment in _JUDGED:
         return True
     episode = episode_of(run)
-    writers = {spec.name for spec in environment_of(run).agents if spec.program_prompt is not None}
+    writers = {spec.name for spec in environment_of(run).agents if spec.writes_programs}
     by_program = isinstance(episode, ProgrammedEpisode) and episode.by_program
     return by_program and not writers.isdisjoint(episode.agents)
 

@@ -23,7 +23,7 @@ from loopline.agents.judging import JUDGE_TOOLS
 from loopline.agents.records import JsonObject, Outcome, Run, Task, Trajectory
 from loopline.agents.roles.pair.settings import PairOptions
 from loopline.agents.workflow_runner import run_locally
-from loopline.agents.workflows import workflows
+from loopline.agents.workflows import serving_role, workflows
 from loopline.agents.workflows.routing import Handoff
 from loopline.bench.arms import with_setting
 from loopline.bench.datasets import Item, Request
@@ -100,9 +100,9 @@ def test_one_policy_in_both_roles_has_nothing_to_swap() -> None:
 def test_the_profile_petting_serves_every_arm_of_every_team(benchmark: str) -> None:
     settings = config.load("petting", environ={})
     roles = {role for worker in settings.workers.values() for role in worker.roles}
-    for arm in find(benchmark).arms.listed.values():
+    for arm in find(benchmark).arms_for({"game": "plan_path"}).listed.values():
         assert needed_pools(arm, settings.policies) == {"pair"}
-        assert set(arm.roles) <= roles
+        assert {serving_role(arm.workflow, agent) for agent in arm.roles} <= roles
         assert set(arm.roles) == set(arm.setting["team"])  # type: ignore[arg-type]
 
 

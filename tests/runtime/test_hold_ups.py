@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
+from loopline.agents.environments import sudoku
+from loopline.agents.environments.code.problem import CodeQuestion
+from loopline.agents.environments.code.team import CodeInstance
+from loopline.agents.environments.math_team.team import MathInstance, MathQuestion
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.sudoku import SudokuSetting
 from loopline.agents.records import Run, Task
-from loopline.bus import Bus, WorkerPresence
+from loopline.agents.workflows import policies_for, policy_of, serving_role
+from loopline.bus import Bus, WorkerPresence, pool_of
 from loopline.bus.presence import beat
 from loopline.runtime.client.blockers import list_blockers
 from loopline.runtime.client.deployment import Deployment as Found
@@ -62,14 +69,34 @@ def test_a_gpu_worker_that_was_given_up_is_named_while_ask_waits(deployment: Dep
     assert "NOBODY_SETS_THIS is not set; put the endpoint's API key into it" in lines[1]
 
 
-def a_team_run(environment: str, **setting: JsonValue) -> Run:
-    task = Task(environment=environment, instance={"setting": setting}, prompt="Play.")
-    return a_run("pair").model_copy(update={"task": task})
+def a_team_run(task: Task) -> Run:
+    policies = policies_for("pair", environment=task.environment)
+    return a_run("pair").model_copy(update={"task": task, "policies": policies})
+
+
+def code_run() -> Run:
+    return a_team_run(
+        CodeInstance(question=CodeQuestion(id="x", statement="Add."), judged_as="0" * 64).task
+    )
+
+
+def math_run() -> Run:
+    return a_team_run(
+        MathInstance(question=MathQuestion(id="x", statement="1 + 1?"), judged_as="0" * 64).task
+    )
+
+
+def sudoku_run(**setting: JsonValue) -> Run:
+    (instance,) = sudoku.instances(Split.TEST, 1, 1)
+    setting_model = SudokuSetting.model_validate(setting)
+    return a_team_run(instance.model_copy(update={"setting": setting_model}).task)
 
 
 async def held_up(bus: Bus, run: Run, state: Path, *streams: str) -> list[str]:
     """What holds a run up where its roles and its pool are served, and what else is given."""
-    stream_names = [*map(role_stream, run.policies), inference_stream("pair"), *streams]
+    roles = {serving_role(run.workflow, agent) for agent in run.policies}
+    pools = {pool_of(policy_of(run, agent)) for agent in run.policies}
+    stream_names = [*map(role_stream, roles), *map(inference_stream, pools), *streams]
     await beat(bus, WorkerPresence(name="all-1", kind="slm", state="ready", streams=stream_names))
     settings = config.load("petting", environ={})
     return await list_blockers(bus, run, Found(settings, StateDirectory(state), None, "petting"))
@@ -77,7 +104,7 @@ async def held_up(bus: Bus, run: Run, state: Path, *streams: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "run",
-    [a_team_run("code"), a_team_run("math"), a_team_run("sudoku", python=True)],
+    [code_run(), math_run(), sudoku_run(python=True)],
     ids=lambda run: run.task.environment,
 )
 async def test_a_judge_that_is_away_is_named(bus: Bus, run: Run, tmp_path: Path) -> None:
@@ -87,7 +114,7 @@ async def test_a_judge_that_is_away_is_named(bus: Bus, run: Run, tmp_path: Path)
 
 @pytest.mark.parametrize(
     "run",
-    [a_team_run("sudoku"), a_team_run("sudoku", python=True, team=["plan_agent"])],
+    [sudoku_run(), sudoku_run(python=True, team=["plan_agent"])],
     ids=["calls", "plan agent alone"],
 )
 async def test_a_judge_that_nobody_asks_is_not_missed(bus: Bus, run: Run, tmp_path: Path) -> None:
@@ -99,10 +126,10 @@ async def test_tools_that_are_asked_for_and_away_are_named(bus: Bus, tmp_path: P
     await bus.redis.xadd(shard.work(TOOL_STREAM), {"call": "calculate"})
     # The server is shared, and of what a test leaves on it every key has an end.
     await bus.redis.expire(shard.work(TOOL_STREAM), 60)
-    (notice,) = await held_up(bus, a_team_run("sudoku"), tmp_path)
+    (notice,) = await held_up(bus, sudoku_run(), tmp_path)
     assert notice.startswith("no worker serves the tools right now")
-    assert await held_up(bus, a_team_run("sudoku"), tmp_path, TOOL_STREAM) == []
+    assert await held_up(bus, sudoku_run(), tmp_path, TOOL_STREAM) == []
 
 
 async def test_a_judge_that_is_there_holds_nothing_up(bus: Bus, tmp_path: Path) -> None:
-    assert await held_up(bus, a_team_run("code"), tmp_path, JUDGE_STREAM) == []
+    assert await held_up(bus, code_run(), tmp_path, JUDGE_STREAM) == []

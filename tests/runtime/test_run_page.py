@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loopline.agents.records import Call, Candidate, Outcome, Run, Step, StepTimings, Trajectory
-from loopline.agents.workflows import workflows
+from loopline.agents.workflows import agents_of, workflows
 from loopline.runtime.observe.learned_tokens import LearnedSequence
 from loopline.runtime.observe.run_history import KnownRun
 from loopline.runtime.observe.run_page.bounds import (
@@ -80,7 +80,7 @@ def ended(*steps: Step, run: Run | None = None, **changes: object) -> KnownRun:
 
 
 async def a_trajectory(workflow: str) -> Trajectory:
-    policies = dict.fromkeys(map(str, workflows.get(workflow).roles), "umi")
+    policies = dict.fromkeys(agents_of(workflow), "umi")
     changes: dict[str, dict[str, Any]] = {
         "pair": {"task": a_task(turns=2)},
         "completion": {"options": {"prompt": "api_call"}},

@@ -329,8 +329,8 @@ def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
         if not counts["trained"] and counts["truncated"]:
             raise TrainingError(
                 f"there is nothing to learn from: of {len(data.groups):,} groups "
-                f"{counts['flat']:,} have equal rewards, and of the other {counts['truncated']:,} all "
-                f"completions ran into their limit; {_LONGER}"
+                f"{counts['flat']:,} have equal rewards, and of the other "
+                f"{counts['truncated']:,} all completions ran into their limit; {_LONGER}"
             )
         newest = max(group.policy.version for group in data.groups)
         raise TrainingError(

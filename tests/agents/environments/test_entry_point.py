@@ -89,7 +89,7 @@ def test_another_package_s_environment_is_played_and_replayed_like_our_own(
     ("which", "message"),
     [
         (0, "InvalidTask: no count_up instance: goal: Input should be a valid integer"),
-        (1, "is not an environment: type"),
+        (1, "is not an environment: ModelMetaclass"),
         (2, "gives an environment called 'count_up'"),
         (3, "gives an environment called 'count_up'"),
         (4, "did you mean 'count_up'"),
