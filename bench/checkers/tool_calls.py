@@ -44,7 +44,7 @@ class ToolCall:
 def tool_calls(text: str) -> tuple[ToolCall, ...] | None:
     """The calls of an output; None when it is something else than calls, for example prose.
 
-    An empty list is no call but is understood: `()`.
+    An empty list holds no call but is understood: `()`.
     """
     text = text.strip()
     fenced = _FENCE.match(text)

@@ -224,14 +224,8 @@ async def test_a_steps_metrics_are_those_of_what_its_models_wrote() -> None:
     task = run.task.model_copy(
         update={"environment": environment, "instance": instance, "prompt": calling.question}
     )
-    texts_by_role = {
-        "umi_planner": [CALL],
-        "umi_caller": [written_call("pay", {})],
-        "umi_summarizer": [],
-    }
-    hosts = {
-        role: ScriptedHost([says(text) for text in texts]) for role, texts in texts_by_role.items()
-    }
+    texts = {"umi_planner": [CALL], "umi_caller": [written_call("pay", {})], "umi_summarizer": []}
+    hosts = {role: ScriptedHost([says(text) for text in texts]) for role, texts in texts.items()}
     trajectory = await run_locally(run.model_copy(update={"task": task}), hosts)
     judged = StepsJudge().judge(trajectory, calling)
     assert judged.verdicts == {"step": False, "plan": True}

@@ -343,9 +343,8 @@ def test_a_peer_that_ended_in_its_first_step_leaves_nothing_to_spend_as_much_as(
     with monkeypatch.context() as patched:
         spoil(patched, step=1, update=2)
         assert train_arm(arm(AT_GRPO), tmp_path, LEARNING, silent).tokens == 0
-    with pytest.raises(
-        TrainingError, match=r"AT-GRPO ended before its first step was done .*lower"
-    ):
+    message = r"AT-GRPO ended before its first step was done .*lower"
+    with pytest.raises(TrainingError, match=message):
         train_arm(arm(CONTINUED), tmp_path, LEARNING, silent)
 
 
