@@ -201,8 +201,8 @@ async def conduct(
         remaining = ", ".join(f"{arm}: {count:,}" for arm, count in unfinished.items())
         progress.notice(
             f"The budget is used up. Not done, by arm: {remaining}. The report covers the rest. "
-            f"Go on with: bench resume {directory.path} --budget-usd MORE (the whole budget, not what "
-            "is added)"
+            f"Go on with: bench resume {directory.path} --budget-usd MORE (the whole budget, not "
+            "what is added)"
         )
     return BenchOutcome(ending, directory, facts)
 

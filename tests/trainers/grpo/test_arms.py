@@ -124,10 +124,9 @@ def test_an_arm_of_as_many_tokens_as_at_grpo_ends_with_the_step_that_has_them(
     whole: Path, name: ArmName
 ) -> None:
     arm_result, wanted = result(name, whole), result(AT_GRPO, whole).tokens
-    assert [point.tokens < wanted for point in arm_result.curve] == [True] * (
-        len(arm_result.curve) - 1
-    ) + [False]
-    assert arm_result.tokens == arm_result.curve[-1].tokens
+    *before, last = (point.tokens for point in arm_result.curve)
+    assert all(tokens < wanted for tokens in before) and last >= wanted
+    assert arm_result.tokens == last
 
 
 @pytest.mark.parametrize("name", REWARDED)
