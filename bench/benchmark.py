@@ -89,10 +89,10 @@ class Benchmark:
     origin: Origin | None = None
     """How to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
 
-    def arms_for(self, asked: JsonObject) -> Arms:
+    def arms_for(self, choices: JsonObject) -> Arms:
         """The arms for these options, or for a data set with this `reference`. Raises
         UsageError."""
-        return self.arms if self.arms_of is None else self.arms_of(asked)
+        return self.arms if self.arms_of is None else self.arms_of(choices)
 
     def parse_arms(self, text: str | None, choices: JsonObject) -> tuple[Arm, ...]:
         """The arms that a command line names; None: the default ones, or the first there is. Raises

@@ -121,32 +121,32 @@ class DeploymentJoin:
     async def join(self, standing: Standing) -> Agreement:
         """What holds. Raises `DeploymentMismatch`."""
         while True:
-            found = await read(self._redis, self._keys)
-            if found is None:
-                found = await self._create_or_preview()
-            differing = self._differing_values(found, standing)
+            agreement = await read(self._redis, self._keys)
+            if agreement is None:
+                agreement = await self._create_or_preview()
+            differing = self._differing_values(agreement, standing)
             if not differing:
-                return await self._ensure_claims(found)
+                return await self._ensure_claims(agreement)
             refused = {name: differing[name] for name in self._settings.named & {*differing}}
             if standing == "guest":
-                raise DeploymentMismatch(self._mismatch_message(found, refused, ""))
-            shared = await self._values_to_replace(found, standing, differing, refused)
+                raise DeploymentMismatch(self._mismatch_message(agreement, refused, ""))
+            shared = await self._values_to_replace(agreement, standing, differing, refused)
             if shared is None:
-                return await self._ensure_claims(found)
-            if await replace(self._redis, self._keys, found.epoch, shared, self._claims):
-                return await read(self._redis, self._keys) or found
+                return await self._ensure_claims(agreement)
+            if await replace(self._redis, self._keys, agreement.epoch, shared, self._claims):
+                return await read(self._redis, self._keys) or agreement
 
-    async def _ensure_claims(self, found: Agreement) -> Agreement:
+    async def _ensure_claims(self, agreement: Agreement) -> Agreement:
         """With the claims of this process where nobody has made others, or nobody is there any
         more who has. Else the caller finds those of others in it, to act on."""
-        if all(found.fields.get(name) == claim for name, claim in self._claims.items()):
-            return found
-        found = await self._write_fields(self._claims)
-        if all(found.fields.get(name) == claim for name, claim in self._claims.items()):
-            return found
+        if all(agreement.fields.get(name) == claim for name, claim in self._claims.items()):
+            return agreement
+        agreement = await self._write_fields(self._claims)
+        if all(agreement.fields.get(name) == claim for name, claim in self._claims.items()):
+            return agreement
         if not await self._live_workers():
-            await replace(self._redis, self._keys, found.epoch, found.shared, self._claims)
-        return await read(self._redis, self._keys) or found
+            await replace(self._redis, self._keys, agreement.epoch, agreement.shared, self._claims)
+        return await read(self._redis, self._keys) or agreement
 
     async def _create_or_preview(self) -> Agreement:
         try:
@@ -169,8 +169,8 @@ class DeploymentJoin:
 
     async def _write_fields(self, fields: Mapping[str, str]) -> Agreement:
         args = [part for pair in fields.items() for part in pair]
-        found = await scripts.call(self._redis, "join", [self._keys.deployment], args)
-        return _agreement(_pairs(found))
+        reply = await scripts.call(self._redis, "join", [self._keys.deployment], args)
+        return _agreement(_pairs(reply))
 
     async def renew(self, agreement: Agreement) -> None:
         """Write it again, where a flush or a restart without data has taken it."""
@@ -183,14 +183,18 @@ class DeploymentJoin:
             }
         )
 
-    def _differing_values(self, found: Agreement, standing: Standing) -> dict[str, Value]:
-        ours = self._settings.shared
-        counted = ours if standing == "founder" else self._settings.named
-        return {name: ours[name] for name in counted if found.shared.get(name) != ours[name]}
+    def _differing_values(self, agreement: Agreement, standing: Standing) -> dict[str, Value]:
+        shared_values = self._settings.shared
+        counted = shared_values if standing == "founder" else self._settings.named
+        return {
+            name: shared_values[name]
+            for name in counted
+            if agreement.shared.get(name) != shared_values[name]
+        }
 
     async def _values_to_replace(
         self,
-        found: Agreement,
+        agreement: Agreement,
         standing: Standing,
         differing: Mapping[str, Value],
         refused: Mapping[str, Value],
@@ -201,17 +205,21 @@ class DeploymentJoin:
         if there:
             if refused:
                 raise DeploymentMismatch(
-                    self._mismatch_message(found, refused, f"{_join_names(there)} there")
+                    self._mismatch_message(agreement, refused, f"{_join_names(there)} there")
                 )
             return None
-        shared = {**found.shared, **differing}
+        shared = {**agreement.shared, **differing}
         if "shards" in differing:
-            held = await in_flight(self._redis, self._keys.prefix, int(found.shared["shards"]))
-            if held and "shards" in refused:
-                raise DeploymentMismatch(self._mismatch_message(found, refused, f"it holds {held}"))
-            if held:
-                shared["shards"] = found.shared["shards"]
-        return None if shared == dict(found.shared) else shared
+            in_flight_count = await in_flight(
+                self._redis, self._keys.prefix, int(agreement.shared["shards"])
+            )
+            if in_flight_count and "shards" in refused:
+                raise DeploymentMismatch(
+                    self._mismatch_message(agreement, refused, f"it holds {in_flight_count}")
+                )
+            if in_flight_count:
+                shared["shards"] = agreement.shared["shards"]
+        return None if shared == dict(agreement.shared) else shared
 
     async def _live_workers(self) -> list[str]:
         """Workers that say that they are there, once those that were killed have faded."""
@@ -233,10 +241,13 @@ class DeploymentJoin:
         words = await self._redis.mget([self._keys.worker(name) for name in names])
         return {name: word for name, word in zip(names, words, strict=True) if word}
 
-    def _mismatch_message(self, found: Agreement, refused: Mapping[str, Value], why: str) -> str:
+    def _mismatch_message(
+        self, agreement: Agreement, refused: Mapping[str, Value], why: str
+    ) -> str:
         parts = [
-            f"bus.{name} is {found.shared.get(name)} in the deployment {self._settings.prefix!r} at"
-            f" {self._settings.safe_url}, and this process names {value}"
+            f"bus.{name} is {agreement.shared.get(name)} in the deployment "
+            f"{self._settings.prefix!r} at {self._settings.safe_url}, and this process names "
+            f"{value}"
             for name, value in sorted(refused.items())
         ]
         change = "stop all of it (`runtime down`), then start it with the new value"

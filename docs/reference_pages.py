@@ -112,8 +112,8 @@ def _defaults(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, s
     for name, field in model.model_fields.items():
         inner = _inner_model(field.annotation)
         if inner is None:
-            if (shown := _shown_default(field)) is not None:
-                yield f"{prefix}{name}", shown
+            if (default := _shown_default(field)) is not None:
+                yield f"{prefix}{name}", default
         else:
             nested, is_table = inner
             below = f"{prefix}{name}.<name>." if is_table else f"{prefix}{name}."
@@ -126,8 +126,8 @@ def _inner_model(annotation: Any) -> tuple[type[BaseModel], bool] | None:
         return annotation, False
     is_table = getattr(annotation, "__origin__", None) is dict
     for argument in getattr(annotation, "__args__", ()):
-        if (found := _inner_model(argument)) is not None:
-            return found[0], found[1] or is_table
+        if (inner_model := _inner_model(argument)) is not None:
+            return inner_model[0], inner_model[1] or is_table
     return None
 
 
@@ -268,10 +268,10 @@ def _exit_constants() -> Iterator[tuple[int, str]]:
         if not name.startswith("EXIT_"):
             continue
         after = body[place + 1] if place + 1 < len(body) else None
-        told = ""
+        description = ""
         if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            told = _one_line(str(after.value.value))
-        yield getattr(errors, name), told or "Success."
+            description = _one_line(str(after.value.value))
+        yield getattr(errors, name), description or "Success."
 
 
 def python_api() -> str:

@@ -18,20 +18,20 @@ class Product(Conversation):
     left: int
     right: int
 
-    def observe(self, agent: str, said: Sequence[ActionRecord]) -> str:
-        earlier = (f"{action.agent}: {action.text}" for action in said)
+    def observe(self, agent: str, actions: Sequence[ActionRecord]) -> str:
+        earlier = (f"{action.agent}: {action.text}" for action in actions)
         return "\n".join([f"{self.left} * {self.right}", *earlier, f"{agent}:"])
 
-    def judge(self, agent: str, text: str, said: Sequence[ActionRecord]) -> Judged:
+    def judge(self, agent: str, text: str, actions: Sequence[ActionRecord]) -> Judged:
         number, right = number_in(text), self.left * self.right
         if number is None:
             return Judged(refusal="no_number")
-        if agent == "verifier" and said:
-            right -= number_in(said[-1].text) or 0
+        if agent == "verifier" and actions:
+            right -= number_in(actions[-1].text) or 0
         return Judged(score=1 / (1 + abs(number - right)), action={"number": number})
 
-    def reason(self, said: Sequence[ActionRecord]) -> str:
-        last = number_in(said[-1].text) if said else None
+    def reason(self, actions: Sequence[ActionRecord]) -> str:
+        last = number_in(actions[-1].text) if actions else None
         return "" if last == self.left * self.right else f"the last word is {last}"
 
 

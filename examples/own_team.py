@@ -26,8 +26,8 @@ class Writer:
         self._instruction = instruction
 
     async def step(self, context: StepContext, host: Host) -> StepResult:
-        said = [str(step.decision.data["text"]) for step in context.journal]
-        question = "\n\n".join([context.run.task.prompt, *said])
+        texts = [str(step.decision.data["text"]) for step in context.journal]
+        question = "\n\n".join([context.run.task.prompt, *texts])
         messages = [Message(role="system", content=self._instruction)]
         (call,) = await host.complete([*messages, Message(role="user", content=question)])
         return StepResult(

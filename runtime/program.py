@@ -90,8 +90,8 @@ def add_command(
         module, _, kind = model.partition(":")
         options = getattr(import_module(f"loopline.{module}"), kind)
 
-        def command(**given: Any) -> None:
-            call(run, options, preview, given)
+        def command(**arguments: Any) -> None:
+            call(run, options, preview, arguments)
 
         command.__signature__ = signature_of(options, dry_run=preview is not None)  # type: ignore[attr-defined]
         inner = typer.Typer(

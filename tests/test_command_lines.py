@@ -75,7 +75,7 @@ def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any
 @pytest.mark.parametrize("name", ["runtime", "train", "bench"])
 def test_each_help_text_can_be_read_alone(name: str) -> None:
     """None begins as an answer to the line before it."""
-    seen = 0
+    help_count = 0
     for words, command in leaves(typer.main.get_command(PROGRAMS[name])):
         if name == "bench" and command.rich_help_panel != "Evaluate":
             continue
@@ -86,8 +86,8 @@ def test_each_help_text_can_be_read_alone(name: str) -> None:
             where = f"{name} {words}: {parameter.name}"
             assert len(text.split("  [")[0]) > 10, where
             assert not text.startswith(("Of ", "To ", "As ")), f"{where}: {text}"
-            seen += 1
-    assert seen > 30
+            help_count += 1
+    assert help_count > 30
 
 
 @pytest.mark.parametrize("name", ["train", "bench"])
@@ -128,5 +128,5 @@ def test_a_dry_run_of_a_long_command_prints_a_file_for_config(
     again = runner.invoke(loopline, [*words.split(), "--config", "all.toml", "--dry-run"])
     assert again.exit_code == 0, again.output
     assert again.stdout == first.stdout
-    shown = first.stdout.splitlines()
-    assert shown[-1].startswith("# "), "what would run"
+    lines = first.stdout.splitlines()
+    assert lines[-1].startswith("# "), "what would run"

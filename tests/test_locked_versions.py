@@ -31,6 +31,6 @@ def test_every_locked_version_is_the_tested_one_and_has_hashes() -> None:
 
 def test_every_dependency_of_the_core_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {re.split(r"[\[<>=~! ]", each)[0] for each in project["dependencies"]}
+    wanted = {re.split(r"[\[<>=~! ]", requirement)[0] for requirement in project["dependencies"]}
     locked = {name for name, *_ in _PIN.findall((ROOT / "requirements-core.txt").read_text())}
     assert wanted <= locked

@@ -138,8 +138,8 @@ def test_a_wheel_holds_every_file_of_the_parts(wheels: Path, tmp_path: Path) -> 
     """Texts, templates, scripts and models, which packaging must be told of."""
     if not (ROOT / ".git").exists():
         pytest.skip("only a checkout knows its files")
-    (own,) = wheels.glob("loopline*.whl")
-    shutil.unpack_archive(own, tmp_path, "zip")
+    (wheel,) = wheels.glob("loopline*.whl")
+    shutil.unpack_archive(wheel, tmp_path, "zip")
     tracked = run(["git", "-C", ROOT, "ls-files", "--", *PARTS], tmp_path).splitlines()
     missing = [
         name

@@ -4,9 +4,9 @@ what was said so far, what a text earns, and whether the puzzle is solved.
     class Riddle(Conversation):
         answer: int
 
-        def observe(self, agent, said): ...
-        def judge(self, agent, text, said): ...
-        def reason(self, said): ...
+        def observe(self, agent, actions): ...
+        def judge(self, agent, text, actions): ...
+        def reason(self, actions): ...
 
     RIDDLES = conversations(
         "riddles", "Riddles", (AgentSpec("guesser", "You guess."), AgentSpec("critic", "…")),
@@ -85,24 +85,24 @@ class Conversation(Record):
     setting: TurnSetting = TurnSetting()
 
     @abstractmethod
-    def observe(self, agent: Agent, said: Sequence[ActionRecord]) -> str:
+    def observe(self, agent: Agent, actions: Sequence[ActionRecord]) -> str:
         """What that agent sees after these actions."""
 
     @abstractmethod
-    def judge(self, agent: Agent, text: str, said: Sequence[ActionRecord]) -> Judged:
+    def judge(self, agent: Agent, text: str, actions: Sequence[ActionRecord]) -> Judged:
         """What that text is worth after these actions."""
 
     @abstractmethod
-    def reason(self, said: Sequence[ActionRecord]) -> str:
+    def reason(self, actions: Sequence[ActionRecord]) -> str:
         """Why the puzzle is not solved by these actions; empty if it is."""
 
-    def over(self, said: Sequence[ActionRecord]) -> bool:
+    def over(self, actions: Sequence[ActionRecord]) -> bool:
         """Whether no action can change the outcome any more. It is asked between turns."""
-        return not self.reason(said)
+        return not self.reason(actions)
 
-    def following(self, team: tuple[Agent, ...], said: Sequence[ActionRecord]) -> Agent:
+    def following(self, team: tuple[Agent, ...], actions: Sequence[ActionRecord]) -> Agent:
         """Whose action is next: of the team, in order."""
-        return team[len(said) % len(team)]
+        return team[len(actions) % len(team)]
 
     @property
     def content(self) -> str:

@@ -192,8 +192,8 @@ class Environment(Generic[D, I, E]):
         for agent in self.agents:
             if agent.name == name:
                 return agent
-        known = ", ".join(agent.name for agent in self.agents)
-        raise InvalidTask(f"{self.name} has no agent {name!r}; its agents are: {known}")
+        agent_names = ", ".join(agent.name for agent in self.agents)
+        raise InvalidTask(f"{self.name} has no agent {name!r}; its agents are: {agent_names}")
 
     def prompt(self, agent: AgentSpec, *, by_program: bool = False) -> Prompt:
         """What the agent is told. A text becomes the prompt `ENVIRONMENT_AGENT`."""
@@ -249,15 +249,15 @@ class Environment(Generic[D, I, E]):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             names = [str(part) for part in first["loc"]]
-            given = ".".join(names)
+            option = ".".join(names)
             if names[:1] == ["setting"]:
-                given = f"--setting {'.'.join(names[1:])}"
+                option = f"--setting {'.'.join(names[1:])}"
             elif names and names[0] in self.sides and names[0] not in difficulty:
-                given = f"--size {size}"
+                option = f"--size {size}"
             elif names:
-                given = f"--difficulty {given}"
+                option = f"--difficulty {option}"
             raise InvalidOptions(
-                f"{self.name}: {given or '--difficulty'}: {first['msg']}"
+                f"{self.name}: {option or '--difficulty'}: {first['msg']}"
             ) from error
 
     def puzzles(self, split: Split | str, seed: int, count: int, difficulty: D) -> list[I]:

@@ -81,28 +81,28 @@ def offers_tools(workflow: str) -> bool:
 def agents_of(workflow: str, environment: str | None = None) -> dict[str, str]:
     """Who may act in a workflow, in an environment where one is named: agent → policy where a run
     assigns none, "" where there is none either. Raises `UnknownName` and `PluginError`."""
-    found = workflows.get(workflow)
+    definition = workflows.get(workflow)
     players: Mapping[str, str] = {}
-    if isinstance(found, Playing) and environment is not None:
-        players = found.players(environment)
-    known = {**found.default_policies, **players}
-    others = {role: "" for role in found.roles if role != PLAYER and role not in known}
-    return {**known, **others}
+    if isinstance(definition, Playing) and environment is not None:
+        players = definition.players(environment)
+    policies = {**definition.default_policies, **players}
+    others = {role: "" for role in definition.roles if role != PLAYER and role not in policies}
+    return {**policies, **others}
 
 
 def serving_role(workflow: str, agent: str) -> str:
     """The role that takes an agent's turns. Raises `UnknownName`."""
-    known = workflows.get(workflow).roles
-    return PLAYER if PLAYER in known and agent not in known else agent
+    role_names = workflows.get(workflow).roles
+    return PLAYER if PLAYER in role_names and agent not in role_names else agent
 
 
 def prompts_of(workflow: str, environment: str | None = None) -> dict[str, Prompt]:
     """Prompt file → shipped prompt, of all roles of a workflow, and of the agents of an environment
     where one is named. Raises `UnknownName` and `PluginError`."""
-    found = workflows.get(workflow)
-    prompts = [prompt for role in found.roles for prompt in roles.get(role).prompts]
-    if isinstance(found, Playing) and environment is not None:
-        prompts += found.player_prompts(environment)
+    definition = workflows.get(workflow)
+    prompts = [prompt for role in definition.roles for prompt in roles.get(role).prompts]
+    if isinstance(definition, Playing) and environment is not None:
+        prompts += definition.player_prompts(environment)
     return {prompt.file: prompt for prompt in prompts}
 
 
@@ -130,11 +130,11 @@ def policies_for(
 
     Raises `UnknownName` for an agent that neither has, and `PluginError`.
     """
-    known = agents_of(workflow, environment)
+    policies = agents_of(workflow, environment)
     for agent in overrides or {}:
-        if agent not in known:
-            raise UnknownName(f"role of workflow {workflow!r} called", agent, known)
-    defaults = {agent: policy for agent, policy in known.items() if policy}
+        if agent not in policies:
+            raise UnknownName(f"role of workflow {workflow!r} called", agent, policies)
+    defaults = {agent: policy for agent, policy in policies.items() if policy}
     return {**defaults, **(overrides or {})}
 
 

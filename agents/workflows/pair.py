@@ -53,13 +53,13 @@ class PairWorkflow:
 
     def players(self, environment: str) -> Mapping[str, str]:
         """See `loopline.agents.workflows.routing.Playing`."""
-        found = _find(environment)
-        return {} if found is None else {a.name: a.default_policy for a in found.agents}
+        definition = _find(environment)
+        return {} if definition is None else {a.name: a.default_policy for a in definition.agents}
 
     def player_prompts(self, environment: str) -> tuple[Prompt, ...]:
         """See `loopline.agents.workflows.routing.Playing`."""
-        found = _find(environment)
-        return () if found is None else found.prompts
+        definition = _find(environment)
+        return () if definition is None else definition.prompts
 
     def check_options(self, options: JsonObject) -> JsonObject:
         return parse_options(self.name, PairOptions, options).model_dump(mode="json")

@@ -43,18 +43,18 @@ def history(
     from loopline.runtime.terminal.pluralize import format_count
     from loopline.runtime.terminal.tables import new_table
 
-    known = baselines.recorded()
-    if proof is not None and proof not in known:
+    proof_names = baselines.recorded()
+    if proof is not None and proof not in proof_names:
         raise UsageError(
             f"there is no line of {proof!r} in {baselines.folder()}; `bench {proof} --record` adds "
-            f"one. There are lines of: {', '.join(known) or 'nothing'}"
+            f"one. There are lines of: {', '.join(proof_names) or 'nothing'}"
         )
-    if not known:
+    if not proof_names:
         typer.echo(f"no lines in {baselines.folder()}; `--record` of a proof adds one")
         return
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     worse = 0
-    for name in [proof] if proof else known:
+    for name in [proof] if proof else proof_names:
         for series in series_of(baselines.read(name)):
             last = series.lines[-1]
             console.print(

@@ -37,5 +37,5 @@ def puzzles(options: PuzzleOptions) -> None:
     published = environment_of(choices).published
     split = options.split or (published.name if options.data and published else "test")
     request = Request(split, options.samples, options.seed, options.data, choices)
-    asked = options.asked(BENCHMARK, options.arms, request, options=workflow_options)
-    conduct(asked, as_json=options.as_json)
+    bench_request = options.asked(BENCHMARK, options.arms, request, options=workflow_options)
+    conduct(bench_request, as_json=options.as_json)

@@ -53,11 +53,11 @@ def preview(options: RunOptions) -> list[str]:
     return lines
 
 
-def conduct(asked: BenchRequest, *, as_json: bool) -> None:
+def conduct(request: BenchRequest, *, as_json: bool) -> None:
     """Run a benchmark to its end, show it and exit."""
     from loopline.bench.session import show, start
 
-    ended = start(asked)
+    ended = start(request)
     show(ended, as_json=as_json)
     raise typer.Exit(ended.exit_code)
 
@@ -99,7 +99,7 @@ def run(options: BenchmarkOptions) -> None:
 
 
 def _answer(options: QuestionOptions, benchmark: Benchmark, request: Request) -> None:
-    asked = options.asked(
+    bench_request = options.asked(
         benchmark,
         options.arms,
         request,
@@ -107,4 +107,4 @@ def _answer(options: QuestionOptions, benchmark: Benchmark, request: Request) ->
         compat=options.compat,
         options=benchmark.workflow_options,
     )
-    conduct(asked, as_json=options.as_json)
+    conduct(bench_request, as_json=options.as_json)

@@ -48,5 +48,5 @@ def _play(name: str, options: CodeOptions | MathOptions) -> None:
             "unsafe_exec": options.unsafe_exec,
         },
     )
-    asked = options.asked(find(name), options.arms, request, options=workflow_options)
-    conduct(asked, as_json=options.as_json)
+    bench_request = options.asked(find(name), options.arms, request, options=workflow_options)
+    conduct(bench_request, as_json=options.as_json)

@@ -44,5 +44,5 @@ def tools(options: ToolOptions) -> None:
             workflow_options["tool_style"] = tool_style
     split = options.split or benchmark.default_split
     request = Request(split, options.samples, options.seed, options.data)
-    asked = options.asked(benchmark, options.arms, request, options=workflow_options)
-    conduct(asked, as_json=options.as_json)
+    bench_request = options.asked(benchmark, options.arms, request, options=workflow_options)
+    conduct(bench_request, as_json=options.as_json)

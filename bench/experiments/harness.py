@@ -154,7 +154,7 @@ def claim(output: Path, settings: BaseModel, *, free: Mapping[str, Any] | None =
         )
 
 
-def listed(option: str, text: str, known: Sequence[str] | None = None) -> list[str]:
+def listed(option: str, text: str, choices: Sequence[str] | None = None) -> list[str]:
     """Comma-separated names, each once. Raises `UsageError`, also for one that is not known."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
@@ -162,6 +162,6 @@ def listed(option: str, text: str, known: Sequence[str] | None = None) -> list[s
     for part in parts:
         if parts.count(part) > 1:
             raise UsageError(f"{option} names {part!r} twice")
-        if known is not None and part not in known:
-            raise UsageError(f"{option}: there is no {part!r}; there are: {', '.join(known)}")
+        if choices is not None and part not in choices:
+            raise UsageError(f"{option}: there is no {part!r}; there are: {', '.join(choices)}")
     return parts

@@ -118,20 +118,20 @@ def conduct(
     progress.say(f"{proof.title}: takes {duration(proof.minutes(options))} on 2 cores")
     # What a proof mounts or starts outlives a process that ends without being interrupted.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    shown = _Shown(proof, options, began, as_json=as_json, output=output)
+    display = _Shown(proof, options, began, as_json=as_json, output=output)
     try:
         outcome = proof.run(options, progress)
     except KeyboardInterrupt:
         # Here, because typer turns it into a silent exit.
-        anything = shown.so_far(progress)
+        anything = display.so_far(progress)
         progress.say("stopped; what was measured so far stands above" if anything else "stopped")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except Exception:
-        shown.so_far(progress)
+        display.so_far(progress)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
-    line = shown.all_of(outcome, complete=True)
+    line = display.all_of(outcome, complete=True)
     if record:
         path = baselines.append(proof.name, line, load=load)
         progress.say(f"recorded in {path}")

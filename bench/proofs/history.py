@@ -71,15 +71,19 @@ def _courses(lines: Sequence[Baseline]) -> list[Course]:
 
 def change_of(values: Sequence[RecordedValue | None]) -> Change:
     """Of the last value against those before it."""
-    known = [value for value in values if value is not None and value.value is not None]
-    if len(known) < 2 or values[-1] is not known[-1] or known[-1].better is None:
+    measurements = [value for value in values if value is not None and value.value is not None]
+    if (
+        len(measurements) < 2
+        or values[-1] is not measurements[-1]
+        or measurements[-1].better is None
+    ):
         return ""
-    last, before = known[-1], known[-2]
+    last, before = measurements[-1], measurements[-2]
     if _missed(last) and not _missed(before):
         return "worse"
     bounds = _bounds(before)
     if bounds is None:
-        earlier = [value.value for value in known[:-1] if value.value is not None]
+        earlier = [value.value for value in measurements[:-1] if value.value is not None]
         if len(earlier) < 2:
             return ""
         bounds = min(earlier), max(earlier)

@@ -41,9 +41,9 @@ class Choice(Record):
             raise UsageError(str(error)) from error
 
 
-def environment_of(asked: JsonObject) -> AnyEnvironment:
+def environment_of(choices: JsonObject) -> AnyEnvironment:
     """Of these options, or of a data set with this `reference`. Raises UsageError."""
-    game = asked.get("game")
+    game = choices.get("game")
     if not isinstance(game, str):
         raise UsageError(
             f"puzzles need a game: bench puzzles --game NAME ({', '.join(environments.names())}), "

@@ -155,7 +155,9 @@ def _read(
         raise DataError(f"{path}: cannot be read ({error})") from error
     except ValueError as error:
         raise DataError(str(error)) from error
-    return [(f"{NAME}/{published.name}/{place}/{number}", one) for number, one in numbered]
+    return [
+        (f"{NAME}/{published.name}/{place}/{number}", instance) for number, instance in numbered
+    ]
 
 
 def _items(
@@ -177,9 +179,9 @@ def _items(
             )
 
 
-def arms_of(asked: JsonObject) -> Arms:
+def arms_of(choices: JsonObject) -> Arms:
     """The whole team of an environment, and each of its agents alone. Raises UsageError."""
-    environment = environment_of(asked)
+    environment = environment_of(choices)
     agents = environment.agents
     proposers = [spec.name for spec in agents if spec.proposes]
     alone = {

@@ -130,8 +130,10 @@ class Client:
         """
         try:
             checked = workflows.get(workflow).check_options(dict(options or {}))
-            known = agents_of(workflow, environment)
-            role_policies = {agent: pool for agent, pool in self.policies.items() if agent in known}
+            agents = agents_of(workflow, environment)
+            role_policies = {
+                agent: pool for agent, pool in self.policies.items() if agent in agents
+            }
             of_deployment = {
                 file: content
                 for file, content in self.prompt_files.items()

@@ -145,8 +145,8 @@ def entries(model: type[BaseModel]) -> tuple[Entry, ...]:
 
 def _entries(model: type[BaseModel], path: tuple[str, ...], panel: str | None) -> Iterator[Entry]:
     for base in model.__mro__:
-        own = [name for name in inspect.get_annotations(base) if name in model.model_fields]
-        for name in own:
+        field_names = [name for name in inspect.get_annotations(base) if name in model.model_fields]
+        for name in field_names:
             if _declares(model, name) is base:
                 own_panel: str = getattr(base, "panel", DEFAULT_PANEL)
                 place = panel if panel and own_panel == DEFAULT_PANEL else own_panel
@@ -166,39 +166,41 @@ def _declares(model: type[BaseModel], name: str) -> type:
     return next(base for base in model.__mro__ if name in inspect.get_annotations(base))
 
 
-def resolved(model: type[M], given: Mapping[str, object], file: Path | None = None) -> M:
+def resolved(model: type[M], arguments: Mapping[str, object], file: Path | None = None) -> M:
     """The model of a command line, above a file. `given` are parameters that were written, in
     texts and lists of them, and switches. Raises `InputError`, naming option, or file and key."""
-    known = entries(model)
+    config_entries = entries(model)
     layers: list[Layer] = []
     if file is not None:
         layers.append(Layer(str(file), _file(file)))
         if wrong := list(unknown_keys(model, layers[0])):
             raise InputError("\n".join(wrong))
-    layers.append(_command_line(known, given))
+    layers.append(_command_line(config_entries, arguments))
     tree = merge_layers(layers)
-    made = validated(model, tree, layers)
-    for entry in known:
+    instance = validated(model, tree, layers)
+    for entry in config_entries:
         only = entry.mark(OnlyWith)
-        if only is not None and not only.holds(made) and _changed(made, entry):
+        if only is not None and not only.holds(instance) and _changed(instance, entry):
             place = _place(entry, layers)
             raise InputError(
                 f"{place} only applies with {only.needed}: leave {place} out, or change that"
             )
-    return made
+    return instance
 
 
 def validated(model: type[M], values: Mapping[str, Any], layers: list[Layer] | None = None) -> M:
     """A model of values that were written in these layers; None: as options, or as what follows
     from them. Raises `InputError`, with the words of every command's errors."""
-    known = entries(model)
-    flags = {".".join(entry.path): entry.flag for entry in known}
+    config_entries = entries(model)
+    flags = {".".join(entry.path): entry.flag for entry in config_entries}
     layers = layers or [Layer(COMMAND_LINE, dict(values), flags)]
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        said = [_worded(each, known, layers) for each in error.errors(include_url=False)]
-        raise InputError("\n".join(said)) from error
+        messages = [
+            _worded(detail, config_entries, layers) for detail in error.errors(include_url=False)
+        ]
+        raise InputError("\n".join(messages)) from error
 
 
 def _file(path: Path) -> Tree:
@@ -208,17 +210,17 @@ def _file(path: Path) -> Tree:
         raise InputError(f"--config {path}: {error.strerror}") from error
 
 
-def _command_line(known: Iterable[Entry], given: Mapping[str, object]) -> Layer:
+def _command_line(config_entries: Iterable[Entry], arguments: Mapping[str, object]) -> Layer:
     data: Tree = {}
-    for entry in known:
-        value = given.get(entry.parameter)
+    for entry in config_entries:
+        value = arguments.get(entry.parameter)
         if value is None:
             continue
         node = data
         for part in entry.path[:-1]:
             node = node.setdefault(part, {})
         node[entry.path[-1]] = _value(entry, value)
-    return Layer(COMMAND_LINE, data, {".".join(entry.path): entry.flag for entry in known})
+    return Layer(COMMAND_LINE, data, {".".join(entry.path): entry.flag for entry in config_entries})
 
 
 def _value(entry: Entry, value: object) -> object:
@@ -254,15 +256,25 @@ def _has(tree: Tree, path: tuple[str, ...]) -> bool:
 
 def _place(entry: Entry, layers: list[Layer]) -> str:
     """How the user finds what was written: the option, or file and key."""
-    layer = next((each for each in reversed(layers) if _has(each.data, entry.path)), layers[-1])
+    layer = next(
+        (candidate for candidate in reversed(layers) if _has(candidate.data, entry.path)),
+        layers[-1],
+    )
     spelled = layer.spell_key(entry.path)
     return spelled if layer.origin == COMMAND_LINE else f"{layer.origin}: {spelled}"
 
 
-def _worded(error: ErrorDetails, known: Iterable[Entry], layers: list[Layer]) -> str:
+def _worded(error: ErrorDetails, config_entries: Iterable[Entry], layers: list[Layer]) -> str:
     where = tuple(str(part) for part in error["loc"])
     message = error["msg"].removeprefix("Value error, ")
-    entry = next((each for each in known if each.path == where[: len(each.path)]), None)
+    entry = next(
+        (
+            candidate
+            for candidate in config_entries
+            if candidate.path == where[: len(candidate.path)]
+        ),
+        None,
+    )
     if entry is None:
         # What concerns several options names them itself.
         place = "" if layers[0].origin == COMMAND_LINE else f"{layers[0].origin}: "
@@ -272,8 +284,8 @@ def _worded(error: ErrorDetails, known: Iterable[Entry], layers: list[Layer]) ->
         return f"{entry.flag} is missing: give it, or `{key} = …` in the file of --config"
     within = "".join(f" {part}" for part in where[len(entry.path) :])
     value = error["input"]
-    shown = "" if isinstance(value, dict) else f" {str(value)[:MOST_SHOWN]}"
-    return f"{_place(entry, layers)}{within}{shown}: {message}"
+    excerpt = "" if isinstance(value, dict) else f" {str(value)[:MOST_SHOWN]}"
+    return f"{_place(entry, layers)}{within}{excerpt}: {message}"
 
 
 def toml_of(options: BaseModel) -> list[str]:
@@ -286,7 +298,7 @@ def signature_of(model: type[BaseModel], *, dry_run: bool) -> inspect.Signature:
     """The parameters by which typer reads the command line of a model. Without a value each is None
     (or an empty list): what is missing and what is wrong is pydantic's to say."""
     parameters = [_parameter(entry) for entry in entries(model)]
-    names = [each.name for each in parameters]
+    names = [parameter.name for parameter in parameters]
     config = typer.Option(
         "--config", metavar="<file.toml>", rich_help_panel=DEFAULT_PANEL,
         help="File with these options by name, as --dry-run prints them; the command line goes "
@@ -300,9 +312,10 @@ def signature_of(model: type[BaseModel], *, dry_run: bool) -> inspect.Signature:
             help="Print the whole configuration and what would run, and end.",
         )  # fmt: skip
         parameters.append(_keyword("dry_run", Annotated[bool | None, preview]))
-    if clash := {each for each in names if names.count(each) > 1} | {"config", "dry_run"} & {
-        *names
-    }:
+    if clash := {parameter for parameter in names if names.count(parameter) > 1} | {
+        "config",
+        "dry_run",
+    } & {*names}:
         raise TypeError(f"{model.__name__}: several options are called {', '.join(clash)}")
     return inspect.Signature(parameters)
 
@@ -319,25 +332,25 @@ def _parameter(entry: Entry) -> inspect.Parameter:
         help_text = f"{help_text}  [{notes}]"
     metavar = option.metavar or _metavar(kind)
     if (argument := entry.mark(Argument)) is not None:
-        shown: Any = typer.Argument(
+        parameter_info: Any = typer.Argument(
             metavar=argument.metavar or entry.path[-1].upper(), help=help_text, show_default=False
         )
-        taken: Any = list[str] | None if get_origin(kind) in (tuple, list) else str | None
-        return _keyword(entry.parameter, Annotated[taken, shown])
+        annotation: Any = list[str] | None if get_origin(kind) in (tuple, list) else str | None
+        return _keyword(entry.parameter, Annotated[annotation, parameter_info])
     written = [entry.flag, *([option.short] if option.short else [])]
     if kind is bool:
         side = (option.name or "").partition("/")[2] or f"--no-{entry.flag[2:]}"
         # A switch that is off needs no word that leaves it off.
         if entry.field.default is not False or "/" in (option.name or ""):
             written[0] = f"{written[0]}/{side}"
-        taken, metavar = bool | None, None
+        annotation, metavar = bool | None, None
     else:
         many = get_origin(kind) in (dict, tuple, list) and not option.comma
-        taken = list[str] | None if many else str | None
-    shown = typer.Option(
+        annotation = list[str] | None if many else str | None
+    parameter_info = typer.Option(
         *written, metavar=metavar, help=help_text, rich_help_panel=entry.panel, show_default=False
     )
-    return _keyword(entry.parameter, Annotated[taken, shown])
+    return _keyword(entry.parameter, Annotated[annotation, parameter_info])
 
 
 def _metavar(kind: Any) -> str:
@@ -393,11 +406,11 @@ def call(
     run: Callable[[Any], None],
     model: type[BaseModel],
     preview: Callable[[Any], Iterable[str]] | None,
-    given: dict[str, Any],
+    arguments: dict[str, Any],
 ) -> None:
     """Run a command with what typer read, or print what it would do."""
-    file, dry_run = given.pop("config"), given.pop("dry_run", None)
-    options = resolved(model, given, None if file is None else Path(file))
+    file, dry_run = arguments.pop("config"), arguments.pop("dry_run", None)
+    options = resolved(model, arguments, None if file is None else Path(file))
     if not dry_run or preview is None:
         run(options)
         return
@@ -411,6 +424,6 @@ def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) is Annotated:
         return _without_none(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
-        kinds = [each for each in get_args(annotation) if each is not NoneType]
+        kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
         return _without_none(kinds[0]) if len(kinds) == 1 else annotation
     return annotation

@@ -383,7 +383,7 @@ def _toml_key(name: str) -> str:
 def _toml_value(value: Any) -> str:
     if isinstance(value, dict):
         inner = cast(Tree, value).items()
-        pairs = (f"{_toml_key(key)} = {_toml_value(each)}" for key, each in inner)
+        pairs = (f"{_toml_key(key)} = {_toml_value(item)}" for key, item in inner)
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml_value, cast(list[Any], value)))}]"

@@ -339,14 +339,14 @@ class UnclaimedJobs:
         """Longer than the third of a claim's life that a worker takes to renew it."""
         self._since: dict[str, float] = {}
 
-    def gone(self, seen: Collection[str], now: float) -> list[str]:
+    def gone(self, job_ids: Collection[str], now: float) -> list[str]:
         """Of the jobs that are seen without a claim at `now` (in seconds, of a clock that never
         goes back), those that nobody works on any more. Each is named once."""
-        self._since = {job_id: self._since.get(job_id, now) for job_id in seen}
-        found = [job for job, since in self._since.items() if now - since >= self._patience]
-        for job_id in found:
+        self._since = {job_id: self._since.get(job_id, now) for job_id in job_ids}
+        overdue_jobs = [job for job, since in self._since.items() if now - since >= self._patience]
+        for job_id in overdue_jobs:
             del self._since[job_id]
-        return found
+        return overdue_jobs
 
     def forget(self) -> None:
         """What was seen says nothing any more: nobody could renew a claim meanwhile."""

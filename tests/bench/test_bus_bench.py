@@ -32,8 +32,8 @@ def peer(drain: float, p99: float) -> Peer:
     )  # fmt: skip
 
 
-def peers(ours: Peer, faststream: Peer) -> dict[str, Peer]:
-    return {"raw": peer(300_000, 0.5), "faststream": faststream, "loopline": ours}
+def peers(loopline_peer: Peer, faststream: Peer) -> dict[str, Peer]:
+    return {"raw": peer(300_000, 0.5), "faststream": faststream, "loopline": loopline_peer}
 
 
 def test_ratios_are_those_of_the_medians() -> None:
@@ -46,19 +46,19 @@ def test_ratios_are_those_of_the_medians() -> None:
 
 
 @pytest.mark.parametrize(
-    ("drain", "p99", "held"),
+    ("drain", "p99", "verdicts"),
     [(15_000, 3.0, [True, True]), (14_999, 3.0, [False, True]), (15_000, 3.1, [True, False])],
 )
 def test_a_bar_is_held_at_its_figure_and_not_beyond(
-    drain: float, p99: float, held: list[bool]
+    drain: float, p99: float, verdicts: list[bool]
 ) -> None:
-    found = ratios(peers(peer(drain, p99), peer(5_000, 2.0)), bars=True)
-    assert [each.held for each in found] == [*held, None]
+    measurements = ratios(peers(peer(drain, p99), peer(5_000, 2.0)), bars=True)
+    assert [measurement.held for measurement in measurements] == [*verdicts, None]
 
 
 def test_the_slowest_recovery_counts() -> None:
-    found = recovered(Recovery(2.0, first=(1.5, 1.6), last=(1.9, 3.1)))
-    slowest = found[-1]
+    measurements = recovered(Recovery(2.0, first=(1.5, 1.6), last=(1.9, 3.1)))
+    slowest = measurements[-1]
     assert (slowest.value, slowest.bar, slowest.held) == (3.1, 3.0, False)
 
 
@@ -112,10 +112,12 @@ def test_the_command_ends_with_one_line_of_json() -> None:
     # 1 is a missed bar: two hundred messages on a busy machine say nothing about speed.
     assert process.returncode in (0, 1), process.stderr
     data = json.loads(process.stdout.splitlines()[-1])
-    found = data["measurements"]
-    assert found.keys() >= {"drain_vs_faststream", "p99_vs_faststream", "drain_vs_raw"}
-    assert found["drain_vs_faststream"]["bar"] == 3.0
-    drained = {key.split(" / ")[1] for key in found if key.startswith("appendonly everysec / ")}
+    measurements = data["measurements"]
+    assert measurements.keys() >= {"drain_vs_faststream", "p99_vs_faststream", "drain_vs_raw"}
+    assert measurements["drain_vs_faststream"]["bar"] == 3.0
+    drained = {
+        key.split(" / ")[1] for key in measurements if key.startswith("appendonly everysec / ")
+    }
     assert drained == set(PEERS)
     assert "bus against a raw loop and FastStream: takes" in process.stderr
 

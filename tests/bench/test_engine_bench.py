@@ -47,9 +47,11 @@ def test_the_torch_engine_is_measured_beside_what_transformers_offers(tmp_path: 
     for peer in peers:
         rate = result[f"2 in flight / {peer} / tokens/s"]
         assert rate["low"] == rate["value"] == rate["high"] > 0
-    ours = [of("ours (torch)", name) for name in LATENCIES]
-    assert None not in ours
-    assert result["2 in flight / ours (torch) / first token p50"]["value"] <= 1000 * (ours[-1] or 0)
+    latencies = [of("ours (torch)", name) for name in LATENCIES]
+    assert None not in latencies
+    assert result["2 in flight / ours (torch) / first token p50"]["value"] <= 1000 * (
+        latencies[-1] or 0
+    )
     # A batch comes whole, and is sent when the one before it has come.
     assert of("generate", "first token p99") == pytest.approx(
         1000 * (of("generate", "request p99") or 0)

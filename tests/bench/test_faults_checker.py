@@ -106,8 +106,8 @@ def test_an_accepted_run_that_vanished_is_found(evidence: Evidence) -> None:
     run_id = evidence.accepted[0]
     del evidence.runs[run_id]
     evidence.history = [event for event in evidence.history if event.run_id != run_id]
-    found = {(v.rule, v.subject) for v in check(evidence)}
-    assert {("admitted once", run_id), ("ended once", run_id)} <= found
+    violations = {(v.rule, v.subject) for v in check(evidence)}
+    assert {("admitted once", run_id), ("ended once", run_id)} <= violations
 
 
 def test_a_run_admitted_twice_is_found(evidence: Evidence) -> None:

@@ -65,12 +65,12 @@ OPTIONS = (
 
 
 def a_grid(output: Path, **changes: Any) -> GlpftGrid:
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "sizes": "tiny", "seeds": "1,2", "methods": "single,glpft", "tokens": "20000",
         "common": COMMON, "jobs": 1, **changes,
     }  # fmt: skip
     with patch.dict(SIZES, TINY):
-        return grid_of(output, **asked)
+        return grid_of(output, **options)
 
 
 def oracle(method: Method, **scripted: Any) -> dict[str, EnginePool]:
@@ -333,7 +333,7 @@ def test_what_began_in_another_way_or_is_in_work_is_not_taken(single: Path, tmp_
 def test_siblings_of_a_cell_are_the_other_methods_of_its_size_and_seed(tmp_path: Path) -> None:
     *_, cell = a_grid(tmp_path).cells
     assert cell.name == "tiny glpft 2"
-    assert [str(each.relative_to(tmp_path)) for each in cell.siblings(tmp_path)] == [
+    assert [str(sibling.relative_to(tmp_path)) for sibling in cell.siblings(tmp_path)] == [
         f"cells/tiny/{method}-2" for method in METHODS if method != "glpft"
     ]
 

@@ -59,7 +59,11 @@ def test_a_cut_of_it_is_sampled_from_trained_swapped_in_and_served(
     # Two bytes for each weight of the trainer's base.
     assert figures["facts"]["trainer_base_mb"] == pytest.approx(2 * parameters / 1e6, abs=0.1)
     measurements = figures["measurements"]
-    rates = [each["value"] for key, each in measurements.items() if key.endswith("tokens/s")]
+    rates = [
+        measurement["value"]
+        for key, measurement in measurements.items()
+        if key.endswith("tokens/s")
+    ]
     assert len(rates) == 3
     assert min(rates) > 0
     assert {f"effective_samples_{role}" for role in ROLES} <= set(measurements)
@@ -125,7 +129,9 @@ def test_log_probabilities_that_are_too_far_apart_miss_their_bar(
     changed: dict[str, Any], name: str
 ) -> None:
     assert outcome_of(SMALL, found()).passed
-    assert [each.name for each in outcome_of(SMALL, found(**changed)).missed] == [name]
+    assert [measurement.name for measurement in outcome_of(SMALL, found(**changed)).missed] == [
+        name
+    ]
 
 
 @pytest.mark.parametrize(

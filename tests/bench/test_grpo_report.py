@@ -195,14 +195,16 @@ def test_arms_of_fewer_seeds_are_compared_by_the_seeds_that_both_have() -> None:
         *(a_result(PER_ROLE, seed, "11111111") for seed in (3, 1)),
     ]
     settings = SETTINGS.model_copy(update={"seeds": (1, 2, 3)})
-    made = report_of(settings, results, {}, "", 1.0, cpu_minutes=1)
-    (gap,) = made.differences
+    grpo_report = report_of(settings, results, {}, "", 1.0, cpu_minutes=1)
+    (gap,) = grpo_report.differences
     assert (gap.first, gap.second) == (PER_ROLE, AT_GRPO)
     assert gap.by_seed == {1: 3 / 8, 3: 3 / 8}
-    solved = tables(made)["Solved"]
+    solved = tables(grpo_report)["Solved"]
     assert [row[solved[0].index("seeds")] for row in solved[1]] == ["3", "2"]
-    assert tables(made)["Solved by seed"][1][1] == [PER_ROLE, "100.0 %", "–", "100.0 %"]
-    assert "Means over 3 seeds; over the first 2 of AT-GRPO per role." in markdown(document(made))
+    assert tables(grpo_report)["Solved by seed"][1][1] == [PER_ROLE, "100.0 %", "–", "100.0 %"]
+    assert "Means over 3 seeds; over the first 2 of AT-GRPO per role." in markdown(
+        document(grpo_report)
+    )
 
 
 def test_one_seed_is_said_to_be_held_fixed() -> None:

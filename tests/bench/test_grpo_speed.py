@@ -105,8 +105,8 @@ def test_trl_pads_to_the_longest_of_the_step() -> None:
 
 def test_ratios_are_of_each_repeat() -> None:
     ratios = {
-        each.name: (each.value, each.low, each.high)
-        for each in measurements(
+        measurement.name: (measurement.value, measurement.low, measurement.high)
+        for measurement in measurements(
             {
                 BUS: [90.0, 50.0, 80.0], IN_PROCESS: [100.0, 100.0, 40.0],
                 SHARED: [300.0, 300.0, 300.0], PLAIN: [100.0, 150.0, 50.0],
@@ -116,7 +116,9 @@ def test_ratios_are_of_each_repeat() -> None:
     }  # fmt: skip
     assert ratios["bus_vs_in_process"] == (0.9, 0.5, 2.0)
     assert (ratios["grpo_vs_trl"][0], ratios["grpo_plain_vs_trl"][0]) == (3.0, 1.0)
-    assert [each.name for each in measurements({SHARED: [1.0], PLAIN: [1.0]})] == ["tokens/s"] * 2
+    assert [measurement.name for measurement in measurements({SHARED: [1.0], PLAIN: [1.0]})] == [
+        "tokens/s"
+    ] * 2
 
 
 @pytest.mark.parametrize(

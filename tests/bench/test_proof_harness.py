@@ -32,12 +32,12 @@ def proof(run: Run) -> Proof[ExampleOptions]:
 
 
 def outcome(value: float = 2.0, *violations: Violation) -> Outcome:
-    found = Outcome(
+    result = Outcome(
         about="One thing.",
         measurements=[measured("speed", Spread(value, 1.0, 3.0), "/s", bar=1.5, better="higher")],
     )
-    found.violate(violations)
-    return found
+    result.violate(violations)
+    return result
 
 
 def exit_code_of(run: Run, **how: Any) -> int:
@@ -52,9 +52,9 @@ def test_it_begins_with_its_duration_and_ends_with_one_line_of_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert exit_code_of(lambda options, progress: outcome(), as_json=True) == 0
-    shown = capsys.readouterr()
-    assert shown.err == "an example: takes about 3 minutes on 2 cores\n"
-    line = json.loads(shown.out.splitlines()[-1])
+    output = capsys.readouterr()
+    assert output.err == "an example: takes about 3 minutes on 2 cores\n"
+    line = json.loads(output.out.splitlines()[-1])
     assert line["seconds"] >= 0
     assert line["options"] == {"repeats": 3}
     assert line["measurements"] == {
@@ -62,8 +62,8 @@ def test_it_begins_with_its_duration_and_ends_with_one_line_of_json(
             "value": 2.0, "low": 1.0, "high": 3.0, "unit": "/s", "bar": 1.5, "better": "higher",
         }
     }  # fmt: skip
-    assert "2 (1–3)" in shown.out
-    assert "held" in shown.out
+    assert "2 (1–3)" in output.out
+    assert "held" in output.out
 
 
 def test_a_missed_bar_is_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,14 +75,14 @@ def test_a_violation_is_an_exit_code_and_stands_with_its_history(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def run(options: ExampleOptions, progress: Progress) -> Outcome:
-        found = outcome(2.0, Violation("once", "came twice", "run-1"))
-        found.context = lambda violation: [f"history of {violation.subject}"]
-        return found
+        result = outcome(2.0, Violation("once", "came twice", "run-1"))
+        result.context = lambda violation: [f"history of {violation.subject}"]
+        return result
 
     assert exit_code_of(run) == 1
-    shown = capsys.readouterr().out
-    assert "[once] run-1: came twice\n    history of run-1" in shown
-    assert "1 violation by rule: once: 1" in shown
+    stdout = capsys.readouterr().out
+    assert "[once] run-1: came twice\n    history of run-1" in stdout
+    assert "1 violation by rule: once: 1" in stdout
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_what_was_measured_before_an_early_end_is_shown(
 
     with pytest.raises((typer.Exit, BenchError)) as ended:
         conduct(proof(run), {}, as_json=True)
-    shown = capsys.readouterr()
+    output = capsys.readouterr()
     assert getattr(ended.value, "exit_code", None) == code
-    line = json.loads(shown.out.splitlines()[-1])
+    line = json.loads(output.out.splitlines()[-1])
     assert (line["complete"], line["passed"]) == (False, False)
     assert line["measurements"]["speed"]["value"] == 2.0
-    assert ending in shown.err
+    assert ending in output.err
 
 
 def test_an_interruption_before_anything_was_measured_says_so(
@@ -116,23 +116,23 @@ def test_an_interruption_before_anything_was_measured_says_so(
         raise KeyboardInterrupt
 
     assert exit_code_of(run, as_json=True) == 130
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.splitlines()[-1] == "stopped"
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.splitlines()[-1] == "stopped"
 
 
 def test_the_page_holds_every_figure_and_nothing_that_runs(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "page.html"
-    found = outcome(2.0)
-    found.about = "<script>alert(1)</script>"
-    exit_code_of(lambda options, progress: found, output=path)
+    result = outcome(2.0)
+    result.about = "<script>alert(1)</script>"
+    exit_code_of(lambda options, progress: result, output=path)
     text = path.read_text()
     assert "speed" in text
     assert "<script>alert" not in text
 
 
 def test_subjects_stand_in_rows_and_quantities_in_columns() -> None:
-    found = harness.tables(
+    tables = harness.tables(
         [
             measured("rate", 10.0, "/s", subject="ours", group="four in flight"),
             measured("delay", 1.0, "ms", subject="ours", group="four in flight"),
@@ -140,16 +140,16 @@ def test_subjects_stand_in_rows_and_quantities_in_columns() -> None:
             measured("ratio", 2.0, "×"),
         ]
     )
-    assert (found[0].title, found[0].head) == ("four in flight", ["", "rate /s", "delay ms"])
-    assert found[0].rows == [["ours", "10", "1"], ["theirs", "5", ""]]
-    assert found[1].rows == [["ratio", "2", "×", "", ""]]
+    assert (tables[0].title, tables[0].head) == ("four in flight", ["", "rate /s", "delay ms"])
+    assert tables[0].rows == [["ours", "10", "1"], ["theirs", "5", ""]]
+    assert tables[1].rows == [["ratio", "2", "×", "", ""]]
 
 
 def test_a_value_that_was_not_measured_is_a_dash_and_null() -> None:
     missing = measured("delay", float("nan"), "ms")
     assert missing.text() == "–"
-    example, found = proof(lambda options, progress: outcome()), Outcome(measurements=[missing])
-    line = harness.line_of(example, ExampleOptions(), found, complete=True)
+    example, result = proof(lambda options, progress: outcome()), Outcome(measurements=[missing])
+    line = harness.line_of(example, ExampleOptions(), result, complete=True)
     assert line["measurements"]["delay"]["value"] is None
 
 
@@ -218,16 +218,16 @@ def test_the_help_of_a_proof_tells_the_duration_of_its_defaults(name: str) -> No
 def test_the_long_form_leaves_what_the_user_wrote_as_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    given: dict[str, object] = {}
+    arguments: dict[str, object] = {}
 
     def conduct(proof: object, values: dict[str, object], **how: object) -> None:
-        given.update(values)
+        arguments.update(values)
 
     monkeypatch.setattr(harness, "conduct", conduct)
     commands._built.cache_clear()  # pyright: ignore[reportPrivateUsage]
     done = bench("engine", "--full", "--concurrency", "2", "--batched-bench", "x")
     assert done.returncode == 0, done.stderr
-    assert given == {"model": "random-100m", "concurrency": "2", "batched_bench": "x"}
+    assert arguments == {"model": "random-100m", "concurrency": "2", "batched_bench": "x"}
     commands._built.cache_clear()  # pyright: ignore[reportPrivateUsage]
 
 

@@ -72,7 +72,7 @@ def line(speed: float, **changed: Any) -> Baseline:
 
 def test_lines_of_other_machines_and_options_are_apart_and_another_seed_is_not() -> None:
     other = {"cpu": "b", "cores": 2, "memory_gb": 8}
-    found = series_of(
+    all_series = series_of(
         [
             line(10),
             line(10, machine=other),
@@ -80,7 +80,7 @@ def test_lines_of_other_machines_and_options_are_apart_and_another_seed_is_not()
             line(10, options={"repeats": 3, "seed": 2}),
         ]
     )
-    assert [len(series.lines) for series in found] == [2, 1, 1]
+    assert [len(series.lines) for series in all_series] == [2, 1, 1]
 
 
 def test_a_violation_of_the_last_line_is_worse() -> None:

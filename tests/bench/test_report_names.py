@@ -51,10 +51,10 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
 
 def reach(drawing: str, words: str) -> tuple[float, float]:
     """From which pixel to which that text goes."""
-    for x, anchor, found in re.findall(
+    for x, anchor, label in re.findall(
         r'<text x="(-?[\d.]+)"[^>]*text-anchor="(\w+)">([^<]*)<', drawing
     ):
-        if unescape(found) == words:
+        if unescape(label) == words:
             wide = width_of(words)
             return (float(x) - wide, float(x)) if anchor == "end" else (float(x), float(x) + wide)
     raise AssertionError(f"{words!r} is not there")

@@ -46,10 +46,10 @@ def test_an_engine_under_attack_breaks_no_invariant(engine: str) -> None:
         pytest.importorskip("llama_cpp", reason="needs make gguf")
     done = bench("soak", "--engine", engine, "--requests", "150", "--seed", "7", "--json")
     assert done.returncode == 0, done.stdout
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["complete"]
-    assert found["violations"] == {}
-    facts = found["facts"]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["complete"]
+    assert result["violations"] == {}
+    facts = result["facts"]
     assert facts["ended"] == 150
     # It was an attack, and there was something to compare.
     for kind in ("done", "cancelled", "deadline", "dropped", "bad_request"):

@@ -110,7 +110,7 @@ async def a_team_run(
     run: Run = a_run("umi", calculator=False, constrained=False)
     run = run.model_copy(update={"task": instance.task})
     texts = {"umi_planner": plans, "umi_caller": calls, "umi_summarizer": answers}
-    hosts = {role: ScriptedHost([says(one) for one in said]) for role, said in texts.items()}
+    hosts = {role: ScriptedHost([says(text) for text in turns]) for role, turns in texts.items()}
     return await run_locally(run, hosts)
 
 

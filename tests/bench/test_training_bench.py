@@ -62,7 +62,11 @@ def test_a_ratio_is_of_real_tokens_repeat_by_repeat_against_the_fastest_form() -
             "wrapped": [run(400, 2.0), run(300, 2.0), run(400, 2.0)],
         },
     )
-    summary = {each.name: each for each in runs.measurements() if not each.subject}
+    summary = {
+        measurement.name: measurement
+        for measurement in runs.measurements()
+        if not measurement.subject
+    }
     padded, packed = summary["sft_vs_trl"], summary["sft_vs_trl_packed"]
     assert (padded.value, padded.low, padded.high) == (3.0, 2.0, 4.0)
     assert (packed.value, packed.low, packed.high) == (2.0, 1.0, 2.0)

@@ -61,12 +61,12 @@ def blocks(page: str) -> list[Block]:
     return [
         Block(
             page,
-            text.count("\n", 0, found.start("language")) + 1,
-            found["language"],
-            found["needs"] or "",
-            found["text"],
+            text.count("\n", 0, match.start("language")) + 1,
+            match["language"],
+            match["needs"] or "",
+            match["text"],
         )
-        for found in _FENCE.finditer(text)
+        for match in _FENCE.finditer(text)
     ]
 
 
@@ -77,8 +77,8 @@ def commands(page: str) -> Iterator[Command]:
             for words in _commands_of_script(block.text):
                 yield Command(block.place, words, whole=True)
     text = (ROOT / page).read_text()
-    for found in _INLINE.finditer(_FENCE.sub("", text)):
-        for words in _commands_of_script(found[1]):
+    for match in _INLINE.finditer(_FENCE.sub("", text)):
+        for words in _commands_of_script(match[1]):
             yield Command(page, words, whole=False)
 
 

@@ -36,8 +36,8 @@ def where(
     bus = quick_settings(next(iter(_shared_servers.values())).url, lease_seconds=2.0)
     base = write_base(folder / "base", answers=NUMBERS)
     policies = {agent: f"pair/{agent}" for agent in AGENTS}
-    with deployed(bus, base, folder / "workers", policies) as found:
-        yield found
+    with deployed(bus, base, folder / "workers", policies) as deployment:
+        yield deployment
 
 
 def environment_of(where: Deployed, folder: Path) -> dict[str, str]:
@@ -88,9 +88,9 @@ def test_it_is_trained_into_an_adapter_for_each_agent_and_reported(
         "--puzzles", 6, "--batch", 6, "--learning-rate", 1e-2, "--truncated", "keep", "--json",
     )  # fmt: skip
     assert code == 0, err
-    said = json.loads(out.splitlines()[-1])
-    assert set(said["policies"]) == set(AGENTS)
-    assert set(said["served"]) == {f"pair/{agent}" for agent in AGENTS}
+    report = json.loads(out.splitlines()[-1])
+    assert set(report["policies"]) == set(AGENTS)
+    assert set(report["served"]) == {f"pair/{agent}" for agent in AGENTS}
     book = book_of(tmp_path / "out")
     for agent in AGENTS:
         assert not same(adapter(book, 0, agent), adapter(book, 2, agent))
@@ -102,7 +102,7 @@ def test_it_is_trained_into_an_adapter_for_each_agent_and_reported(
 def test_a_place_without_an_environment_is_refused_before_anything_runs(
     where: Deployed, tmp_path: Path
 ) -> None:
-    said = errors_of(
+    errors = errors_of(
         environment_of(where, tmp_path), "puzzles", "--game", "examples.estimate:PRODUCTS"
     )
-    assert "is not an environment; examples.estimate has: ESTIMATE" in said
+    assert "is not an environment; examples.estimate has: ESTIMATE" in errors

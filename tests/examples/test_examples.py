@@ -21,8 +21,10 @@ MAX_LINES = 60
 def test_an_example_is_short_and_a_page_shows_it(path: Path) -> None:
     lines = path.read_text().splitlines()
     assert len(lines) < MAX_LINES
-    shown = [block for page in documents() for block in blocks(page) if path.name in block.text]
-    assert any(f'--8<-- "examples/{path.name}"' in block.text for block in shown)
+    code_blocks = [
+        block for page in documents() for block in blocks(page) if path.name in block.text
+    ]
+    assert any(f'--8<-- "examples/{path.name}"' in block.text for block in code_blocks)
 
 
 def test_every_entry_point_of_the_examples_names_an_object_that_is_there(
@@ -55,8 +57,8 @@ def test_recorded_runs_train_an_adapter_that_the_running_deployment_serves(tmp_p
 
     run("runtime", "up", "--profile", "umi_micro", "--detach")
     try:
-        said = run(sys.executable, "examples/train_and_swap.py", "12", "20000")
-        listed = said.partition("$ runtime policies ls")[2].partition("$ bench")[0]
+        output = run(sys.executable, "examples/train_and_swap.py", "12", "20000")
+        listed = output.partition("$ runtime policies ls")[2].partition("$ bench")[0]
         for role in ("planner", "caller", "summarizer"):
             assert f"umi/{role}" in listed
     finally:

@@ -137,14 +137,14 @@ def command_line(options: Training) -> list[str]:
                 words += [entry.flag] if value else [off] if has_off else []
             case dict():
                 pairs: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-                for name, each in pairs.items():
-                    text = each if entry.path == ("policy",) else json.dumps(each)
+                for name, item in pairs.items():
+                    text = item if entry.path == ("policy",) else json.dumps(item)
                     words += [entry.flag, f"{name}={text}"]
             case tuple() if entry.option.comma:
                 words.append(f"{entry.flag}={','.join(map(str, value))}")
             case tuple():
-                for each in value:
-                    words.append(f"{entry.flag}={each}")
+                for item in value:
+                    words.append(f"{entry.flag}={item}")
             case _ if entry.mark(Argument):
                 pass
             case _:
@@ -242,7 +242,7 @@ def test_all_that_is_needed_may_stand_in_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("out",), "--base is missing: give it, or `base = …` in the file of --config"),
         (("--base", "x"), "OUTPUT is missing: give it, or `output = …` in the file of --config"),
@@ -268,11 +268,11 @@ def test_all_that_is_needed_may_stand_in_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_on_the_command_line_is_said_with_its_option(
-    arguments: tuple[object, ...], said: str
+    arguments: tuple[object, ...], message: str
 ) -> None:
     code, _, err = invoke(*arguments)
     assert code == 2
-    assert said in err
+    assert message in err
     assert ran == []
 
 
@@ -282,7 +282,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("stesp = 3", "unknown key 'stesp'; did you mean steps?"),
         ("[loss]\nclipp = 0.3", "unknown key 'loss.clipp'; did you mean loss.clip?"),
@@ -294,12 +294,12 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     ],
 )
 def test_what_is_wrong_in_the_file_is_said_with_file_and_key(
-    tmp_path: Path, text: str, said: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     file = written(tmp_path / "a.toml", f"{text}\n")
     with pytest.raises(Exception, match=r"a\.toml") as caught:
         resolved(Training, {"output": "out", "base": "x"}, file)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_dry_run_shows_no_password() -> None:
@@ -323,17 +323,17 @@ def test_the_help_has_panels_with_texts_defaults_and_ranges() -> None:
     assert code == 0
     places = [out.index(f"\n{title}:\n") for title in ("Arguments", "Training", "Loss", "Options")]
     assert places == sorted(places)
-    said = " ".join(out.split())
-    assert "Train something. It takes a while." in said
-    assert "--steps <int> Steps at most. [1<=x<=1000]" in said
-    assert "--rate <float> Learning rate. [default: 0.5; 0<x]" in said
-    assert "--shuffle / --no-shuffle Shuffle the rows. [default: shuffle]" in said
-    assert "--publish Publish the result." in said
-    assert "--greedy / --sampled How it answers." in said
-    assert "-a, --agent NAME Agent that learns; may be repeated." in said
-    assert "--seeds <int> Seeds, separated by commas. [default: 1,2]" in said
-    assert "--kind plain|clipped Which loss. [default: plain]" in said
-    assert "--base <text> Model to begin with. [required]" in said
+    help_text = " ".join(out.split())
+    assert "Train something. It takes a while." in help_text
+    assert "--steps <int> Steps at most. [1<=x<=1000]" in help_text
+    assert "--rate <float> Learning rate. [default: 0.5; 0<x]" in help_text
+    assert "--shuffle / --no-shuffle Shuffle the rows. [default: shuffle]" in help_text
+    assert "--publish Publish the result." in help_text
+    assert "--greedy / --sampled How it answers." in help_text
+    assert "-a, --agent NAME Agent that learns; may be repeated." in help_text
+    assert "--seeds <int> Seeds, separated by commas. [default: 1,2]" in help_text
+    assert "--kind plain|clipped Which loss. [default: plain]" in help_text
+    assert "--base <text> Model to begin with. [required]" in help_text
 
 
 def test_a_list_of_commands_does_not_import_their_models(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,8 @@ def test_control_characters_are_shown_as_code_points() -> None:
 def test_a_template_of_another_package_finds_the_shared_macros(package: Path) -> None:
     template = '{% from "macros.html.j2" import link %}{{ link("#a", name) }} {{ count | grouped }}'
     (package / "a.html.j2").write_text(template)
-    found = render(package.name, "a.html.j2", name="a < b", count=12345)
-    assert found == Markup('<a href="#a">a &lt; b</a> 12,345')
+    html = render(package.name, "a.html.j2", name="a < b", count=12345)
+    assert html == Markup('<a href="#a">a &lt; b</a> 12,345')
 
 
 def test_a_name_that_is_not_given_is_an_error(package: Path) -> None:
@@ -61,5 +61,5 @@ def test_a_name_that_is_not_given_is_an_error(package: Path) -> None:
 
 def test_code_is_marked_and_still_text(package: Path) -> None:
     (package / "c.html.j2").write_text("{{ text | code }}")
-    shown = render(package.name, "c.html.j2", text="go on with `bench <x>`")
-    assert shown == "go on with <code>bench &lt;x&gt;</code>"
+    html = render(package.name, "c.html.j2", text="go on with `bench <x>`")
+    assert html == "go on with <code>bench &lt;x&gt;</code>"

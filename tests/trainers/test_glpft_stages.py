@@ -82,17 +82,27 @@ def test_about_the_asked_share_of_instructions_is_kept_out() -> None:
 def test_a_base_is_trained_at_the_published_rates_and_an_adapter_at_ten_times_those(
     weights: Weights, backbone: float, role: float
 ) -> None:
-    chosen = GlpftSettings(data_sha256="", base="somewhere", weights=weights)
-    assert chosen.schedule("backbone").learning_rate == pytest.approx(backbone)
-    assert chosen.schedule("planner").learning_rate == pytest.approx(role)
-    assert chosen.schedule("multitask").warmup == chosen.schedule("backbone").warmup == 0.4
+    glpft_settings = GlpftSettings(data_sha256="", base="somewhere", weights=weights)
+    assert glpft_settings.schedule("backbone").learning_rate == pytest.approx(backbone)
+    assert glpft_settings.schedule("planner").learning_rate == pytest.approx(role)
+    assert (
+        glpft_settings.schedule("multitask").warmup
+        == glpft_settings.schedule("backbone").warmup
+        == 0.4
+    )
 
 
 def test_whatever_begins_with_random_weights_is_trained_as_the_backbone_is() -> None:
     """Else a baseline would be trained at the rates that finish a backbone."""
-    chosen = GlpftSettings(data_sha256="")
-    assert chosen.schedule("planner", begins=True) == chosen.schedule("backbone", begins=True)
-    assert chosen.schedule("planner").prompts == 0 < chosen.schedule("backbone").prompts
+    glpft_settings = GlpftSettings(data_sha256="")
+    assert glpft_settings.schedule("planner", begins=True) == glpft_settings.schedule(
+        "backbone", begins=True
+    )
+    assert (
+        glpft_settings.schedule("planner").prompts
+        == 0
+        < glpft_settings.schedule("backbone").prompts
+    )
     on_base = GlpftSettings(data_sha256="", base="somewhere")
     assert on_base.schedule("planner", begins=True) == on_base.schedule("planner")
 
@@ -114,9 +124,9 @@ def test_copying_is_learned_in_small_steps_at_a_rate_that_does_not_fall() -> Non
 
 
 def test_learning_to_copy_takes_a_fifth_and_no_more_than_it_needs() -> None:
-    chosen = GlpftSettings(data_sha256="")
-    assert chosen.copying_share(100_000) == 0.2
-    assert chosen.copying_share(100_000_000) * 100_000_000 == COPYING_TOKENS
+    glpft_settings = GlpftSettings(data_sha256="")
+    assert glpft_settings.copying_share(100_000) == 0.2
+    assert glpft_settings.copying_share(100_000_000) * 100_000_000 == COPYING_TOKENS
     assert GlpftSettings(data_sha256="", base="somewhere").copying_share(100_000) == 0
 
 

@@ -21,6 +21,6 @@ def state_of_folder(
         return f"discards the progress in {output} and starts over"
     if (output / finished).exists():
         return f"{output} is finished: nothing would be done again"
-    found = sorted((output / checkpoints).glob("checkpoint-*")) if checkpoints else []
-    at = f" from {found[-1].name}" if found else ""
+    checkpoint_folders = sorted((output / checkpoints).glob("checkpoint-*")) if checkpoints else []
+    at = f" from {checkpoint_folders[-1].name}" if checkpoint_folders else ""
     return f"goes on in {output}{at}"

@@ -155,7 +155,7 @@ def worlds(options: WorldsOptions) -> None:
         with progress_bar() as progress:
             task = progress.add_task(f"solving worlds:{split}", total=samples)
             solved = write_worlds(
-                output, split, samples, seed, lambda made: progress.update(task, completed=made)
+                output, split, samples, seed, lambda count: progress.update(task, completed=count)
             )
     except KeyboardInterrupt:
         # Here, because typer turns it into a silent exit.

@@ -87,31 +87,33 @@ def offline(options: OfflineOptions) -> None:
     settings = options.settings()
     folder = base_folder(options.base)
     deployed = target_settings(options.redis_url, options.profile) if options.publish else None
-    with exit_on_interrupt(), join_processes() as processes, ExitStack() as held:
+    with exit_on_interrupt(), join_processes() as processes, ExitStack() as stack:
         require_whole(processes)
         loaded = load_base(str(folder), settings.base_precision)
         # Runs may be recorded while the first process reads: the others take those it took.
         with processes.in_turn():
             begin_anew = options.restart and processes.is_first
-            known = None if begin_anew else known_runs(output)
-            data = read_data(options.from_store, workflow, sealing_of(settings, loaded), known)
+            previous_runs = None if begin_anew else known_runs(output)
+            data = read_data(
+                options.from_store, workflow, sealing_of(settings, loaded), previous_runs
+            )
             first = options.base_version
             if first is None:
                 first = min(group.policy.version for group in data.groups)
             read = {"base_version": first, "data_sha256": data.sha256}
             settings = settings.model_copy(update=read)
             require_possible(settings, data)
-            served: dict[str, str] | None = None
+            policy_names: dict[str, str] | None = None
             if deployed is not None:
-                served = served_policies(data.agents, deployed, workflow, options.pool)
-                require_publishable(settings, served, folder, output / POLICIES, deployed)
+                policy_names = served_policies(data.agents, deployed, workflow, options.pool)
+                require_publishable(settings, policy_names, folder, output / POLICIES, deployed)
             if processes.is_first:
-                held.enter_context(lock_output(output))
+                stack.enter_context(lock_output(output))
                 claim(output, settings, data, restart=begin_anew)
                 options.record()
         if processes.is_first:
             _say_skipped(data)
-        with _Shown(visible=processes.is_first) as shown:
+        with _Shown(visible=processes.is_first) as display:
             report = train(
                 settings,
                 data,
@@ -119,15 +121,15 @@ def offline(options: OfflineOptions) -> None:
                 output,
                 checkpoint_every=options.checkpoint_every,
                 keep_ratios=options.keep_ratios,
-                watch=StepListener(shown.progress, shown.checkpoint, shown.say),
+                watch=StepListener(display.progress, display.checkpoint, display.say),
                 processes=processes,
             )
     if not processes.is_first:
         return
     _show(report, output)
-    if served is not None:
-        made = publications(report.settings, served, output / POLICIES)
-        publish_all(made, output, options.redis_url, options.wait, options.profile)
+    if policy_names is not None:
+        policy_publications = publications(report.settings, policy_names, output / POLICIES)
+        publish_all(policy_publications, output, options.redis_url, options.wait, options.profile)
     if options.as_json:
         typer.echo(json.dumps(_last_line(report)))
 

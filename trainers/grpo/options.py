@@ -99,5 +99,5 @@ class OfflineOptions(GrpoOptions):
     """Let a running deployment answer with what was trained."""
 
     def settings(self, **more: object) -> GrpoSettings:
-        own = {"epochs": self.epochs, "steps": self.steps, "staleness": self.staleness}
-        return super().settings(**own, base_version=self.base_version or 0, **more)
+        offline_settings = {"epochs": self.epochs, "steps": self.steps, "staleness": self.staleness}
+        return super().settings(**offline_settings, base_version=self.base_version or 0, **more)

@@ -62,7 +62,7 @@ def prepare_search(request: PromptsOptions, deployment: Settings) -> PreparedSea
     game = _game(request)
     environment = game.key if game else tasks.about.environment if tasks else None
     shipped = prompts_of(request.workflow, environment)
-    known = agents_of(request.workflow, environment)
+    agents = agents_of(request.workflow, environment)
     playing = _playing_roles(request, tasks, game)
     files = {file: text for file, text in deployment.prompt_files.items() if file in shipped}
     candidates = _candidates(request, playing, game, files)
@@ -70,7 +70,7 @@ def prepare_search(request: PromptsOptions, deployment: Settings) -> PreparedSea
     policies = policies_for(
         request.workflow,
         {
-            **{role: policy for role, policy in deployment.policies.items() if role in known},
+            **{role: policy for role, policy in deployment.policies.items() if role in agents},
             **request.policies,
         },
         environment,
@@ -232,11 +232,11 @@ def _candidates(
     return candidates_by_prompt
 
 
-def _game(asked: PromptsOptions) -> AnyEnvironment | None:
+def _game(options: PromptsOptions) -> AnyEnvironment | None:
     """Whose puzzles are generated, where no other questions are named. Raises `TrainingError`."""
-    others = asked.tasks or asked.data or asked.dataset
-    plays = asked.workflow == PairWorkflow.name and others is None
-    name = DEFAULT if plays and asked.game is None else asked.game
+    others = options.tasks or options.data or options.dataset
+    plays = options.workflow == PairWorkflow.name and others is None
+    name = DEFAULT if plays and options.game is None else options.game
     try:
         return None if name is None else find(name)
     except (UnknownName, PluginError) as error:

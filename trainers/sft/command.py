@@ -22,10 +22,10 @@ def preview(options: SftOptions) -> list[str]:
     """What `--dry-run` says of a training."""
     from loopline.trainers.sft.card import FACTS
 
-    chosen, output = options.recipe(), options.output
+    recipe, output = options.recipe(), options.output
     begun = FACTS if (output / FACTS).exists() else "checkpoint-*"
     return [
-        f"trains {chosen.name} for {format_count(chosen.steps, 'step')} of {chosen.batch:,} "
+        f"trains {recipe.name} for {format_count(recipe.steps, 'step')} of {recipe.batch:,} "
         "dialogues",
         state_of_folder(output, begun, ".", FACTS, restart=options.restart),
     ]
@@ -40,17 +40,17 @@ def sft(options: SftOptions) -> None:
     from loopline.trainers.sft.evaluation import read_skills
     from loopline.trainers.sft.training import Progress, train
 
-    chosen, output, samples = options.recipe(), options.output, options.samples
+    recipe, output, samples = options.recipe(), options.output, options.samples
 
     def show(progress: Progress) -> None:
         typer.echo(
-            f"step {progress.step}/{chosen.steps}  loss {progress.loss:.4f}  "
+            f"step {progress.step}/{recipe.steps}  loss {progress.loss:.4f}  "
             f"{progress.tokens_per_second:,.0f} tokens/s"
         )
 
     with exit_on_interrupt(), lock_output(output):
         facts = train(
-            chosen,
+            recipe,
             output,
             restart=options.restart,
             checkpoint_every=options.checkpoint_every,
@@ -59,13 +59,18 @@ def sft(options: SftOptions) -> None:
             say=typer.echo,
         )
     typer.echo(
-        f"{chosen.name}: {format_count(facts.steps, 'step')}, {facts.tokens:,} tokens, "
+        f"{recipe.name}: {format_count(facts.steps, 'step')}, {facts.tokens:,} tokens, "
         f"{facts.seconds / 60:.1f} minutes; last loss {facts.last_loss:.4f}; model in {output}"
     )
     if samples:
-        is_llm = chosen.name == "micro-llm"
-        known = [skill for skill in read_skills(output) if skill.asked >= samples]
-        _measure(output if is_llm else None, None if is_llm else output, samples, known=known)
+        is_llm = recipe.name == "micro-llm"
+        previous_skills = [skill for skill in read_skills(output) if skill.asked >= samples]
+        _measure(
+            output if is_llm else None,
+            None if is_llm else output,
+            samples,
+            previous_skills=previous_skills,
+        )
 
 
 def evaluate(options: EvalOptions) -> None:
@@ -79,7 +84,7 @@ def _measure(
     samples: int,
     *,
     record: bool = True,
-    known: Sequence[Skill] = (),
+    previous_skills: Sequence[Skill] = (),
 ) -> None:
     """Measure what is not `known` yet, and show all of it."""
     from loopline.trainers.core.models import load_model
@@ -100,7 +105,7 @@ def _measure(
         (task, calculator, split)
         for task, calculator in tasks
         for split in splits()
-        if (task, calculator, split) not in {skill.key for skill in known}
+        if (task, calculator, split) not in {skill.key for skill in previous_skills}
     ]
     measured: list[Skill] = []
     if left:
@@ -113,11 +118,11 @@ def _measure(
             typer.echo(f"{skill.title}: {skill.shown()}", err=True)
     else:
         typer.echo("measured already; `train eval` measures again", err=True)
-    _show([*known, *measured])
+    _show([*previous_skills, *measured])
     if record:
-        for folder, own in ((llm, "llm"), (slm, "slm")):
+        for folder, prefix in ((llm, "llm"), (slm, "slm")):
             if folder is not None:
-                mine = [s for s in measured if s.task.startswith((own, "delegate"))]
+                mine = [s for s in measured if s.task.startswith((prefix, "delegate"))]
                 add_skills(folder, mine)
                 write_card(folder)
 

@@ -36,8 +36,8 @@ class SftOptions(Options):
     def recipe(self) -> Recipe:
         """With what these options change of it. Raises `UnknownModel`."""
         changes = {"steps": self.steps, "seed": self.seed, "batch": self.batch}
-        given = {name: value for name, value in changes.items() if value is not None}
-        return recipe(self.model).model_copy(update=given)
+        overrides = {name: value for name, value in changes.items() if value is not None}
+        return recipe(self.model).model_copy(update=overrides)
 
 
 class EvalOptions(Options):

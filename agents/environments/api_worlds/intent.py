@@ -232,8 +232,8 @@ def plan(
     """An intent whose program may call the tools of its text several times."""
     file, _, key = name.partition(".")
     text = text_of(file, key, whole=program is None)
-    tools, said = tuple(text.tools.split()), wordings(name, text.wordings)
-    return Intent(name, tools, said, draw, program or single_call(text), trouble)
+    tools, phrases = tuple(text.tools.split()), wordings(name, text.wordings)
+    return Intent(name, tools, phrases, draw, program or single_call(text), trouble)
 
 
 Valued = tuple[str, int]

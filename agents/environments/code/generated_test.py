@@ -213,7 +213,7 @@ class _NameResolver(ast.NodeTransformer):
     def value(self, node: ast.expr) -> Any:
         """Raises ValueError for what is not a value."""
         for _ in range(_MOST_NAMES):
-            if not any(isinstance(each, ast.Name) for each in ast.walk(node)):
+            if not any(isinstance(descendant, ast.Name) for descendant in ast.walk(node)):
                 break
             node = self.visit(copy.deepcopy(node))
         return _value(ast.unparse(node))

@@ -35,7 +35,7 @@ def random_legal(grid: Grid, dice: random.Random) -> Write | None:
 def naked_single(grid: Grid, dice: random.Random) -> Write | None:
     """The first blank that one digit alone fits."""
     singles = ((*cell, *candidates(grid, cell)) for cell in blanks(grid))
-    return next((one for one in singles if len(one) == 3), None)
+    return next((single for single in singles if len(single) == 3), None)
 
 
 def any_single(grid: Grid, dice: random.Random) -> Write | None:

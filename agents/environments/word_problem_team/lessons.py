@@ -105,8 +105,10 @@ def failure(episode: Working, refused: int) -> str:
     if 2 * refused > episode.turn:
         return "refused"
     work, instance = episode.state, cast("WordProblemPuzzle", episode.puzzle).instance
-    known = {equation_key(step) for step in instance.solution}
-    wrong = next((one for one in work.kept if one.key not in known), None)
+    solution_keys = {equation_key(step) for step in instance.solution}
+    wrong = next(
+        (calculation for calculation in work.kept if calculation.key not in solution_keys), None
+    )
     if wrong is not None:
         pairs = [{step.left, step.right} for step in instance.solution]
         return "wrong operator" if set(wrong.values) in pairs else "wrong operands"

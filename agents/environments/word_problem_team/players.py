@@ -26,11 +26,11 @@ def random_calculations(instance: WordProblemInstance, dice: random.Random) -> i
     """One or two calculations with any of the numbers."""
     work = Work()
     for _ in range(dice.randint(1, 2)):
-        known = [str(number.value) for number in numbers_of(instance.text)]
-        known += [one.name for one in work.kept]
+        operands = [str(number.value) for number in numbers_of(instance.text)]
+        operands += [calculation.name for calculation in work.kept]
         call = dice.choice(tuple(OPERATORS))
-        made = calculated(instance, work, call, dice.choice(known), dice.choice(known))
-        work = work if isinstance(made, str) else with_kept(work, (made,))
+        outcome = calculated(instance, work, call, dice.choice(operands), dice.choice(operands))
+        work = work if isinstance(outcome, str) else with_kept(work, (outcome,))
     return work.kept[-1].result if work.kept else None
 
 
@@ -57,9 +57,9 @@ def cue_words(instance: WordProblemInstance, dice: random.Random) -> int | None:
         start = instance.text.rfind(". ", 0, number.start) + 1
         sentence = re.split(r"[.?] ", instance.text[start:].lstrip())[0].lower()
         call = next((call for call, cue in _CUES if re.search(cue, sentence)), "add")
-        made = calculated(instance, work, call, str(value), str(number.value))
-        if not isinstance(made, str):
-            work, value = with_kept(work, (made,)), made.result
+        outcome = calculated(instance, work, call, str(value), str(number.value))
+        if not isinstance(outcome, str):
+            work, value = with_kept(work, (outcome,)), outcome.result
     return value
 
 

@@ -119,16 +119,25 @@ class PlayerRole:
             if not isinstance(episode, ProgrammedEpisode):
                 return [None] * len(calls)
             wanted = [episode.to_run(agent, call.said) for call in calls]
-        first = next((one for one in wanted if one is not None), None)
+        first = next(
+            (program_request for program_request in wanted if program_request is not None), None
+        )
         if first is None:
             return [None] * len(calls)
         # All candidates answer to one observation: input and time are the same.
-        programs = tuple(dict.fromkeys(one.program for one in wanted if one is not None))
-        asked = RunPrograms(programs=programs, stdin=first.stdin, seconds=first.seconds)
-        reply, entry = await ask_judge(host, asked, ProgramRuns)
+        programs = tuple(
+            dict.fromkeys(
+                program_request.program for program_request in wanted if program_request is not None
+            )
+        )
+        batch_request = RunPrograms(programs=programs, stdin=first.stdin, seconds=first.seconds)
+        reply, entry = await ask_judge(host, batch_request, ProgramRuns)
         entries.append(entry)
         runs = dict(zip(programs, reply.runs, strict=True))
-        return [None if one is None else runs[one.program] for one in wanted]
+        return [
+            None if program_request is None else runs[program_request.program]
+            for program_request in wanted
+        ]
 
     def _tried(
         self,

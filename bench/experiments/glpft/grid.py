@@ -90,7 +90,7 @@ class Cell(Record):
 
     def siblings(self, output: Path) -> list[Path]:
         """The folders of the other methods at this size, with this seed."""
-        others = [self.model_copy(update={"method": each}) for each in METHODS]
+        others = [self.model_copy(update={"method": method}) for method in METHODS]
         return [other.folder(output) for other in others if other != self]
 
 
@@ -146,7 +146,7 @@ def grid_of(
         )
     if len(budgets) == 1:
         budgets *= len(names)
-    chosen = listed("--methods", methods, METHODS)
+    method_names = listed("--methods", methods, METHODS)
     return GlpftGrid(
         output=output,
         common=common,
@@ -154,7 +154,7 @@ def grid_of(
             name: SizeBudget(size=SIZES[name], tokens=budget)
             for name, budget in zip(names, budgets, strict=True)
         },
-        methods=tuple(known for name in chosen for known in METHODS if known == name),
+        methods=tuple(method for name in method_names for method in METHODS if method == name),
         seeds=tuple(_numbers("--seeds", listed("--seeds", seeds), seeds)),
         jobs=jobs,
     )

@@ -29,7 +29,7 @@ def report_of(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> GlpftReport:
         settings=grid.common,
         seeds=grid.seeds,
         methods=grid.methods,
-        sizes={each.size: each.as_json() for each in sizes},
+        sizes={size_figures.size: size_figures.as_json() for size_figures in sizes},
     )
 
 
@@ -39,8 +39,13 @@ def document(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> Document:
         title=TITLE,
         about=about(grid),
         sections=[
-            Section(tables(each), _drawings(each), heading=each.size, about=heading(each))
-            for each in sizes
+            Section(
+                tables(size_figures),
+                _drawings(size_figures),
+                heading=size_figures.size,
+                about=heading(size_figures),
+            )
+            for size_figures in sizes
         ],
         closing=(PUBLISHED,),
     )
@@ -49,7 +54,8 @@ def document(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> Document:
 def _drawings(size: SizeFigures) -> list[tuple[str, str]]:
     solved = (
         solved_plot(
-            (each.method, each.solved[ALL].mean, each.solved[ALL].seeds) for each in size.methods
+            (entry.method, entry.solved[ALL].mean, entry.solved[ALL].seeds)
+            for entry in size.methods
         ),
         "Solved instructions of the three held-out splits, with the 95 % interval; the small "
         "dots are the seeds.",
@@ -60,7 +66,7 @@ def _drawings(size: SizeFigures) -> list[tuple[str, str]]:
         solved,
         (
             differences_plot(
-                (each.first, each.second, each.solved[ALL]) for each in size.differences
+                (entry.first, entry.second, entry.solved[ALL]) for entry in size.differences
             ),
             "What GLPFT solves more than another method, in percentage points, with the 95 % "
             "interval; grey where it holds zero.",

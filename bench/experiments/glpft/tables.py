@@ -115,7 +115,7 @@ def hallucination(size: SizeFigures) -> Table:
     return (
         ["method", *(f"{SHORT[name]} ({first[name].instructions:,})" for name in names)],
         [
-            [method.method, *(share(found) for found in shares if found is not None)]
+            [method.method, *(share(interval) for interval in shares if interval is not None)]
             for method in size.methods
             for shares in ((method.hallucination, method.unseen_apis_hallucination),)
         ],

@@ -99,12 +99,12 @@ class GrpoGrid:
     @property
     def trials(self) -> list[Arm]:
         """Of the first seed."""
-        tried = self.ways if len(self.ways) > 1 else ()
+        ways = self.ways if len(self.ways) > 1 else ()
         return [
             Arm(kind=kind, seed=self.settings.seeds[0], tuning=tuning)
             for kind in self.kinds
             if KINDS[kind].learns
-            for tuning in _tunings_of(kind, tried)
+            for tuning in _tunings_of(kind, ways)
         ]
 
     @property
@@ -126,16 +126,16 @@ class GrpoGrid:
         it."""
         first = set(self.first)
         tables = map(self._all_by, self.ways)
-        return min(len(set(with_needed(each)) - first) for each in tables)
+        return min(len(set(with_needed(table)) - first) for table in tables)
 
-    def arms(self, chosen: Mapping[ArmName, Tuning]) -> list[Arm]:
+    def arms(self, tunings: Mapping[ArmName, Tuning]) -> list[Arm]:
         """Those of the table, tuned as was chosen for them: seed by seed, so that what was done
         before a stop compares."""
 
         def tuning(kind: ArmName) -> Tuning:
             what = KINDS[kind]
             if what.learns:
-                return chosen.get(kind, _tunings_of(kind, self.ways)[0])
+                return tunings.get(kind, _tunings_of(kind, self.ways)[0])
             return OWN if what.begins is None else tuning(what.begins)
 
         return [
@@ -147,7 +147,7 @@ class GrpoGrid:
 
     def _all_by(self, way: Way) -> list[Arm]:
         """Every arm tuned in this way, or in the first one where it doesn't concern it."""
-        return self.arms({kind: found for kind in self.kinds for found in way.tunings(kind)})
+        return self.arms({kind: tuning for kind in self.kinds for tuning in way.tunings(kind)})
 
 
 def _tunings_of(name: ArmName, ways: Sequence[Way]) -> list[Tuning]:

@@ -15,8 +15,12 @@ def document(report: GrpoReport) -> Document:
     drawings = [
         (
             solved_plot(
-                (each.arm, each.success, [one.estimate for one in each.by_seed.values()])
-                for each in report.arms
+                (
+                    entry.arm,
+                    entry.success,
+                    [seed_figures.estimate for seed_figures in entry.by_seed.values()],
+                )
+                for entry in report.arms
             ),
             "Held-out puzzles solved, with the 95 % interval; the small dots are the seeds.",
         )
@@ -25,7 +29,7 @@ def document(report: GrpoReport) -> Document:
         drawings.append(
             (
                 differences_plot(
-                    (each.first, each.second, each.gap) for each in report.differences
+                    (entry.first, entry.second, entry.gap) for entry in report.differences
                 ),
                 "What one arm solves more than another, in percentage points, with the 95 % "
                 "interval; grey where it holds zero.",
@@ -52,17 +56,19 @@ def document(report: GrpoReport) -> Document:
 def curves_plots(report: GrpoReport) -> tuple[str, str]:
     """Greedy success on puzzles of the validation split over samples, and over tokens; empty
     without a curve."""
-    shown = [each for each in report.arms if len(each.curve) > 1]
+    arms = [arm for arm in report.arms if len(arm.curve) > 1]
     return (
-        _curves([(e.arm, [(p.samples, p.success, p.low, p.high) for p in e.curve]) for e in shown],
+        _curves([(e.arm, [(p.samples, p.success, p.low, p.high) for p in e.curve]) for e in arms],
                 "samples"),
-        _curves([(e.arm, [(p.tokens, p.success, p.low, p.high) for p in e.curve]) for e in shown],
+        _curves([(e.arm, [(p.tokens, p.success, p.low, p.high) for p in e.curve]) for e in arms],
                 "tokens"),
     )  # fmt: skip
 
 
 def _curves(lines: list[tuple[str, list[tuple[float, float, float, float]]]], over: str) -> str:
-    curves = [Curve(name, [Point(*values) for values in found]) for name, found in lines]
+    curves = [
+        Curve(name, [Point(*values) for values in coordinates]) for name, coordinates in lines
+    ]
     return curves_plot(
         f"Success over {over}", curves, x_label=f"{over} in training", say=share, least=0.0
     )

@@ -26,9 +26,9 @@ def document(report: CurveReport) -> Document:
          "the best of K candidates is executed; runs that broke off are not solved."),
     ]  # fmt: skip
     broken = [
-        f"violation, {each.loop.name}: {violation}"
-        for each in report.loops
-        for violation in each.history.violations
+        f"violation, {loop_figures.loop.name}: {violation}"
+        for loop_figures in report.loops
+        for violation in loop_figures.history.violations
     ]
     return Document(
         title=TITLE,

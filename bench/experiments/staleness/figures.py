@@ -69,30 +69,30 @@ def report_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path) 
             by_kind.setdefault((cell.age, cell.correction), []).append(done[-1])
     return StalenessReport(
         settings=settings,
-        warm_start=_success([one.outcomes for one in warm.values()]),
-        cells=tuple(_figures(*kind, own, warm) for kind, own in by_kind.items()),
-        tokens=sum(one.tokens for one in (*warm.values(), *done)),
-        cpu_minutes=round(sum(one.cpu_seconds for one in (*warm.values(), *done)) / 60, 3),
+        warm_start=_success([result.outcomes for result in warm.values()]),
+        cells=tuple(_figures(*kind, cell_results, warm) for kind, cell_results in by_kind.items()),
+        tokens=sum(result.tokens for result in (*warm.values(), *done)),
+        cpu_minutes=round(sum(result.cpu_seconds for result in (*warm.values(), *done)) / 60, 3),
     )
 
 
 def _figures(
     age: int, correction: Correction, own: Sequence[CellResult], warm: dict[int, ArmResult]
 ) -> CellFigures:
-    outcomes = [one.outcomes for one in own]
-    before = [warm[one.cell.seed].outcomes for one in own]
+    outcomes = [result.outcomes for result in own]
+    before = [warm[result.cell.seed].outcomes for result in own]
     gain = bootstrap_difference(shares_of_seeds(outcomes), shares_of_seeds(before))
-    sizes = [size for one in own for size in one.effective_samples]
+    sizes = [size for result in own for size in result.effective_samples]
     return CellFigures(
         age=age,
         correction=correction,
-        solved=sum(one.solved for one in own),
+        solved=sum(result.solved for result in own),
         questions=sum(map(len, outcomes)),
         success=_success(outcomes),
         effective_samples=_mean(sizes) if sizes else None,
-        clipped=sum(one.clipped for one in own) / len(own),
+        clipped=sum(result.clipped for result in own) / len(own),
         gain=(gain.estimate, gain.low, gain.high),
-        stopped=tuple(one.stopped for one in own if one.stopped),
+        stopped=tuple(result.stopped for result in own if result.stopped),
     )
 
 

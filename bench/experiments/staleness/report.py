@@ -23,9 +23,9 @@ def document(report: StalenessReport) -> Document:
         ),
         sections=[Section({"Success and effective sample size (ESS)": table(report)})],
         closing=[
-            f"{one.age} versions ago, {TITLES[one.correction]}: stopped: {why}"
-            for one in report.cells
-            for why in dict.fromkeys(one.stopped)
+            f"{cell.age} versions ago, {TITLES[cell.correction]}: stopped: {why}"
+            for cell in report.cells
+            for why in dict.fromkeys(cell.stopped)
         ],
         words=("correction",),
     )
@@ -35,19 +35,19 @@ def table(report: StalenessReport) -> Table:
     """A row for each age and correction."""
     head = ["versions ago", "correction", "success", "95 %", "over warm start", "95 %", "ESS",
             "95 %", "clipped", "stopped"]  # fmt: skip
-    return head, [_row(one) for one in report.cells]
+    return head, [_row(cell) for cell in report.cells]
 
 
-def _row(one: CellFigures) -> list[str]:
-    sizes = one.effective_samples
+def _row(cell: CellFigures) -> list[str]:
+    sizes = cell.effective_samples
     return [
-        str(one.age),
-        TITLES[one.correction],
-        f"{one.success[0]:.1%}",
-        span(*one.success[1:]),
-        f"{100 * one.gain[0]:+.1f}",
-        f"{100 * one.gain[1]:+.1f} to {100 * one.gain[2]:+.1f}",
+        str(cell.age),
+        TITLES[cell.correction],
+        f"{cell.success[0]:.1%}",
+        span(*cell.success[1:]),
+        f"{100 * cell.gain[0]:+.1f}",
+        f"{100 * cell.gain[1]:+.1f} to {100 * cell.gain[2]:+.1f}",
         *(("–", "–") if sizes is None else (f"{sizes[0]:.3f}", f"{sizes[1]:.3f}–{sizes[2]:.3f}")),
-        f"{one.clipped:.1%}",
-        str(len(one.stopped) or "–"),
+        f"{cell.clipped:.1%}",
+        str(len(cell.stopped) or "–"),
     ]

@@ -118,20 +118,20 @@ def ratios(peers: dict[str, Peer], *, bars: bool, server: str = "") -> list[Meas
     of the first server."""
     where = f" ({server})" if server else ""
 
-    ours = peers[OURS]
+    subject = peers[OURS]
 
     def drained(other: str) -> Spread:
-        theirs = peers[other]
-        repeats = zip(ours.throughput, theirs.throughput, strict=True)
+        rival = peers[other]
+        repeats = zip(subject.throughput, rival.throughput, strict=True)
         per_repeat = [a.drain_per_second / b.drain_per_second for a, b in repeats]
-        medians = [peer.rate("drain_per_second").median for peer in (ours, theirs)]
+        medians = [peer.rate("drain_per_second").median for peer in (subject, rival)]
         return Spread(medians[0] / medians[1], min(per_repeat), max(per_repeat))
 
     p99s = [
         quantile(a, 0.99) / quantile(b, 0.99)
-        for a, b in zip(ours.latencies, peers[FASTSTREAM].latencies, strict=True)
+        for a, b in zip(subject.latencies, peers[FASTSTREAM].latencies, strict=True)
     ]
-    p99 = ours.latency(0.99).median / peers[FASTSTREAM].latency(0.99).median
+    p99 = subject.latency(0.99).median / peers[FASTSTREAM].latency(0.99).median
     return [
         measured(
             f"drain_vs_faststream{where}", drained(FASTSTREAM), "×", better="higher",

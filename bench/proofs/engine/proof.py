@@ -91,10 +91,10 @@ class Runs:
                 figures += _ratio(f"torch_vs_generate_{places}", peers, OURS_TORCH, GENERATE)
                 figures += _ratio(f"torch_vs_continuous_{places}", peers, OURS_TORCH, CONTINUOUS)
         if self.batched:
-            theirs, ours = zip(*self.batched, strict=True)
+            bench_seconds, engine_seconds = zip(*self.batched, strict=True)
             figures += [
-                measured("llama_batched_bench_s", spread(theirs), "s"),
-                measured("llama_cpp_batch_s", spread(ours), "s", better="lower"),
+                measured("llama_batched_bench_s", spread(bench_seconds), "s"),
+                measured("llama_cpp_batch_s", spread(engine_seconds), "s", better="lower"),
                 measured(
                     "llama_cpp_vs_batched_bench", spread([a / b for a, b in self.batched]), "×",
                     better="higher",
@@ -164,12 +164,12 @@ def _peer(group: str, name: str, runs: list[Measured]) -> list[Measurement]:
 
 
 def _ratio(
-    name: str, peers: Mapping[str, list[Measured]], ours: str, other: str
+    name: str, peers: Mapping[str, list[Measured]], subject: str, other: str
 ) -> list[Measurement]:
     """Tokens per second, ours to the other's, repeat by repeat; none where one is not measured."""
-    if ours not in peers or other not in peers:
+    if subject not in peers or other not in peers:
         return []
-    pairs = zip(peers[ours], peers[other], strict=False)
+    pairs = zip(peers[subject], peers[other], strict=False)
     rates = [a.tokens_per_second / b.tokens_per_second for a, b in pairs]
     return [measured(name, spread(rates), "×", better="higher")] if rates else []
 
@@ -226,9 +226,13 @@ def _measure(
     if options.batched_bench is not None and weights.gguf is not None:
         for repeat in range(options.repeats):
             progress.say(f"llama-batched-bench, repeat {repeat + 1} of {options.repeats}…")
-            theirs = batched.theirs(options.batched_bench, weights.gguf, threads=options.threads)
-            ours = alone.submit(batched.ours, weights.gguf, threads=options.threads).result()
-            runs.batched.append((theirs, ours))
+            bench_seconds = batched.theirs(
+                options.batched_bench, weights.gguf, threads=options.threads
+            )
+            engine_seconds = alone.submit(
+                batched.ours, weights.gguf, threads=options.threads
+            ).result()
+            runs.batched.append((bench_seconds, engine_seconds))
 
 
 def _run(make: Callable[[], Peer], count: int, repeat: int) -> tuple[str, Measured]:

@@ -100,9 +100,11 @@ def run(options: FailoverOptions, progress: Progress) -> Outcome:
                 progress.say(f"round {number + 1} of {options.rounds}: {engine}…")
                 server.flush()
                 file = weights.gguf if engine == "llama_cpp" else weights.folder
-                served = ModelSettings(engine=engine, model=str(file), max_concurrency=IN_FLIGHT)
+                model_settings = ModelSettings(
+                    engine=engine, model=str(file), max_concurrency=IN_FLIGHT
+                )
                 rounds.setdefault(engine, []).append(
-                    asyncio.run(play(settings, served, number, folder / "workers"))
+                    asyncio.run(play(settings, model_settings, number, folder / "workers"))
                 )
     return outcome()
 

@@ -76,30 +76,30 @@ async def play(settings: BusSettings, model: ModelSettings, number: int, folder:
         second.send_signal(signal.SIGSTOP)
         await asyncio.sleep(2 * settings.block_seconds)
         requests = [_Request(str(uuid.uuid4()), number * IN_FLIGHT + n) for n in range(IN_FLIGHT)]
-        asking = asyncio.gather(*(_ask(bus, inbox, each) for each in requests))
+        asking = asyncio.gather(*(_ask(bus, inbox, request) for request in requests))
         await _all_begun(requests, asking)
         second.send_signal(signal.SIGCONT)
         # Renewals come every third of a lease: be killed anywhere between two of them.
         await asyncio.sleep(random.uniform(0.0, settings.lease_seconds / 3))
         first.send_signal(signal.SIGKILL)
         killed = time.perf_counter()
-        if any(each.answered for each in requests):
+        if any(request.answered for request in requests):
             raise BenchError(
                 "requests were answered before the worker was killed: the model is too fast for "
                 "this measurement; take a larger one by --model"
             )
-        written = sum(len(each.tokens) for each in requests)
+        written = sum(len(request.tokens) for request in requests)
         answers = await asking
         await _check(bus, requests, answers)
-        again = [_Request(str(uuid.uuid4()), each.seed) for each in requests]
+        again = [_Request(str(uuid.uuid4()), request.seed) for request in requests]
         began = time.perf_counter()
-        await asyncio.gather(*(_ask(bus, inbox, each) for each in again))
+        await asyncio.gather(*(_ask(bus, inbox, request) for request in again))
         return Round(
-            continued=max(next(at for at in each.tokens if at > killed) for each in requests)
+            continued=max(next(at for at in request.tokens if at > killed) for request in requests)
             - killed,
-            answered=max(each.answered for each in requests) - killed,
+            answered=max(request.answered for request in requests) - killed,
             written=written,
-            left=sum(len(each.tokens) for each in requests) - written,
+            left=sum(len(request.tokens) for request in requests) - written,
             undisturbed=time.perf_counter() - began,
         )
 

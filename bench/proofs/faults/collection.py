@@ -27,14 +27,14 @@ WORK_STREAMS = (
 
 async def find_keys_without_ttl(bus: Bus) -> list[str]:
     """Keys without an expiry."""
-    found: list[str] = []
+    keys: list[str] = []
     batch: list[bytes] = []
     async for key in bus.redis.scan_iter(count=1000):
         batch.append(key)
         if len(batch) == 1000:
-            found += await _without_ttl(bus, batch)
+            keys += await _without_ttl(bus, batch)
             batch = []
-    return found + await _without_ttl(bus, batch)
+    return keys + await _without_ttl(bus, batch)
 
 
 async def _without_ttl(bus: Bus, keys: list[bytes]) -> list[str]:

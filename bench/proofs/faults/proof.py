@@ -142,14 +142,16 @@ def _weights(names: str | None) -> tuple[Mapping[str, int], bool]:
     """Of the chosen attacks on processes of the bench's own, and whether to attack a supervisor."""
     if names is None:
         return WEIGHTS, True
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
-    known = [*WEIGHTS, supervised.NAME]
-    for name in chosen:
-        if name not in known:
-            raise UsageError(f"--attacks {name!r}: there is {', '.join(known)}")
-    if not chosen:
-        raise UsageError(f"--attacks names none of {', '.join(known)}")
-    return {name: WEIGHTS[name] for name in chosen if name in WEIGHTS}, supervised.NAME in chosen
+    attack_names = [name.strip() for name in names.split(",") if name.strip()]
+    choices = [*WEIGHTS, supervised.NAME]
+    for name in attack_names:
+        if name not in choices:
+            raise UsageError(f"--attacks {name!r}: there is {', '.join(choices)}")
+    if not attack_names:
+        raise UsageError(f"--attacks names none of {', '.join(choices)}")
+    return {
+        name: WEIGHTS[name] for name in attack_names if name in WEIGHTS
+    }, supervised.NAME in attack_names
 
 
 def measurements(stage: str, attack: Attack) -> list[Measurement]:

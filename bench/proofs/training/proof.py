@@ -77,11 +77,11 @@ class Runs:
 
     def fastest(self) -> dict[str, str]:
         """By ratio, the trainer that it is to."""
-        chosen = {
+        trainers = {
             "sft_vs_trl_packed": self._fastest(packed=True),
             "sft_vs_trl": self._fastest(packed=False),
         }
-        return {name: other for name, other in chosen.items() if other is not None}
+        return {name: other for name, other in trainers.items() if other is not None}
 
     def _fastest(self, *, packed: bool) -> str | None:
         others = [

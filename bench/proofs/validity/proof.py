@@ -77,9 +77,9 @@ def measurements(counted: list[Counts]) -> list[Measurement]:
             add("valid", counts.validity, "%", scale=100, better="higher"),
             add("tokens/s", counts.tokens_per_second, better="higher"),
         ]
-    held = [counts for counts in counted if counts.constrained]
-    if held:
-        invalid = sum(counts.written - counts.cut - counts.valid for counts in held)
+    constrained_counts = [counts for counts in counted if counts.constrained]
+    if constrained_counts:
+        invalid = sum(counts.written - counts.cut - counts.valid for counts in constrained_counts)
         figures.append(measured("constrained_and_invalid", float(invalid), better="lower", bar=0.0))
     return figures
 

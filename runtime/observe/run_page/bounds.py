@@ -56,16 +56,16 @@ class SizeBudget:
     def candidate(self) -> bool:
         """Whether one more candidate is shown with what is below its head."""
         self._candidates -= 1
-        shown = self._candidates >= 0
-        self.bare_candidates += not shown
-        return shown
+        is_within_budget = self._candidates >= 0
+        self.bare_candidates += not is_within_budget
+        return is_within_budget
 
     def take_coloured_tokens(self, tokens: int) -> int:
         """How many of a completion's tokens get a colour."""
-        given = max(0, min(tokens, CALL_TOKENS, self._tokens))
-        self._tokens -= given
-        self.plain_calls += given < tokens
-        return given
+        allowance = max(0, min(tokens, CALL_TOKENS, self._tokens))
+        self._tokens -= allowance
+        self.plain_calls += allowance < tokens
+        return allowance
 
     @property
     def said(self) -> str:

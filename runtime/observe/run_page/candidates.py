@@ -112,9 +112,13 @@ def prompt_html(
 
 def _rewards(parts: Mapping[str, float], step: Step) -> list[tuple[str, str, str]]:
     """Reward parts but those of 0 as bars, on the scale of all candidates of the step."""
-    values = [value for each in step.candidates for value in each.reward_parts.values()]
-    known = [value for value in values if math.isfinite(value)]
-    scale = svg.Scale(min(0.0, *known), max(0.0, *known), 0.0, _BAR) if any(known) else None
+    values = [value for candidate in step.candidates for value in candidate.reward_parts.values()]
+    finite_values = [value for value in values if math.isfinite(value)]
+    scale = (
+        svg.Scale(min(0.0, *finite_values), max(0.0, *finite_values), 0.0, _BAR)
+        if any(finite_values)
+        else None
+    )
     return [
         (name, _bar(value, scale), _format_value(value))
         for name, value in parts.items()
@@ -163,7 +167,7 @@ def _call(
     goes_on = bool(before) and call.prompt_ids[: len(before)] == tuple(before)
     rest = call.prompt_ids[len(before) :] if goes_on else call.prompt_ids
     prompt = prompt_html(rest, call, material, before[-1] if goes_on else None)
-    shown = completion_html(call, material.tokenizers, material.room, learned)
+    completion = completion_html(call, material.tokenizers, material.room, learned)
     tools: list[_Tool] = []
     for at in range(max(len(call.tool_calls), len(outputs))):
         tool_call = call.tool_calls[at] if at < len(call.tool_calls) else None
@@ -182,7 +186,7 @@ def _call(
         facts["seconds"] = (
             f"{late.queue:.3f} queue + {late.first_token:.3f} prefill + {late.decode:.3f} decode"
         )
-    return {"read": prompt, "written": shown, "tools": tools, "facts": facts}
+    return {"read": prompt, "written": completion, "tools": tools, "facts": facts}
 
 
 def _tool(tool_call: ToolCall | None, entry: JsonValue, room: SizeBudget) -> _Tool:

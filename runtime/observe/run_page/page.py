@@ -122,8 +122,8 @@ def _cards(known_run: KnownRun) -> list[tuple[str, str, dict[str, str]]]:
     cards = [("outcome", "still going on" if ended is None else ended.outcome.value, used)]
     if ended is not None and (ended.team_reward is not None or ended.agent_rewards):
         team = "–" if ended.team_reward is None else number(ended.team_reward)
-        own = {name: number(value) for name, value in ended.agent_rewards.items()}
-        cards.append(("team reward", team, own))
+        rewards_by_agent = {name: number(value) for name, value in ended.agent_rewards.items()}
+        cards.append(("team reward", team, rewards_by_agent))
     policies = dict(run.policies)
     policy_names = dict.fromkeys(
         f"{call.policy.adapter or call.policy.name} v{call.policy.version}" for call in calls
@@ -136,10 +136,10 @@ def _used_of_limit(used: str, limit: str | None) -> str:
     return used if limit is None else f"{used} of {limit}"
 
 
-def _way(found: KnownRun, steps: Sequence[Step]) -> str:
+def _way(run: KnownRun, steps: Sequence[Step]) -> str:
     """What the drawing of the way through the run shows."""
-    shape = shape_of(found.steps)
-    if any(each.reward_parts for step in steps for each in step.candidates):
+    shape = shape_of(run.steps)
+    if any(candidate.reward_parts for step in steps for candidate in step.candidates):
         return (
             f"{shape}. A row is a turn; ringed and joined: what was executed. The fuller the "
             "green, the greater the reward. Click a candidate to go to it."

@@ -62,20 +62,22 @@ def _step(
 ) -> Markup:
     room = material.room
     decision = room.text(decision_of(step))
-    asked = {key: value for key, value in step.input.items() if key != "type"}
-    problem = asked.pop("problem", None)
+    input_fields = {key: value for key, value in step.input.items() if key != "type"}
+    problem = input_fields.pop("problem", None)
     prompt = shared_prompt(step)
     handed_over = {
         "problem": room.text(problem) if isinstance(problem, str) else None,
-        "asked": room.json(asked) if asked else None,
+        "asked": room.json(input_fields) if input_fields else None,
         "kind": str(step.input.get("type", "input")),
         "shared": prompt and prompt_html(prompt, step.candidates[0].calls[0], material),
     }
-    candidates = [_candidate(step, at, each, material.lessons) for at, each in enumerate(bodies)]
-    shown, others = candidates, list[dict[str, object]]()
+    candidates = [
+        _candidate(step, at, candidate, material.lessons) for at, candidate in enumerate(bodies)
+    ]
+    visible_candidates, others = candidates, list[dict[str, object]]()
     if len(candidates) > SHOWN_TOGETHER and 0 <= step.selected < len(candidates):
-        shown = [candidates[step.selected]]
-        others = [each for at, each in enumerate(candidates) if at != step.selected]
+        visible_candidates = [candidates[step.selected]]
+        others = [candidate for at, candidate in enumerate(candidates) if at != step.selected]
     return render(
         "loopline.runtime.observe.run_page",
         "step.html.j2",
@@ -85,7 +87,7 @@ def _step(
         decision=decision,
         figures=_figures(step),
         candidates=candidates,
-        shown=shown,
+        shown=visible_candidates,
         others=others,
         others_count=format_count(len(others), "other candidate"),
         worth=_worth(step),
@@ -96,9 +98,9 @@ def _step(
 
 def _worth(step: Step) -> str:
     """What the candidates are worth that were not executed."""
-    others = [each for at, each in enumerate(step.candidates) if at != step.selected]
-    known = [value for each in others if (value := reward_of(each)) is not None]
-    return f", rewards {number(min(known))} to {number(max(known))}" if known else ""
+    others = [candidate for at, candidate in enumerate(step.candidates) if at != step.selected]
+    rewards = [value for candidate in others if (value := reward_of(candidate)) is not None]
+    return f", rewards {number(min(rewards))} to {number(max(rewards))}" if rewards else ""
 
 
 def _candidate(step: Step, at: int, inner: Markup, lessons: Lessons) -> dict[str, object]:

@@ -52,7 +52,7 @@ def test_an_agent_whose_turn_it_is_not_is_refused() -> None:
 
 def test_a_text_that_cannot_be_read_costs_what_the_setting_says_and_earns_nothing() -> None:
     refused = episode(mistake_cost=0.3).apply("generator", "many")
-    assert [str(one) for one in refused.observation.refusals] == ["no_number"]
+    assert [str(refusal) for refusal in refused.observation.refusals] == ["no_number"]
     assert refused.rewards.total("dense") == pytest.approx(-0.3)
     assert refused.rewards.total("paper") == 0
     right = episode().apply("generator", "12")
@@ -94,8 +94,8 @@ def test_the_workflow_plays_three_agents_executes_the_best_of_each_and_is_replay
         ("generator", 1), ("verifier", 0), ("refiner", 1),
     ]  # fmt: skip
     assert ended.agent_rewards.keys() == set(AGENTS)
-    told = [hosts[agent].prompts[0][0].content for agent in AGENTS]
-    assert told == [spec.prompt for spec in find(GAME).agents]
+    system_prompts = [hosts[agent].prompts[0][0].content for agent in AGENTS]
+    assert system_prompts == [spec.prompt for spec in find(GAME).agents]
     assert asyncio.run(replay(ended)).divergences == ()
 
 
@@ -117,14 +117,14 @@ def test_a_run_has_a_policy_and_a_prompt_for_each_agent_and_one_role_takes_their
     ],
 )
 def test_agents_without_names_of_their_own_are_refused(names: tuple[str, ...], says: str) -> None:
-    known = find(GAME)
+    game = find(GAME)
     with pytest.raises(ValueError, match=says):
         Environment(
             name="mine",
             title="Mine",
             agents=tuple(AgentSpec(name, "Say it.") for name in names),
-            difficulty=known.difficulty,
-            instance=known.instance,
-            stream=known.stream,
-            open=known.open,
+            difficulty=game.difficulty,
+            instance=game.instance,
+            stream=game.stream,
+            open=game.open,
         )

@@ -77,8 +77,8 @@ def test_a_second_solver_finds_the_one_completion_of_every_instance(
 ) -> None:
     for split, share in by_split(count).items():
         for instance in instances(split, 7, share, Difficulty(size=size)):
-            found = list(islice(solutions(instance.givens), 2))
-            assert found == [[list(row) for row in instance.solution]]
+            grids = list(islice(solutions(instance.givens), 2))
+            assert grids == [[list(row) for row in instance.solution]]
             assert check_grid(instance, instance.solution).solved
             assert instance.split is split
 

@@ -97,7 +97,7 @@ class CountUp(Record):
 
 def stream(split: Split, seed: int, level: Level) -> Iterator[CountUp]:
     numbered = (CountUp(goal=goal, setting=level.setting) for goal in count(seed))
-    return (one for one in numbered if one.split is split)
+    return (instance for instance in numbered if instance.split is split)
 
 
 game = Environment[Level, CountUp, CountingUp](

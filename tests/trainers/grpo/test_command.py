@@ -246,18 +246,18 @@ def test_what_has_no_meaning_in_a_mode_is_no_option_of_it(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--base", "micro:slm"), "--from-store is missing: give it, or `from_store = …` in the"),
         (("--from-store", "runs"), "--base is missing: give it, or `base = …` in the file of"),
     ],
 )
 def test_an_option_that_is_missing_is_named(
-    tmp_path: Path, arguments: tuple[str, ...], said: str
+    tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     code, _, err = command("offline", tmp_path / "out", *arguments)
     assert code != 0
-    assert said in err
+    assert message in err
     assert not (tmp_path / "out").exists()
 
 

@@ -219,10 +219,10 @@ def test_a_disk_that_is_full_at_a_page_of_the_book_is_named_and_the_loop_goes_on
     ):
         run_loop(settings, output, where.settings, LoopWatch(rolled=fill))
     book = book_of(output)
-    tried = adapter(book, 1) if name == "served.json" else None
+    previous_adapter = adapter(book, 1) if name == "served.json" else None
     report = run_loop(settings, output, where.settings)
     assert len(report.rounds) == 1
-    assert tried is None or same(tried, adapter(book, 1))
+    assert previous_adapter is None or same(previous_adapter, adapter(book, 1))
     paths = [version.path for version in on_bus(where.settings.bus, "pair/tool").versions]
     own_paths = [path for path in paths if Path(path).is_relative_to(output)]
     assert own_paths == [str((book.published(number) / "shared").resolve()) for number in (0, 1)]

@@ -145,11 +145,11 @@ def test_a_step_has_the_same_loss_and_the_same_gradients_with_shared_prefixes(
     facts: list[PolicyStep] = []
     gradients: list[dict[str, torch.Tensor]] = []
     for shared in (False, True):
-        chosen = settings_of(
+        grpo_settings = settings_of(
             share_prefixes=shared, micro_batch_tokens=256, truncated="keep", clip=1e9,
             objective=objective,
         )  # fmt: skip
-        policies = initial_policies(chosen, ["shared"], load_base(str(folder)))
+        policies = initial_policies(grpo_settings, ["shared"], load_base(str(folder)))
         summary = Learner(policies).step(StepBatch(0, tuple(groups), (), 0))["shared"]
         facts.append(summary)
         trained = policies.network.trained()
@@ -183,12 +183,12 @@ class OneOfTwo(Processes):
 
 def test_a_prompt_goes_through_the_model_once_in_one_of_two_processes(folder: Path) -> None:
     groups = [with_a_signal(group) for group in played(load_base(str(folder))).groups]
-    chosen = settings_of(
+    grpo_settings = settings_of(
         micro_batch_tokens=256, truncated="keep", objective={"normalisation": "sequence"}
     )
 
     def step(processes: Processes) -> PolicyStep:
-        policies = initial_policies(chosen, ["shared"], load_base(str(folder)), processes)
+        policies = initial_policies(grpo_settings, ["shared"], load_base(str(folder)), processes)
         return Learner(policies).step(StepBatch(0, tuple(groups), (), 0))["shared"]
 
     alone = step(Processes())

@@ -84,11 +84,11 @@ class CountingBackend:
         return nullcontext()
 
     def find_prefix(self, adapter: AdapterVersion | None, ids: Sequence[int]) -> tuple[Any, int]:
-        length = max((common_prefix(held, ids) for held in self.memory.values()), default=0)
+        length = max((common_prefix(tokens, ids) for tokens in self.memory.values()), default=0)
         return list(ids[:length]), length
 
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
-        siblings = sum(len(each.siblings) for each in (*rows, row)) if self.halve else 0
+        siblings = sum(len(member.siblings) for member in (*rows, row)) if self.halve else 0
         return len(rows) + siblings < places
 
     def joins(self, row: Row, reading: Sequence[Row]) -> bool:
@@ -107,11 +107,11 @@ class CountingBackend:
             raise NoRoom
         places: list[int] = []
         for row, count in feeds.items():
-            held = self.memory[row]
-            assert held == row.ids[: row.fed]
+            tokens = self.memory[row]
+            assert tokens == row.ids[: row.fed]
             for token in row.ids[row.fed : row.fed + count]:
-                held.append(token)
-                places.append(next_token(held))
+                tokens.append(token)
+                places.append(next_token(tokens))
             del places[len(places) - count : len(places) - row.wanted(count)]
         return np.eye(VOCABULARY, dtype=np.float32)[places] * 50  # [wanted, vocabulary]
 
@@ -183,15 +183,15 @@ def job(prompt: str, count: int, n: int = 1, resumed: int = 0) -> Job:
 
 def answers(scheduler: Scheduler, jobs: Sequence[Job]) -> dict[Job, list[Any]]:
     """Turn until there is nothing left to do."""
-    found: dict[Job, list[Any]] = {each: [] for each in jobs}
+    events_by_job: dict[Job, list[Any]] = {engine_job: [] for engine_job in jobs}
     for _ in range(5_000):
         if scheduler.idle:
             break
         scheduler.turn()
     assert scheduler.idle
-    for each, event in scheduler.outbox:
-        found[each].append(event)
-    return found
+    for engine_job, event in scheduler.outbox:
+        events_by_job[engine_job].append(event)
+    return events_by_job
 
 
 PROMPTS = st.one_of(
@@ -215,12 +215,12 @@ def test_every_request_is_answered_as_if_it_were_alone(
     scheduler, backend = started(cells, apart=apart, halve=halve)
     jobs: dict[Job, tuple[str, int, int]] = {}
     for prompt, count, n, resumed in requests:
-        given = resumed if n == 1 and resumed < count else 0
-        jobs[job(prompt, count, n, given)] = (prompt, count, n)
-    for each in jobs:
-        scheduler.add(each)
-    for each, events in answers(scheduler, list(jobs)).items():
-        prompt, count, n = jobs[each]
+        resume_length = resumed if n == 1 and resumed < count else 0
+        jobs[job(prompt, count, n, resume_length)] = (prompt, count, n)
+    for engine_job in jobs:
+        scheduler.add(engine_job)
+    for engine_job, events in answers(scheduler, list(jobs)).items():
+        prompt, count, n = jobs[engine_job]
         if any(isinstance(event, EngineError) for event in events):
             # Only what has more rows at once than there are cells for.
             assert [str(event) for event in events] == [ALONE]
@@ -240,16 +240,16 @@ def test_what_is_abandoned_leaves_nothing_and_changes_nothing(
 ) -> None:
     scheduler, backend = started(100, apart=apart, halve=apart)
     jobs = [job(prompt, count) for prompt, count, _, _ in requests]
-    for each in jobs:
-        scheduler.add(each)
+    for engine_job in jobs:
+        scheduler.add(engine_job)
     for _ in range(turns):
         scheduler.turn()
     gone = {jobs[place] for place in leaving if place < len(jobs)}
-    for each in gone:
-        scheduler.abandon(each)
-    for each, events in answers(scheduler, jobs).items():
-        if each not in gone:
-            prompt, count, *_ = requests[jobs.index(each)]
+    for engine_job in gone:
+        scheduler.abandon(engine_job)
+    for engine_job, events in answers(scheduler, jobs).items():
+        if engine_job not in gone:
+            prompt, count, *_ = requests[jobs.index(engine_job)]
             assert [event.output_ids for event in events] == [expected(prompt, count)]
     assert backend.memory == {}
 
@@ -258,21 +258,21 @@ def test_a_prompt_waits_for_one_that_begins_alike_and_lets_others_pass() -> None
     scheduler, _ = started(1000, apart=True, halve=True)
     role = "ROLEROLEROLEROLEROLE"
     first, alike, other = job(f"{role}A", 3), job(f"{role}B", 3), job("C", 3)
-    for each in (first, alike, other):
-        scheduler.add(each)
-    found = answers(scheduler, [first, alike, other])
-    assert [done.usage.cached for (done,) in found.values()] == [0, len(role), 0]
+    for engine_job in (first, alike, other):
+        scheduler.add(engine_job)
+    completions = answers(scheduler, [first, alike, other])
+    assert [done.usage.cached for (done,) in completions.values()] == [0, len(role), 0]
 
 
 def test_a_score_takes_the_room_of_the_youngest_row_and_that_one_goes_on() -> None:
     scheduler, backend = started(24, apart=False, halve=False)
     jobs = [job("ABCDE", 5), job("ABXYZ", 5)]
-    for each in jobs:
-        scheduler.add(each)
+    for engine_job in jobs:
+        scheduler.add(engine_job)
     for _ in range(4):
         scheduler.turn()
     assert scheduler.score(list(range(1, 13)), None) == [0.0] * 11
     assert len(backend.memory) == 1
-    found = answers(scheduler, jobs)
-    for each, prompt in zip(jobs, ("ABCDE", "ABXYZ"), strict=True):
-        assert [done.output_ids for done in found[each]] == [expected(prompt, 5)]
+    completions = answers(scheduler, jobs)
+    for engine_job, prompt in zip(jobs, ("ABCDE", "ABXYZ"), strict=True):
+        assert [done.output_ids for done in completions[engine_job]] == [expected(prompt, 5)]

@@ -25,13 +25,13 @@ class Allocations:
         layer: Any = kv_cache._Layer  # pyright: ignore[reportPrivateUsage]
         allocated = layer._allocated
 
-        def counted(own: Any, *tensors: Any) -> torch.Tensor:
-            window = own._window
+        def counted(instance: Any, *tensors: Any) -> torch.Tensor:
+            window = instance._window
             size = window.rows * window.columns * ROW_BYTES // 2
             if size > self.most:
                 raise torch.OutOfMemoryError(f"no room for {size} bytes")
             self.sizes.append(size)
-            return allocated(own, *tensors)
+            return allocated(instance, *tensors)
 
         monkeypatch.setattr(layer, "_allocated", counted)
 

@@ -105,8 +105,8 @@ class LearnedGame(Record):
         named, else by the game's own. Those of other splits than training are all different; raises
         ValueError where there are not as many."""
         return [
-            Table(one.id, self.environment.open(one))
-            for one in self._first(split, seed, count, _played_by(self.difficulty, team))
+            Table(instance.id, self.environment.open(instance))
+            for instance in self._first(split, seed, count, _played_by(self.difficulty, team))
         ]
 
     def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
@@ -131,12 +131,14 @@ class LearnedGame(Record):
         environment = self.environment
         instances = self._first(Split.TEST, seed, count, self.difficulty)
         solved = {
-            name: sum(plays(one, 0) for one in instances)
+            name: sum(plays(instance, 0) for instance in instances)
             for name, plays in environment.players.items()
         }
         for name, plays in self.lessons.players.items():
             numbered = enumerate(instances)
-            solved[name] = sum(plays(one, number, self.weak_team) for number, one in numbered)
+            solved[name] = sum(
+                plays(instance, number, self.weak_team) for number, instance in numbered
+            )
         training = environment.puzzles(Split.TRAIN, seed, PUZZLES, self.difficulty)
         return {**solved, **blind_scores(training, cast("Any", instances))}
 
@@ -150,7 +152,7 @@ class LearnedGame(Record):
         drawn = cast("Iterator[Instance]", self.environment.stream(split, seed, levels))
         if split is Split.TRAIN:
             return list(islice(drawn, count))
-        return different(drawn, count, lambda one: one.id)
+        return different(drawn, count, lambda instance: instance.id)
 
 
 def _played_by(levels: Difficulty, team: Team | None) -> Difficulty:

@@ -120,10 +120,10 @@ class LeaderChannel:
         yield
         self._others_listen = self._group is not None
 
-    def stopped(self, asked: bool) -> bool:
+    def stopped(self, should_stop: bool) -> bool:
         """By the first process while it has nothing to say: whether it, or another one, was asked
         to stop. Then all of them end."""
-        met = self._reduce_sign(_Sign.STOP if asked else _Sign.WAITING)
+        met = self._reduce_sign(_Sign.STOP if should_stop else _Sign.WAITING)
         if met == _Sign.STOP:
             self._others_listen = False
         return met == _Sign.STOP
@@ -155,10 +155,10 @@ class LeaderChannel:
         import torch
 
         self._others_listen = False
-        said = b"" if word is None else _WORDS.dump_json(word)
-        length = torch.tensor(len(said))
+        payload = b"" if word is None else _WORDS.dump_json(word)
+        length = torch.tensor(len(payload))
         torch.distributed.broadcast(length, src=0, group=self._group)
-        content = torch.frombuffer(bytearray(said.ljust(int(length))), dtype=torch.uint8)
+        content = torch.frombuffer(bytearray(payload.ljust(int(length))), dtype=torch.uint8)
         torch.distributed.broadcast(content, src=0, group=self._group)
         self._others_listen = True
         return _WORDS.validate_json(content.numpy().tobytes())

@@ -47,9 +47,9 @@ class RoundGroups:
     def reasons(self) -> list[ExclusionCount]:
         """Why things were left out, the most frequent reason first."""
         first: dict[str, Skipped] = {}
-        for one in self.left_out:
-            first.setdefault(one.reason, one)
-        counted = Counter(one.reason for one in self.left_out)
+        for exclusion in self.left_out:
+            first.setdefault(exclusion.reason, exclusion)
+        counted = Counter(exclusion.reason for exclusion in self.left_out)
         return [
             ExclusionCount(reason, count, _skip_text(first[reason]))
             for reason, count in counted.most_common()
@@ -58,7 +58,7 @@ class RoundGroups:
     @property
     def broken(self) -> list[ExclusionCount]:
         """Of these, runs that were broken off."""
-        return [each for each in self.reasons if each.reason.startswith(BROKEN)]
+        return [exclusion for exclusion in self.reasons if exclusion.reason.startswith(BROKEN)]
 
     def batch(self, version: int, seed: int) -> StepBatch:
         """Of the step that learns from it: the same groups in the same order as in a training

@@ -108,7 +108,7 @@ class RunDirectory:
     def published_rounds(self) -> list[tuple[int, Path]]:
         """The rounds whose policies are there, with their folders."""
         folders = self.published(0).parent.glob("*")
-        return sorted((int(each.name), each) for each in folders if each.name.isdigit())
+        return sorted((int(folder.name), folder) for folder in folders if folder.name.isdigit())
 
     def round(self, number: int) -> Path:
         return self.output / "rounds" / f"{number:04d}"
@@ -135,7 +135,7 @@ class RunDirectory:
             raise damage_error(path, error) from error
 
     def keep(self, wave: RolloutBatch, trajectories: Sequence[Trajectory]) -> None:
-        lines = "\n".join(each.model_dump_json() for each in trajectories)
+        lines = "\n".join(trajectory.model_dump_json() for trajectory in trajectories)
         path = self._runs(wave)
         with guard_disk_writes(path):
             write_atomic(path, lines + "\n")

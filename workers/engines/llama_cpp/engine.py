@@ -111,7 +111,7 @@ class LlamaBackend:
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
         """In the cells, as far as prompts are known: of a request's completions only the first
         counts, for the others can come later."""
-        spare = self._sequences.spare_cells - sum(each.left for each in rows)
+        spare = self._sequences.spare_cells - sum(member.left for member in rows)
         return len(rows) < places and row.left + HEADROOM * (len(rows) + 1) <= spare
 
     def joins(self, row: Row, reading: Sequence[Row]) -> bool:

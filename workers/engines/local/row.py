@@ -92,8 +92,8 @@ def _prompt(request: GenerateRequest, model: Loaded) -> Prompt:
         )
     check_ids(request.id, request.resume_ids, model)
     # Ids that the model does not have: the conversation began with another one.
-    known = all(0 <= token < model.vocabulary for token in request.previous_ids)
-    prompt = build_prompt(rendered, request.previous_ids if known else (), model.codec)
+    is_valid = all(0 <= token < model.vocabulary for token in request.previous_ids)
+    prompt = build_prompt(rendered, request.previous_ids if is_valid else (), model.codec)
     used = len(prompt.ids) + len(request.resume_ids)
     if used >= model.max_context:
         raise context_overflow(request.id, used, model.max_context)

@@ -98,9 +98,9 @@ class Scheduler:
             if row is None:
                 continue
             # Logits are wanted from the last token before an unchecked or a new one on.
-            known = row.ids[: len(row.ids) - row.unchecked - 1]
-            prefix, row.fed = self._backend.find_prefix(row.job.adapter, known)
-            if not self._parked and _is_about_to_be_read(row, known, unread):
+            context_ids = row.ids[: len(row.ids) - row.unchecked - 1]
+            prefix, row.fed = self._backend.find_prefix(row.job.adapter, context_ids)
+            if not self._parked and _is_about_to_be_read(row, context_ids, unread):
                 passed.append(row)
                 self._waiting.popleft()
                 continue
@@ -144,14 +144,14 @@ class Scheduler:
             try:
                 feeds = self._backend.plan(self._rows)
                 logits = self._backend.step(feeds)
-                ready, chosen = self._drawn(feeds, logits)
+                ready, samples = self._drawn(feeds, logits)
             except Exception as error:  # noqa: BLE001 - a model's code raises anything
                 shortage = self._backend.shortage(error)
                 if shortage is None:
                     self._fail_pass(feeds, self.failure_of(error))
                     return
             else:
-                self._push_all(ready, chosen)
+                self._push_all(ready, samples)
                 return
             # Not within the except clause: the error's traceback holds what the pass allocated.
             self._back_off(shortage)
@@ -196,20 +196,20 @@ class Scheduler:
             return [], []
         if places != list(range(logits.shape[0])):
             logits = logits[places]  # [ready, vocabulary]
-        chosen = choose_tokens(
+        samples = choose_tokens(
             logits,
             [row.allowed for row in ready],
             [row.sampling for row in ready],
             [len(row.output_ids) for row in ready],
         )
-        return ready, chosen
+        return ready, samples
 
-    def _push_all(self, rows: Sequence[Row], chosen: Sequence[Sampled | None]) -> None:
+    def _push_all(self, rows: Sequence[Row], samples: Sequence[Sampled | None]) -> None:
         """Give each row its token. Finished rows leave, and so do all of a request whose grammar or
         numbers fail."""
         finished: list[Row] = []
         failed: dict[Job, EngineError] = {}
-        for row, sampled in zip(rows, chosen, strict=True):
+        for row, sampled in zip(rows, samples, strict=True):
             row.job.generated += 1
             if row.job in failed:
                 continue
@@ -315,14 +315,14 @@ class Scheduler:
         """Set rows back: those that were about to join, else the youngest ones."""
         self._backend.release()
         joining = [row for row in self._rows if row.reading]
-        tried = sum(1 + len(row.siblings) for row in self._rows)
+        row_count = sum(1 + len(row.siblings) for row in self._rows)
         jobs = list(dict.fromkeys(row.job for row in self._rows))
         if len(self._rows) == 1 or (len(jobs) == 1 and not jobs[0].begun):
             self._fail(jobs, shortage.alone)
             return
         by_age = self._by_age()
         if shortage.halve:
-            self._places, self._ended = max(1, tried // 2), 0
+            self._places, self._ended = max(1, row_count // 2), 0
             lost = self._backend.lost(self._rows)
             back = by_age if lost else joining or by_age[self._places :]
         else:
@@ -336,8 +336,8 @@ class Scheduler:
             _log.warning(
                 "%s: out of memory with %d rows of %s (%s): %d set back, "
                 "at most %d at once for now",
-                self._backend.kind, tried, self._model.base, shortage.reason,
-                tried - len(self._rows), self._places,
+                self._backend.kind, row_count, self._model.base, shortage.reason,
+                row_count - len(self._rows), self._places,
             )  # fmt: skip
 
     def _by_age(self) -> list[Row]:

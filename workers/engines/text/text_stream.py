@@ -62,9 +62,9 @@ class ArrivingText:
         return self._release(len(self.raw))
 
     def _release(self, end: int) -> str:
-        shown = self.raw[self._released : end]
+        chunk = self.raw[self._released : end]
         self._released = max(self._released, end)
-        return whole_characters(shown)
+        return whole_characters(chunk)
 
     def _held_back(self) -> int:
         """Length of the longest end of the text that the next piece may complete: the first half of

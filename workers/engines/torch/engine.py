@@ -95,18 +95,20 @@ class TorchBackend:
 
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
         """By rows times the longest that one of them may become: they share one allocation."""
-        everyone = [each for first in (*rows, *passed, row) for each in (first, *first.siblings)]
+        everyone = [
+            member for first in (*rows, *passed, row) for member in (first, *first.siblings)
+        ]
         bound = self._settings.max_tokens_in_flight
-        longest = max(len(each.prompt.ids) + each.limit for each in everyone)
+        longest = max(len(member.prompt.ids) + member.limit for member in everyone)
         fits = bound is None or len(everyone) * longest <= bound - self._prefixes.budget
         return fits and len(everyone) <= places
 
     def joins(self, row: Row, reading: Sequence[Row]) -> bool:
         """If padding is worth it. Rows that are continued or read again are read alone."""
         group = [*reading, row]
-        if len(group) > 1 and any(each.unchecked or each.output_ids for each in group):
+        if len(group) > 1 and any(member.unchecked or member.output_ids for member in group):
             return False
-        lengths = [each.left for each in group]
+        lengths = [member.left for member in group]
         padded = max(lengths) * len(lengths)
         return len(group) == 1 or padded <= min(PREFILL_TOKENS, PADDING * sum(lengths))
 
@@ -153,7 +155,7 @@ class TorchBackend:
         self._batch.remove(rows)
 
     def drop(self, rows: Sequence[Row]) -> None:
-        self._unread = {row: known for row, known in self._unread.items() if row not in rows}
+        self._unread = {row: entry for row, entry in self._unread.items() if row not in rows}
         self._batch.wipe(rows)
         self._batch.remove(rows)
 
@@ -166,8 +168,10 @@ class TorchBackend:
             return
         self._use([row.job.adapter])
         ids = torch.tensor([[*row.prompt.ids, *row.output_ids]], device=self._loaded.device)
-        kept = len(row.output_ids) + 1
-        logits = self._loaded.model(input_ids=ids, use_cache=False, logits_to_keep=kept).logits[0]
+        logit_count = len(row.output_ids) + 1
+        logits = self._loaded.model(
+            input_ids=ids, use_cache=False, logits_to_keep=logit_count
+        ).logits[0]
         logprobs: list[float] = []
         for start in range(0, len(row.output_ids), SCORE_CHUNK):
             tokens = row.output_ids[start : start + SCORE_CHUNK]
@@ -228,9 +232,13 @@ class TorchBackend:
 
     def _use(self, adapters: Sequence[AdapterVersion | None]) -> None:
         """What each row of the passes that come now is computed with."""
-        weights: list[Lora | WholeModel | None] = [each and each.weights for each in adapters]
-        self._models.use([each if isinstance(each, WholeModel) else None for each in weights])
-        self._loras.use([each if isinstance(each, Lora) else None for each in weights])
+        weights: list[Lora | WholeModel | None] = [
+            adapter and adapter.weights for adapter in adapters
+        ]
+        self._models.use(
+            [adapter if isinstance(adapter, WholeModel) else None for adapter in weights]
+        )
+        self._loras.use([adapter if isinstance(adapter, Lora) else None for adapter in weights])
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -80,8 +80,8 @@ class ObjectReference:
             self,
             {
                 "call": _of(self, "_target"),
-                "arguments": [encode(each, _number) for each in arguments],
-                "named": {name: encode(each, _number) for name, each in named.items()},
+                "arguments": [encode(argument, _number) for argument in arguments],
+                "named": {name: encode(argument, _number) for name, argument in named.items()},
             },
         )
 

@@ -125,8 +125,8 @@ def combine(first: Finding, then: Errand) -> Intent:
         first_slots = first.draw(rng, world)
         if first_slots is None:
             return None
-        found = _find(first, first_slots, world)
-        wanted = then.draw(rng, world, found.value) if found else None
+        result = _find(first, first_slots, world)
+        wanted = then.draw(rng, world, result.value) if result else None
         return None if wanted is None else {**wanted, **first_slots}
 
     def in_trouble(rng: random.Random, world: World) -> Slots | None:
@@ -135,8 +135,8 @@ def combine(first: Finding, then: Errand) -> Intent:
         return {**sound, **wrong} if sound and wrong else None
 
     def program(slots: Slots) -> Program:
-        found = yield from first.search(slots)
-        return (yield from then.program({**slots, "x": found.value, "told": found.told}))
+        result = yield from first.search(slots)
+        return (yield from then.program({**slots, "x": result.value, "told": result.told}))
 
     name = f"{first.name}+{then.name}"
     texts = (
