@@ -164,7 +164,7 @@ async def change(bus: Bus, name: str, to: Callable[[Policy], Policy]) -> Policy:
     """
     if not _NAME.fullmatch(name):
         raise PolicyError(
-            f"{name!r} is no policy's name: a pool, or pool/adapter, of letters, digits, - and _"
+            f"{name!r} is not a policy's name: a pool, or pool/adapter, of letters, digits, - and _"
         )
     keys = [bus.keys.policies, bus.keys.policy_changes]
     while True:
@@ -240,7 +240,7 @@ def _with_publish_times(policy: Policy, before: Policy, now: float) -> Policy:
 def _read(name: str, body: bytes) -> Policy:
     """Raises PolicyError."""
     if not _NAME.fullmatch(name):
-        raise PolicyError(f"{name[:MAX_SHOWN]!r} is no policy's name")
+        raise PolicyError(f"{name[:MAX_SHOWN]!r} is not a policy's name")
     if len(body) > MAX_BYTES:
         raise PolicyError(f"policy {name!r} has {len(body):,} bytes; the most is {MAX_BYTES:,}")
     try:

@@ -52,7 +52,9 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.jobs.requests import MODULES, JobRequest, require_allowed
 
         if program not in MODULES:
-            raise InputError(f"{program!r} is no program of a job; there are: {', '.join(MODULES)}")
+            raise InputError(
+                f"{program!r} is not a program of a job; there are: {', '.join(MODULES)}"
+            )
         output = _value_of("--output", arguments)
         request = JobRequest.model_validate(
             {

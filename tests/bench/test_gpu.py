@@ -138,7 +138,7 @@ def test_log_probabilities_that_are_too_far_apart_miss_their_bar(
     ("changed", "words"),
     [
         ({"in_flight": LAST}, "in flight did not end with the version that they began with"),
-        ({"served": LAST - 1}, "were not answered by the new versions"),
+        ({"completion_tokens": LAST - 1}, "were not answered by the new versions"),
     ],
 )
 def test_an_adapter_that_is_not_served_as_it_must_be_is_named(

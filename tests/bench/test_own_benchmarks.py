@@ -289,7 +289,7 @@ from loopline.bench.errors import UsageError
 from loopline.bench.output import OutputDirectory
 from loopline.bench.registry import benchmark_of, find, names
 from loopline.bench.rescoring import rescore_all
-from loopline.bench.session import Asked, manifest_of
+from loopline.bench.session import BenchRequest, manifest_of
 from loopline.bench.datasets import Request
 from tests.bench.local_client import LocalClient
 from tests.bench.test_own_benchmarks import gone_on, right
@@ -305,7 +305,7 @@ for target in ("adding", "adding_up:ADDING"):
     benchmark = find(target)
     request = Request(split=benchmark.default_split, samples=2)
     made = manifest_of(
-        Asked(benchmark, benchmark.arms.parse("llm"), request), benchmark.load(request)
+        BenchRequest(benchmark, benchmark.arms.parse("llm"), request), benchmark.load(request)
     )
     directory = OutputDirectory(Path(sys.argv[1]) / target.replace(":", "-"))
     directory.create(made)

@@ -161,7 +161,7 @@ STRIPPED = {
         ({"decoder": {"type": "WordPiece"}}, {}, "its decoder does more"),
         ({"added_tokens": [STRIPPED]}, {}, "'</s>' is rstrip"),
         ({"added_tokens": [{**STRIPPED, "rstrip": False, "normalized": True}]}, {}, "normalized"),
-        ({}, {"ignore_merges": True}, "no plain BPE .*ignore_merges"),
+        ({}, {"ignore_merges": True}, "not plain BPE .*ignore_merges"),
         ({}, {"merges": [["t", "e"]]}, "llama.cpp would join"),
         ({}, {"byte_fallback": False}, "no name for"),
     ],

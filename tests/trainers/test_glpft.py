@@ -216,11 +216,11 @@ def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_and_curve(
     killed = tmp_path / "killed"
     script = (
         "import sys; from pathlib import Path; from loopline.trainers.data.datasets import read;"
-        "from loopline.trainers.glpft.pipeline import Watch, train;"
+        "from loopline.trainers.glpft.pipeline import StageListener, train;"
         "from loopline.trainers.glpft.settings import GlpftSettings;"
         "tell = lambda stage, step: print('checkpoint', stage, step, flush=True);"
         "train(GlpftSettings.model_validate_json(sys.argv[1]), read(Path(sys.argv[2])),"
-        "Path(sys.argv[3]), checkpoint_every=2, watch=Watch(checkpoint=tell))"
+        "Path(sys.argv[3]), checkpoint_every=2, watch=StageListener(checkpoint=tell))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script, SETTINGS.model_dump_json(), tmp_path / "data", killed],

@@ -18,19 +18,20 @@ from loopline.trainers.errors import TrainingError
 from tests.trainers.tiny_glpft import DATA
 
 HOLDER = (
-    "import sys\nfrom pathlib import Path\nfrom loopline.trainers.core.output_lock import locked\n"
-    "with locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"
+    "import sys\nfrom pathlib import Path\n"
+    "from loopline.trainers.core.output_lock import lock_output\n"
+    "with lock_output(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"
 )
 
 TAKER = """
 import os, sys
 from pathlib import Path
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.core.output_lock import locked
+from loopline.trainers.core.output_lock import lock_output
 taken = 0
 while taken < 200:
     try:
-        with locked(Path(sys.argv[1])):
+        with lock_output(Path(sys.argv[1])):
             os.mkdir(sys.argv[2])  # Fails where another one is inside.
             os.rmdir(sys.argv[2])
             taken += 1

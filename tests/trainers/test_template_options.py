@@ -70,7 +70,7 @@ def test_adapters_are_not_published_to_a_pool_with_other_prompts_than_they_learn
     ("word", "message"),
     [
         ("enable_thinking", "is not NAME=VALUE"),
-        ("messages=none", "--template-option {'messages': 'none'}: "),
+        ("messages=none", "--template-option: 'messages' is given to the chat template already"),
     ],
 )
 def test_the_command_names_an_option_that_it_does_not_take(

@@ -63,10 +63,10 @@ def test_what_the_folder_does_not_have_or_has_damaged_is_named(tmp_path: Path) -
     key = key_of(CODE)
     with pytest.raises(ProblemUnknown, match=f"copy the file {key}.json there"):
         folder.code(key)
-    with pytest.raises(ProblemUnknown, match="no problem's hash"):
+    with pytest.raises(ProblemUnknown, match="not a problem's hash"):
         folder.code("../../etc/passwd")
     folder.add(CODE)
-    with pytest.raises(ProblemUnknown, match="no problem of mathematics"):
+    with pytest.raises(ProblemUnknown, match="not a problem of mathematics"):
         folder.math(key)
     path = tmp_path / f"{key}.json"
     path.write_bytes(path.read_bytes().replace(b'"6"', b'"7"'))

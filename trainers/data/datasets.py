@@ -179,7 +179,8 @@ def read(folder: Path) -> DataSet:
             sets[name] = tuple(Example.model_validate(row) for row in table.to_pylist())
     except FileNotFoundError as error:
         raise UnreadableData(
-            f"{folder} is no data set, {error.filename or error} is missing: `train data` makes one"
+            f"{folder} is not a data set, {error.filename or error} is missing: "
+            "`train data` makes one"
         ) from error
     except (OSError, ValidationError, pa.ArrowException) as error:
         why = str(error).splitlines()[0]

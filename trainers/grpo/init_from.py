@@ -44,7 +44,7 @@ def _adapter(network: Network, folder: Path, settings: GrpoSettings) -> dict[str
     except EngineError as error:
         raise TrainingError(str(error)) from error
     except (OSError, SafetensorError) as error:
-        raise TrainingError(f"{folder} is no adapter that can be read: {error}") from error
+        raise TrainingError(f"{folder} is not an adapter that can be read: {error}") from error
     wanted = (settings.rank, 2 * settings.rank)
     if (config.r, config.lora_alpha) != wanted:
         raise TrainingError(
@@ -71,8 +71,8 @@ def _select_trained(
     ]
     if wrong:
         raise TrainingError(
-            f"{folder} is no earlier version of a policy of this base: {len(wrong)} of its tensors "
-            f"are missing or have another shape, such as {', '.join(wrong[:_SHOWN])}"
+            f"{folder} is not an earlier version of a policy of this base: {len(wrong)} of its "
+            f"tensors are missing or have another shape, such as {', '.join(wrong[:_SHOWN])}"
         )
     return {
         name: weights[name].detach().to(parameter.device, parameter.dtype)

@@ -347,7 +347,7 @@ class Learner:
 def _not_finite_message(what: str, bad_values: Sequence[tuple[str, float]], where: str) -> str:
     """The fact alone: anyone who called for the step knows what can be done about it."""
     if not bad_values:
-        return f"the {what} is no number in another process, at {where}"
+        return f"the {what} is not a number in another process, at {where}"
     named = list(dict.fromkeys(origin for origin, _ in bad_values))
     more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
     return (

@@ -202,7 +202,7 @@ class Search:
                 candidate = _parse_proposal(answer, label, best, arms)
             except InvalidPrompt as error:
                 refused.append(RejectedProposal(label=label, why=str(error)))
-                self._watch.say(f"{name}: {label} is no candidate: {error}")
+                self._watch.say(f"{name}: {label} is not a candidate: {error}")
                 continue
             written.append(candidate)
             arms[label] = Arm(candidate)

@@ -72,14 +72,14 @@ class ProblemFolder:
         """Raises ProblemUnknown."""
         problem = self._get(key)
         if not isinstance(problem, CodeProblem):
-            raise ProblemUnknown(f"problem {key[:12]} is no programming problem")
+            raise ProblemUnknown(f"problem {key[:12]} is not a programming problem")
         return problem
 
     def math(self, key: str) -> MathProblem:
         """Raises ProblemUnknown."""
         problem = self._get(key)
         if not isinstance(problem, MathProblem):
-            raise ProblemUnknown(f"problem {key[:12]} is no problem of mathematics")
+            raise ProblemUnknown(f"problem {key[:12]} is not a problem of mathematics")
         return problem
 
     def _get(self, key: str) -> CodeProblem | MathProblem:
@@ -92,7 +92,7 @@ class ProblemFolder:
 
     def _read(self, key: str) -> CodeProblem | MathProblem:
         if _KEY.fullmatch(key) is None:
-            raise ProblemUnknown(f"{key[:80]!r} is no problem's hash")
+            raise ProblemUnknown(f"{key[:80]!r} is not a problem's hash")
         path = self._file(key)
         try:
             if path.stat().st_size > MAX_FILE_BYTES:

@@ -93,7 +93,7 @@ def _json(text: str) -> JsonValue:
 
 
 def _no_number(constant: str) -> NoReturn:
-    raise BadDocument(f"{constant} is no number of JSON")
+    raise BadDocument(f"{constant} is not a number of JSON")
 
 
 def _yaml(text: str) -> JsonValue:

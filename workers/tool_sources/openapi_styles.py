@@ -18,6 +18,8 @@ Escape = Callable[[str], str]
 
 _RESERVED = ":/?@!$'()*,;"
 """What `allowReserved` lets through: not what would end a value, a query or a path (`&=+#[]`)."""
+_RESERVED_IN_PATH = _RESERVED.replace("?", "")
+"""In a path a question mark ends it, and what stands before it may become `.` or `..`."""
 
 
 def escaped(text: str) -> str:
@@ -32,6 +34,10 @@ def escaped_in_form(text: str) -> str:
 
 def _but_reserved(text: str) -> str:
     return quote(text.encode(errors="replace"), safe=_RESERVED)
+
+
+def _but_reserved_in_path(text: str) -> str:
+    return quote(text.encode(errors="replace"), safe=_RESERVED_IN_PATH)
 
 
 def plain(value: JsonValue) -> str:
@@ -72,7 +78,7 @@ def pairs(name: str, style: Style, value: JsonValue, escape: Escape) -> Iterator
 
 def path_part(name: str, style: Style, value: JsonValue) -> str:
     """What stands in a path in place of `{name}`."""
-    write = _but_reserved if style.reserved else escaped
+    write = _but_reserved_in_path if style.reserved else escaped
     if style.name == "json":
         return escaped(json.dumps(value, ensure_ascii=False))
     begin, between = {"label": (".", "."), "matrix": (";", ";")}.get(style.name, ("", ","))

@@ -83,7 +83,7 @@ def test_each_policy_goes_on_with_its_own_weights(kind: str, base: Path, tmp_pat
 
 
 def test_what_is_no_earlier_version_is_refused_by_name(base: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"no earlier version of a policy of this base"):
+    with pytest.raises(TrainingError, match=r"not an earlier version of a policy of this base"):
         initial_policies(given(base, "full", {"coder": MICRO_MODELS / "slm"}), ROLES, load(base))
 
 

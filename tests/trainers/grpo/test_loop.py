@@ -207,7 +207,7 @@ def test_a_trainer_that_is_killed_again_and_again_goes_on_as_if_nothing_had_been
     planned = copied_plans(before, output)
     with deployed(quick_settings(bus.redis_url), base, tmp_path / "workers") as where:
         for place, call in (
-            ("_gather", 1), ("harvested", 1), ("save", 1), ("serve", 2), ("_clipped_norm", 1),
+            ("_gather", 1), ("seal_round", 1), ("save", 1), ("serve", 2), ("_clipped_norm", 1),
             ("_write", 1),
         ):  # fmt: skip
             killed_at(place, call, settings, output, where.settings)

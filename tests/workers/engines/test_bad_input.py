@@ -191,8 +191,8 @@ def other_base(tensor: torch.Tensor) -> torch.Tensor:
         (config(CONFIG, peft_type="IA3"), "'IA3', not LORA"),
         (config(CONFIG, use_dora=True), "use_dora"),
         (tensors(ADAPTER, other_base), "it is of another model"),
-        (tensors(ADAPTER, torch.flatten), "no matrices"),
-        (tensors(ADAPTER, torch.Tensor.char), "no matrices of floating-point"),
+        (tensors(ADAPTER, torch.flatten), "not matrices"),
+        (tensors(ADAPTER, torch.Tensor.char), "not matrices of floating-point"),
         (tensors(ADAPTER, lambda tensor: tensor * float("nan")), "not finite"),
     ],
 )
@@ -246,9 +246,9 @@ def said(key: bytes, value: int) -> Change:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (only(b""), "no GGUF file"),
-        (only(b"this is a text file"), "no GGUF file"),
-        (header(0, b"GGML"), "no GGUF file"),
+        (only(b""), "not a GGUF file"),
+        (only(b"this is a text file"), "not a GGUF file"),
+        (header(0, b"GGML"), "not a GGUF file"),
         (only(b"GGUF"), "damaged at byte 4"),
         (header(4, b"\0\0\0\3"), "GGUF version 50331648"),
         (header(16, struct.pack("<Q", 1 << 60)), f"announces {1 << 60} keys"),
@@ -360,7 +360,7 @@ def test_no_damaged_header_ends_the_process(tiny_gguf: Path, tmp_path: Path) -> 
         (ending(struct.pack("<f", float("nan")) * 16), "not finite"),
         (up_to(100), "its header is damaged"),
         (only(b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0)), "general.architecture"),
-        (only(b"a text"), "no GGUF file"),
+        (only(b"a text"), "not a GGUF file"),
         (None, "general.type"),
     ],
 )
@@ -443,7 +443,7 @@ async def test_a_token_that_the_embedding_has_no_row_for_is_refused_where_it_sta
     error = await failure(engine, request([system, user("What is 1 + 1?")]))
     await engine.close()
     assert error.kind == "bad_request"
-    assert f"{beyond} is no token id" in str(error)
+    assert f"{beyond} is not a token id" in str(error)
 
 
 @pytest.mark.parametrize("name", ["micro:../micro_models/llm", "micro:..", "micro:/etc", "micro:"])

@@ -314,7 +314,7 @@ async def test_a_prompt_longer_than_the_context_names_both_numbers(tiny_gguf: Pa
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"not a model at all", "no GGUF file"),
+        (b"not a model at all", "not a GGUF file"),
         (b"GGUF\x03\x00\x00\x00 and then garbage", "its header announces"),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_subclass_arrives_as_its_plain_type() -> None:
 
 def test_what_is_no_plain_data_is_refused_or_referred_to() -> None:
     for value in (object(), iter([]), len, Counter, ValueError()):
-        with pytest.raises(TypeError, match="is no plain data"):
+        with pytest.raises(TypeError, match="is not plain data"):
             encode(value)
         assert encode([value], lambda _: 7) == [{"reference": 7}]
     assert decode([{"reference": 7}], lambda number: number + 1) == [8]

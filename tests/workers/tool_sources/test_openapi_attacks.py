@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytest.importorskip("jsonschema", reason="needs make install")
@@ -114,6 +114,7 @@ HOSTILE = st.lists(
     HOSTILE | st.lists(HOSTILE) | st.dictionaries(HOSTILE, HOSTILE),
     HOSTILE,
 )
+@example("/{a}", Style(name="label", explode=False, reserved=True), "?", "@")
 def test_whatever_the_arguments_are_a_call_goes_to_its_operation_at_its_server(
     path: str, style: Style, first: Any, second: str
 ) -> None:

@@ -28,7 +28,7 @@ class NetworkSize(BaseModel):
         """Rotary embeddings turn pairs of a head's numbers."""
         if self.hidden % (2 * self.heads):
             raise ValueError(
-                f"hidden {self.hidden} is no multiple of 2 × heads, which is {2 * self.heads}"
+                f"hidden {self.hidden} is not a multiple of 2 × heads, which is {2 * self.heads}"
             )
         return self
 

@@ -110,7 +110,7 @@ def check_ids(request_id: str, ids: Sequence[int], model: Loaded) -> None:
     for token in ids:
         if not 0 <= token < model.vocabulary:
             raise EngineError(
-                f"request {request_id}: {token} is no token id of {model.base!r} "
+                f"request {request_id}: {token} is not a token id of {model.base!r} "
                 f"(vocabulary of {model.vocabulary})",
                 kind="bad_request",
             )

@@ -136,7 +136,7 @@ def _content(content: object, place: str) -> tuple[str, str]:
         elif "think" in kind or "reason" in kind:
             thoughts.append(_thought(body))
         else:
-            raise Unreadable(f"{here}: a part of type {kind!r} is no text")
+            raise Unreadable(f"{here}: a part of type {kind!r} is not text")
     return "".join(texts), "".join(thoughts)
 
 

@@ -65,7 +65,7 @@ def _require_usable(proxy: Proxy) -> None:
         name, scheme = proxy.name, urlsplit(proxy.url).scheme
     except ValueError as error:
         raise ProxyUnusable(
-            f"{proxy.variable} is no address of a proxy ({error}); it looks like "
+            f"{proxy.variable} is not an address of a proxy ({error}); it looks like "
             f"http://proxy.example:3128. Correct it, {otherwise}"
         ) from None
     if scheme in ("http", "https"):

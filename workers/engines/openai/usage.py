@@ -128,8 +128,8 @@ def _number(raw: RawUsage, *names: str) -> int | None:
         if isinstance(value, str):
             value = int(value) if value.isascii() and value.isdecimal() and len(value) < 20 else -1
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UnreadableUsage(f"{name} is no number")
+            raise UnreadableUsage(f"{name} is not a number")
         if not 0 <= value <= MAX_TOKENS or value != int(value):
-            raise UnreadableUsage(f"{name} is no count of tokens")
+            raise UnreadableUsage(f"{name} is not a count of tokens")
         return int(value)
     return None

@@ -52,7 +52,7 @@ def checked(options: dict[str, TemplateValue]) -> dict[str, TemplateValue]:
         raise ValueError(f"{len(options)} options for a chat template; {_MOST} at most")
     for name, value in options.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name[:80]!r} is no name of a variable in a chat template")
+            raise ValueError(f"{name[:80]!r} is not a name of a variable in a chat template")
         if name in _TAKEN or name.endswith(("_token", "_tokens", "_token_id")):
             raise ValueError(
                 f"{name!r} is given to the chat template already; options are its own switches, "

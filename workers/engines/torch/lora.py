@@ -193,7 +193,7 @@ def _check_weights(path: str, name: str, rank: int, weights: Sequence[torch.Tens
     for tensor in weights:
         if tensor.ndim != 2 or not tensor.is_floating_point():
             raise _refused(
-                path, f"its weights for {name} are no matrices of floating-point numbers"
+                path, f"its weights for {name} are not matrices of floating-point numbers"
             )
         if rank not in tensor.shape:
             raise _refused(

@@ -47,7 +47,7 @@ def encode(value: Any, refer: Callable[[Any], int] | None = None) -> Any:
     if (exact := _exact(value)) is not None:
         return exact
     if refer is None:
-        raise TypeError(f"{type(value).__name__} is no plain data")
+        raise TypeError(f"{type(value).__name__} is not plain data")
     return {"reference": refer(value)}
 
 
