@@ -86,7 +86,7 @@ async def test_a_version_that_there_is_not_cannot_be_pinned(bus: Bus) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "slm/", "slm/../x/y", "x" * 65, "slm/caller\n"])
 async def test_a_name_that_is_none_is_refused(bus: Bus, name: str) -> None:
-    with pytest.raises(PolicyError, match="no policy's name"):
+    with pytest.raises(PolicyError, match="not a policy's name"):
         await policies.publish(bus, name, "/1")
 
 

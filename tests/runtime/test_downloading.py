@@ -21,7 +21,7 @@ async def test_a_download_may_take_longer_than_workers_have_to_get_ready(tmp_pat
     state = StateDirectory(tmp_path)
     supervisor: Any = Supervisor(settings, state, profile="scripted", connect=never)
     slot = WorkerSlot("gpu", 1, Launch(settings.supervisor, lambda _: tmp_path / "set", tmp_path))
-    supervisor._note(slot, "downloading")
+    supervisor._record_presence(slot, "downloading")
     assert slot.state == "downloading"
     forever = asyncio.get_running_loop().create_future()
     supervisor._running = {slot: forever}
@@ -29,6 +29,6 @@ async def test_a_download_may_take_longer_than_workers_have_to_get_ready(tmp_pat
     announcing = asyncio.create_task(supervisor._announce(lambda: announcements.append("up")))
     done, _ = await asyncio.wait({announcing}, timeout=0.5)
     assert not done, "ten times as long as workers have"
-    supervisor._note(slot, "ready")
+    supervisor._record_presence(slot, "ready")
     await asyncio.wait_for(announcing, 20)
     assert (slot.state, announcements) == ("ready", ["up"])

@@ -51,7 +51,7 @@ def test_an_adapter_of_another_base_is_refused_before_anything_is_published(
         (("publish", "slm", "/etc"), "holds neither an adapter nor a model"),
         (("pin", "llm", "7"), "no version 7; there are: 0"),
         (("rollback", "llm"), "no other version in use before"),
-        (("pin", "slm/a b", "0"), "no policy's name"),
+        (("pin", "slm/a b", "0"), "not a policy's name"),
     ],
 )
 def test_what_cannot_be_done_is_one_error(
