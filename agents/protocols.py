@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from loopline.agents.records import Call, JsonObject, Message, SamplingParams, ToolSpec
+from loopline.agents.records import (
+    Call,
+    GenerationOptions,
+    JsonObject,
+    Message,
+    SamplingParams,
+    ToolSpec,
+)
 
 MAX_SCHEMA_BYTES = 100_000
 """Of a completion's schema as JSON, or of the parameters of all its tools. Compiling takes up to a
@@ -26,8 +33,11 @@ class Host(Protocol):
         sampling: SamplingParams | None = None,
         previous: Call | None = None,
         json_schema: JsonObject | None = None,
+        options: GenerationOptions | None = None,
     ) -> tuple[Call, ...]:
         """Ask the policy of this role for `sampling.n` completions (one Call each).
+
+        `options` are what the run's caller set, over `sampling` or the pool's own defaults.
 
         `json_schema` holds the whole completion; local models take at most `MAX_SCHEMA_BYTES`.
         `previous` is the earlier call of the same conversation whose ids the new prompt extends.

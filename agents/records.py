@@ -32,6 +32,30 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class ToolCall(Record):
+    """A call that a model asks for. `arguments` is the parsed object, or `None` with `error`
+    set when the model wrote something that is not a JSON object."""
+
+    id: str
+    name: str
+    arguments: JsonObject | None
+    raw_arguments: str = ""
+    error: str | None = None
+
+
+class Message(Record):
+    """A chat message, in the shape that OpenAI-compatible endpoints use."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    raw_text: str | None = None
+    """An assistant turn exactly as a local model wrote it (tool-call markup included). Engines
+    that render a chat template use it in place of `content`, so that earlier ids are extended
+    and never tokenized a second time."""
+
+
 class Task(Record):
     """What is to be solved, with everything needed to rebuild it, but not its answer."""
 
@@ -39,6 +63,10 @@ class Task(Record):
     """Its name, or `package.module:OBJECT` where it was found by that."""
     instance: JsonObject = Field(default_factory=dict)
     prompt: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
+    """The question: of a conversation its last user message."""
+    messages: tuple[Message, ...] = ()
+    """The whole conversation as the caller wrote it, system messages and `prompt` included; empty
+    where the question is all there is."""
 
 
 class Budget(Record):
@@ -79,30 +107,6 @@ class Run(Record):
     """The run that this one was forked from."""
 
 
-class ToolCall(Record):
-    """A call that a model asks for. `arguments` is the parsed object, or `None` with `error`
-    set when the model wrote something that is not a JSON object."""
-
-    id: str
-    name: str
-    arguments: JsonObject | None
-    raw_arguments: str = ""
-    error: str | None = None
-
-
-class Message(Record):
-    """A chat message, in the shape that OpenAI-compatible endpoints use."""
-
-    role: Literal["system", "user", "assistant", "tool"]
-    content: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
-    raw_text: str | None = None
-    """An assistant turn exactly as a local model wrote it (tool-call markup included). Engines
-    that render a chat template use it in place of `content`, so that earlier ids are extended
-    and never tokenized a second time."""
-
-
 MAX_TOOLS = 128
 """That a task, or a source of tools, offers."""
 
@@ -126,6 +130,39 @@ class SamplingParams(Record):
     stop: tuple[str, ...] = ()
     seed: int | None = None
     n: int = Field(default=1, ge=1, le=64)
+    frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
+    presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
+
+
+class ToolChoice(Record):
+    """Whether the model must call a tool, may, or must not."""
+
+    mode: Literal["auto", "none", "required"] = "auto"
+    name: str | None = None
+    """With `required`: the tool that it must call."""
+
+
+class GenerationOptions(Record):
+    """What a caller may set for a completion. Whatever is None is as the pool has it."""
+
+    temperature: float | None = Field(default=None, ge=0.0, le=5.0)
+    top_p: float | None = Field(default=None, gt=0.0, le=1.0)
+    max_tokens: int | None = Field(default=None, ge=1, le=131_072)
+    stop: tuple[str, ...] | None = None
+    seed: int | None = None
+    n: int = Field(default=1, ge=1, le=64)
+    frequency_penalty: float | None = Field(default=None, ge=-2.0, le=2.0)
+    presence_penalty: float | None = Field(default=None, ge=-2.0, le=2.0)
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_tool_calls: bool = True
+    token_texts: bool = False
+    """Give the text of each output token, too (`Call.tokens`)."""
+
+    def sampling(self, defaults: SamplingParams) -> SamplingParams:
+        """The pool's defaults, and over them what the caller has set."""
+        chosen = self.model_dump(include=set(SamplingParams.model_fields), exclude_none=True)
+        n = max(self.n, defaults.n)
+        return defaults.model_copy(update={**chosen, "n": n})
 
 
 class Usage(Record):
@@ -189,6 +226,9 @@ class Call(Record):
     raw_logprobs: tuple[float, ...] = ()
     """The same under the model's own distribution: softmax of its logits as they are. Empty if the
     engine does not know it."""
+    tokens: tuple[str, ...] = ()
+    """Text of each output token, where the caller asked for it. Bytes that are not UTF-8 by
+    themselves are U+FFFD."""
     sampling: SamplingParams
     finish_reason: FinishReason
     grammar_masked: bool = False

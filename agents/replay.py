@@ -16,6 +16,7 @@ from loopline.agents.errors import AgentError, ForkImpossible, ReplayDiverged, R
 from loopline.agents.frontier import OpenJoin, frontier_of, handoff_of
 from loopline.agents.records import (
     Call,
+    GenerationOptions,
     JsonObject,
     Message,
     Outcome,
@@ -54,8 +55,9 @@ class RecordedHost:
         sampling: SamplingParams | None = None,
         previous: Call | None = None,
         json_schema: JsonObject | None = None,
+        options: GenerationOptions | None = None,
     ) -> tuple[Call, ...]:
-        wanted = sampling.n if sampling is not None else 1
+        wanted = max(sampling.n if sampling else 1, options.n if options else 1)
         if not self._calls and self._failure is not None:
             raise RequestFailed(str(self._failure.get("kind")), str(self._failure.get("message")))
         if len(self._calls) < wanted:

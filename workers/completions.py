@@ -7,7 +7,15 @@ from __future__ import annotations
 import time
 import zlib
 
-from loopline.agents.records import Call, Latency, PolicyRef, Run, UsageEntry
+from loopline.agents.records import (
+    Call,
+    GenerationOptions,
+    Latency,
+    PolicyRef,
+    Run,
+    SamplingParams,
+    UsageEntry,
+)
 from loopline.workers.engines.protocol import Completion, Engine, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
 
@@ -16,6 +24,15 @@ def agent_seed(run: Run, agent: str) -> int:
     """The agent's seed in this run: the same for each of its requests, so that a conversation is
     sampled from one stream of chance, and for a step that is tried again."""
     return zlib.crc32(f"{run.seed}/{agent}".encode())
+
+
+def sampling_of(
+    settings: ModelSettings, sampling: SamplingParams | None, options: GenerationOptions, seed: int
+) -> SamplingParams:
+    """How to sample: what the run's caller set, over what the role asks for, over the pool's
+    defaults; the seed, where none of them has one, is the agent's."""
+    chosen = options.sampling(sampling or settings.sampling())
+    return chosen if chosen.seed is not None else chosen.model_copy(update={"seed": seed})
 
 
 def request_key(run: Run, turn: int, branch: int, count: int) -> str:
@@ -45,6 +62,7 @@ def call_of(
         tool_calls=completion.tool_calls,
         reasoning=completion.reasoning,
         begins_in_thought=completion.begins_in_thought,
+        tokens=completion.tokens,
         prompt_ids=completion.prompt_ids,
         output_ids=completion.output_ids,
         logprobs=completion.logprobs,

@@ -19,6 +19,7 @@ from itertools import islice
 from loopline.agents.errors import InvalidOptions, RequestFailed, UnknownName
 from loopline.agents.records import (
     Call,
+    GenerationOptions,
     JsonObject,
     Message,
     Run,
@@ -30,7 +31,7 @@ from loopline.agents.tools import call_tool
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import Handoff, policies_for, policy_of
 from loopline.bus import pool_of
-from loopline.workers.completions import agent_seed, call_of, request_key
+from loopline.workers.completions import agent_seed, call_of, request_key, sampling_of
 from loopline.workers.engines.protocol import Completion, Engine, EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
 
@@ -115,19 +116,19 @@ class _StepHost:
         sampling: SamplingParams | None = None,
         previous: Call | None = None,
         json_schema: JsonObject | None = None,
+        options: GenerationOptions | None = None,
     ) -> tuple[Call, ...]:
         """See `loopline.agents.protocols.Host.complete`."""
         run, handoff, pool = self._run, self._handoff, self._pool
-        sampling_settings = sampling or pool.settings.sampling()
-        if sampling_settings.seed is None:
-            sampling_settings = sampling_settings.model_copy(
-                update={"seed": agent_seed(run, handoff.agent)}
-            )
+        options = options or GenerationOptions()
         request = GenerateRequest(
             id=request_key(run, handoff.turn, handoff.branch, self._count),
             messages=tuple(messages),
             tools=tuple(tools),
-            sampling=sampling_settings,
+            tool_choice=options.tool_choice,
+            parallel_tool_calls=options.parallel_tool_calls,
+            token_texts=options.token_texts,
+            sampling=sampling_of(pool.settings, sampling, options, agent_seed(run, handoff.agent)),
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
             json_schema=json_schema,
             adapter=None if self._policy == self._name else self._policy,

@@ -12,9 +12,9 @@ from contextlib import aclosing
 
 import structlog
 
-from loopline.agents.records import Call, PolicyRef
+from loopline.agents.records import Call, GenerationOptions, PolicyRef
 from loopline.bus import Delivery, LeaseLost, RunEnded, error_reply
-from loopline.workers.completions import call_of
+from loopline.workers.completions import call_of, sampling_of
 from loopline.workers.engines.protocol import (
     CannotContinue,
     Completion,
@@ -85,13 +85,15 @@ class Pool:
     def _request(
         self, delivery: Delivery, payload: CompletionPayload, deadline: float
     ) -> GenerateRequest:
-        sampling = payload.sampling or self.settings.sampling()
-        if sampling.seed is None:
-            sampling = sampling.model_copy(update={"seed": payload.seed})
+        options = payload.options or GenerationOptions()
+        sampling = sampling_of(self.settings, payload.sampling, options, payload.seed)
         return GenerateRequest(
             id=delivery.envelope.reply_key,
             messages=payload.messages,
             tools=payload.tools,
+            tool_choice=options.tool_choice,
+            parallel_tool_calls=options.parallel_tool_calls,
+            token_texts=options.token_texts,
             sampling=sampling,
             previous_ids=payload.previous_ids,
             json_schema=payload.json_schema,

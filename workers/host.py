@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from loopline.agents.errors import RequestFailed
 from loopline.agents.judging import JUDGE_TOOLS
-from loopline.agents.records import Call, JsonObject, Message, Run, SamplingParams, ToolSpec
+from loopline.agents.records import (
+    Call,
+    GenerationOptions,
+    JsonObject,
+    Message,
+    Run,
+    SamplingParams,
+    ToolSpec,
+)
 from loopline.agents.workflows import policy_of
 from loopline.bus import (
     DeadlineExceeded,
@@ -53,6 +61,7 @@ class BusHost:
         sampling: SamplingParams | None = None,
         previous: Call | None = None,
         json_schema: JsonObject | None = None,
+        options: GenerationOptions | None = None,
     ) -> tuple[Call, ...]:
         """See `loopline.agents.protocols.Host.complete`."""
         policy = policy_of(self._run, self._agent)
@@ -67,6 +76,7 @@ class BusHost:
             seed=agent_seed(self._run, self._agent),
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
             json_schema=json_schema,
+            options=options,
             stream=self._run.stream,
         )
         reply = await self._ask(

@@ -5,7 +5,15 @@ from __future__ import annotations
 from pydantic import Field, TypeAdapter
 
 from loopline.agents.payloads import payload_types
-from loopline.agents.records import Call, JsonObject, Message, Record, SamplingParams, ToolSpec
+from loopline.agents.records import (
+    Call,
+    GenerationOptions,
+    JsonObject,
+    Message,
+    Record,
+    SamplingParams,
+    ToolSpec,
+)
 from loopline.bus import Bus, Registry, live_workers
 
 TOOL_STREAM = "tools"
@@ -55,6 +63,8 @@ class CompletionPayload(Record):
     seed: int
     previous_ids: tuple[int, ...] = ()
     json_schema: JsonObject | None = None
+    options: GenerationOptions | None = None
+    """What the run's caller set, over `sampling` or the pool's defaults."""
     stream: bool = False
     """Publish the text in the run's log while it is generated."""
 

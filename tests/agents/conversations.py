@@ -10,6 +10,7 @@ from itertools import count
 from loopline.agents.records import (
     Call,
     FinishReason,
+    GenerationOptions,
     JsonObject,
     Message,
     PolicyRef,
@@ -121,6 +122,7 @@ class ScriptedHost:
         sampling: SamplingParams | None = None,
         previous: Call | None = None,
         json_schema: JsonObject | None = None,
+        options: GenerationOptions | None = None,
     ) -> tuple[Call, ...]:
         names = tuple(tool.name for tool in tools)
         request = Request(tuple(messages), names, previous, json_schema)

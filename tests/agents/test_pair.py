@@ -31,6 +31,7 @@ from loopline.agents.errors import (
 from loopline.agents.records import (
     Call,
     Decision,
+    GenerationOptions,
     JsonObject,
     Message,
     Outcome,
@@ -72,6 +73,7 @@ class ManyHost:
         sampling: SamplingParams | None = None,
         previous: Call | None = None,
         json_schema: JsonObject | None = None,
+        options: GenerationOptions | None = None,
     ) -> tuple[Call, ...]:
         assert sampling is not None
         self.prompts.append(tuple(messages))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from loopline.agents.records import (
     Budget,
     Call,
+    GenerationOptions,
     JsonObject,
     Latency,
     Message,
@@ -141,6 +142,7 @@ class _Host:
         sampling: SamplingParams | None = None,
         previous: Call | None = None,
         json_schema: JsonObject | None = None,
+        options: GenerationOptions | None = None,
     ) -> tuple[Call, ...]:
         pool = policy_of(self.run, self.handoff.agent)
         engine, settings = self.client.engines[pool], self.client.pools[pool]

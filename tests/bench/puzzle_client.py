@@ -15,6 +15,7 @@ from loopline.agents.environments.word_problem_team import WordProblemInstance
 from loopline.agents.records import (
     Call,
     FinishReason,
+    GenerationOptions,
     JsonObject,
     Latency,
     Message,
@@ -92,6 +93,7 @@ class _Host:
         sampling: SamplingParams | None = None,
         previous: Call | None = None,
         json_schema: JsonObject | None = None,
+        options: GenerationOptions | None = None,
     ) -> tuple[Call, ...]:
         text = self.client.player(self.run, self.handoff)
         wanted = 1 if sampling is None else sampling.n

@@ -16,6 +16,7 @@ from loopline.agents.records import (
     Record,
     SamplingParams,
     ToolCall,
+    ToolChoice,
     ToolSpec,
     Usage,
 )
@@ -47,6 +48,10 @@ class GenerateRequest(Record):
     id: str
     messages: tuple[Message, ...] = Field(min_length=1)
     tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_tool_calls: bool = True
+    token_texts: bool = False
+    """The text of each output token is wanted, too."""
     sampling: SamplingParams = Field(default_factory=SamplingParams)
     previous_ids: tuple[int, ...] = ()
     """Prompt and output ids of the earlier call of this conversation. If the rendered prompt
@@ -96,6 +101,8 @@ class Completion(Record):
     output_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     raw_logprobs: tuple[float, ...] = ()
+    tokens: tuple[str, ...] = ()
+    """Text of each output token, where the request asked for it."""
     finish_reason: FinishReason
     grammar_masked: bool = False
     usage: Usage
