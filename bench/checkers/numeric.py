@@ -1,4 +1,4 @@
-"""The primary checker: the answer that a text states (`stated`), compared as an exact number; and
+"""The primary checker: the answer that a text states (`stated_answers`), compared as an exact number; and
 where the gold answer is none, as an expression.
 
 A box wins over everything after it ("\\boxed{21} years old in 3 years" is 21). A box that holds

@@ -139,7 +139,7 @@ def test_each_measurement_is_named_with_what_it_found(
     monkeypatch.setattr(proof, "_on_the_bus", finds(90.0))
     monkeypatch.setattr(proof, "_in_process", finds(1_200.0))
     options = OPTIONS.model_copy(update={"only": "rollouts"})
-    conduct(PROOF, options.model_dump(), as_json=True)
+    conduct(PROOF, options.model_copy(update={"as_json": True}))
     output = capsys.readouterr()
     assert output.err.splitlines()[1:] == [
         "1 of 4: rollouts through the bus, repeat 1 of 2… 90 tokens/s",

@@ -66,7 +66,7 @@ def roll_out_runs(
     run: str,
 ) -> RolloutResult:
     """Play every episode K times, from its beginning to its end; the arguments are those of
-    `in_process.roll_out`. Outcomes are of each puzzle's runs in turn."""
+    `vectorized_rollout.roll_out`. Outcomes are of each puzzle's runs in turn."""
     runs = [_Run(table.episode.copy()) for table in tables for _ in range(rules.candidates)]
     playing = {
         number: whole_run for number, whole_run in enumerate(runs) if not whole_run.episode.done
