@@ -125,7 +125,7 @@ class Learner:
             raise
 
     def facts(self, batch: StepBatch, policy_steps: dict[str, PolicyStep]) -> StepFacts:
-        """What is known of a step that `policy_steps` this of a batch."""
+        """What is known of a step; `policy_steps` is what it made of a batch."""
         flat = dict(self._flat_counts(batch))
         return StepFacts(
             version=batch.version,
