@@ -155,7 +155,7 @@ class Learner:
         self, name: str, groups: Sequence[Group], version: int, flat: int
     ) -> PolicyStep:
         began = time.monotonic()
-        optimizer = self.policies.put_in(name)
+        optimizer = self.policies.activate(name)
         if self.kept is not None:
             self.kept.begin_policy(name, version, groups)
         size = self.settings.minibatch or len(groups)
