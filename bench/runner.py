@@ -55,7 +55,7 @@ class Progress(Protocol):
     """Who is told how it goes."""
 
     def started(self, jobs: int, results: Sequence[Result], spent: int) -> None:
-        """`jobs` in all, `done` of them in earlier processes, `spent` micro-dollars so far."""
+        """`jobs` in all, `results` of them in earlier processes, `spent` micro-dollars so far."""
         ...
 
     def admitted(self, job: Job) -> None: ...

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -28,6 +28,9 @@ from loopline.runtime.errors import (
 from loopline.runtime.terminal.safe_text import guard_output, sanitize
 from loopline.workers.gc_tuning import end_quickly
 from loopline.workers.installation import missing
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 EXIT_BROKEN_PIPE = 141
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
@@ -70,25 +73,30 @@ class _Panelled(TyperCommand):
 def add_command(
     app: typer.Typer,
     run: Callable[[Any], None],
-    model: str,
+    model: str | Callable[[], type[BaseModel]],
     *,
     name: str | None = None,
     about: str | None = None,
+    details: Callable[[], str] | None = None,
     preview: Callable[[Any], Iterable[str]] | None = None,
 ) -> None:
     """Add a command whose options are the fields of a model: see `loopline.runtime.config.options`.
 
-    `run` is called with the model, which is named by `package.module:Class`: it is imported when
-    the command runs or its own help is shown, so that a list of commands doesn't wait for pydantic.
-    `about` is the help, without it the docstring of `run`. With a `preview`, whose lines say what
-    would run, the command has `--dry-run`."""
+    `run` is called with the model, which is named by `package.module:Class`, or got by a function:
+    it is imported when the command runs or its own help is shown, so that a list of commands
+    doesn't wait for pydantic. `about` is the help, without it the docstring of `run`; `details`
+    makes what else the command's own help says. With a `preview`, whose lines say what would run,
+    the command has `--dry-run`."""
 
     @cache
     def built() -> TyperCommand:
         from loopline.runtime.config.options import call, signature_of
 
-        module, _, kind = model.partition(":")
-        options = getattr(import_module(f"loopline.{module}"), kind)
+        if isinstance(model, str):
+            module, _, kind = model.partition(":")
+            options: type[BaseModel] = getattr(import_module(f"loopline.{module}"), kind)
+        else:
+            options = model()
 
         def command(**arguments: Any) -> None:
             call(run, options, preview, arguments)
@@ -117,6 +125,13 @@ def add_command(
 
         @callback.setter
         def callback(self, value: Any) -> None: ...  # pyright: ignore[reportIncompatibleVariableOverride]
+
+        def format_help_text(self, ctx: Any, formatter: Any) -> None:
+            super().format_help_text(ctx, formatter)
+            if details is not None:
+                formatter.write_paragraph()
+                with formatter.indentation():
+                    formatter.write_text(details())
 
     def listed() -> None: ...
 

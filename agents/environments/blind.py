@@ -75,7 +75,7 @@ def best_blind_player(
     items = _items(episodes[0].puzzle, agent)
     setting = episodes[0].puzzle.setting
     most = setting.calls if agent == TOOL else _LONGEST
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     best = BlindPlayer(agent, ((items[0],),))
     record = solved_by(best, episodes)
     simple = list(_simple(items, most))
@@ -83,7 +83,7 @@ def best_blind_player(
         if number < len(simple):
             answers = simple[number]
         else:
-            answers = _changed(best.answers, items, most, min(DIFFERENT, setting.turns), dice)
+            answers = _changed(best.answers, items, most, min(DIFFERENT, setting.turns), rng)
         solved = solved_by(BlindPlayer(agent, answers), episodes, least=record + 1)
         if solved > record:
             best, record = BlindPlayer(agent, answers), solved
@@ -129,20 +129,20 @@ def _changed(
     items: Sequence[str],
     most: int,
     different: int,
-    dice: random.Random,
+    rng: random.Random,
 ) -> tuple[tuple[str, ...], ...]:
     """One answer changed: a run of an item put in, taken out or put in its place, or all new; or
     one answer more than there were."""
     changed = list(answers)
-    if len(changed) < different and dice.random() < 0.3:
-        changed.append(dice.choice(changed))
-    at = dice.randrange(len(changed))
+    if len(changed) < different and rng.random() < 0.3:
+        changed.append(rng.choice(changed))
+    at = rng.randrange(len(changed))
     answer = changed[at]
-    run = (dice.choice(items),) * dice.randint(1, min(3, most))
-    where, out = dice.randint(0, len(answer)), dice.choice((0, 0, 1, len(run)))
-    fresh = dice.random() < 0.1
+    run = (rng.choice(items),) * rng.randint(1, min(3, most))
+    where, out = rng.randint(0, len(answer)), rng.choice((0, 0, 1, len(run)))
+    fresh = rng.random() < 0.1
     answer = run if fresh else (*answer[:where], *run, *answer[where + out :])
-    if dice.random() < 0.2:
+    if rng.random() < 0.2:
         answer = (*answer[:where], *answer[where + 1 :]) or run
     changed[at] = answer[:most]
     return tuple(changed)

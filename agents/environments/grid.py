@@ -28,7 +28,7 @@ def manhattan(first: Cell, second: Cell) -> int:
 
 
 def apart(first: Cell, second: Cell) -> str:
-    """Where `other` lies, seen from `one`: `3 up and 0 right`."""
+    """Where `second` lies, seen from `first`: `3 up and 0 right`."""
     down, right = second[0] - first[0], second[1] - first[1]
     vertical = f"{abs(down)} {'down' if down >= 0 else 'up'}"
     return f"{vertical} and {abs(right)} {'right' if right >= 0 else 'left'}"

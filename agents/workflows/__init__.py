@@ -126,7 +126,7 @@ def policies_for(
     workflow: str, overrides: Mapping[str, str] | None = None, environment: str | None = None
 ) -> dict[str, str]:
     """Agent → policy for a run: the defaults of the workflow and the environment, overridden by
-    `chosen`.
+    `overrides`.
 
     Raises `UnknownName` for an agent that neither has, and `PluginError`.
     """

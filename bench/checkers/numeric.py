@@ -1,5 +1,5 @@
-"""The primary checker: the answer that a text states (`stated`), compared as an exact number; and
-where the gold answer is none, as an expression.
+"""The primary checker: the answer that a text states (`stated_answers`), compared as an exact
+number; and where the gold answer is none, as an expression.
 
 A box wins over everything after it ("\\boxed{21} years old in 3 years" is 21). A box that holds
 nothing, or only a placeholder, is not an answer: the next box before it counts, or the text. A

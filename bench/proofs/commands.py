@@ -7,14 +7,15 @@ its own help is shown: its options are the fields of its model, with their docst
 from __future__ import annotations
 
 import inspect
-from functools import cache
 from importlib import import_module
-from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand
+
+from loopline.runtime.program import add_command
+
+if TYPE_CHECKING:
+    from loopline.bench.proofs.harness import Options, Proof
 
 
 class Entry(NamedTuple):
@@ -42,108 +43,36 @@ PROOFS: dict[str, Entry] = {
     "validity": Entry("Measure the validity of tool calls and of JSON answers.", 2),
 }
 
-_SHARED: dict[str, Any] = {
-    "full": Annotated[bool, typer.Option("--full", help="Long form, as published values need it.")],
-    "as_json": Annotated[bool, typer.Option("--json", help="End with one line of JSON.")],
-    "output": Annotated[
-        Path | None,
-        typer.Option("--output", metavar="<path>", help="HTML page of all figures to write."),
-    ],
-    "record": Annotated[
-        bool, typer.Option("--record", help="Add the line to the baselines of `bench history`.")
-    ],
-}
-"""Options that every proof has."""
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     for name, entry in PROOFS.items():
-        app.command(name, cls=_deferred(name), short_help=entry.about)(lambda: None)
+        _add(app, name, entry)
 
 
-def _deferred(name: str) -> type[TyperCommand]:
-    class Deferred(TyperCommand):
-        """Stands in the list of commands; the rest is made when it is asked for."""
+def _add(app: typer.Typer, name: str, entry: Entry) -> None:
+    def proof() -> Proof[Any]:
+        return import_module(f"loopline.bench.proofs.{name.replace('-', '_')}.proof").PROOF
 
-        @property
-        def params(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-            return _built(name).params
+    def run(options: Options) -> None:
+        from loopline.bench.proofs.harness import conduct
 
-        @params.setter
-        def params(self, value: Any) -> None: ...  # pyright: ignore[reportIncompatibleVariableOverride]
+        conduct(proof(), options)
 
-        @property
-        def callback(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-            return _built(name).callback
+    def details() -> str:
+        unit = "minute" if entry.minutes == 1 else "minutes"
+        ending = f"Takes about {entry.minutes} {unit} on two cores"
+        ending += f", with --full {entry.full}." if entry.full else "."
+        ending += " Exit code 1 if a bar is missed or a rule is broken."
+        return f"{inspect.getdoc(proof().options)}\n\n{ending}"
 
-        @callback.setter
-        def callback(self, value: Any) -> None: ...
+    def preview(options: Options) -> list[str]:
+        from loopline.bench.proofs.harness import duration, with_full
 
-        @property
-        def help(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-            return _built(name).help
+        minutes = proof().minutes(with_full(proof(), options))
+        return [f"{proof().title}: would take {duration(minutes)} on 2 cores"]
 
-        @help.setter
-        def help(self, value: Any) -> None: ...
-
-    return Deferred
-
-
-@cache
-def _built(name: str) -> TyperCommand:
-    """The command with its options and its help."""
-    from loopline.bench.proofs.harness import Proof, conduct
-
-    module = import_module(f"loopline.bench.proofs.{name.replace('-', '_')}.proof")
-    proof: Proof[Any] = module.PROOF
-
-    def command(**values: Any) -> None:
-        shared = {key: values.pop(key) for key in _SHARED if key in values}
-        written = {key: value for key, value in values.items() if value is not None}
-        long = proof.full if shared.pop("full", False) else {}
-        conduct(proof, {**long, **written}, **shared)
-
-    shared = {key: kind for key, kind in _SHARED.items() if key != "full" or proof.full}
-    fields = {key: _option(key, field) for key, field in proof.options.model_fields.items()}
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(
-                key, inspect.Parameter.KEYWORD_ONLY, annotation=kind,
-                default=False if get_args(kind)[0] is bool else None,
-            )
-            for key, kind in {**fields, **shared}.items()
-        ]
+    add_command(
+        app, run, lambda: proof().options,
+        name=name, about=entry.about, details=details, preview=preview,
     )  # fmt: skip
-    entry = PROOFS[name]
-    unit = "minute" if entry.minutes == 1 else "minutes"
-    ending = f"Takes about {entry.minutes} {unit} on two cores"
-    ending += f", with --full {entry.full}." if entry.full else "."
-    ending += " Exit code 1 if a bar is missed or a rule is broken."
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    text = f"{entry.about} {inspect.getdoc(proof.options)}\n\n{ending}"
-    app.command(name, help=text)(command)
-    return cast(TyperCommand, typer.main.get_command(app))
-
-
-def _option(key: str, field: Any) -> Any:
-    """How typer reads a field: as text, for the model to check."""
-    flag, kind = f"--{key.replace('_', '-')}", field.annotation
-    kinds = [part for part in get_args(kind) if part is not NoneType]
-    if get_origin(kind) is not Literal and kinds:
-        kind = kinds[0]
-    notes: list[str] = []
-    if not field.default_factory and field.default not in (None, False):
-        notes.append(f"default: {field.default}")
-    bounds = {type(mark).__name__: mark for mark in field.metadata}
-    low = f"{bounds['Ge'].ge:,}<=" if "Ge" in bounds else ""
-    high = f"<={bounds['Le'].le:,}" if "Le" in bounds else ""
-    if low or high:
-        notes.append(f"{low}x{high}")
-    text = f"{field.description}  [{'; '.join(notes)}]" if notes else field.description
-    if kind is bool:
-        switch = f"{flag}/--no-{flag[2:]}" if field.default else flag
-        return Annotated[bool | None, typer.Option(switch, help=text, show_default=False)]
-    metavar = "|".join(get_args(kind)) if get_origin(kind) is Literal else f"<{kind.__name__}>"
-    option = typer.Option(flag, metavar=metavar.lower(), help=text, show_default=False)
-    return Annotated[str | None, option]

@@ -18,19 +18,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import typer
-from pydantic import ConfigDict
 from rich.console import Console
 from rich.markup import escape
 
-from loopline.agents.records import Record
-from loopline.bench.benchmark import options_of
 from loopline.bench.errors import UsageError
 from loopline.bench.proofs import baselines
 from loopline.bench.proofs.outcome import Outcome, tables
 from loopline.bench.proofs.page import render
+from loopline.runtime.config import options as config
+from loopline.runtime.config.options import Option
 from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.tables import new_table
@@ -48,16 +47,35 @@ Engines = Literal["both", "llama_cpp", "torch"]
 """Which of our engines are measured."""
 
 
-class Options(Record):
+class Options(config.Options):
     """Base of the proofs' options: each field is an option of the command, its docstring the help,
     and the class's docstring says what the proof does."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    as_json: Annotated[bool, Option("json", panel="Output")] = False
+    """End with one line of JSON."""
+    output: Annotated[Path | None, Option(panel="Output")] = None
+    """HTML page of all figures to write."""
+    record: Annotated[bool, Option(panel="Output")] = False
+    """Add the line to the baselines of `bench history`."""
+
+
+class FullOptions(Options):
+    """Options of a proof that has a long form."""
+
+    full: bool = False
+    """Long form, as published values need it."""
+
+
+NOT_MEASURED = set(FullOptions.model_fields)
+"""Options that change nothing of what is measured: they stand in no line."""
 
 
 def random_seed() -> int:
     """Of a proof that is not asked for a seed."""
     return secrets.randbelow(2**31)
+
+
+Seed = Annotated[int, Option(default="random")]
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -98,19 +116,21 @@ class Proof(Generic[OptionsT]):
     """Options of the long form: values in place of defaults by `--full`."""
 
 
-def conduct(
-    proof: Proof[OptionsT],
-    values: Mapping[str, Any],
-    *,
-    as_json: bool = False,
-    output: Path | None = None,
-    record: bool = False,
-) -> Outcome:
+def with_full(proof: Proof[OptionsT], options: OptionsT) -> OptionsT:
+    """The options of the long form, if that is asked for: its values in place of defaults, not of
+    what the user wrote."""
+    if not getattr(options, "full", False):
+        return options
+    written = {name: getattr(options, name) for name in options.model_fields_set}
+    return proof.options.model_validate({**proof.full, **written})
+
+
+def conduct(proof: Proof[OptionsT], options: OptionsT) -> Outcome:
     """Run a proof, and show what it found. Raises `BenchError`, and `typer.Exit` unless every bar
     was held and no rule was broken; the exit code of Ctrl-C is that of shells."""
-    options = options_of(proof.options, values)
+    options = with_full(proof, options)
     proof.check(options)
-    if record:
+    if options.record:
         # A machine whose disk or checkout can't take the line is named before the work.
         baselines.require_folder()
     load, began = os.getloadavg()[0], time.monotonic()
@@ -118,7 +138,7 @@ def conduct(
     progress.say(f"{proof.title}: takes {duration(proof.minutes(options))} on 2 cores")
     # What a proof mounts or starts outlives a process that ends without being interrupted.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    display = _Shown(proof, options, began, as_json=as_json, output=output)
+    display = _Display(proof, options, began)
     try:
         outcome = proof.run(options, progress)
     except KeyboardInterrupt:
@@ -132,7 +152,7 @@ def conduct(
     finally:
         signal.signal(signal.SIGTERM, before)
     line = display.all_of(outcome, complete=True)
-    if record:
+    if options.record:
         path = baselines.append(proof.name, line, load=load)
         progress.say(f"recorded in {path}")
     if not outcome.passed:
@@ -141,14 +161,12 @@ def conduct(
 
 
 @dataclass(frozen=True)
-class _Shown(Generic[OptionsT]):
+class _Display(Generic[OptionsT]):
     """Where an outcome goes."""
 
     proof: Proof[OptionsT]
     options: OptionsT
     began: float
-    as_json: bool
-    output: Path | None
 
     def so_far(self, progress: Progress) -> bool:
         """What was measured before an end that was not planned; False where there is nothing."""
@@ -163,11 +181,12 @@ class _Shown(Generic[OptionsT]):
         line = line_of(self.proof, self.options, outcome, complete=complete)
         line["seconds"] = round(time.monotonic() - self.began, 1)
         show(outcome, Console(width=None if sys.stdout.isatty() else WIDTH))
-        if self.output is not None:
-            self.output.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(self.output, render(self.proof.title, outcome, line))
-            typer.echo(f"page: {self.output}")
-        if self.as_json:
+        page = self.options.output
+        if page is not None:
+            page.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(page, render(self.proof.title, outcome, line))
+            typer.echo(f"page: {page}")
+        if self.options.as_json:
             typer.echo(json.dumps(line))
         return line
 
@@ -181,7 +200,7 @@ def line_of(
         "proof": proof.name,
         "complete": complete,
         "passed": outcome.passed and complete,
-        "options": options.model_dump(mode="json"),
+        "options": options.model_dump(mode="json", exclude=NOT_MEASURED),
         "measurements": {
             measurement.key: {
                 name: _rounded(value) if isinstance(value, float) else value

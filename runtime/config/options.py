@@ -167,7 +167,7 @@ def _declares(model: type[BaseModel], name: str) -> type:
 
 
 def resolved(model: type[M], arguments: Mapping[str, object], file: Path | None = None) -> M:
-    """The model of a command line, above a file. `given` are parameters that were written, in
+    """The model of a command line, above a file. `arguments` are parameters that were written, in
     texts and lists of them, and switches. Raises `InputError`, naming option, or file and key."""
     config_entries = entries(model)
     layers: list[Layer] = []

@@ -31,7 +31,7 @@ class Guarded:
 
     Whatever is printed may hold a name that a model, a server or a file chose: of a tool, a worker,
     a policy, a run. So it is the stream that looks, and no single command. Rich draws past it, by
-    the name that it keeps for such streams: see `tables.figures` for what is drawn in tables.
+    the name that it keeps for such streams: see `tables.new_table` for what is drawn in tables.
     """
 
     def __init__(self, stream: TextIO) -> None:

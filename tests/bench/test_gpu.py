@@ -44,7 +44,7 @@ def test_the_whole_model_has_the_published_number_of_parameters() -> None:
 
 def found_by(options: GpuOptions, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     pytest.importorskip("peft", reason="needs make install")
-    conduct(PROOF, options.model_dump(), as_json=True)
+    conduct(PROOF, options.model_copy(update={"as_json": True}))
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
@@ -168,7 +168,7 @@ def test_a_violation_ends_the_command_with_exit_code_1_behind_its_tables(
 
     monkeypatch.setattr(proof, "take", take)
     with pytest.raises(typer.Exit) as ended:
-        conduct(PROOF, SMALL.model_dump(), as_json=True)
+        conduct(PROOF, SMALL.model_copy(update={"as_json": True}))
     assert ended.value.exit_code == 1
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (line["passed"], line["violations"]) == (False, {"swap": 1})

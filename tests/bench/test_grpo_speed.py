@@ -14,7 +14,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from loopline.bench.benchmark import options_of
 from loopline.bench.errors import UsageError
 from loopline.bench.proofs.grpo_speed import ours, proof, rollouts
 from loopline.bench.proofs.grpo_speed.proof import (
@@ -33,6 +32,8 @@ from loopline.bench.proofs.grpo_speed.trl_peer import padded_samples
 from loopline.bench.proofs.grpo_speed.workload import StepWork
 from loopline.bench.proofs.harness import conduct
 from loopline.bench.proofs.isolated_process import isolated_worker
+from loopline.runtime.config.options import validated
+from loopline.runtime.errors import InputError
 from loopline.trainers.core.models import export_model, load_tokenizer, new_model
 from loopline.workers.engines.local.model_files import MICRO_MODELS
 
@@ -123,11 +124,11 @@ def test_ratios_are_of_each_repeat() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"only": "half"}, "--only: .*; got 'half'"), ({"model": "micro:none"}, "--model")],
+    [({"only": "half"}, "--only half: Input should be"), ({"model": "micro:none"}, "--model")],
 )
 def test_what_can_not_be_measured_is_named(changes: dict[str, str], named: str) -> None:
-    with pytest.raises(UsageError, match=named):
-        check(options_of(GrpoSpeedOptions, OPTIONS.model_dump() | changes))
+    with pytest.raises((UsageError, InputError), match=named):
+        check(validated(GrpoSpeedOptions, OPTIONS.model_dump() | changes))
 
 
 def test_each_measurement_is_named_with_what_it_found(
@@ -139,7 +140,7 @@ def test_each_measurement_is_named_with_what_it_found(
     monkeypatch.setattr(proof, "_on_the_bus", finds(90.0))
     monkeypatch.setattr(proof, "_in_process", finds(1_200.0))
     options = OPTIONS.model_copy(update={"only": "rollouts"})
-    conduct(PROOF, options.model_dump(), as_json=True)
+    conduct(PROOF, options.model_copy(update={"as_json": True}))
     output = capsys.readouterr()
     assert output.err.splitlines()[1:] == [
         "1 of 4: rollouts through the bus, repeat 1 of 2… 90 tokens/s",

@@ -12,9 +12,9 @@ import pytest
 import typer
 
 from loopline.bench.errors import BenchError, UsageError
-from loopline.bench.proofs import baselines, commands, harness
+from loopline.bench.proofs import baselines, harness
 from loopline.bench.proofs.commands import PROOFS
-from loopline.bench.proofs.harness import Options, Progress, Proof, conduct
+from loopline.bench.proofs.harness import FullOptions, Options, Progress, Proof, conduct, with_full
 from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measured, number
 from loopline.bench.statistics import Spread
 from tests.bench.command_line import bench
@@ -42,7 +42,7 @@ def outcome(value: float = 2.0, *violations: Violation) -> Outcome:
 
 def exit_code_of(run: Run, **how: Any) -> int:
     try:
-        conduct(proof(run), {}, **how)
+        conduct(proof(run), ExampleOptions(**how))
     except typer.Exit as ended:
         return ended.exit_code
     return 0
@@ -100,7 +100,7 @@ def test_what_was_measured_before_an_early_end_is_shown(
         raise error
 
     with pytest.raises((typer.Exit, BenchError)) as ended:
-        conduct(proof(run), {}, as_json=True)
+        conduct(proof(run), ExampleOptions(as_json=True))
     output = capsys.readouterr()
     assert getattr(ended.value, "exit_code", None) == code
     line = json.loads(output.out.splitlines()[-1])
@@ -215,25 +215,30 @@ def test_the_help_of_a_proof_tells_the_duration_of_its_defaults(name: str) -> No
     proof.options.model_validate(proof.full)
 
 
-def test_the_long_form_leaves_what_the_user_wrote_as_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    arguments: dict[str, object] = {}
+def test_the_long_form_leaves_what_the_user_wrote_as_it_is() -> None:
+    class LongOptions(FullOptions):
+        size: int = 1
+        repeats: int = 2
 
-    def conduct(proof: object, values: dict[str, object], **how: object) -> None:
-        arguments.update(values)
+    example = Proof(
+        "example", "an example", LongOptions, lambda options: 1.0,
+        lambda options, progress: outcome(), full={"size": 10, "repeats": 20},
+    )  # fmt: skip
+    options = with_full(example, LongOptions(full=True, repeats=2))
+    assert (options.size, options.repeats) == (10, 2)
+    assert with_full(example, LongOptions(repeats=3)).size == 1
 
-    monkeypatch.setattr(harness, "conduct", conduct)
-    commands._built.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    done = bench("engine", "--full", "--concurrency", "2", "--batched-bench", "x")
+
+def test_a_dry_run_shows_the_long_form_s_duration_and_measures_nothing() -> None:
+    done = bench("gpu", "--full", "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert arguments == {"model": "random-100m", "concurrency": "2", "batched_bench": "x"}
-    commands._built.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    assert "full = true" in done.stdout
+    assert "would take about " in done.stdout
 
 
 def test_an_option_that_cannot_be_is_named_with_what_was_written() -> None:
     done = bench("bus", "--latency-seconds", "0")
     assert done.returncode == 2
     assert done.stderr == (
-        "error: --latency-seconds: Input should be greater than or equal to 1; got '0'\n"
+        "error: --latency-seconds 0: Input should be greater than or equal to 1\n"
     )

@@ -153,7 +153,7 @@ def test_a_run_that_broke_off_before_all_had_answered_counts_for_its_team(tmp_pa
 
 
 def test_attempts_give_pass_at_k_with_intervals_over_instances(tmp_path: Path) -> None:
-    """Each attempt has dice of its own: here about half of them solve."""
+    """Each attempt has a random generator of its own: here about half of them solve."""
     client = PuzzleClient(player=lambda run, handoff: oracle(run, handoff) if run.seed % 2 else "?")
     bench_manifest = manifest(
         wanted("sudoku", 8, attempts=4), "plan_agent_alone", greedy=False, candidates=1

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from loopline.bench.benchmark import options_of
 from loopline.bench.errors import UsageError
 from loopline.bench.proofs.training import proof
 from loopline.bench.proofs.training.proof import OURS, Runs, TrainingOptions, check
 from loopline.bench.proofs.training.workload import Measured
+from loopline.runtime.config.options import validated
+from loopline.runtime.errors import InputError
 
 pytestmark = pytest.mark.slow
 
@@ -103,13 +104,13 @@ def test_trl_is_given_the_same_rows_in_steps_of_as_many_tokens() -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"only": "axolotl"}, "--only: Input should be 'both' or 'ours'"),
+        ({"only": "axolotl"}, "--only axolotl: Input should be 'both' or 'ours'"),
         ({"size": "huge"}, "--size: there is no size 'huge'"),
     ],
 )
 def test_what_cannot_be_measured_is_one_error(changed: dict[str, str], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        check(options_of(TrainingOptions, OPTIONS.model_dump() | changed))
+    with pytest.raises((UsageError, InputError), match=words):
+        check(validated(TrainingOptions, OPTIONS.model_dump() | changed))
 
 
 def test_without_trl_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

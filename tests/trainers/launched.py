@@ -38,7 +38,7 @@ def launched(
     held_at: int | None = None,
     changed: Mapping[str, str] | None = None,
 ) -> Generator[list[BaseProcess]]:
-    """Processes that train each of `chosen` into its folder, one after the other, together; what
+    """Processes that train each of `trainings` into its folder, one after the other, together; what
     each of them says is in `said/<its number>`. The first one stays at the checkpoint of step
     `held_at` until there is a file `said/go`. `changed` are settings of the launcher. They are
     killed at the end of the block."""

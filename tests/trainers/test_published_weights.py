@@ -41,10 +41,10 @@ async def test_an_engine_gives_the_log_probabilities_of_the_trainer(
     network = network_of(
         load_base(str(base)), adapter=kind == "lora", rank=2, begins_from=None, base=str(base)
     )
-    dice = torch.Generator().manual_seed(3)
+    rng = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for _, weight in network.trained():
-            weight += 0.02 * torch.randn(weight.shape, generator=dice)
+            weight += 0.02 * torch.randn(weight.shape, generator=rng)
         logits = network.whole(input_ids=torch.tensor([IDS])).logits[0]
     trained = torch.log_softmax(logits, -1)[range(len(IDS) - 1), IDS[1:]].tolist()
     (tmp_path / "new").mkdir()

@@ -25,7 +25,7 @@ class ShownProgress:
         elapsed: bool = False,
     ) -> None:
         """What stands before and behind a bar are templates of rich over its `task`, whose
-        description is the part and whose field `said` is what is said of it. What is not `seen`
+        description is the part and whose field `said` is what is said of it. What is not `visible`
         has no bar; `remaining`: with how long it may take; `elapsed`: how long it took."""
         self._before, self._behind = before, behind
         self._remaining, self._elapsed = remaining, elapsed

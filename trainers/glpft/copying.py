@@ -61,8 +61,8 @@ def copying_rows(
     """Rows for that many tokens: a part of one of the data set's own rows, then pieces of that part
     again, of which all but the beginning is learned. Raises `TrainingError` without any."""
     examples = [example for name in stage.sets for example in data.sets[name]]
-    dice = random.Random(f"{settings.seed}:copying")
-    dice.shuffle(examples)
+    rng = random.Random(f"{settings.seed}:copying")
+    rng.shuffle(examples)
     kept_out = [e for e in examples if is_validation(e.instruction_id, settings.validation)]
     others = [e for e in examples if not is_validation(e.instruction_id, settings.validation)]
     if not others:
@@ -73,24 +73,24 @@ def copying_rows(
     wanted = max(1, budget // ROW_TOKENS)
     return StageRows(
         training=tuple(
-            _copying_row(token_row(other_example, model), dice) for other_example in others[:wanted]
+            _copying_row(token_row(other_example, model), rng) for other_example in others[:wanted]
         ),
         validation=tuple(
-            _copying_row(token_row(other_example, model), dice)
+            _copying_row(token_row(other_example, model), rng)
             for other_example in kept_out[:VALIDATION_ROWS]
         ),
         too_long=0,
     )
 
 
-def _copying_row(row: TokenRow, dice: random.Random) -> TokenRow:
-    length = min(dice.randint(*TEXT), len(row.ids))
-    start = dice.randint(0, len(row.ids) - length)
+def _copying_row(row: TokenRow, rng: random.Random) -> TokenRow:
+    length = min(rng.randint(*TEXT), len(row.ids))
+    start = rng.randint(0, len(row.ids) - length)
     text = row.ids[start : start + length]
     ids, learned = list(text), [False] * length
     for _ in range(COPIES):
-        size = min(dice.randint(*COPY), length)
-        at = dice.randint(0, length - size)
+        size = min(rng.randint(*COPY), length)
+        at = rng.randint(0, length - size)
         ids += text[at : at + size]
         learned += [False, False, *[True] * (size - 2)][:size]
     return TokenRow(tuple(ids), tuple(learned))

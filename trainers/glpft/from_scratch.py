@@ -48,8 +48,9 @@ JSON_GLUE = re.compile(r'"?[\]}]*(?:, ?)?[\[{]*"[a-z_]+": ?[\[{]*"?')
 other."""
 GLUES = 128
 """Tokens for the most frequent of these. So the value that belongs to another one stands two tokens
-behind it, where heads of the first layer look (`copying.look_back`). No more than these: rarer
-ones are data, such as the dishes of a menu, whose names must stay what they are in a sentence."""
+behind it, where heads of the first layer look (`copying.set_lookback_biases`). No more than these:
+rarer ones are data, such as the dishes of a menu, whose names must stay what they are in a
+sentence."""
 
 
 def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:

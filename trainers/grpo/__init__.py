@@ -4,5 +4,5 @@ the runs that the bus recorded. Its baselines are trained by the same code.
 
 Recorded runs → `sequences` (token ids with the log-probabilities they were sampled with) → `groups`
 → `advantages` → `losses` → the next version of each policy. `loop` records the runs itself, on a
-running deployment, and lets it answer with each version; `in_process` makes groups without a bus,
-by `sampling`, and `demo` shows with them in minutes what is learned."""
+running deployment, and lets it answer with each version; `vectorized_rollout` makes groups without
+a bus, by `sampling`, and `demo` shows with them in minutes what is learned."""

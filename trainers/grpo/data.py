@@ -96,7 +96,7 @@ class GrpoData:
 def read_data(
     store: Path, workflow: str | None, sealing: Sealing, run_ids: Sequence[str] | None = None
 ) -> GrpoData:
-    """The groups of a store; of the runs `known` alone, where those are given.
+    """The groups of a store; of the runs `run_ids` alone, where those are given.
 
     Raises `UnreadableData` for a store without runs, without a complete group, or without those
     runs, and `TrainingError` where no group has anything to learn from.

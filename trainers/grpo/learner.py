@@ -125,7 +125,7 @@ class Learner:
             raise
 
     def facts(self, batch: StepBatch, policy_steps: dict[str, PolicyStep]) -> StepFacts:
-        """What is known of a step that `made` this of a batch."""
+        """What is known of a step; `policy_steps` is what it made of a batch."""
         flat = dict(self._flat_counts(batch))
         return StepFacts(
             version=batch.version,
@@ -155,7 +155,7 @@ class Learner:
         self, name: str, groups: Sequence[Group], version: int, flat: int
     ) -> PolicyStep:
         began = time.monotonic()
-        optimizer = self.policies.put_in(name)
+        optimizer = self.policies.activate(name)
         if self.kept is not None:
             self.kept.begin_policy(name, version, groups)
         size = self.settings.minibatch or len(groups)

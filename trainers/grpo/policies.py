@@ -49,13 +49,13 @@ class Policies:
             else {}
         )
         self._present: str | None = None
-        self.put_in(names[0])
+        self.activate(names[0])
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._policies)
 
-    def put_in(self, name: str) -> torch.optim.Optimizer:
+    def activate(self, name: str) -> torch.optim.Optimizer:
         """Put a policy's weights into the network; returns its optimizer."""
         if name != self._present:
             if self._present is not None:
@@ -81,7 +81,7 @@ class Policies:
         """Weights and moments of all policies, for a checkpoint."""
         named_tensors: Weights = {}
         for name in self.names:
-            optimizer = self.put_in(name)
+            optimizer = self.activate(name)
             for key, tensor in tensors_of(self.network.trained(), [optimizer]).items():
                 # The next policy's weights are going to be where these are.
                 leaves = key.startswith("model.") and len(self.names) > 1
@@ -95,7 +95,7 @@ class Policies:
     def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Put back what `tensors` gave."""
         for name in self.names:
-            optimizer = self.put_in(name)
+            optimizer = self.activate(name)
             prefix = f"{name}/"
             policy_tensors = {
                 k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)

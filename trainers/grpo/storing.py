@@ -80,7 +80,7 @@ def write_policies(
     `NotEnoughDisk`."""
     with guard_disk_writes(final), atomic_folder(final, replace=True) as partial:
         for name in policies.names:
-            policies.put_in(name)
+            policies.activate(name)
             folder = partial / folder_name(name)
             folder.mkdir(parents=True)
             policies.network.write(folder, base)

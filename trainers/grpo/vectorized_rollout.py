@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from loopline.agents.environments.game import Agent, Episode, Scheme, Transition
 from loopline.agents.environments.team_episode import TOOL
@@ -142,48 +142,64 @@ class _Trial(NamedTuple):
     reward: float
 
 
+class Played(Protocol):
+    """What an episode is played in."""
+
+    @property
+    def episode(self) -> Episode: ...
+
+
+def turns(
+    playing: Mapping[int, Played], prompter: Prompter, activate: Callable[[Agent], object]
+) -> Iterator[tuple[Agent, Sequence[int], list[list[int]]]]:
+    """Who is to act next, in which at most `ROWS` of the episodes, on which prompts; until none is
+    `playing`. The caller takes those out that ended.
+
+    Episodes end at the end of a turn: all that go on are at the same agent, whose policy is
+    activated once for all of them.
+    """
+    while playing:
+        agent = next(iter(playing.values())).episode.agent
+        activate(agent)
+        for at in slices(list(playing), ROWS):
+            yield agent, at, [prompter.ids(playing[index].episode.observe(agent)) for index in at]
+
+
 def roll_out(
     tables: Sequence[Table],
     prompter: Prompter,
     sampler: Sampler,
     rules: Rules,
     policy: Callable[[Agent], PolicyRef],
-    put_in: Callable[[Agent], object],
+    activate: Callable[[Agent], object],
     generator: torch.Generator,
     run: str,
     failure: Callable[[Episode, int], str] = failure_of,
 ) -> RolloutResult:
-    """Play every episode, from its beginning to its end. `put_in` puts an agent's policy into the
+    """Play every episode, from its beginning to its end. `activate` puts an agent's policy into the
     sampler's model; `run` names the rollout in what members come from; `failure` as in
     `evaluate`."""
     groups: list[Group] = []
     endings = _Endings(failure)
     playing = dict(enumerate(tables))
-    while playing:
-        # Episodes end at the end of a turn: all that go on are at the same agent.
-        agent = next(iter(playing.values())).episode.agent
-        put_in(agent)
-        for at in slices(list(playing), ROWS):
-            prompts = [prompter.ids(playing[index].episode.observe(agent)) for index in at]
-            sampled = sampler.sample(
-                prompts,
-                count=rules.candidates,
-                limit=rules.limit,
-                temperature=TEMPERATURE,
-                generator=generator,
-            )
-            for index, prompt, completions in zip(at, prompts, sampled, strict=True):
-                table = playing[index]
-                trials = _try_candidates(table.episode, agent, completions, prompter, rules)
-                rewards = [trial.reward for trial in trials]
-                groups.append(
-                    _group(table, agent, prompt, completions, rewards, policy(agent), run)
-                )
-                best = trials[rewards.index(max(rewards))]
-                endings.note(index, agent, best.applied, best.after)
-                playing[index] = table._replace(episode=best.after)
-        for index in [index for index, table in playing.items() if table.episode.done]:
-            endings.end(index, playing.pop(index).episode)
+    for agent, at, prompts in turns(playing, prompter, activate):
+        sampled = sampler.sample(
+            prompts,
+            count=rules.candidates,
+            limit=rules.limit,
+            temperature=TEMPERATURE,
+            generator=generator,
+        )
+        for index, prompt, completions in zip(at, prompts, sampled, strict=True):
+            table = playing[index]
+            trials = _try_candidates(table.episode, agent, completions, prompter, rules)
+            rewards = [trial.reward for trial in trials]
+            groups.append(_group(table, agent, prompt, completions, rewards, policy(agent), run))
+            best = trials[rewards.index(max(rewards))]
+            endings.note(index, agent, best.applied, best.after)
+            playing[index] = table._replace(episode=best.after)
+            if best.after.done:
+                endings.end(index, playing.pop(index).episode)
     return RolloutResult(tuple(groups), endings.outcomes, dict(sorted(endings.failures.items())))
 
 
@@ -213,7 +229,7 @@ def evaluate(
     prompter: Prompter,
     sampler: Sampler,
     limit: int,
-    put_in: Callable[[Agent], object] = lambda agent: None,
+    activate: Callable[[Agent], object] = lambda agent: None,
     failure: Callable[[Episode, int], str] = failure_of,
 ) -> EvaluationResult:
     """One completion at temperature 0 of every observation. Plays the episodes as they are.
@@ -224,26 +240,22 @@ def evaluate(
     proposals = agreed = 0
     answer_counts: dict[str, Counter[str]] = {}
     playing = dict(enumerate(tables))
-    while playing:
-        agent = next(iter(playing.values())).episode.agent
-        put_in(agent)
-        for at in slices(list(playing), ROWS):
-            prompts = [prompter.ids(playing[index].episode.observe(agent)) for index in at]
-            completions = sampler.greedy(prompts, limit=limit)
-            for index, completion in zip(at, completions, strict=True):
-                episode = playing[index].episode
-                text = prompter.text(completion)
-                answer_counts.setdefault(agent, Counter())[text] += 1
-                applied = episode.apply(agent, text)
-                action = applied.observation.action
-                if agent == TOOL:
-                    proposed[index] = action if any(action.values()) else None
-                elif proposed.get(index) is not None:
-                    proposals += 1
-                    agreed += action == proposed[index]
-                endings.note(index, agent, applied, episode)
-        for index in [index for index, table in playing.items() if table.episode.done]:
-            endings.end(index, playing.pop(index).episode)
+    for agent, at, prompts in turns(playing, prompter, activate):
+        completions = sampler.greedy(prompts, limit=limit)
+        for index, completion in zip(at, completions, strict=True):
+            episode = playing[index].episode
+            text = prompter.text(completion)
+            answer_counts.setdefault(agent, Counter())[text] += 1
+            applied = episode.apply(agent, text)
+            action = applied.observation.action
+            if agent == TOOL:
+                proposed[index] = action if any(action.values()) else None
+            elif proposed.get(index) is not None:
+                proposals += 1
+                agreed += action == proposed[index]
+            endings.note(index, agent, applied, episode)
+            if episode.done:
+                endings.end(index, playing.pop(index).episode)
     return EvaluationResult(
         endings.outcomes, dict(sorted(endings.failures.items())), proposals, agreed,
         {agent: dict(counts.most_common(MOST_SAID)) for agent, counts in answer_counts.items()},

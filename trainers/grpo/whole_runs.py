@@ -17,7 +17,6 @@ from loopline.trainers.grpo.groups import Group, GroupKey, Member
 from loopline.trainers.grpo.sampling import Sampler
 from loopline.trainers.grpo.sequences import TokenSequence
 from loopline.trainers.grpo.vectorized_rollout import (
-    ROWS,
     TEMPERATURE,
     Prompter,
     RolloutResult,
@@ -25,7 +24,7 @@ from loopline.trainers.grpo.vectorized_rollout import (
     Table,
     outcomes_of,
     sequence_of,
-    slices,
+    turns,
 )
 
 if TYPE_CHECKING:
@@ -61,35 +60,25 @@ def roll_out_runs(
     sampler: Sampler,
     rules: Rules,
     policy: Callable[[Agent], PolicyRef],
-    put_in: Callable[[Agent], object],
+    activate: Callable[[Agent], object],
     generator: torch.Generator,
     run: str,
 ) -> RolloutResult:
     """Play every episode K times, from its beginning to its end; the arguments are those of
-    `in_process.roll_out`. Outcomes are of each puzzle's runs in turn."""
+    `vectorized_rollout.roll_out`. Outcomes are of each puzzle's runs in turn."""
     runs = [_Run(table.episode.copy()) for table in tables for _ in range(rules.candidates)]
     playing = {
         number: whole_run for number, whole_run in enumerate(runs) if not whole_run.episode.done
     }
-    while playing:
-        # Episodes end at the end of a turn: all that go on are at the same agent.
-        agent = next(iter(playing.values())).episode.agent
-        put_in(agent)
-        for at in slices(list(playing), ROWS):
-            prompts = [prompter.ids(playing[index].episode.observe(agent)) for index in at]
-            sampled = sampler.sample(
-                prompts,
-                count=1,
-                limit=rules.limit,
-                temperature=TEMPERATURE,
-                generator=generator,
-            )
-            for index, prompt, (completion,) in zip(at, prompts, sampled, strict=True):
-                sequence = sequence_of(prompt, completion, TEMPERATURE)
-                playing[index].add(agent, sequence, prompter.text(completion), rules)
-        playing = {
-            number: whole_run for number, whole_run in playing.items() if not whole_run.episode.done
-        }
+    for agent, at, prompts in turns(playing, prompter, activate):
+        sampled = sampler.sample(
+            prompts, count=1, limit=rules.limit, temperature=TEMPERATURE, generator=generator
+        )
+        for index, prompt, (completion,) in zip(at, prompts, sampled, strict=True):
+            sequence = sequence_of(prompt, completion, TEMPERATURE)
+            playing[index].add(agent, sequence, prompter.text(completion), rules)
+            if playing[index].episode.done:
+                del playing[index]
     outcomes = {number: whole_run.episode.verify().solved for number, whole_run in enumerate(runs)}
     groups: list[Group] = []
     for number, table in enumerate(tables):

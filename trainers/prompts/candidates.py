@@ -34,8 +34,8 @@ class Candidate:
 
 
 def current_candidate(shipped: Prompt, override: str | None) -> Candidate:
-    """The prompt that runs have without this search; `own` is what the deployment's profile has in
-    its place."""
+    """The prompt that runs have without this search; `override` is what the deployment's profile
+    has in its place."""
     if override is None:
         return Candidate(CURRENT, "shipped", shipped, None)
     prompt = replacement(override, shipped.name, origin="the deployment's prompt")

@@ -86,7 +86,7 @@ def _measure(
     record: bool = True,
     previous_skills: Sequence[Skill] = (),
 ) -> None:
-    """Measure what is not `known` yet, and show all of it."""
+    """Measure what is not `previous_skills` yet, and show all of it."""
     from loopline.trainers.core.models import load_model
     from loopline.trainers.sft.card import write_card
     from loopline.trainers.sft.evaluation import Task, add_skills, measure, splits

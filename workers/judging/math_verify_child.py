@@ -102,7 +102,7 @@ def _keep_unworked() -> None:
     from sympy import Add, Rational
 
     reader: Any = vars(latex2sympy2)["_Latex2Sympy"]
-    product_of, put_in = reader.convert_postfix_list, reader.do_subs
+    product_of, activate = reader.convert_postfix_list, reader.do_subs
 
     def convert_postfix_list(self: Any, factors: Any, first: int = 0) -> Any:
         read = product_of(self, factors, first)
@@ -116,7 +116,7 @@ def _keep_unworked() -> None:
         return read
 
     def do_subs(self: Any, formula: Any, at: Any) -> Any:
-        return Add(put_in(self, formula, at), 0, evaluate=False)
+        return Add(activate(self, formula, at), 0, evaluate=False)
 
     reader.convert_postfix_list, reader.do_subs = convert_postfix_list, do_subs
 

@@ -294,7 +294,7 @@ def pages(
     read: Callable[[Rows, int], Thought],
     describe: Callable[[Rows], str],
 ) -> Generator[Step | Thought, Any, Rows]:
-    """All rows of a search, page by page. `read` tells the rows from a number on, `seen` in the
+    """All rows of a search, page by page. `read` tells the rows from a number on, `describe` in the
     rationale of a further page what the rows so far come to, so that nothing has to be remembered
     twice."""
     observation = yield Step(why, tool, arguments)

@@ -63,21 +63,21 @@ def failure(episode: Walking, refused: int) -> str:
 
 
 def weak_answer(
-    instance: PlanPathInstance, episode: Walking, team: WeakTeam, dice: random.Random
+    instance: PlanPathInstance, episode: Walking, team: WeakTeam, rng: random.Random
 ) -> str:
     """What the weak team says in the present state."""
-    move = wall_blind_greedy(instance, episode.state, dice)
-    if dice.random() < team.noise:
-        move = dice.choice(_MOVES)
+    move = wall_blind_greedy(instance, episode.state, rng)
+    if rng.random() < team.noise:
+        move = rng.choice(_MOVES)
     if episode.agent == PLAN:
         proposal = episode.proposal
-        if proposal is not None and proposal.action and dice.random() < team.follows:
+        if proposal is not None and proposal.action and rng.random() < team.follows:
             return f"{MARK} {episode.puzzle.show(proposal.action)}"
         return f"{MARK} [{move}]"
     search = instance.setting.search
-    if search and dice.random() < team.searches:
-        return f"{MARK} [bfs({dice.randint(1, search)})]"
-    return f"{MARK} [{'look' if dice.random() < team.looks else 'step'}({move})]"
+    if search and rng.random() < team.searches:
+        return f"{MARK} [bfs({rng.randint(1, search)})]"
+    return f"{MARK} [{'look' if rng.random() < team.looks else 'step'}({move})]"
 
 
 LESSONS = Lessons[Difficulty, PlanPathInstance, Walking, WeakTeam](

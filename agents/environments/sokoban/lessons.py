@@ -74,30 +74,30 @@ def failure(episode: Pushing, refused: int) -> str:
 
 
 def _is_solved_by_weak_team(instance: SokobanInstance, number: int, team: WeakTeam) -> bool:
-    dice = random.Random(f"weak:{instance.id}")
-    return solves(open_episode(instance), lambda now: weak_answer(instance, now, team, dice))
+    rng = random.Random(f"weak:{instance.id}")
+    return solves(open_episode(instance), lambda now: weak_answer(instance, now, team, rng))
 
 
 def weak_answer(
-    instance: SokobanInstance, episode: Pushing, team: WeakTeam, dice: random.Random
+    instance: SokobanInstance, episode: Pushing, team: WeakTeam, rng: random.Random
 ) -> str:
     """What the weak team says in the present state."""
     if episode.agent == PLAN:
         proposal = episode.proposal
-        if proposal is not None and proposal.action and dice.random() < team.follows:
+        if proposal is not None and proposal.action and rng.random() < team.follows:
             return f"{MARK} {episode.puzzle.show(proposal.action)}"
-        moves = [dice.choice(tuple(STEPS)) for _ in range(dice.randint(1, 3))]
+        moves = [rng.choice(tuple(STEPS)) for _ in range(rng.randint(1, 3))]
         return f"{MARK} {episode.puzzle.show(tuple(moves))}"
-    if dice.random() < team.steps:
-        return f"{MARK} [step({dice.choice(tuple(STEPS))})]"
+    if rng.random() < team.steps:
+        return f"{MARK} [step({rng.choice(tuple(STEPS))})]"
     level = instance.parsed[0]
     (box,), (target,) = episode.state.boxes, level.targets
     calls: list[str] = []
-    for _ in range(dice.randint(1, instance.setting.calls)):
-        move = dice.choice(tuple(STEPS))
-        if dice.random() < team.towards:
+    for _ in range(rng.randint(1, instance.setting.calls)):
+        move = rng.choice(tuple(STEPS))
+        if rng.random() < team.towards:
             nearer = [m for m in STEPS if left(level, beside(box, m)) < left(level, box)]
-            move = dice.choice(nearer)
+            move = rng.choice(nearer)
         calls.append(_call(box, move))
         box = beside(box, move) if beside(box, move) in level.floor else box
         if box == target:
@@ -108,17 +108,17 @@ def weak_answer(
 def _calls_solve(instance: SokobanInstance, number: int, team: WeakTeam) -> bool:
     """The tool agent alone, which calls as often as it may for the push that the greedy player
     would make, and has it carried out."""
-    dice = random.Random(instance.id)
+    rng = random.Random(instance.id)
     alone = instance.setting.model_copy(update={"team": (TOOL,)})
     episode = open_episode(instance.model_copy(update={"setting": alone}))
-    return solves(episode, lambda now: _greedy_calls(instance, now.state, dice))
+    return solves(episode, lambda now: _greedy_calls(instance, now.state, rng))
 
 
-def _greedy_calls(instance: SokobanInstance, play: Play, dice: random.Random) -> str:
+def _greedy_calls(instance: SokobanInstance, play: Play, rng: random.Random) -> str:
     """What the tool agent says that calls for the pushes of the greedy player."""
     level, calls = instance.parsed[0], list[str]()
     for _ in range(instance.setting.calls):
-        push = None if level.solved(play) else greedy_push(instance, play, dice)
+        push = None if level.solved(play) else greedy_push(instance, play, rng)
         if push is None:
             break
         calls.append(_call(*push))

@@ -20,13 +20,13 @@ Player = Callable[[SokobanInstance, Play, random.Random], Push | None]
 """The next push by hand; None: it knows none."""
 
 
-def random_push(instance: SokobanInstance, play: Play, dice: random.Random) -> Push | None:
+def random_push(instance: SokobanInstance, play: Play, rng: random.Random) -> Push | None:
     """Any push that is possible."""
     possible = [push for push, _ in successors(instance.parsed[0], play)]
-    return dice.choice(possible) if possible else None
+    return rng.choice(possible) if possible else None
 
 
-def greedy_push(instance: SokobanInstance, play: Play, dice: random.Random) -> Push | None:
+def greedy_push(instance: SokobanInstance, play: Play, rng: random.Random) -> Push | None:
     """The push after which the box is nearest to the target (Manhattan), of those that do not end
     in a corner. Without memory: it can push to and fro."""
     level = instance.parsed[0]
@@ -41,9 +41,9 @@ def player_solves(player: Player, instance: SokobanInstance, seed: int = 0) -> b
     """Whether a player by hand solves a level with the moves that an agent has: as many answers
     as there are turns, as long as they may be."""
     level, play = instance.parsed
-    dice, moves = random.Random(instance.id), list[str]()
+    rng, moves = random.Random(instance.id), list[str]()
     while len(moves) < instance.setting.turns * MAX_MOVES:
-        push = None if level.solved(play) else player(instance, play, dice)
+        push = None if level.solved(play) else player(instance, play, rng)
         if push is None:
             break
         box, move = push

@@ -69,37 +69,37 @@ def failure(episode: Filling, refused: int) -> str:
 
 
 def _is_solved_by_weak_team(instance: SudokuInstance, number: int, team: WeakTeam) -> bool:
-    dice = random.Random(f"weak:{number}")
-    return solves(open_episode(instance), lambda now: weak_answer(instance, now, team, dice))
+    rng = random.Random(f"weak:{number}")
+    return solves(open_episode(instance), lambda now: weak_answer(instance, now, team, rng))
 
 
 def weak_answer(
-    instance: SudokuInstance, episode: Filling, team: WeakTeam, dice: random.Random
+    instance: SudokuInstance, episode: Filling, team: WeakTeam, rng: random.Random
 ) -> str:
     """What the weak team says in the present state."""
     grid, proposal = episode.state, episode.proposal
     if episode.agent == PLAN:
         proposed = (proposal.action or ()) if proposal is not None else ()
-        begun = proposed if proposed and dice.random() < team.follows else ()
+        begun = proposed if proposed and rng.random() < team.follows else ()
         for write in begun:
             grid = written(grid, write)
         additions = (
             ()
             if begun and not blanks(grid)
-            else _weak_writes(episode, grid, dice.randint(1, team.most), team, dice)
+            else _weak_writes(episode, grid, rng.randint(1, team.most), team, rng)
         )
         return f"{MARK} [{said_writes((*begun, *additions))}]"
-    calls = dice.randint(1, episode.puzzle.setting.calls)
-    if dice.random() < team.asks:
+    calls = rng.randint(1, episode.puzzle.setting.calls)
+    if rng.random() < team.asks:
         return f"{MARK} [{', '.join(['singles(1)'] * calls)}]"
     fills = [
-        f"fill({r + 1}, {c + 1}, {d})" for r, c, d in _weak_writes(episode, grid, calls, team, dice)
+        f"fill({r + 1}, {c + 1}, {d})" for r, c, d in _weak_writes(episode, grid, calls, team, rng)
     ]
     return f"{MARK} [{', '.join(fills)}]"
 
 
 def _weak_writes(
-    episode: Filling, grid: Grid, most: int, team: WeakTeam, dice: random.Random
+    episode: Filling, grid: Grid, most: int, team: WeakTeam, rng: random.Random
 ) -> tuple[Write, ...]:
     """Blank cells filled; of a full grid, cells that contradict others are written again."""
     givens = episode.puzzle.start()
@@ -107,10 +107,10 @@ def _weak_writes(
     cells = cells or blanks(givens)
     writes: list[Write] = []
     while cells and len(writes) < most:
-        r, c = cells.pop(dice.randrange(len(cells)))
+        r, c = cells.pop(rng.randrange(len(cells)))
         fitting = candidates(grid, (r, c))
-        is_fitting = fitting and dice.random() >= team.noise
-        write = (r, c, dice.choice(fitting) if is_fitting else dice.randint(1, len(grid)))
+        is_fitting = fitting and rng.random() >= team.noise
+        write = (r, c, rng.choice(fitting) if is_fitting else rng.randint(1, len(grid)))
         grid = written(grid, write)
         writes.append(write)
     return tuple(writes)

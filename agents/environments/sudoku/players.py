@@ -23,22 +23,22 @@ def blanks(grid: Grid) -> list[tuple[int, int]]:
     return [(r, c) for r, row in enumerate(grid) for c, digit in enumerate(row) if not digit]
 
 
-def random_legal(grid: Grid, dice: random.Random) -> Write | None:
+def random_legal(grid: Grid, rng: random.Random) -> Write | None:
     """Any digit that fits so far, into any blank that one fits."""
     every = chain.from_iterable(
         [(*cell, digit) for digit in candidates(grid, cell)] for cell in blanks(grid)
     )
     fitting = list(every)
-    return dice.choice(fitting) if fitting else None
+    return rng.choice(fitting) if fitting else None
 
 
-def naked_single(grid: Grid, dice: random.Random) -> Write | None:
+def naked_single(grid: Grid, rng: random.Random) -> Write | None:
     """The first blank that one digit alone fits."""
     singles = ((*cell, *candidates(grid, cell)) for cell in blanks(grid))
     return next((single for single in singles if len(single) == 3), None)
 
 
-def any_single(grid: Grid, dice: random.Random) -> Write | None:
+def any_single(grid: Grid, rng: random.Random) -> Write | None:
     """The same, or a digit that one blank alone of a row, column or box fits."""
     return next_single(grid)
 
@@ -53,10 +53,10 @@ PLAYERS: dict[str, Player] = {
 def player_solves(player: Player, instance: SudokuInstance, seed: int = 0) -> bool:
     """Whether a player by hand fills the grid rightly: in every turn again, as it knows nothing of
     its earlier answers but that they did not solve it."""
-    episode, dice = opened_alone(instance), random.Random(instance.id)
+    episode, rng = opened_alone(instance), random.Random(instance.id)
     while not episode.done:
         grid, writes = instance.givens, list[Write]()
-        while (write := player(grid, dice)) is not None:
+        while (write := player(grid, rng)) is not None:
             grid = written(grid, write)
             writes.append(write)
         episode.apply(PLAN, f"{MARK} [{said_writes(tuple(writes))}]")

@@ -119,33 +119,33 @@ def failure(episode: Working, refused: int) -> str:
 
 
 def _is_solved_by_weak_team(instance: WordProblemInstance, number: int, team: WeakTeam) -> bool:
-    dice = random.Random(f"weak:{instance.id}")
-    return solves(open_episode(instance), lambda now: weak_answer(instance, now, team, dice))
+    rng = random.Random(f"weak:{instance.id}")
+    return solves(open_episode(instance), lambda now: weak_answer(instance, now, team, rng))
 
 
 def weak_answer(
-    instance: WordProblemInstance, episode: Working, team: WeakTeam, dice: random.Random
+    instance: WordProblemInstance, episode: Working, team: WeakTeam, rng: random.Random
 ) -> str:
     """What the weak team says in the present state. A plan agent alone answers in its head, with a
     number of the text where it errs."""
     if episode.agent == TOOL:
-        return f"{MARK} [{_call(instance, episode.state, team, dice)}]"
+        return f"{MARK} [{_call(instance, episode.state, team, rng)}]"
     if TOOL not in episode.agents:
-        right = all(dice.random() >= team.wrong_operator + team.wrong_operands
+        right = all(rng.random() >= team.wrong_operator + team.wrong_operands
                     for _ in instance.solution)  # fmt: skip
         numbers = [number.value for number in numbers_of(instance.text)]
-        return f"{MARK} [answer({instance.answer if right else dice.choice(numbers)})]"
+        return f"{MARK} [answer({instance.answer if right else rng.choice(numbers)})]"
     proposed = (episode.proposal.action or ()) if episode.proposal is not None else ()
     if not proposed:
         return f"{MARK} [skip()]"
     last = len(episode.state.kept) + len(proposed) >= len(instance.solution)
-    if dice.random() >= team.judges:
-        last = dice.random() < 0.5
+    if rng.random() >= team.judges:
+        last = rng.random() < 0.5
     name = proposed[-1].of
     return f"{MARK} [answer({name})]" if last else f"{MARK} {episode.puzzle.show(proposed)}"
 
 
-def _call(instance: WordProblemInstance, work: Work, team: WeakTeam, dice: random.Random) -> str:
+def _call(instance: WordProblemInstance, work: Work, team: WeakTeam, rng: random.Random) -> str:
     """The next calculation of the solution, or what the weak tool agent takes for it."""
     step = _next_equation(instance, work)
     call = next(name for name, operator in OPERATORS.items() if operator == step.operator)
@@ -153,13 +153,13 @@ def _call(instance: WordProblemInstance, work: Work, team: WeakTeam, dice: rando
     right = next(
         (name for name in _number_spellings(instance, work, step.right) if name != left), left
     )
-    erring = dice.random()
+    erring = rng.random()
     if erring < team.wrong_operator:
-        call = dice.choice([name for name in OPERATORS if name != call])
+        call = rng.choice([name for name in OPERATORS if name != call])
     elif erring < team.wrong_operator + team.wrong_operands:
         operands = [_written(instance, number) for number in numbers_of(instance.text)]
         operands += [calculation.name for calculation in work.kept]
-        left, right = dice.choice(operands), dice.choice(operands)
+        left, right = rng.choice(operands), rng.choice(operands)
     return f"{call}({left}, {right})"
 
 

@@ -22,19 +22,19 @@ Player = Callable[[WordProblemInstance, random.Random], int | None]
 """The answer by hand; None: it has none."""
 
 
-def random_calculations(instance: WordProblemInstance, dice: random.Random) -> int | None:
+def random_calculations(instance: WordProblemInstance, rng: random.Random) -> int | None:
     """One or two calculations with any of the numbers."""
     work = Work()
-    for _ in range(dice.randint(1, 2)):
+    for _ in range(rng.randint(1, 2)):
         operands = [str(number.value) for number in numbers_of(instance.text)]
         operands += [calculation.name for calculation in work.kept]
-        call = dice.choice(tuple(OPERATORS))
-        outcome = calculated(instance, work, call, dice.choice(operands), dice.choice(operands))
+        call = rng.choice(tuple(OPERATORS))
+        outcome = calculated(instance, work, call, rng.choice(operands), rng.choice(operands))
         work = work if isinstance(outcome, str) else with_kept(work, (outcome,))
     return work.kept[-1].result if work.kept else None
 
 
-def add_all(instance: WordProblemInstance, dice: random.Random) -> int | None:
+def add_all(instance: WordProblemInstance, rng: random.Random) -> int | None:
     """The sum of all numbers."""
     return sum(number.value for number in numbers_of(instance.text))
 
@@ -46,7 +46,7 @@ _CUES: tuple[tuple[str, str], ...] = (
 )
 
 
-def cue_words(instance: WordProblemInstance, dice: random.Random) -> int | None:
+def cue_words(instance: WordProblemInstance, rng: random.Random) -> int | None:
     """Number by number, in the order of the text: what is done with each is told by a word of its
     sentence; added, if there is none."""
     work, value = Work(), None

@@ -41,8 +41,8 @@ class AdaptiveSampling(BaseModel):
         return (parts["sparse"] if test_reward is None else test_reward) >= 1.0
 
     def wants_more(self, successes: Sequence[bool], size: int, round_count: int) -> bool:
-        """Whether an observation whose samples were so in `done` rounds is sampled once more;
-        `size` is K."""
+        """Whether an observation whose samples were so in `round_count` rounds is sampled once
+        more; `size` is K."""
         if round_count >= self.rounds:
             return False
         good = sum(successes)

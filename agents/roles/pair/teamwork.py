@@ -70,7 +70,7 @@ def acted(
     standing: EpisodeState,
 ) -> StepResult:
     """The step's result: the decision `acted`, as that of a puzzle's agents, with what the judge
-    said of the chosen candidate, and `answer` at the end. `asked`: each request to the judge, as
+    said of the chosen candidate, and `answer` at the end. `messages`: each request to the judge, as
     `ask_judge` keeps it."""
     done = standing.following is None
     data: JsonObject = {

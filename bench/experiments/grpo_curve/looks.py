@@ -49,7 +49,7 @@ class Measurement:
         begin = InitialPolicy(model=str(adapter), sha256=weights_sha256(adapter))
         grpo = self._grpo.model_copy(update={"init_from": {SHARED: begin}})
         begins = initial_weights(self._network, grpo)
-        Policies(self._network, (SHARED,), grpo, begins).put_in(SHARED)
+        Policies(self._network, (SHARED,), grpo, begins).activate(SHARED)
         settings = self._settings
         return roll_out(
             settings.game.tables(Split.TEST, settings.test_seed, settings.held_out),

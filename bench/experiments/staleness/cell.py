@@ -99,7 +99,7 @@ def _train(
             if interruption.asked:
                 raise KeyboardInterrupt
         tell(JobLine(event="playing", said=f"{demo.held_out:,} held-out puzzles"))
-        policies.put_in(SHARED)
+        policies.activate(SHARED)
         puzzles = demo.game.tables(Split.TEST, demo.test_seed, demo.held_out)
         played = evaluate(puzzles, prompter, sampler, demo.reinforced.limit)
         if interruption.asked:

@@ -18,7 +18,7 @@ from loopline.bench.proofs.engine.models import Weights, prepare, require
 from loopline.bench.proofs.engine.workload import Measured, Peer, asks
 from loopline.bench.proofs.harness import (
     Engines,
-    Options,
+    FullOptions,
     Progress,
     Proof,
     numbers,
@@ -36,7 +36,7 @@ GENERATE = "generate"
 CONTINUOUS = "continuous batching"
 
 
-class EngineOptions(Options):
+class EngineOptions(FullOptions):
     """All run on this machine.
 
     Peers: llama-cpp-python's packaged server, llama-batched-bench, transformers' `generate` on a

@@ -83,12 +83,12 @@ class Peer(Protocol):
 
 def asks(concurrency: int, seed: int) -> list[Ask]:
     """Questions of mixed lengths, with answers of mixed lengths; the same for the same seed."""
-    dice = random.Random(f"{concurrency}/{seed}")
+    rng = random.Random(f"{concurrency}/{seed}")
     return [
         Ask(
-            f"{ROLE}\n\nCase {dice.randrange(10_000)}: "
-            + " ".join(str(dice.randrange(1000)) for _ in range(dice.randrange(2, 12))),
-            dice.randrange(32, 129),
+            f"{ROLE}\n\nCase {rng.randrange(10_000)}: "
+            + " ".join(str(rng.randrange(1000)) for _ in range(rng.randrange(2, 12))),
+            rng.randrange(32, 129),
         )
         for _ in range(max(4, PER_PLACE * concurrency))
     ]

@@ -22,7 +22,7 @@ from loopline.bench.proofs.faults.checker import around, check
 from loopline.bench.proofs.faults.driver import Attack, AttackSettings, Driver
 from loopline.bench.proofs.faults.evidence import Evidence
 from loopline.bench.proofs.faults.settings import DEFAULT, FAST
-from loopline.bench.proofs.harness import Options, Progress, Proof, random_seed
+from loopline.bench.proofs.harness import Options, Progress, Proof, Seed, random_seed
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 
 DEFAULT_SHARE, SUPERVISED_SHARE = 20, 40
@@ -44,7 +44,7 @@ class FaultsOptions(Options):
 
     runs: int = Field(default=2000, ge=1, le=1_000_000)
     """Runs to admit."""
-    seed: int = Field(default_factory=random_seed)
+    seed: Seed = Field(default_factory=random_seed)
     """Seed of the faults; random without it."""
     workers: int = Field(default=6, ge=5, le=64)
     """Worker processes."""

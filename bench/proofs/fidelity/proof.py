@@ -15,7 +15,7 @@ from pydantic import Field
 from loopline.bench.errors import UsageError
 from loopline.bench.proofs.fidelity import torch_side
 from loopline.bench.proofs.fidelity.reference import Reference, random_adapter
-from loopline.bench.proofs.harness import Engines, Options, Progress, Proof, require_engines
+from loopline.bench.proofs.harness import Engines, FullOptions, Progress, Proof, require_engines
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.statistics import quantile
 from loopline.workers.engines.local.model_files import local_folder
@@ -28,7 +28,7 @@ NEAR = 1e-5
 """Nats. Float32 itself rounds by more than that now and then; see `torch_side.rounding`."""
 
 
-class FidelityOptions(Options):
+class FidelityOptions(FullOptions):
     """Token by token.
 
     torch: greedy and sampled at temperature 1; alone, batched, behind beginnings that were

@@ -84,13 +84,13 @@ def _adding(a: torch.Tensor, b: torch.Tensor, scale: float) -> Callable[..., tor
 
 def random_adapter(reference: Reference, folder: Path, seed: int) -> Path:
     """A LoRA of random weights in PEFT's format, so strong that it changes most answers."""
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     tensors: dict[str, torch.Tensor] = {}
     for name, module in reference.model.named_modules():
         if name.endswith(ADAPTED):
             height, width = module.weight.shape
-            a = torch.randn(RANK, width, generator=dice) / math.sqrt(width)
-            b = torch.randn(height, RANK, generator=dice) * 0.1
+            a = torch.randn(RANK, width, generator=rng) / math.sqrt(width)
+            b = torch.randn(height, RANK, generator=rng) * 0.1
             tensors[f"base_model.model.{name}.lora_A.weight"] = a
             tensors[f"base_model.model.{name}.lora_B.weight"] = b
     folder.mkdir(parents=True)

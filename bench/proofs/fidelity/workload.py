@@ -24,21 +24,21 @@ def requests(
 ) -> list[GenerateRequest]:
     """Every other one greedy, the rest sampled at temperature 1; the same for the same seed. The
     adapters take turns."""
-    dice = random.Random(seed)
-    roles = [_text(dice, dice.randrange(20, 100)) for _ in range(ROLES)]
+    rng = random.Random(seed)
+    roles = [_text(rng, rng.randrange(20, 100)) for _ in range(ROLES)]
     generate_requests: list[GenerateRequest] = []
     for number in range(count):
-        beginning = f"{dice.choice(roles)}\n\n" if dice.random() < 0.5 else ""
+        beginning = f"{rng.choice(roles)}\n\n" if rng.random() < 0.5 else ""
         generate_requests.append(
             GenerateRequest(
                 id=f"fidelity-{number}",
                 messages=(
-                    Message(role="user", content=beginning + _text(dice, dice.randrange(1, 60))),
+                    Message(role="user", content=beginning + _text(rng, rng.randrange(1, 60))),
                 ),
                 sampling=SamplingParams(
                     temperature=float(number % 2),
-                    seed=dice.randrange(2**31),
-                    max_tokens=dice.randrange(4, 41),
+                    seed=rng.randrange(2**31),
+                    max_tokens=rng.randrange(4, 41),
                 ),
                 adapter=adapters[number // 2 % len(adapters)],
             )
@@ -46,10 +46,9 @@ def requests(
     return generate_requests
 
 
-def _text(dice: random.Random, words: int) -> str:
+def _text(rng: random.Random, words: int) -> str:
     return " ".join(
-        str(dice.randrange(1000)) if dice.random() < 0.3 else dice.choice(WORDS)
-        for _ in range(words)
+        str(rng.randrange(1000)) if rng.random() < 0.3 else rng.choice(WORDS) for _ in range(words)
     )
 
 

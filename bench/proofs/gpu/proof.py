@@ -33,7 +33,7 @@ from loopline.bench.proofs.gpu.serving import (
     warm,
 )
 from loopline.bench.proofs.gpu.training import Trained, Training, train
-from loopline.bench.proofs.harness import Options, Progress, Proof
+from loopline.bench.proofs.harness import FullOptions, Progress, Proof
 from loopline.bench.proofs.isolated_process import isolated_worker
 from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measured
 from loopline.trainers.core.memory import peak_memory_mb
@@ -53,7 +53,7 @@ SAMPLES_LEFT = 95.0
 alone; per cent."""
 
 
-class GpuOptions(Options):
+class GpuOptions(FullOptions):
     """It has Qwen3-1.7B's configuration and random weights, in bfloat16: serve, sample, train an
     adapter for each of two roles by AT-GRPO, swap them in, serve. By default it is cut so that a
     CPU goes through it; --full takes the whole model, which needs a GPU.

@@ -43,18 +43,18 @@ class Workload:
 
     def requests(self, name: str, *, adapters: bool) -> list[GenerateRequest]:
         """One for each group, the roles by turns; K samples at temperature 1."""
-        dice = random.Random(f"{self.seed} {name}")
+        rng = random.Random(f"{self.seed} {name}")
         return [
             GenerateRequest(
                 id=f"{name}-{number}",
                 messages=(
                     Message(
-                        role="user", content=" ".join(dice.choices(WORDS, k=self.prompt))
+                        role="user", content=" ".join(rng.choices(WORDS, k=self.prompt))
                     ),
                 ),
                 sampling=SamplingParams(
                     temperature=1.0, n=self.candidates, max_tokens=self.max_tokens,
-                    seed=dice.randrange(2**31),
+                    seed=rng.randrange(2**31),
                 ),
                 adapter=ROLES[number % len(ROLES)] if adapters else None,
             )
@@ -134,7 +134,7 @@ async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapp
 
 def groups_of(found: Answers, work: Workload) -> tuple[Group, ...]:
     """Groups to learn from; their rewards are chance, which a step's cost does not depend on."""
-    dice = random.Random(work.seed)
+    rng = random.Random(work.seed)
     groups: list[Group] = []
     for number, completions in enumerate(found.completions):
         role = ROLES[number % len(ROLES)]
@@ -144,9 +144,7 @@ def groups_of(found: Answers, work: Workload) -> tuple[Group, ...]:
                 completion.output_ids, completion.logprobs, completion.finish_reason == "length"
             )
             sequence = sequence_of(completion.prompt_ids, sampled, 1.0)
-            members.append(
-                Member(f"{number}/{role}#{completion.index}", dice.random(), (sequence,))
-            )
+            members.append(Member(f"{number}/{role}#{completion.index}", rng.random(), (sequence,)))
         key = GroupKey(str(number), role, 0, str(number))
         groups.append(Group(key, PolicyRef(name=role, base="model"), tuple(members)))
     return tuple(groups)

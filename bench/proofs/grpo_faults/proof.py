@@ -14,7 +14,7 @@ from loopline.bench.output import new_folder
 from loopline.bench.proofs.faults.chaos import FAULTS
 from loopline.bench.proofs.grpo_faults.checker import check
 from loopline.bench.proofs.grpo_faults.driver import ONLY_KILLS, LoopAttack, LoopDriver, work_of
-from loopline.bench.proofs.harness import Options, Progress, Proof, random_seed
+from loopline.bench.proofs.harness import Options, Progress, Proof, Seed, random_seed
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 
 
@@ -31,7 +31,7 @@ class GrpoFaultsOptions(Options):
 
     groups: int = Field(default=1000, ge=8, le=100_000)
     """Groups to collect, about."""
-    seed: int = Field(default_factory=random_seed)
+    seed: Seed = Field(default_factory=random_seed)
     """Seed of the faults; random without it."""
     puzzles: int = Field(default=24, ge=2, le=1_000)
     """Puzzles of a round."""

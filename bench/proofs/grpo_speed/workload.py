@@ -46,17 +46,17 @@ class StepWork:
     @cached_property
     def batch(self) -> tuple[Sampled, ...]:
         """Groups whose ids and rewards are chance: the time of a step depends on neither."""
-        dice = random.Random(self.seed)
+        rng = random.Random(self.seed)
 
         def ids(longest: int) -> tuple[int, ...]:
-            length = dice.randint(max(1, round(longest * SHORTEST)), longest)
-            return tuple(dice.randrange(3, self.vocabulary) for _ in range(length))
+            length = rng.randint(max(1, round(longest * SHORTEST)), longest)
+            return tuple(rng.randrange(3, self.vocabulary) for _ in range(length))
 
         return tuple(
             Sampled(
                 ids(self.prompt),
                 tuple(ids(self.completion) for _ in range(self.candidates)),
-                tuple(dice.random() for _ in range(self.candidates)),
+                tuple(rng.random() for _ in range(self.candidates)),
             )
             for _ in range(self.groups)
         )

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from loopline.bench.proofs.harness import Options, Progress, Proof, random_seed
+from loopline.bench.proofs.harness import Options, Progress, Proof, Seed, random_seed
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.proofs.soak import memory
 from loopline.bench.proofs.soak.driver import Soak, SoakResult
@@ -29,7 +29,7 @@ class SoakOptions(Options):
     """Which engine."""
     requests: int = Field(default=10_000, ge=1, le=10_000_000)
     """Requests to send."""
-    seed: int = Field(default_factory=random_seed)
+    seed: Seed = Field(default_factory=random_seed)
     """Seed of the requests; random without it."""
     model: str = "micro:slm"
     """micro:slm, micro:llm, or a folder of safetensors."""

@@ -70,12 +70,12 @@ def prepare(engine: str, model: str, scratch: Path) -> Prepared:
 def write_lora(model: Path, folder: Path, seed: int) -> Path:
     """An adapter in the format of PEFT with random weights for the model in `model`; returns its
     folder. Raises `BenchError` for a model without the layers that it changes."""
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     tensors: dict[str, torch.Tensor] = {}
     for name, (height, width) in sorted(_shapes(model).items()):
         path = f"base_model.model.{name}"
         for part, shape in (("A", (RANK, width)), ("B", (height, RANK))):
-            tensors[f"{path}.lora_{part}.weight"] = torch.randn(shape, generator=dice) * SPREAD
+            tensors[f"{path}.lora_{part}.weight"] = torch.randn(shape, generator=rng) * SPREAD
     if not tensors:
         raise BenchError(f"{model} has none of the layers {', '.join(LAYERS)}")
     folder.mkdir(parents=True)

@@ -98,30 +98,30 @@ class Operation:
 
 def planned(index: int, seed: int, room: Room, repeat_share: float) -> Planned:
     """The request `index` of the plan `seed`; greedy ones are repeated with that probability."""
-    dice = random.Random(f"{seed}/request/{index}")
-    (size,) = dice.choices(("usual", "near the end", "too long"), weights=(95, 3, 2))
-    temperature = dice.choice((0.0, 0.0, 0.7, 1.0, 1.5))
-    (schema,) = dice.choices((None, SCHEMA, IMPOSSIBLE), weights=(88, 10, 2))
+    rng = random.Random(f"{seed}/request/{index}")
+    (size,) = rng.choices(("usual", "near the end", "too long"), weights=(95, 3, 2))
+    temperature = rng.choice((0.0, 0.0, 0.7, 1.0, 1.5))
+    (schema,) = rng.choices((None, SCHEMA, IMPOSSIBLE), weights=(88, 10, 2))
     return Planned(
         index=index,
-        text=_text(dice, size, room),
+        text=_text(rng, size, room),
         size=size,
         sampling=SamplingParams(
             temperature=temperature,
-            top_p=dice.choice((1.0, 1.0, 0.9)),
-            top_k=dice.choice((0, 0, 20)),
-            max_tokens=dice.randint(1, MAX_TOKENS),
-            seed=dice.choice((None, dice.randrange(2**31))),
-            n=dice.choices((1, 2, 3), weights=(80, 12, 8))[0],
+            top_p=rng.choice((1.0, 1.0, 0.9)),
+            top_k=rng.choice((0, 0, 20)),
+            max_tokens=rng.randint(1, MAX_TOKENS),
+            seed=rng.choice((None, rng.randrange(2**31))),
+            n=rng.choices((1, 2, 3), weights=(80, 12, 8))[0],
         ),
-        stream=dice.random() < 0.5,
+        stream=rng.random() < 0.5,
         schema=schema,
-        adapter=dice.choice((None, *ADAPTERS)),
-        deadline=_wait(dice) - 0.002 if dice.random() < 0.15 else None,
-        cancel_after=_wait(dice) if dice.random() < 0.12 else None,
-        drop_after=_wait(dice) if dice.random() < 0.06 else None,
-        close_after=dice.randint(1, 12) if dice.random() < 0.08 else None,
-        repeated=temperature == 0.0 and dice.random() < repeat_share,
+        adapter=rng.choice((None, *ADAPTERS)),
+        deadline=_wait(rng) - 0.002 if rng.random() < 0.15 else None,
+        cancel_after=_wait(rng) if rng.random() < 0.12 else None,
+        drop_after=_wait(rng) if rng.random() < 0.06 else None,
+        close_after=rng.randint(1, 12) if rng.random() < 0.08 else None,
+        repeated=temperature == 0.0 and rng.random() < repeat_share,
     )
 
 
@@ -148,42 +148,42 @@ def _away(index: int, seed: int) -> int:
 
 
 def _begun_at(index: int, seed: int, weights: int) -> list[Operation]:
-    dice = random.Random(f"{seed}/operation/{index}")
-    (kind,) = dice.choices((None, "load", "unload", "load damaged"), weights=(940, 40, 12, 8))
+    rng = random.Random(f"{seed}/operation/{index}")
+    (kind,) = rng.choices((None, "load", "unload", "load damaged"), weights=(940, 40, 12, 8))
     if kind is None:
         return []
-    return [Operation(kind, dice.choice(ADAPTERS), dice.randrange(weights))]
+    return [Operation(kind, rng.choice(ADAPTERS), rng.randrange(weights))]
 
 
-def _wait(dice: random.Random) -> float:
+def _wait(rng: random.Random) -> float:
     """Seconds: half of them of every order of magnitude, while a request is queued or read; half
     anywhere, most of these while it is being written."""
-    return LONGEST_WAIT * dice.choice((10 ** dice.uniform(-3, 0), dice.random()))
+    return LONGEST_WAIT * rng.choice((10 ** rng.uniform(-3, 0), rng.random()))
 
 
-def _text(dice: random.Random, size: Size, room: Room) -> str:
+def _text(rng: random.Random, size: Size, room: Room) -> str:
     if size == "too long":
-        return WORD * room.words(int(room.max_context * dice.uniform(1.1, 2.0)))
+        return WORD * room.words(int(room.max_context * rng.uniform(1.1, 2.0)))
     if size == "near the end":
         # The last words differ, so that none is found whole in the cache.
-        reserve = dice.randint(2, MAX_TOKENS) + 8 * room.per_word
-        return WORD * (room.words(room.max_context - reserve)) + f" {dice.randrange(10)} 7"
-    question = f"What is {dice.randrange(100)} * {dice.randrange(10)} + {dice.randrange(100)}?"
-    (beginning,) = dice.choices(("role", "fresh", "none", "again"), weights=(50, 25, 15, 10))
+        reserve = rng.randint(2, MAX_TOKENS) + 8 * room.per_word
+        return WORD * (room.words(room.max_context - reserve)) + f" {rng.randrange(10)} 7"
+    question = f"What is {rng.randrange(100)} * {rng.randrange(10)} + {rng.randrange(100)}?"
+    (beginning,) = rng.choices(("role", "fresh", "none", "again"), weights=(50, 25, 15, 10))
     match beginning:
         case "role":
-            role = random.Random(f"role {dice.randrange(4)}")
+            role = random.Random(f"role {rng.randrange(4)}")
             return f"{_words(role, role.randint(10, 60))}\n{question}"
         case "fresh":
-            return f"{_words(dice, dice.randint(1, 60))}\n{question}"
+            return f"{_words(rng, rng.randint(1, 60))}\n{question}"
         case "none":
             return question
         case _:
-            return f"What is {dice.randrange(5)} * 7?"
+            return f"What is {rng.randrange(5)} * 7?"
 
 
-def _words(dice: random.Random, count: int) -> str:
-    return " ".join(dice.choices(_SENTENCES.split(), k=count))
+def _words(rng: random.Random, count: int) -> str:
+    return " ".join(rng.choices(_SENTENCES.split(), k=count))
 
 
 _SENTENCES = (

@@ -69,7 +69,7 @@ def launched_commands(
     commands: Sequence[Sequence[object]], log_path: Path, **environment: str
 ) -> Generator[list[BaseProcess]]:
     """A process for each of the command lines of `train grpo`, which begin with its mode, together;
-    what each of them says is in `said`, `.` and its number. They are killed at the end of the
+    what each of them says is in `log_path`, `.` and its number. They are killed at the end of the
     block."""
     started: list[BaseProcess] = [
         FORKS.Process(

@@ -219,7 +219,7 @@ def test_swapped_policies_answer_in_each_others_place(whole: Path) -> None:
     )
     assert arm_result.outcomes == result(SWAPPED, whole).outcomes
     assert arm_result.said == result(SWAPPED, whole).said
-    playing.put_in(PLAN)
+    playing.activate(PLAN)
     table = LEARNING.game.tables(Split.TEST, 2026, 1)[0]
     (completion,) = playing.sampler.greedy(
         [playing.prompter.ids(table.episode.observe(TOOL))], limit=LEARNING.reinforced.limit

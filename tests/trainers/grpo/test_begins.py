@@ -59,7 +59,7 @@ def given(base: Path, kind: str, begins: dict[str, Path], **changes: object) -> 
 def in_network(policies: Policies) -> dict[str, dict[str, torch.Tensor]]:
     weights: dict[str, dict[str, torch.Tensor]] = {}
     for name in policies.names:
-        policies.put_in(name)
+        policies.activate(name)
         weights[name] = {key: tensor.detach().clone() for key, tensor in policies.network.trained()}
     return weights
 

@@ -87,10 +87,10 @@ def gradients(base: Path, runs: list[Trajectory], settings: GrpoSettings) -> dic
     moment is a tenth of the gradient."""
     loaded = held(base, settings)
     network = network_of(loaded, adapter=True, rank=settings.rank, begins_from=None, base="base")
-    dice = torch.Generator().manual_seed(5)
+    rng = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for _, tensor in network.trained():
-            tensor.copy_(torch.randn(tensor.shape, generator=dice) * 0.1)
+            tensor.copy_(torch.randn(tensor.shape, generator=rng) * 0.1)
     policies = Policies(network, ["shared"], settings)
     (batch,) = step_batches(seal(runs, sealing_of(loaded)).records, settings)
     Learner(policies).step(batch)

@@ -191,7 +191,7 @@ def test_adapters_per_role_are_served_as_they_were_trained(
     trained: dict[str, torch.Tensor] = {}
     write_policies(policies, tmp_path / "out", base, lambda name: settings)
     for name in policies.names:
-        policies.put_in(name)
+        policies.activate(name)
         with torch.no_grad():
             trained[name] = policies.network.whole(ids).logits
     base_model = load(base)

@@ -65,7 +65,7 @@ def play_greedily(
         playing.prompter,
         playing.sampler,
         settings.reinforced.limit,
-        lambda agent: playing.put_in(_OTHER[agent] if swapped else agent),
+        lambda agent: playing.activate(_OTHER[agent] if swapped else agent),
         settings.game.failure,
     )
 
@@ -84,7 +84,7 @@ def _best_of_k(playing: Playing, arm: Arm, settings: ArmSettings) -> EvaluationR
             playing.sampler,
             Rules(training.candidates, training.limit, scheme=training.scheme),
             lambda agent: PolicyRef(name=agent, base=playing.grpo.base, version=0),
-            playing.put_in,
+            playing.activate,
             generator,
             run="held out",
             failure=settings.game.failure,

@@ -39,9 +39,9 @@ class Playing:
     base: Path
     """Folder of the model that was loaded."""
 
-    def put_in(self, agent: str) -> object:
+    def activate(self, agent: str) -> object:
         """The policy of an agent, into the network."""
-        return self.policies.put_in(self.grpo.policy_of(agent))
+        return self.policies.activate(self.grpo.policy_of(agent))
 
 
 def untrained_policies(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
@@ -68,7 +68,7 @@ def write(arm: Arm, output: Path, playing: Playing) -> None:
         for name in playing.policies.names:
             policy_folder = _folder(partial, name)
             policy_folder.mkdir(parents=True, exist_ok=True)
-            playing.policies.put_in(name)
+            playing.policies.activate(name)
             playing.policies.network.write(policy_folder, playing.base)
             if playing.grpo.weights == "lora":
                 facts = PolicyFacts.of(name, playing.grpo, 0, ())

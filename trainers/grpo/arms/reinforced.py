@@ -111,7 +111,7 @@ class ReinforcedSteps:
             self._sampler,
             Rules(training.candidates, training.limit, scheme=training.scheme),
             policy,
-            lambda agent: self._policies.put_in(grpo.policy_of(agent)),
+            lambda agent: self._policies.activate(grpo.policy_of(agent)),
             torch.Generator().manual_seed(seed),
             run=f"batch {number}",
         )

@@ -92,7 +92,7 @@ def imitate(
     import torch
     from torch.nn import functional
 
-    network, optimizer = policies.network, policies.put_in(SHARED)
+    network, optimizer = policies.network, policies.activate(SHARED)
     for group in optimizer.param_groups:
         group["lr"] = rate
     ids, learned = _rows(answers)

@@ -94,8 +94,8 @@ def _shuffle_indices(count: int, seed: str, *, last: Sequence[int]) -> list[int]
 
 
 def further_puzzles(settings: LoopSettings, *, played: int, group_count: int) -> int:
-    """How many more puzzles a round plays that has `found` groups with a signal in `played`: as
-    many as the missing ones need at this rate (DAPO's dynamic sampling, Yu et al. 2025,
+    """How many more puzzles a round plays that has `group_count` groups with a signal in `played`:
+    as many as the missing ones need at this rate (DAPO's dynamic sampling, Yu et al. 2025,
     arXiv:2503.14476, §3.2, in waves), up to the limit; 0 if it has enough."""
     missing = settings.grpo.batch - group_count
     if missing <= 0:

@@ -8,7 +8,7 @@
 
 A kill before the checkpoint leaves the plans and the trajectories, from which the step is made
 again; one after it leaves only the publication to be done. Of several processes the first one does
-all this; the others take their share of each step (`following`).
+all this; the others take their share of each step (`follower_rank`).
 """
 
 from __future__ import annotations

@@ -91,10 +91,10 @@ def refused(
 
 
 def may_be_billed(error: EngineError | TimeoutError, *, has_answer: bool) -> bool:
-    """Whether an endpoint may bill a call that ended like this; `answered`: a part of an answer had
-    come. Not if nothing reached it, or if it refused: no endpoint is known to bill its own errors.
-    A gateway that lost patience, and a connection that broke, say nothing of what the model behind
-    them did."""
+    """Whether an endpoint may bill a call that ended like this; `has_answer`: a part of an answer
+    had come. Not if nothing reached it, or if it refused: no endpoint is known to bill its own
+    errors. A gateway that lost patience, and a connection that broke, say nothing of what the
+    model behind them did."""
     if has_answer:
         return True
     match error:

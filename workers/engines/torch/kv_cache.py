@@ -184,7 +184,7 @@ class KVCache(Cache):
 
     def aim(self, first: int, columns: torch.Tensor, *, before: int, width: int) -> None:
         """The next pass is for the rows from `first` on and writes to `columns` [rows, tokens].
-        Of each row it sees the first `seen` columns, of which `before` were written before."""
+        Of each row it sees the first `width` columns, of which `before` were written before."""
         window = self._window
         rows = torch.arange(first, first + columns.shape[0], device=columns.device)
         window.first, window.places = first, (rows[:, None], columns)
