@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic_core import PydanticCustomError
 
 from loopline.agents.thinking import parted
 
@@ -62,11 +63,17 @@ class Task(Record):
     environment: str = Field(default="question", max_length=256)
     """Its name, or `package.module:OBJECT` where it was found by that."""
     instance: JsonObject = Field(default_factory=dict)
-    prompt: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
-    """The question: of a conversation its last user message."""
+    prompt: str = Field(max_length=MAX_PROMPT_CHARS)
+    """The question: of a conversation its last user message, empty where there is none."""
     messages: tuple[Message, ...] = ()
     """The whole conversation as the caller wrote it, system messages and `prompt` included; empty
     where the question is all there is."""
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if not self.prompt and not self.messages:
+            raise PydanticCustomError("string_too_short", "there is neither prompt nor messages")
+        return self
 
 
 class Budget(Record):

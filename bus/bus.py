@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from loopline.bus.errors import (
 )
 from loopline.bus.keys import MAX_RUN_SECONDS, Keys, Shard
 from loopline.bus.lease import LeaseKeeper
+from loopline.bus.log_follower import LogFollower
 from loopline.bus.registry import Registry
 from loopline.bus.remedies import remedy
 from loopline.bus.run_state import RunState, run_state_of
@@ -86,7 +87,7 @@ class Bus:
         claims: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
-        self._patience = patience
+        self.patience = patience
         self._standing: Standing = standing
         self._claims = claims or {}
         self._join_seconds = join_seconds
@@ -106,6 +107,7 @@ class Bus:
         """Set together with it."""
         self._connections = Connections(settings)
         self._committers: dict[Shard, Committer] = {}
+        self._logs = LogFollower(self)
 
     @property
     def redis(self) -> Redis:
@@ -216,7 +218,7 @@ class Bus:
 
     async def _retry_during_outage(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
         where = f"at {self.settings.safe_url}"
-        return await retry_during_outage(what, operation, give_up_after=self._patience, where=where)
+        return await retry_during_outage(what, operation, give_up_after=self.patience, where=where)
 
     async def admit(self, admission: Admission) -> bool:
         """Let a run in. True if it is new, False if this very run was let in before.
@@ -377,27 +379,18 @@ class Bus:
         (guard, index), `ended` (outcome, answer, reason, generation: how often the run was
         replayed before).
         """
-        shard = self.keys.shard_of(run_id)
-        key, quiet = shard.log(run_id), 0
-        block = int(self.settings.block_seconds * 1000)
-        while True:
-            streams = await self._retry_during_outage(
-                "follow",
-                lambda: self.blocking.xread({key: after}, count=500, block=block),  # noqa: B023
-            )
-            if not streams:
-                word = await self._end(run_id, *OVERDUE, only_if_overdue=True)
-                if word == b"missing":
-                    return
-                quiet = 0 if word == b"alive" else quiet + 1
-                if quiet > 1:  # over, and its last entry was read or has expired
-                    return
-                continue
-            quiet = 0
-            for entry, fields in streams[0][1]:
-                after = entry.decode()
-                event = {name.decode(): value.decode() for name, value in fields.items()}
-                yield after, event
+        shard, quiet = self.keys.shard_of(run_id), 0
+        async with aclosing(self._logs.follow(run_id, after)) as events:
+            async for entry, event in events:
+                if not event:
+                    word = await self._end(run_id, *OVERDUE, only_if_overdue=True)
+                    quiet = 0 if word == b"alive" else quiet + 1
+                    # Over, and its last entry was read or has expired.
+                    if word == b"missing" or quiet > 1:
+                        return
+                    continue
+                quiet = 0
+                yield entry, event
                 if event["type"] == "ended":
                     _, generation = await self._state_of(shard.run(run_id))
                     # A replay has woken the run since: this end was not its last.

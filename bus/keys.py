@@ -28,6 +28,9 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:policy-changes` | stream: names of policies that changed | policy life |
 | `{p}:deployment` | hash: what all processes have agreed on (`bus/agreement.py`) | stream life |
 | `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | stream life |
+| `{p}:idempotency:<digest>` | string: a caller's key: its run, its body's digest | retention |
+| `{p}:session:<digest>` | hash: messages of a session → the run that answered | retention |
+| `{p}:api-keys` | hash: digest of an API key → whose it is, what it may | until it is revoked |
 | `{p}:probe` | string: whether the server takes writes | a second |
 
 *Stream life* is renewed by every writer and by every sweep, of what several groups read by every
@@ -165,6 +168,16 @@ class Keys:
     @property
     def workers(self) -> str:
         return f"{{{self.prefix}}}:workers"
+
+    def idempotency(self, digest: str) -> str:
+        return f"{{{self.prefix}}}:idempotency:{digest}"
+
+    def session(self, digest: str) -> str:
+        return f"{{{self.prefix}}}:session:{digest}"
+
+    @property
+    def api_keys(self) -> str:
+        return f"{{{self.prefix}}}:api-keys"
 
     @property
     def policies(self) -> str:

@@ -69,6 +69,25 @@ class Server(Protocol):
     def drain(self) -> None: ...
 
 
+class Front(Protocol):
+    """What lets clients of another kind than the bus's in, in the process that takes the steps
+    which they cause."""
+
+    @property
+    def kind(self) -> str:
+        """What the worker is called in `runtime status`."""
+        ...
+
+    def server(self, bus: Bus, inbox: Inbox, steps: Consumer) -> Server:
+        """Serves the clients, and runs `steps` for as long as it does. Raises OSError where it
+        can't listen."""
+        ...
+
+    def details(self) -> dict[str, Any]:
+        """For the worker's presence."""
+        ...
+
+
 class Worker:
     """One worker of any kind, from its settings."""
 
@@ -79,10 +98,12 @@ class Worker:
         join_seconds: float = 0.0,
         claims: Mapping[str, str] | None = None,
         require: Callable[[Agreement], None] | None = None,
+        front: Front | None = None,
     ) -> None:
         """`join_seconds`: how long `run` waits for a Redis that does not answer yet. `claims`: what
         it says of its deployment where nobody has; `require` looks at what then holds, and may
-        raise: `run` does then."""
+        raise: `run` does then. `front` serves clients alongside the roles of a role worker."""
+        self._front = front
         self._require = require
         self.settings = settings
         self.name = settings.name or f"{settings.kind}-{os.getpid()}"
@@ -99,8 +120,10 @@ class Worker:
         self._streams: list[str] = []
         self._details: Callable[[], dict[str, Any]] = dict
         self._news = asyncio.Event()
+        self._kind = front.kind if front else settings.kind
+        self._consumers: list[Consumer] = []
         self._presence = WorkerPresence(
-            name=self.name, kind=settings.kind, version=version("loopline")
+            name=self.name, kind=self._kind, version=version("loopline")
         )
 
     async def run(self) -> None:
@@ -143,7 +166,7 @@ class Worker:
             await self._build(stack)
             self._state = "ready"
             self._news.set()
-            log.info("ready", worker=self.name, kind=self.settings.kind, streams=self._streams)
+            log.info("ready", worker=self.name, kind=self._kind, streams=self._streams)
             tasks = [asyncio.create_task(server.run()) for server in self._servers]
             draining = [
                 background.start(self._drain_on(event), name=name, may_end=True)
@@ -206,7 +229,10 @@ class Worker:
         inbox = await stack.enter_async_context(Inbox(self._bus))
         handler = RoleHandler(inbox, self.name)
         streams = [role_stream(role) for role in settings.roles]
-        self._consume(streams, handler.handle, settings.concurrency)
+        consumer = self._consume(streams, handler.handle, settings.concurrency)
+        if self._front is not None:
+            self._details = self._front.details
+            self._servers = [self._front.server(self._bus, inbox, consumer)]
 
     async def _build_tool(self, settings: ToolWorkerSettings, stack: AsyncExitStack) -> None:
         from loopline.workers.tool import tool_handler
@@ -344,21 +370,22 @@ class Worker:
                 )
         self._details = lambda: {"rows": sum(table.rows for table in tables)}
 
-    def _consume(self, streams: list[str], handler: Handler, places: int) -> None:
+    def _consume(self, streams: list[str], handler: Handler, places: int) -> Consumer:
         self._streams += streams
-        self._servers.append(
-            Consumer(
-                self._bus,
-                streams,
-                handler,
-                concurrency=places,
-                worker=self.name,
-                ends_runs=isinstance(self.settings, RoleWorkerSettings),
-            )
+        consumer = Consumer(
+            self._bus,
+            streams,
+            handler,
+            concurrency=places,
+            worker=self.name,
+            ends_runs=isinstance(self.settings, RoleWorkerSettings),
         )
+        self._consumers.append(consumer)
+        self._servers.append(consumer)
+        return consumer
 
     def _describe(self) -> WorkerPresence:
-        consumers = [server for server in self._servers if isinstance(server, Consumer)]
+        consumers = self._consumers
         return self._presence.model_copy(
             update={
                 "state": self._state,

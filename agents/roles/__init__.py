@@ -8,6 +8,7 @@ from typing import TypeGuard
 from loopline.agents.errors import PluginError
 from loopline.agents.prompts import Prompt
 from loopline.agents.registry import Registry
+from loopline.agents.roles.chat import Chat
 from loopline.agents.roles.completion import Completion
 from loopline.agents.roles.expert import Expert
 from loopline.agents.roles.pair.code_team import Coder, UnitTester
@@ -41,6 +42,7 @@ roles.register(UmiCaller())
 roles.register(UmiSummarizer())
 roles.register(UmiSingle())
 roles.register(Completion())
+roles.register(Chat())
 roles.register(PlayerRole())
 roles.register(Coder())
 roles.register(UnitTester())

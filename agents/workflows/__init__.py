@@ -12,6 +12,7 @@ from loopline.agents.prompts import Prompt, replacement
 from loopline.agents.records import Run, Trajectory
 from loopline.agents.registry import Registry
 from loopline.agents.roles import roles
+from loopline.agents.workflows.chat import ChatWorkflow
 from loopline.agents.workflows.completion import CompletionWorkflow
 from loopline.agents.workflows.delegate import DelegateWorkflow
 from loopline.agents.workflows.pair import PairWorkflow
@@ -70,6 +71,7 @@ workflows.register(DelegateWorkflow())
 workflows.register(UmiWorkflow())
 workflows.register(UmiSingleWorkflow())
 workflows.register(CompletionWorkflow())
+workflows.register(ChatWorkflow())
 workflows.register(PairWorkflow())
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 
 import pydantic
@@ -24,6 +24,7 @@ from loopline.agents.records import (
     MAX_PROMPT_CHARS,
     Budget,
     JsonObject,
+    Message,
     Run,
     Step,
     Task,
@@ -92,6 +93,19 @@ class Client:
     ) -> Client:
         return cls(settings, dict(policies or {}), dict(prompt_files or {}), writes)
 
+    @classmethod
+    def on(
+        cls,
+        bus: Bus,
+        inbox: Inbox,
+        policies: Mapping[str, str] | None = None,
+        prompt_files: Mapping[str, str] | None = None,
+    ) -> Client:
+        """A client within a process that has joined the bus already, and closes it itself."""
+        client = cls(bus.settings, dict(policies or {}), dict(prompt_files or {}))
+        client.bus, client._inbox = bus, inbox
+        return client
+
     async def __aenter__(self) -> Client:
         """Raises `BusUnavailable` naming what is wrong and what to do."""
         await self._stack.enter_async_context(self.bus)
@@ -111,6 +125,7 @@ class Client:
         self,
         prompt: str,
         *,
+        messages: Sequence[Message] = (),
         workflow: str = "delegate",
         policies: Mapping[str, str] | None = None,
         options: JsonObject | None = None,
@@ -124,7 +139,8 @@ class Client:
         prompt_files: Mapping[str, str] | None = None,
     ) -> Run:
         """A run that is ready to be submitted: options checked, prompts pinned by their hashes.
-        `prompt_files` stand in place of the shipped prompts, over those of the client.
+        `messages` are the conversation whose last user message is the prompt; `prompt_files` stand
+        in place of the shipped prompts, over those of the client.
 
         Raises `InputError` for a question, workflow, role, option or prompt that can't be used.
         """
@@ -144,7 +160,12 @@ class Client:
             now = self.bus.clock.now()
             return Run(
                 id=run_id or new_run_id(now),
-                task=Task(environment=environment, instance=instance or {}, prompt=prompt),
+                task=Task(
+                    environment=environment,
+                    instance=instance or {},
+                    prompt=prompt,
+                    messages=tuple(messages),
+                ),
                 workflow=workflow,
                 options=checked,
                 policies=policies_for(workflow, {**role_policies, **(policies or {})}, environment),
@@ -268,11 +289,12 @@ class Client:
             raise UserError(f"run {run_id} has not ended yet")
         return trajectory_of(state)
 
-    async def follow(self, run_id: str, after: str = "0-0") -> AsyncIterator[RunEvent]:
+    async def follow(self, run_id: str, after: str = "0-0") -> AsyncGenerator[RunEvent]:
         """A run's events from `after` on, until it has ended: no gap and no repeat, also for a
         follower that was away. Resume with the `id` of the last event seen."""
-        async for event_id, fields in self.bus.follow(run_id, after):
-            yield RunEvent(event_id, fields["type"], fields)
+        async with aclosing(self.bus.follow(run_id, after)) as events:
+            async for event_id, fields in events:
+                yield RunEvent(event_id, fields["type"], fields)
 
     async def usage(self, run_id: str) -> list[UsageEntry]:
         """Every model call of the run that was paid for, used or discarded."""
@@ -320,7 +342,7 @@ def trajectory_of(state: RunState) -> Trajectory:
 def _prompt_error_message(error: pydantic.ValidationError, prompt: str) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
-    if where == "prompt":
+    if where in ("", "prompt"):
         if not prompt:
             return "the question is empty"
         if len(prompt) > MAX_PROMPT_CHARS:

@@ -39,7 +39,7 @@ from loopline.workers.sandbox import SandboxSettings
 from loopline.workers.tool_sources.settings import SourceName, ToolSourceSettings
 
 DEFAULT_PROFILE = "micro"
-SINGLE_KINDS = ("tool", "judge", "recorder", "jobs")
+SINGLE_KINDS = ("tool", "judge", "recorder", "jobs", "gateway")
 """Worker kinds that need neither roles nor models."""
 
 
@@ -148,6 +148,23 @@ class JobSettings(Section):
     as long again, another worker takes the job up."""
 
 
+class GatewaySettings(Section):
+    """The HTTP gateway, a worker kind of its own: `[workers.gateway] count = 1`."""
+
+    host: str = "127.0.0.1"
+    """Address that it listens on; `0.0.0.0` is every address of the machine."""
+    port: int = Field(default=8400, ge=0, le=65_535)
+    """Port; all gateways of a machine share it. 0 takes a free one."""
+    run_seconds: float = Field(default=600.0, gt=0, le=86_400)
+    """How long a request may take before its run ends."""
+    max_body_bytes: int = Field(default=1_000_000, ge=1_000, le=64_000_000)
+    """A larger request body is refused."""
+    max_connections: int = Field(default=20_000, ge=1)
+    """Connections of one gateway process; more are refused."""
+    keepalive_seconds: float = Field(default=75.0, gt=0)
+    """How long a connection without a request stays open."""
+
+
 class PromptFile(Section):
     """A prompt in place of a shipped one. In a profile it is the path of its file, which is read
     once: what a deployment says does not change under its runs."""
@@ -203,6 +220,8 @@ class Settings(BaseSettings):
     """The store's files."""
     jobs: JobSettings = JobSettings()
     """Offline jobs."""
+    gateway: GatewaySettings = GatewaySettings()
+    """OpenAI's API and this project's own over HTTP."""
 
     @classmethod
     def settings_customise_sources(

@@ -2,8 +2,8 @@
 
 `.loopline/` in the working directory, or `LOOPLINE_STATE`. Layout: `redis/` (append-only
 file, configuration), `logs/`, `store/` (Parquet), `jobs/`, `problems/` (what the judge knows),
-`resolved.json` (the configuration in force), `run.json` (who runs it), `lock` (held by that process
-for as long as it lives).
+`resolved.json` (the configuration in force), `gateway.key` (a caller's key), `run.json` (who runs
+it), `lock` (held by that process for as long as it lives).
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class RunFile(BaseModel):
     control: str
     """Path of the supervisor's control socket."""
     version: str
+    gateway: str | None = None
+    """Base URL of its gateways; None where it has none."""
 
 
 class StateDirectory:
@@ -73,7 +75,9 @@ class StateDirectory:
         """Raises `UserError` where the directory, or a file of it that commands go by, is another
         user's: it names the process to end, the server to ask and the password to send, so anyone
         who wrote it would have us do that. Root is asked no less: it has more to lose."""
-        for path in (self.path, self.run_file, self.resolved, self.lock_file):
+        for path in (
+            self.path, self.run_file, self.resolved, self.lock_file, self.gateway_key
+        ):  # fmt: skip
             try:
                 owner = path.lstat().st_uid
             except FileNotFoundError:
@@ -107,6 +111,11 @@ class StateDirectory:
     @property
     def problems(self) -> Path:
         return self.path / "problems"
+
+    @property
+    def gateway_key(self) -> Path:
+        """The key of the gateway's first caller. Mode 0600."""
+        return self.path / "gateway.key"
 
     @property
     def resolved(self) -> Path:

@@ -21,7 +21,7 @@ from loopline.bus.health import commands
 from loopline.runtime.config.settings import Settings
 from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream
 
-UserKind = Literal["role", "gpu", "tool", "judge", "recorder", "jobs", "client"]
+UserKind = Literal["role", "gpu", "tool", "judge", "recorder", "jobs", "gateway", "client"]
 KINDS: tuple[UserKind, ...] = get_args(UserKind)
 
 _CONNECTING = ("ping", "select", "client|setname", "info")
@@ -71,6 +71,17 @@ RIGHTS: dict[UserKind, Rights] = {
     "recorder": Rights((*_COMMON, "S:trajectories", "S:ledger")),
     # A job is a command of a terminal's, on the bus by the worker's user.
     "jobs": Rights((*_ALL, *_JOBS), _QUEUE),
+    "gateway": Rights(
+        (
+            *_COMMON,
+            "S:*",
+            "<P:policies",
+            "<P:policy-changes",
+            "P:idempotency:*",
+            "P:session:*",
+            "P:api-keys",
+        )
+    ),
     "client": Rights((*_ALL, *_JOBS), _QUEUE),
 }
 
@@ -83,7 +94,8 @@ def user_kind(settings: Settings, kind: str) -> UserKind:
     if configured is not None and configured.models:
         return "gpu"
     others: dict[str, UserKind] = {
-        "tool": "tool", "judge": "judge", "recorder": "recorder", "jobs": "jobs"
+        "tool": "tool", "judge": "judge", "recorder": "recorder", "jobs": "jobs",
+        "gateway": "gateway",
     }  # fmt: skip
     return others.get(kind, "tool")  # a kind that nobody knows ends by itself
 

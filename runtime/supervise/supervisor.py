@@ -28,6 +28,7 @@ from loopline.runtime.errors import UserError
 from loopline.runtime.redis.server import RedisServer
 from loopline.runtime.redis.users import user_kind
 from loopline.runtime.supervise.control import ControlServer
+from loopline.runtime.supervise.listener import GATEWAY, Listener
 from loopline.runtime.supervise.restarts import RestartPolicy
 from loopline.runtime.supervise.worker_environment import worker_environment
 from loopline.runtime.supervise.worker_slot import Launch, WorkerSlot
@@ -42,9 +43,10 @@ Presence = Callable[[], Awaitable[dict[str, str]]]
 Connect = Callable[[Settings], Awaitable[tuple[Server, Presence, Callable[[], Awaitable[None]]]]]
 """Joins the bus: its server, who is there, and how to leave."""
 
-DRAIN_ORDER = ("roles", "services", "writers")
-"""Role workers first: to finish a step they still need models and tools. The recorder last: the
-final commits bring it its final trajectories."""
+DRAIN_ORDER = ("gateway", "roles", "services", "writers")
+"""Gateways first: the answers that are under way still need the others. Then role workers: to
+finish a step they need models and tools. The recorder last: the final commits bring it its final
+trajectories."""
 
 MAX_WORKERS = 256
 SILENCE_SECONDS = 3 * BEAT
@@ -81,6 +83,7 @@ class Supervisor:
         """When the bus last said who is there."""
         self._unheard = ""
         """Why it did not since."""
+        self._listener: Listener | None = None
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -97,6 +100,9 @@ class Supervisor:
         signals = contextlib.ExitStack()
         signals.enter_context(stop_signals(self._on_drain, self._on_abandon))
         try:
+            gateways = self.settings.workers.get(GATEWAY)
+            if gateways is not None and gateways.count:
+                self._listener = Listener.open(self.settings.gateway)
             await control.start()
             background.start(self._keep_sockets(control), name="control socket")
             if self.settings.own_redis:
@@ -123,6 +129,7 @@ class Supervisor:
                     redis_url=self.settings.bus.redis_url,
                     control=str(self.state.socket("control.sock")),
                     version=__version__,
+                    gateway=self._listener.url if self._listener else None,
                 )
             )
             self._launch = Launch(
@@ -130,6 +137,7 @@ class Supervisor:
                 self._resolved_settings_file,
                 self.state.logs,
                 environment=lambda kind: worker_environment(self.settings, kind, os.environ),
+                listener=self._listener,
             )
             for kind, worker in self.settings.workers.items():
                 self._scale(kind, worker.count)
@@ -145,6 +153,8 @@ class Supervisor:
             if self.redis is not None:
                 await self.redis.stop()
             await control.stop()
+            if self._listener is not None:
+                self._listener.close()
             lock.release()
             signals.close()
 
@@ -187,6 +197,8 @@ class Supervisor:
 
     def _drain_stage(self, kind: str) -> str:
         worker = self.settings.workers[kind]
+        if kind == GATEWAY:
+            return "gateway"
         if worker.roles:
             return "roles"
         return "services" if worker.models or kind == "tool" else "writers"
@@ -321,7 +333,8 @@ class Supervisor:
                 async with asyncio.timeout(0.2):
                     await self._changed.wait()
         self._phase = "ready"
-        log.info("up", phase=self.phase, seconds=round(time.time() - self._started, 2))
+        gateway = {"gateway": self._listener.url} if self._listener else {}
+        log.info("up", phase=self.phase, seconds=round(time.time() - self._started, 2), **gateway)
         if on_ready is not None:
             on_ready()
 
@@ -386,6 +399,11 @@ class Supervisor:
             return ""
         return f"it has not answered the supervisor for {silent:.0f} s {self._unheard}".rstrip()
 
+    def _gateway_status(self) -> dict[str, str] | None:
+        if self._listener is None:
+            return None
+        return {"url": self._listener.url, "key_file": str(self.state.gateway_key)}
+
     def status(self) -> dict[str, Any]:
         """What this supervisor knows, as plain JSON."""
         server = self.redis
@@ -395,6 +413,7 @@ class Supervisor:
             "profile": self.profile,
             "version": __version__,
             "started": self._started,
+            "gateway": self._gateway_status(),
             "redis": {
                 "url": self.settings.bus.safe_url,
                 "own": server is not None,

@@ -31,6 +31,7 @@ from loopline.workers.settings import (
 
 if TYPE_CHECKING:
     from loopline.bus import Agreement
+    from loopline.workers.process import Front
 
 log = structlog.get_logger("runtime.worker")
 
@@ -57,6 +58,8 @@ def worker_settings_of(
     if configured.models:
         pools = {pool: settings.models[pool] for pool in configured.models}
         return GpuWorkerSettings(bus=bus, name=name, concurrency=concurrency, models=pools)
+    if kind == "gateway":
+        return RoleWorkerSettings(bus=bus, name=name, concurrency=concurrency, roles=("chat",))
     if kind == "tool":
         return ToolWorkerSettings(
             bus=bus, name=name, concurrency=concurrency, sources=settings.tools
@@ -109,8 +112,13 @@ def run_worker(
 
         run_jobs_worker(settings, name, state)
         return
+    front = None
+    if kind == "gateway":
+        from loopline.runtime.gateway.front import GatewayFront
+
+        front = GatewayFront(settings, state)
     worker_settings = worker_settings_of(settings, kind, name, state)
-    _serve(worker_settings, remedy, _deployment_view(settings, kind, profile, state))
+    _serve(worker_settings, remedy, _deployment_view(settings, kind, profile, state), front)
 
 
 def _forget_secrets_of_others(settings: Settings, kind: str) -> None:
@@ -155,14 +163,19 @@ def _deployment_view(
     return _DeploymentView(claims, require)
 
 
-def _serve(worker_settings: WorkerSettings, remedy: str, agreement: _DeploymentView) -> None:
+def _serve(
+    worker_settings: WorkerSettings,
+    remedy: str,
+    agreement: _DeploymentView,
+    front: Front | None,
+) -> None:
     import uvloop
 
     from loopline.agents.errors import AgentError
     from loopline.workers.engines.protocol import EngineError
 
     try:
-        uvloop.run(_run_through_outages(worker_settings, agreement))
+        uvloop.run(_run_through_outages(worker_settings, agreement, front))
     except EngineError as error:
         # A key that is refused or a model that isn't there won't fix itself by starting again.
         code = None if error.retryable else EXIT_CONFIG
@@ -171,7 +184,9 @@ def _serve(worker_settings: WorkerSettings, remedy: str, agreement: _DeploymentV
         raise UserError(str(error), exit_code=EXIT_CONFIG) from error
 
 
-async def _run_through_outages(worker_settings: WorkerSettings, agreement: _DeploymentView) -> None:
+async def _run_through_outages(
+    worker_settings: WorkerSettings, agreement: _DeploymentView, front: Front | None
+) -> None:
     """Under a supervisor, a worker waits for a Redis that is away: dying of it would only wear out
     the crash-loop breaker. Started by hand, it says so at once and ends."""
     from loopline.bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
@@ -179,7 +194,12 @@ async def _run_through_outages(worker_settings: WorkerSettings, agreement: _Depl
 
     while True:
         try:
-            await Worker(worker_settings, claims=agreement.claims, require=agreement.require).run()
+            await Worker(
+                worker_settings,
+                claims=agreement.claims,
+                require=agreement.require,
+                front=front,
+            ).run()
             return
         except DeploymentChanged:
             log.info("the deployment has agreed on other settings: joining again")

@@ -24,6 +24,7 @@ from loopline.bus import tasks
 from loopline.runtime.config.settings import SupervisorSettings
 from loopline.runtime.errors import EXIT_CONFIG
 from loopline.runtime.observe.log_files import RotatingLog, last_error_line, pump
+from loopline.runtime.supervise.listener import GATEWAY, LISTENER_VARIABLE, Listener
 from loopline.runtime.supervise.restarts import RestartPolicy
 from loopline.runtime.supervise.worker_name import worker_name
 from loopline.workers.isolated_python import OWN_PYTHON
@@ -55,6 +56,8 @@ class Launch:
     command: tuple[str, ...] = (*OWN_PYTHON, "-m", "loopline.runtime")
     environment: Callable[[str], Mapping[str, str]] = lambda _: os.environ
     """Of a worker of that kind."""
+    listener: Listener | None = None
+    """The gateways' socket: it stays open when one of them dies."""
 
     def argv(self, kind: str, name: str) -> list[str]:
         resolved = str(self.resolved(kind))
@@ -168,7 +171,8 @@ class WorkerSlot:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=writing,
                     stderr=asyncio.subprocess.STDOUT,
-                    env={**self.launch.environment(self.kind), PARENT_VARIABLE: str(os.getpid())},
+                    env=self._environment(),
+                    pass_fds=[listener.fileno()] if (listener := self._listener()) else [],
                     # A terminal's Ctrl-C is for the supervisor alone: it drains the workers in
                     # order.
                     start_new_session=True,
@@ -180,6 +184,15 @@ class WorkerSlot:
             if self._stopping.is_set():  # `stop` came between the check and the spawn.
                 send(process, signal.SIGTERM)
             return await self._wait_until_dead(process, output)
+
+    def _listener(self) -> Listener | None:
+        return self.launch.listener if self.kind == GATEWAY else None
+
+    def _environment(self) -> dict[str, str]:
+        environment = {**self.launch.environment(self.kind), PARENT_VARIABLE: str(os.getpid())}
+        if (listener := self._listener()) is not None:
+            environment[LISTENER_VARIABLE] = str(listener.fileno())
+        return environment
 
     async def _wait_until_dead(self, process: asyncio.subprocess.Process, output: FileIO) -> int:
         """Copy its output into the log until it dies; its exit code.

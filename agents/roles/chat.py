@@ -1,0 +1,76 @@
+"""One request of a chat API as a step: the caller's conversation and tools, the model's answer.
+
+Nothing is added to what the caller wrote, and no tool is run: its calls are the caller's to answer.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from loopline.agents.errors import RequestFailed, UnexpectedPayload
+from loopline.agents.payloads import QuestionPayload
+from loopline.agents.prompts import Prompt
+from loopline.agents.protocols import Host
+from loopline.agents.records import (
+    MAX_TOOLS,
+    Call,
+    Candidate,
+    Decision,
+    GenerationOptions,
+    JsonObject,
+    Message,
+    Record,
+    ToolSpec,
+)
+from loopline.agents.roles.conversation import RequestFailure
+from loopline.agents.roles.protocol import StepContext, StepResult
+
+
+class ChatOptions(Record):
+    """Options of the workflow `chat`."""
+
+    tools: tuple[ToolSpec, ...] = Field(default=(), max_length=MAX_TOOLS)
+    """The caller's own: the model's calls of them are the answer."""
+    json_schema: JsonObject | None = None
+    """Which the whole text keeps to."""
+    generation: GenerationOptions = GenerationOptions()
+    previous: Call | None = None
+    """The session's call that this conversation goes on from."""
+
+
+class Chat:
+    """Decides `answer` {answer}, or `failed`. The calls of the one candidate are the choices."""
+
+    name = "chat"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return ()
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        if not isinstance(context.payload, QuestionPayload):
+            raise UnexpectedPayload(
+                f"role chat takes no {context.payload.type_name!r}, only the question"
+            )
+        options = ChatOptions.model_validate(context.run.options)
+        task = context.run.task
+        messages = task.messages or (Message(role="user", content=task.prompt),)
+        try:
+            calls = await host.complete(
+                messages,
+                tools=options.tools,
+                json_schema=options.json_schema,
+                options=options.generation,
+                previous=options.previous,
+            )
+        except RequestFailed as error:
+            if error.retryable:
+                raise
+            failure = RequestFailure(error.kind, error.message)
+            return StepResult(candidates=(Candidate(),), decision=failure.decision)
+        answer = calls[0].said
+        return StepResult(
+            candidates=(Candidate(calls=calls),),
+            decision=Decision(kind="answer", data={"answer": answer}),
+        )

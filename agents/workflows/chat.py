@@ -1,0 +1,32 @@
+"""`chat`: one request of a chat API, answered by one policy. What the gateway admits for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from loopline.agents.payloads import QuestionPayload
+from loopline.agents.records import JsonObject, Run, Step
+from loopline.agents.roles.chat import ChatOptions
+from loopline.agents.workflows.endings import answered, no_route
+from loopline.agents.workflows.routing import Handoff, Routing, parse_options
+
+
+class ChatWorkflow:
+    """One step."""
+
+    name = "chat"
+    roles = ("chat",)
+    default_policies: Mapping[str, str] = {"chat": "llm"}
+
+    def check_options(self, options: JsonObject) -> JsonObject:
+        return parse_options(self.name, ChatOptions, options).model_dump(
+            mode="json", exclude_defaults=True
+        )
+
+    def first(self, run: Run) -> tuple[Handoff, ...]:
+        return (Handoff(role="chat", turn=0, payload=QuestionPayload()),)
+
+    def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+        if (step.agent, step.decision.kind) == ("chat", "answer"):
+            return answered(step)
+        raise no_route(self.name, step)

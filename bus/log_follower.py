@@ -1,0 +1,192 @@
+"""Follows the logs of any number of runs over one connection per shard.
+
+Followers of one process share a blocking read. One that is slower than its run is dropped from that
+read, and catches up from the log itself: it holds a bounded number of entries here, whatever its
+run writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from loopline.bus.connection import OUTAGE, pause_before, retry_during_outage
+from loopline.bus.keys import INBOX_LIFE_MS, Shard
+
+if TYPE_CHECKING:
+    from loopline.bus.bus import Bus
+
+log = structlog.get_logger("loopline.bus.log_follower")
+
+Event = tuple[str, dict[str, str]]
+"""An entry's id and its fields."""
+
+MAX_WAITING = 1_000
+"""Entries that a follower may leave unread before it is dropped from the shared read."""
+PAGE = 500
+LOOK_SECONDS = 1.0
+"""Of silence, after which a follower looks whether its run is still there."""
+
+
+@dataclass(eq=False)
+class _Subscription:
+    """One follower's place in the shared read of a shard."""
+
+    key: str
+    position: tuple[int, int]
+    entries: deque[Event] = field(default_factory=deque[Event])
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    dropped: bool = False
+
+    def deliver(self, entry: bytes, fields: dict[bytes, bytes]) -> None:
+        place = _place(entry.decode())
+        # Another follower of this key may stand further back: what it reads was read here before.
+        if self.dropped or place <= self.position:
+            return
+        if len(self.entries) >= MAX_WAITING:
+            self.dropped = True
+        else:
+            self.position = place
+            self.entries.append(_event(entry, fields))
+        self.news.set()
+
+
+class _ShardReader:
+    """The one blocking read of a shard's logs."""
+
+    def __init__(self, bus: Bus, shard: Shard) -> None:
+        self._bus = bus
+        # Written to by this process alone, to end its own blocking read when a follower joins.
+        self._wake = shard.inbox(f"{bus.process}-logs")
+        self._subscriptions: set[_Subscription] = set()
+        self._added = asyncio.Event()
+        self._blocked = False
+
+    async def add(self, subscription: _Subscription) -> None:
+        self._subscriptions.add(subscription)
+        self._added.set()
+        if self._blocked:
+            # Without it the follower waits for the end of the read: at most `block_seconds`.
+            with contextlib.suppress(*OUTAGE):
+                await self._bus.redis.xadd(self._wake, {"type": "wake"}, maxlen=1)
+
+    def remove(self, subscription: _Subscription) -> None:
+        self._subscriptions.discard(subscription)
+
+    async def run(self) -> None:
+        woken, failures = "0-0", 0
+        block = int(self._bus.settings.block_seconds * 1000)
+        while True:
+            if not self._subscriptions:
+                self._added.clear()
+                await self._added.wait()
+            followers = self._by_key()
+            furthest_back = {key: min(s.position for s in some) for key, some in followers.items()}
+            positions = {key: f"{ms}-{number}" for key, (ms, number) in furthest_back.items()}
+            try:
+                self._blocked = True
+                streams = await self._bus.blocking.xread(
+                    {self._wake: woken, **positions}, count=PAGE, block=block
+                )
+                failures = 0
+            except OUTAGE as error:
+                failures += 1
+                if failures & (failures - 1) == 0:
+                    log.warning("logs unreadable", error=str(error), tries=failures)
+                woken = "0-0"  # a server that came back without its data starts its ids again
+                await asyncio.sleep(pause_before(failures))
+                continue
+            finally:
+                self._blocked = False
+            for name, entries in streams:
+                key = name.decode()
+                if key == self._wake:
+                    woken = entries[-1][0].decode()
+                    with contextlib.suppress(*OUTAGE):
+                        await self._bus.redis.pexpire(self._wake, INBOX_LIFE_MS)
+                    continue
+                for entry, fields in entries:
+                    for subscription in followers[key]:
+                        subscription.deliver(entry, fields)
+
+    def _by_key(self) -> dict[str, list[_Subscription]]:
+        followers: dict[str, list[_Subscription]] = {}
+        for subscription in self._subscriptions:
+            if not subscription.dropped:
+                followers.setdefault(subscription.key, []).append(subscription)
+        return followers
+
+
+class LogFollower:
+    """What `Bus.follow` reads by."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._readers: dict[Shard, _ShardReader] = {}
+
+    async def follow(self, run_id: str, after: str) -> AsyncGenerator[Event]:
+        """Entries of a run's log behind `after`, without an end: the caller knows the last one.
+        A silence of `LOOK_SECONDS` yields an entry without fields and with the id of the one
+        before."""
+        shard = self._bus.keys.shard_of(run_id)
+        key, reader = shard.log(run_id), self._reader(shard)
+        while True:
+            async for event in self._page(key, after):
+                after = event[0]
+                yield event
+            subscription = _Subscription(key, _place(after))
+            await reader.add(subscription)
+            try:
+                while subscription.entries or not subscription.dropped:
+                    while subscription.entries:
+                        event = subscription.entries.popleft()
+                        after = event[0]
+                        yield event
+                    subscription.news.clear()
+                    if subscription.dropped:
+                        break
+                    try:
+                        async with asyncio.timeout(LOOK_SECONDS):
+                            await subscription.news.wait()
+                    except TimeoutError:
+                        self._bus.background.check()
+                        yield after, {}
+            finally:
+                reader.remove(subscription)
+
+    async def _page(self, key: str, after: str) -> AsyncGenerator[Event]:
+        """What the log has behind `after` already."""
+        while True:
+            entries = await retry_during_outage(
+                "follow",
+                lambda: self._bus.redis.xrange(key, min=f"({after}", count=PAGE),  # noqa: B023
+                give_up_after=self._bus.patience,
+                where=f"at {self._bus.settings.safe_url}",
+            )
+            for entry, fields in entries:
+                after = entry.decode()
+                yield _event(entry, fields)
+            if len(entries) < PAGE:
+                return
+
+    def _reader(self, shard: Shard) -> _ShardReader:
+        reader = self._readers.get(shard)
+        if reader is None:
+            reader = self._readers[shard] = _ShardReader(self._bus, shard)
+            self._bus.background.start(reader.run(), name=f"logs-{shard.index}")
+        return reader
+
+
+def _event(entry: bytes, fields: dict[bytes, bytes]) -> Event:
+    return entry.decode(), {name.decode(): value.decode() for name, value in fields.items()}
+
+
+def _place(entry: str) -> tuple[int, int]:
+    milliseconds, _, number = entry.partition("-")
+    return int(milliseconds), int(number or 0)

@@ -1,0 +1,95 @@
+"""Keys of the gateway's callers. Only a key's SHA-256 is kept: it has 256 bits of chance, so nobody
+finds it from that, and looking it up by its digest compares nothing of the key itself."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import hashlib
+import os
+import secrets
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from loopline.bus import Bus
+from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.gateway.errors import ApiError
+from loopline.workers.atomic_files import write_atomic
+
+PREFIX = "sk-loopline-"
+
+
+class ApiKey(BaseModel):
+    """What the bus keeps of a key."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str = Field(pattern=r"^[a-z0-9]{12}$")
+    """Names it in `runtime keys` and in the tags of runs."""
+    name: str = Field(default="", max_length=64)
+    created: float
+    """Unix seconds."""
+    models: tuple[str, ...] = ("*",)
+    """Patterns of the models that it may name, as in `slm/*` and `workflow/*`."""
+
+    def allows(self, model: str) -> bool:
+        return any(fnmatch.fnmatchcase(model, pattern) for pattern in self.models)
+
+
+def new_key() -> str:
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+async def add(bus: Bus, key: str, record: ApiKey) -> None:
+    """Let a key in. A key that is known stays as it is."""
+    await bus.redis.hsetnx(bus.keys.api_keys, digest(key), record.model_dump_json())  # pyright: ignore
+
+
+async def authenticate(bus: Bus, authorization: str | None) -> ApiKey:
+    """Whose request it is. Raises `ApiError` 401."""
+    scheme, _, key = (authorization or "").partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        raise ApiError(
+            401,
+            "You didn't provide an API key: send it as `Authorization: Bearer KEY`.",
+            code="missing_api_key",
+        )
+    body: bytes | None = await bus.redis.hget(bus.keys.api_keys, digest(key.strip()))  # pyright: ignore
+    record = _read(body) if body else None
+    if record is None:
+        raise ApiError(
+            401, "This API key is not known here, or was revoked.", code="invalid_api_key"
+        )
+    return record
+
+
+def _read(body: bytes) -> ApiKey | None:
+    try:
+        return ApiKey.model_validate_json(body)
+    except ValidationError:
+        return None
+
+
+async def own_key(bus: Bus, state: StateDirectory) -> str:
+    """The key of this state directory, which its first gateway makes."""
+    key = key_file(state)
+    await add(bus, key, ApiKey(id=digest(key)[:12], name="runtime up", created=bus.clock.now()))
+    return key
+
+
+def key_file(state: StateDirectory) -> str:
+    """The key in the state directory, made where there is none. Raises OSError."""
+    path = state.gateway_key
+    if not path.exists():
+        state.path.mkdir(parents=True, exist_ok=True)
+        mine = path.with_name(f".{path.name}.{os.getpid()}")
+        write_atomic(mine, new_key() + "\n", private=True)
+        # Of several that start together one makes the name, and all read what it wrote.
+        with contextlib.suppress(FileExistsError):
+            os.link(mine, path)
+        mine.unlink()
+    return path.read_text("ascii").strip()

@@ -1,0 +1,281 @@
+"""The routes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import orjson
+import structlog
+from pydantic import ValidationError
+from sse_starlette import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from loopline.bus.connection import OUTAGE
+from loopline.runtime.gateway import api_keys, idempotency, sessions
+from loopline.runtime.gateway.chat_request import ChatRequest
+from loopline.runtime.gateway.chat_response import answer_of, completion_body
+from loopline.runtime.gateway.chat_stream import Chunk, StreamShape
+from loopline.runtime.gateway.errors import (
+    ApiError,
+    invalid,
+    too_large,
+    unavailable,
+    validation_error,
+)
+from loopline.runtime.gateway.service import RESERVED_TAGS, Admitted, Question, Service
+
+log = structlog.get_logger("loopline.runtime.gateway")
+
+HEADERS_SECONDS = 2.0
+"""How long the first chunk of a stream is waited for, so that a refusal has its own status. After
+that the stream begins, and a refusal is an event of it."""
+PING_SECONDS = 15
+"""Between two comments of a silent stream: proxies end connections that say nothing."""
+
+
+def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(body), status, headers=headers, media_type="application/json")
+
+
+def gateway_app(service: Service) -> Starlette:
+    """The application of one gateway."""
+    gateway = Gateway(service)
+    routes: list[Route] = []
+    for prefix in ("/v1", "/sessions/{session}/v1"):
+        routes += [
+            Route(f"{prefix}/chat/completions", gateway.create_chat, methods=["POST"]),
+            Route(f"{prefix}/chat/completions/{{id}}", gateway.get_chat, methods=["GET"]),
+            Route(f"{prefix}/models", gateway.list_models, methods=["GET"]),
+            Route(f"{prefix}/models/{{id:path}}", gateway.get_model, methods=["GET"]),
+            Route(f"{prefix}/embeddings", gateway.no_embeddings, methods=["POST"]),
+        ]
+    routes.append(Route("/health", gateway.health, methods=["GET"]))
+    return Starlette(
+        routes=routes,
+        exception_handlers={
+            ApiError: _on_api_error,
+            HTTPException: _on_http_error,
+            Exception: _on_defect,
+        },
+    )
+
+
+class Gateway:
+    """The handlers."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def create_chat(self, request: Request) -> Response:
+        caller = await self.caller(request)
+        body = await self.body(request)
+        try:
+            chat = ChatRequest.model_validate(body)
+        except ValidationError as error:
+            raise validation_error(error) from error
+        if chat.metadata and any(tag in RESERVED_TAGS for tag in chat.metadata):
+            raise invalid(f"metadata: {', '.join(RESERVED_TAGS)} are the gateway's own", "metadata")
+        admitted = await self._service.admit(
+            Question(
+                caller=caller,
+                model=chat.model,
+                messages=chat.conversation,
+                options=chat.options,
+                tags=chat.metadata or {},
+                stream=bool(chat.stream),
+                session=sessions.session_of(
+                    request.path_params.get("session"),
+                    request.headers.get(sessions.HEADER),
+                    caller.id,
+                ),
+                idempotency_key=request.headers.get(idempotency.HEADER),
+                body_digest=idempotency.digest_of(body),
+            )
+        )
+        if chat.stream:
+            options = chat.stream_options
+            shape = StreamShape(
+                model=chat.model,
+                created=int(admitted.run.created),
+                include_usage=bool(options and options.include_usage),
+                logprobs=bool(chat.logprobs),
+                token_ids=bool(chat.return_token_ids),
+                offered=tuple(tool.function.name for tool in chat.tools or ()),
+            )
+            return await self._stream(admitted, shape, request.headers.get("last-event-id"))
+        return await self._whole(
+            request,
+            admitted,
+            chat.model,
+            logprobs=bool(chat.logprobs),
+            token_ids=bool(chat.return_token_ids),
+        )
+
+    async def get_chat(self, request: Request) -> Response:
+        """A completion that was asked for before: whole, or its stream from an event on."""
+        caller = await self.caller(request)
+        run_id = request.path_params["id"].removeprefix("chatcmpl-")
+        admitted = await self._service.find(run_id, caller)
+        model = self._service.model_of(admitted.run)
+        if request.query_params.get("stream") in ("true", "1"):
+            after = request.headers.get("last-event-id") or request.query_params.get(
+                "starting_after"
+            )
+            shape = StreamShape(
+                model=model,
+                created=int(admitted.run.created),
+                include_usage=True,
+                offered=self._service.offered_tools(admitted.run),
+            )
+            return await self._stream(admitted, shape, after)
+        return await self._whole(request, admitted, model, logprobs=True, token_ids=True)
+
+    async def list_models(self, request: Request) -> Response:
+        caller = await self.caller(request)
+        names = [name for name in await self._service.models.names() if caller.allows(name)]
+        return json_response({"object": "list", "data": [_model(name) for name in names]})
+
+    async def get_model(self, request: Request) -> Response:
+        await self.caller(request)
+        name = request.path_params["id"]
+        await self._service.models.resolve(name)
+        return json_response(_model(name))
+
+    async def no_embeddings(self, request: Request) -> Response:
+        await self.caller(request)
+        raise ApiError(
+            404, "No pool of this deployment makes embeddings.", code="embeddings_not_supported"
+        )
+
+    async def health(self, request: Request) -> Response:
+        """For load balancers: whether this process reaches its bus. Needs no key."""
+        try:
+            await self._service.client.bus.redis.ping()  # pyright: ignore
+        except OUTAGE as error:
+            raise unavailable(f"Redis does not answer: {type(error).__name__}") from error
+        return json_response({"status": "ok"})
+
+    async def caller(self, request: Request) -> api_keys.ApiKey:
+        bus = self._service.client.bus
+        try:
+            return await api_keys.authenticate(bus, request.headers.get("authorization"))
+        except OUTAGE as error:
+            raise unavailable(f"Redis does not answer: {type(error).__name__}") from error
+
+    async def body(self, request: Request) -> dict[str, Any]:
+        """The body as a JSON object, within its limit. Raises `ApiError`."""
+        limit = self._service.settings.gateway.max_body_bytes
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > limit:
+            raise too_large(f"the body has {declared} bytes; the limit is {limit}")
+        raw = bytearray()
+        async for piece in request.stream():
+            raw += piece
+            if len(raw) > limit:
+                raise too_large(f"the body has more than {limit} bytes")
+        try:
+            value = orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            raise invalid(f"the body is not JSON: {error}", code="invalid_json") from error
+        if not isinstance(value, dict):
+            raise invalid("the body is not a JSON object", code="invalid_json")
+        return value  # pyright: ignore[reportUnknownVariableType]
+
+    async def _whole(
+        self,
+        request: Request,
+        admitted: Admitted,
+        model: str,
+        *,
+        logprobs: bool,
+        token_ids: bool,
+    ) -> Response:
+        waiting = asyncio.ensure_future(self._service.wait(admitted))
+        leaving = asyncio.ensure_future(_disconnected(request))
+        try:
+            await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                return Response(status_code=499)  # to nobody
+            answer = answer_of(waiting.result(), model)
+        finally:
+            for task in (waiting, leaving):
+                task.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await task
+        body = completion_body(answer, logprobs=logprobs, token_ids=token_ids)
+        return json_response(body, headers=_run_headers(admitted))
+
+    async def _stream(self, admitted: Admitted, shape: StreamShape, after: str | None) -> Response:
+        chunks = self._service.stream(admitted, shape, after)
+        first = asyncio.ensure_future(anext(chunks, None))
+        try:
+            await asyncio.wait({first}, timeout=HEADERS_SECONDS)
+            if first.done():
+                first.result()
+        except BaseException:
+            await chunks.aclose()
+            raise
+        return EventSourceResponse(
+            _events(first, chunks),
+            ping=PING_SECONDS,
+            sep="\n",
+            headers=_run_headers(admitted),
+        )
+
+
+async def _events(
+    first: asyncio.Future[Chunk | None], chunks: AsyncGenerator[Chunk]
+) -> AsyncIterator[bytes]:
+    try:
+        chunk = await first
+        while chunk is not None:
+            data = b"[DONE]" if chunk.data is None else orjson.dumps(chunk.data)
+            yield b"id: %b\ndata: %b\n\n" % (chunk.id.encode(), data)
+            chunk = await anext(chunks, None)
+    except ApiError as error:
+        yield b"data: %b\n\n" % orjson.dumps(error.body)
+    finally:
+        first.cancel()
+        await chunks.aclose()
+
+
+async def _disconnected(request: Request) -> None:
+    """Returns once the client has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _run_headers(admitted: Admitted) -> dict[str, str]:
+    return {"x-request-id": admitted.run.id, "x-loopline-run": admitted.run.id}
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "loopline"}
+
+
+async def _on_api_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return json_response(error.body, error.status, error.headers)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    message = f"{request.method} {request.url.path[:256]}: {error.detail}"
+    known = ApiError(
+        error.status_code, message, code="not_found" if error.status_code == 404 else None
+    )
+    return json_response(known.body, error.status_code, dict(error.headers or {}))
+
+
+async def _on_defect(request: Request, error: Exception) -> Response:
+    log.error("request failed", path=request.url.path, exc_info=error)
+    return json_response(
+        ApiError(500, "the gateway failed; its log says why", code="internal_error").body, 500
+    )

@@ -1,0 +1,332 @@
+"""The body of `POST /v1/chat/completions`, as OpenAI's API has it, and what a run makes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from loopline.agents.records import (
+    MAX_TOOLS,
+    GenerationOptions,
+    JsonObject,
+    Message,
+    ToolCall,
+    ToolChoice,
+    ToolSpec,
+)
+from loopline.agents.roles.chat import ChatOptions
+from loopline.runtime.gateway.errors import invalid
+
+MAX_MESSAGES = 10_000
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TextPart(_Part):
+    type: Literal["text", "input_text", "output_text"]
+    text: str
+
+
+class RefusalPart(_Part):
+    type: Literal["refusal"]
+    refusal: str
+
+
+class OtherPart(BaseModel):
+    """An image, a sound, a file: no model here takes one."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    type: str
+
+
+Content = str | list[TextPart | RefusalPart | OtherPart] | None
+
+
+class FunctionCall(_Part):
+    name: str = Field(max_length=256)
+    arguments: str = "{}"
+
+
+class ToolCallPart(_Part):
+    id: str = Field(min_length=1, max_length=256)
+    type: Literal["function"] = "function"
+    function: FunctionCall
+    index: int | None = None
+    """Some clients send back what they were streamed."""
+
+
+class ChatMessage(BaseModel):
+    """One message. Fields that servers add to an answer and clients send back are taken."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Content = None
+    name: str | None = None
+    tool_calls: list[ToolCallPart] | None = None
+    tool_call_id: str | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: JsonValue = None
+    annotations: JsonValue = None
+    audio: None = None
+    function_call: None = None
+
+    @model_validator(mode="after")
+    def _check_role(self) -> Self:
+        if self.tool_calls and self.role != "assistant":
+            raise ValueError(f"a message of role {self.role!r} has no 'tool_calls'")
+        if self.role == "tool" and not self.tool_call_id:
+            raise ValueError("a message of role 'tool' needs a 'tool_call_id'")
+        if self.content is None and self.role in ("system", "developer", "user", "tool"):
+            raise ValueError(f"a message of role {self.role!r} needs 'content'")
+        return self
+
+
+class Function(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    description: str | None = None
+    parameters: JsonObject | None = None
+    strict: bool | None = None
+
+
+class Tool(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["function"]
+    function: Function
+
+
+class NamedFunction(BaseModel):
+    name: str
+
+
+class NamedTool(BaseModel):
+    type: Literal["function"]
+    function: NamedFunction
+
+
+class JsonSchemaFormat(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    description: str | None = None
+    schema_: JsonObject | None = Field(default=None, alias="schema")
+    strict: bool | None = None
+
+
+class TextFormat(BaseModel):
+    type: Literal["text"]
+
+
+class JsonObjectFormat(BaseModel):
+    type: Literal["json_object"]
+
+
+class SchemaFormat(BaseModel):
+    type: Literal["json_schema"]
+    json_schema: JsonSchemaFormat
+
+
+ResponseFormat = Annotated[
+    TextFormat | JsonObjectFormat | SchemaFormat, Field(discriminator="type")
+]
+
+
+class StreamOptions(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class ChatRequest(BaseModel):
+    """What is not listed here is refused by name: nothing is ignored that would change the
+    answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str = Field(min_length=1, max_length=256)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
+    tools: list[Tool] | None = Field(default=None, max_length=MAX_TOOLS)
+    tool_choice: Literal["auto", "none", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: ResponseFormat | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    n: Annotated[int, Field(ge=1, le=64)] | None = None
+    seed: int | None = None
+    stop: str | Annotated[list[str], Field(max_length=16)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    return_token_ids: bool | None = None
+    """As vLLM has it: the ids of prompt and output, for training."""
+    metadata: dict[str, str] | None = Field(default=None, max_length=16)
+    """Tags of the run."""
+    # What names the caller, or a choice that a server of one's own does not offer: no answer
+    # depends on it.
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    service_tier: str | None = None
+    store: bool | None = None
+    # OpenAI's defaults, which clients send; any other value is refused.
+    logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = None
+    modalities: Annotated[list[Literal["text"]], Field(max_length=1)] | None = None
+    reasoning_effort: None = None
+    verbosity: Literal["medium"] | None = None
+
+    @model_validator(mode="after")
+    def _check_references(self) -> Self:
+        asked: set[str] = set()
+        for message in self.messages:
+            asked.update(call.id for call in message.tool_calls or ())
+            if message.role == "tool" and message.tool_call_id not in asked:
+                raise ValueError(
+                    f"a message answers the tool call {message.tool_call_id!r}, which no message"
+                    " before it has"
+                )
+        names = [tool.function.name for tool in self.tools or ()]
+        if len(set(names)) < len(names):
+            raise ValueError("two of the tools have one name")
+        if isinstance(self.tool_choice, NamedTool) and self.tool_choice.function.name not in names:
+            raise ValueError(
+                f"tool_choice names {self.tool_choice.function.name!r}, which is none of the tools"
+            )
+        if self.tool_choice == "required" and not names:
+            raise ValueError("tool_choice 'required' needs tools")
+        if self.top_logprobs and not self.logprobs:
+            raise ValueError("top_logprobs needs logprobs")
+        return self
+
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        """Raises `ApiError` for a part that no model here takes."""
+        return tuple(
+            _message(message, f"messages[{index}].content")
+            for index, message in enumerate(self.messages)
+        )
+
+    @property
+    def options(self) -> ChatOptions:
+        """What the workflow `chat` is to do."""
+        return ChatOptions(
+            tools=tuple(_tool_spec(tool.function) for tool in self.tools or ()),
+            json_schema=self._schema(),
+            generation=self.generation,
+        )
+
+    @property
+    def generation(self) -> GenerationOptions:
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        limits = [limit for limit in (self.max_completion_tokens, self.max_tokens) if limit]
+        if self.top_logprobs:
+            raise invalid(
+                "top_logprobs: the other candidates of a token are not kept; ask for logprobs",
+                "top_logprobs",
+                "unsupported_value",
+            )
+        return GenerationOptions(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=min(limits) if limits else None,
+            stop=tuple(stop) if stop is not None else None,
+            seed=self.seed,
+            n=self.n or 1,
+            frequency_penalty=self.frequency_penalty,
+            presence_penalty=self.presence_penalty,
+            tool_choice=_tool_choice(self.tool_choice),
+            parallel_tool_calls=self.parallel_tool_calls is not False,
+            token_texts=bool(self.logprobs),
+        )
+
+    def _schema(self) -> JsonObject | None:
+        match self.response_format:
+            case JsonObjectFormat():
+                return {"type": "object"}
+            case SchemaFormat(json_schema=JsonSchemaFormat(schema_=schema)):
+                return schema if schema is not None else {}
+            case _:
+                return None
+
+
+def _tool_choice(choice: str | NamedTool | None) -> ToolChoice:
+    match choice:
+        case NamedTool(function=function):
+            return ToolChoice(mode="required", name=function.name)
+        case "none":
+            return ToolChoice(mode="none")
+        case "required":
+            return ToolChoice(mode="required")
+        case _:
+            return ToolChoice()
+
+
+def _tool_spec(function: Function) -> ToolSpec:
+    return ToolSpec(
+        name=function.name,
+        description=function.description or "",
+        parameters=function.parameters or {"type": "object", "properties": {}},
+    )
+
+
+def _message(message: ChatMessage, where: str) -> Message:
+    return Message(
+        role="system" if message.role == "developer" else message.role,
+        content=_text(message.content, where) or message.refusal or "",
+        tool_calls=tuple(_tool_call(call) for call in message.tool_calls or ()),
+        tool_call_id=message.tool_call_id,
+    )
+
+
+def _text(content: Content, where: str) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts: list[str] = []
+    for index, part in enumerate(content):
+        match part:
+            case TextPart():
+                texts.append(part.text)
+            case RefusalPart():
+                texts.append(part.refusal)
+            case OtherPart():
+                raise invalid(
+                    f"content of type {part.type[:64]!r}: the models here take text alone",
+                    f"{where}[{index}]",
+                    "unsupported_value",
+                )
+    return "\n".join(texts)
+
+
+def _tool_call(call: ToolCallPart) -> ToolCall:
+    arguments, error = parsed_arguments(call.function.arguments)
+    return ToolCall(
+        id=call.id,
+        name=call.function.name,
+        arguments=arguments,
+        raw_arguments=call.function.arguments,
+        error=error,
+    )
+
+
+def parsed_arguments(text: str) -> tuple[JsonObject | None, str | None]:
+    """A call's arguments as an object, or what is wrong with them."""
+    try:
+        value: Any = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        return None, f"the arguments are not JSON: {error}"
+    return (value, None) if isinstance(value, dict) else (None, "the arguments are not an object")

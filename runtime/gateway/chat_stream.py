@@ -1,0 +1,212 @@
+"""A run's log as the chunks of a streamed chat completion.
+
+The chunks and their ids follow from the log alone. So a client that comes back, to this gateway or
+to another, gets what it has not seen: the chunks are made anew from the log's beginning, and those
+up to its last id are left out. An id is the log entry's, and the chunk's number among those that
+the entry gave: `1764144000000-0/1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from loopline.agents.records import Trajectory
+from loopline.agents.visible_text import TextPiece, VisibleText
+from loopline.runtime.gateway.chat_response import (
+    Answer,
+    Choice,
+    answer_of,
+    completion_id,
+    content_of,
+    logprobs_of,
+    tool_call_body,
+)
+from loopline.runtime.gateway.errors import ApiError
+
+BEGIN = "0-0"
+"""Stands for the log entry of what comes before any."""
+
+_FIELDS: dict[str, Literal["content", "reasoning_content"]] = {
+    "content": "content",
+    "reasoning": "reasoning_content",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One event of the stream."""
+
+    id: str
+    data: dict[str, Any] | None
+    """None ends the stream: `[DONE]`."""
+
+
+@dataclass(frozen=True)
+class StreamShape:
+    """What the caller asked of the stream."""
+
+    model: str
+    """As the caller named it."""
+    created: int
+    include_usage: bool = False
+    logprobs: bool = False
+    token_ids: bool = False
+    offered: tuple[str, ...] = ()
+    """Names of the tools that the model may call."""
+
+
+class Diverged(ApiError):
+    """A model was asked again after its worker had died, and wrote another text than the one that
+    the client has the beginning of."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            502,
+            "the model's worker died, and its text began again in other words: GET"
+            f" /v1/chat/completions/{completion_id(run_id)} has the whole answer once it is there",
+            code="generation_restarted",
+        )
+
+
+@dataclass
+class _Field:
+    """One field of the message: what was emitted, and what the present text has come to."""
+
+    emitted: str = ""
+    current: str = ""
+
+    def restart(self) -> None:
+        self.current = ""
+
+    def grow(self, text: str, run_id: str) -> str:
+        """What is new to the client. Raises `Diverged`."""
+        begin = len(self.current)
+        self.current += text
+        known = self.emitted[begin : begin + len(text)]
+        if text[: len(known)] != known:
+            raise Diverged(run_id)
+        new = text[len(known) :]
+        self.emitted += new
+        return new
+
+
+@dataclass
+class ChatStream:
+    """The chunks of one run. Feed it the entries of the log in their order, then the trajectory."""
+
+    run_id: str
+    shape: StreamShape
+    streams_text: bool
+    """Whether the run's tokens are the answer's: of the workflow `chat`. A team's are not."""
+    _entry: str = BEGIN
+    _number: int = 0
+    _fields: dict[str, _Field] = field(default_factory=lambda: {kind: _Field() for kind in _FIELDS})
+    _text: VisibleText | None = None
+
+    def begin(self) -> list[Chunk]:
+        return [self._chunk({"role": "assistant", "content": ""})]
+
+    def feed(self, entry: str, event: dict[str, str]) -> list[Chunk]:
+        """What a log entry adds. Raises `Diverged`."""
+        self._entry, self._number = entry, 0
+        if not self.streams_text or event["type"] not in ("tokens", "restart"):
+            return []
+        if event["type"] == "restart":
+            self._text = None
+            for part in self._fields.values():
+                part.restart()
+        if self._text is None:
+            self._text = VisibleText(offered=self.shape.offered)
+        return list(self._deltas(self._text.feed(event["text"])))
+
+    def finish(self, trajectory: Trajectory) -> list[Chunk]:
+        """What is left once the run has ended: the rest of the text, tool calls, the reason of the
+        end, the usage. Raises `ApiError` for a run without an answer."""
+        answer = answer_of(trajectory, self.shape.model)
+        chunks = list(self._rest(answer.choices[0]))
+        for index, choice in enumerate(answer.choices):
+            if index:
+                chunks.append(self._chunk({"role": "assistant", "content": ""}, index=index))
+                if content := content_of(choice.message):
+                    chunks.append(self._chunk({"content": content}, index=index))
+            for position, call in enumerate(choice.message.tool_calls):
+                delta = {"tool_calls": [{"index": position, **tool_call_body(call)}]}
+                chunks.append(self._chunk(delta, index=index))
+            chunks.append(self._last(answer, choice, index))
+        if self.shape.include_usage:
+            chunks.append(self._chunk(None, usage=answer.usage))
+        chunks.append(Chunk(self._next_id(), None))
+        return chunks
+
+    def _rest(self, choice: Choice) -> Iterator[Chunk]:
+        """What the record has beyond the tokens that were published: all of it where none were."""
+        whole = {"reasoning": choice.reasoning, "content": content_of(choice.message) or ""}
+        for kind, text in whole.items():
+            part = self._fields[kind]
+            part.restart()
+            if kind == "reasoning" and self._fields["content"].emitted:
+                continue  # thoughts of a field of their own, which no delta had: too late for them
+            if new := part.grow(text, self.run_id):
+                yield self._chunk({_FIELDS[kind]: new})
+
+    def _last(self, answer: Answer, choice: Choice, index: int) -> Chunk:
+        extra: dict[str, Any] = {}
+        if self.shape.logprobs:
+            extra["logprobs"] = logprobs_of(choice.call)
+        if self.shape.token_ids and choice.call is not None:
+            extra["token_ids"] = list(choice.call.output_ids)
+        chunk = self._chunk({}, index=index, finish_reason=choice.finish_reason, **extra)
+        assert chunk.data is not None
+        chunk.data["system_fingerprint"] = answer.fingerprint
+        if self.shape.token_ids and index == 0 and choice.call is not None:
+            chunk.data["prompt_token_ids"] = list(choice.call.prompt_ids)
+        return chunk
+
+    def _deltas(self, pieces: Iterable[TextPiece]) -> Iterator[Chunk]:
+        for piece in pieces:
+            if new := self._fields[piece.kind].grow(piece.text, self.run_id):
+                yield self._chunk({_FIELDS[piece.kind]: new})
+
+    def _chunk(
+        self,
+        delta: dict[str, Any] | None,
+        *,
+        index: int = 0,
+        finish_reason: str | None = None,
+        usage: dict[str, Any] | None = None,
+        **extra: Any,
+    ) -> Chunk:
+        choices: list[dict[str, Any]] = []
+        if delta is not None:
+            choices.append(
+                {
+                    "index": index,
+                    "delta": delta,
+                    "logprobs": None,
+                    "finish_reason": finish_reason,
+                    **extra,
+                }
+            )
+        data: dict[str, Any] = {
+            "id": completion_id(self.run_id),
+            "object": "chat.completion.chunk",
+            "created": self.shape.created,
+            "model": self.shape.model,
+            "choices": choices,
+        }
+        if self.shape.include_usage:
+            data["usage"] = usage
+        return Chunk(self._next_id(), data)
+
+    def _next_id(self) -> str:
+        self._number += 1
+        return f"{self._entry}/{self._number}"
+
+
+def place_of(event_id: str) -> tuple[int, int, int]:
+    """An event's place in its stream, to compare by. Raises ValueError for what is not an id."""
+    entry, _, number = event_id.partition("/")
+    milliseconds, _, sequence = entry.partition("-")
+    return int(milliseconds), int(sequence), int(number)

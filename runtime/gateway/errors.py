@@ -1,0 +1,137 @@
+"""Errors as OpenAI's API gives them: `{"error": {message, type, param, code}}` and a status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from loopline.agents.records import Outcome
+
+RETRY_SECONDS = 1
+"""What `retry-after` asks for where nothing is known: admission frees up run by run."""
+
+
+class ApiError(Exception):
+    """What a request is answered with in place of a result."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.param = param
+        self.headers = dict(headers or {})
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {
+            "error": {
+                "message": self.message,
+                "type": _TYPES.get(self.status, "api_error" if self.status >= 500 else _INVALID),
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+
+_INVALID = "invalid_request_error"
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: _INVALID,
+    429: "rate_limit_error",
+    503: "service_unavailable_error",
+    504: "timeout_error",
+}
+
+
+def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
+    """The request can't be answered as it is."""
+    return ApiError(400, message, param=param, code=code)
+
+
+def overloaded(message: str) -> ApiError:
+    return ApiError(
+        429,
+        message,
+        code="rate_limit_exceeded",
+        headers={"retry-after": str(RETRY_SECONDS)},
+    )
+
+
+def unavailable(message: str) -> ApiError:
+    return ApiError(
+        503, message, code="service_unavailable", headers={"retry-after": str(RETRY_SECONDS)}
+    )
+
+
+def too_large(message: str) -> ApiError:
+    return ApiError(413, message, code="request_too_large")
+
+
+def validation_error(error: ValidationError) -> ApiError:
+    """The first thing that is wrong with a body, by the field's path."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    path = _field_path(first["loc"])
+    if first["type"] == "extra_forbidden":
+        return invalid(f"Unknown parameter: '{path}'.", path, "unknown_parameter")
+    if first["type"] == "missing":
+        return invalid(f"Missing required parameter: '{path}'.", path, "missing_required_parameter")
+    message = first["msg"].removeprefix("Value error, ")
+    where = f"'{path}': " if path else ""
+    return invalid(f"Invalid value for {where}{message}", path or None, "invalid_value")
+
+
+def _field_path(location: tuple[int | str, ...]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+_STATUS = {
+    "bad_request": (400, "invalid_value"),
+    "context_overflow": (400, "context_length_exceeded"),
+    "unknown_adapter": (404, "model_not_found"),
+    "content_filter": (400, "content_filter"),
+    "rate_limited": (429, "rate_limit_exceeded"),
+    "auth": (502, "upstream_authentication"),
+    "unavailable": (503, "service_unavailable"),
+    "garbage": (502, "bad_upstream_response"),
+    "timeout": (504, "timeout"),
+    "deadline": (504, "timeout"),
+}
+"""Kind of an engine's error → status and code."""
+
+
+def failure_error(kind: str, message: str) -> ApiError:
+    """What the model's engine refused, or failed in."""
+    status, code = _STATUS.get(kind, (500, "internal_error"))
+    headers = {"retry-after": str(RETRY_SECONDS)} if status in (429, 503) else None
+    return ApiError(status, message, code=code, headers=headers)
+
+
+def outcome_error(outcome: Outcome, reason: str | None) -> ApiError:
+    """A run that ended without an answer, where no step says why."""
+    message = f"the run ended as {outcome}: {reason or 'no reason is given'}"
+    match outcome:
+        case Outcome.BUDGET:
+            return ApiError(429, message, code="insufficient_quota")
+        case Outcome.DEADLINE:
+            return ApiError(504, message, code="timeout")
+        case Outcome.CANCELLED:
+            return ApiError(409, message, code="cancelled")
+        case Outcome.GAVE_UP:
+            return ApiError(422, message, code="no_answer")
+        case _:
+            return ApiError(500, message, code="internal_error")

@@ -1,0 +1,99 @@
+"""The gateway's process: an HTTP server, and the steps of the role `chat` for its requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+import uvicorn
+
+from loopline.bus import Bus, Consumer, Inbox
+from loopline.runtime.client.client import Client
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.gateway.api_keys import own_key
+from loopline.runtime.gateway.app import gateway_app
+from loopline.runtime.gateway.service import Service
+from loopline.runtime.supervise.listener import GATEWAY, Listener
+
+log = structlog.get_logger("loopline.runtime.gateway")
+
+DRAIN_SHARE = 0.8
+"""Of `supervisor.drain_seconds`, for answers that are under way; the rest is for their steps."""
+
+
+class GatewayFront:
+    """`loopline.workers.process.Front` of the gateway."""
+
+    kind = GATEWAY
+
+    def __init__(self, settings: Settings, state: StateDirectory) -> None:
+        self._settings = settings
+        self._state = state
+        self._listener = Listener.inherited(settings.gateway)
+
+    def server(self, bus: Bus, inbox: Inbox, steps: Consumer) -> GatewayServer:
+        """See `loopline.workers.process.Front.server`."""
+        settings = self._settings
+        client = Client.on(bus, inbox, settings.policies, settings.prompt_files)
+        return GatewayServer(Service(client, settings), self._state, steps, self._listener)
+
+    def details(self) -> dict[str, Any]:
+        return {"url": self._listener.url}
+
+
+class GatewayServer:
+    """Both parts: a request that is under way when it drains still gets its step taken."""
+
+    def __init__(
+        self, service: Service, state: StateDirectory, steps: Consumer, listener: Listener
+    ) -> None:
+        self._service = service
+        self._state = state
+        self._steps = steps
+        self._listener = listener
+        settings = service.settings
+        self._http = _Server(
+            uvicorn.Config(
+                gateway_app(service),
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                limit_concurrency=settings.gateway.max_connections,
+                timeout_keep_alive=int(settings.gateway.keepalive_seconds),
+                timeout_graceful_shutdown=int(settings.supervisor.drain_seconds * DRAIN_SHARE) or 1,
+                backlog=2048,
+            )
+        )
+
+    async def run(self) -> None:
+        await own_key(self._service.client.bus, self._state)
+        steps = asyncio.create_task(self._steps.run(), name="chat steps")
+        http = asyncio.create_task(self._http.serve([self._listener.socket]), name="http")
+        try:
+            await asyncio.wait({steps, http}, return_when=asyncio.FIRST_COMPLETED)
+            self._http.should_exit = True
+            await http
+            self._steps.drain()
+            await steps
+        finally:
+            for task in (steps, http):
+                task.cancel()
+            await asyncio.gather(steps, http, return_exceptions=True)
+
+    def drain(self) -> None:
+        self._http.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """The worker has the signals."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield

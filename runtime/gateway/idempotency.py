@@ -1,0 +1,55 @@
+"""`Idempotency-Key`: the same request, sent any number of times, is one run.
+
+The key leads to its run before the run is admitted, and lives no longer than the run's own record.
+So whoever sends it again, to this gateway or another, joins the run or reads its result; a gateway
+that dies between the two leaves a key whose run the next sender admits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from loopline.bus import Bus
+from loopline.runtime.gateway.errors import ApiError, invalid
+
+HEADER = "idempotency-key"
+MAX_KEY = 255
+
+
+def digest_of(body: Mapping[str, Any]) -> str:
+    """Of a request's body, whatever the order of its fields."""
+    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+async def run_of_key(bus: Bus, caller: str, key: str, body_digest: str, run_id: str) -> str:
+    """The run that this key stands for: `run_id`, if the caller uses the key for the first time.
+
+    Raises `ApiError` 409 if the caller has used it for another body.
+    """
+    if not key or len(key) > MAX_KEY or not key.isprintable():
+        raise invalid(
+            f"{HEADER}: 1 to {MAX_KEY} printable characters", code="invalid_idempotency_key"
+        )
+    name = hashlib.sha256(f"{caller}\0{key}".encode()).hexdigest()
+    record = f"{run_id} {body_digest}"
+    before = await bus.redis.set(
+        bus.keys.idempotency(name),
+        record,
+        nx=True,
+        get=True,
+        px=int(bus.settings.retention_seconds * 1000),
+    )
+    if before is None:
+        return run_id
+    first_run, _, first_digest = before.decode().partition(" ")
+    if first_digest != body_digest:
+        raise ApiError(
+            409,
+            f"this {HEADER} was used for another request: one key stands for one body",
+            code="idempotency_key_reused",
+        )
+    return first_run

@@ -1,0 +1,81 @@
+"""What a caller may name as a model: a pool, a policy with its adapter, or a workflow."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from loopline.agents.errors import AgentError
+from loopline.agents.workflows import agents_of, workflows
+from loopline.bus import Bus, policies
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.gateway.errors import ApiError
+
+WORKFLOW = "workflow/"
+_NOT_TEAMS = ("chat", "completion")
+"""Workflows of one call: their policies are named themselves."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What answers a request."""
+
+    workflow: str
+    policies: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class ModelCatalogue:
+    """The models of a deployment, as they are now."""
+
+    def __init__(self, bus: Bus, settings: Settings) -> None:
+        self._bus = bus
+        self._settings = settings
+
+    async def names(self) -> list[str]:
+        pools = list(self._settings.models)
+        published = [policy.name for policy in await policies.policies(self._bus)]
+        return [*pools, *published, *self._workflows()]
+
+    async def resolve(self, model: str) -> Target:
+        """Raises `ApiError` 404, which names those that are near."""
+        if model in self._settings.models:
+            return Target("chat", {"chat": model})
+        if model.startswith(WORKFLOW):
+            if model in self._workflows():
+                return Target(model.removeprefix(WORKFLOW))
+        elif "/" in model:
+            policy, _, version = model.partition("@")
+            for known in await policies.policies(self._bus):
+                if known.name == policy and (not version or version == str(known.current)):
+                    return Target("chat", {"chat": policy})
+        raise _unknown(model, await self.names())
+
+    def _workflows(self) -> list[str]:
+        """Those whose every policy is served here."""
+        served: list[str] = []
+        for name in workflows.names():
+            if name in _NOT_TEAMS:
+                continue
+            try:
+                agents = agents_of(name)
+            except AgentError:
+                continue  # a plug-in that can't be loaded troubles only who names it
+            pools = {
+                policies.pool_of(self._settings.policies.get(agent, default))
+                for agent, default in agents.items()
+            }
+            if pools and pools <= self._settings.models.keys():
+                served.append(f"{WORKFLOW}{name}")
+        return served
+
+
+def _unknown(model: str, names: Sequence[str]) -> ApiError:
+    near = difflib.get_close_matches(model, names, n=1)
+    meant = f" Did you mean '{near[0]}'?" if near else ""
+    return ApiError(
+        404,
+        f"The model '{model[:256]}' does not exist here.{meant} GET /v1/models lists the others.",
+        code="model_not_found",
+        param="model",
+    )

@@ -1,0 +1,229 @@
+"""What every route of the gateway does: admit a run for a caller, wait for it, follow it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import structlog
+
+from loopline.agents.records import Budget, GenerationOptions, JsonObject, Message, Run, Trajectory
+from loopline.agents.roles.chat import ChatOptions
+from loopline.bus import BusUnavailable, DeploymentChanged, MessageTooLarge, Overloaded
+from loopline.runtime.client.client import Client, run_of
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.errors import InputError, UserError
+from loopline.runtime.gateway.api_keys import ApiKey
+from loopline.runtime.gateway.chat_stream import BEGIN, ChatStream, Chunk, StreamShape, place_of
+from loopline.runtime.gateway.errors import ApiError, invalid, overloaded, too_large, unavailable
+from loopline.runtime.gateway.idempotency import run_of_key
+from loopline.runtime.gateway.models import ModelCatalogue
+from loopline.runtime.gateway.sessions import TAG, Session, SessionMemory
+
+log = structlog.get_logger("loopline.runtime.gateway")
+
+KEY_TAG = "api_key"
+RESERVED_TAGS = (TAG, KEY_TAG)
+CANCELLED = "its client has gone"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a caller asks, whatever API it came by."""
+
+    caller: ApiKey
+    model: str
+    messages: tuple[Message, ...]
+    options: ChatOptions
+    tags: Mapping[str, str]
+    stream: bool
+    session: Session | None = None
+    idempotency_key: str | None = None
+    body_digest: str = ""
+    """Of the request, to hold a second use of the key against."""
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A run that was let in for a question."""
+
+    run: Run
+    session: Session | None
+    kept: bool
+    """Its client can come back to it, so it goes on when the client has gone."""
+
+
+class Service:
+    """The gateway's part that knows no HTTP."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self.client = client
+        self.settings = settings
+        self.models = ModelCatalogue(client.bus, settings)
+        self.sessions = SessionMemory(client.bus)
+
+    async def admit(self, question: Question) -> Admitted:
+        """Let a question in, once for its idempotency key. Raises `ApiError`."""
+        bus, run_id = self.client.bus, new_run_id(self.client.bus.clock.now())
+        kept = question.idempotency_key is not None
+        try:
+            if question.idempotency_key is not None:
+                run_id = await run_of_key(
+                    bus,
+                    question.caller.id,
+                    question.idempotency_key,
+                    question.body_digest,
+                    run_id,
+                )
+                state = await bus.run_state(run_id)
+                if state.state != "missing":
+                    return Admitted(run_of(state), question.session, kept)
+            run = await self._run(question, run_id)
+            await self.client.submit(run)
+        except Overloaded as error:
+            raise overloaded(str(error)) from error
+        except MessageTooLarge as error:
+            raise too_large(f"the conversation is too long: {error}") from error
+        except (BusUnavailable, DeploymentChanged) as error:
+            raise unavailable(str(error)) from error
+        except InputError as error:
+            raise invalid(str(error)) from error
+        return Admitted(run, question.session, kept)
+
+    async def _run(self, question: Question, run_id: str) -> Run:
+        target = await self.models.resolve(question.model)
+        if not question.caller.allows(question.model):
+            raise ApiError(
+                403,
+                f"this API key may not use the model '{question.model[:256]}'",
+                code="model_not_allowed",
+            )
+        messages, options = question.messages, question.options
+        if target.workflow == "chat" and question.session is not None:
+            continuation = await self.sessions.go_on(question.session, messages)
+            messages = continuation.messages
+            options = options.model_copy(update={"previous": continuation.previous})
+        reserved = {KEY_TAG: question.caller.id}
+        if question.session is not None:
+            reserved[TAG] = question.session.name
+        return self.client.new_run(
+            _prompt(messages),
+            messages=messages,
+            workflow=target.workflow,
+            policies=target.policies,
+            options=self._options(target.workflow, options),
+            seed=options.generation.seed or 0,
+            budget=Budget(seconds=self.settings.gateway.run_seconds),
+            stream=question.stream,
+            tags={**question.tags, **reserved},
+            run_id=run_id,
+        )
+
+    def _options(self, workflow: str, options: ChatOptions) -> JsonObject:
+        if workflow == "chat":
+            return options.model_dump(mode="json", exclude_defaults=True)
+        if options.tools or options.json_schema is not None:
+            raise invalid(
+                f"the model 'workflow/{workflow}' is a team with tools of its own: it takes no"
+                " 'tools' and no 'response_format'",
+                "tools" if options.tools else "response_format",
+                "unsupported_parameter",
+            )
+        if options.generation != GenerationOptions(seed=options.generation.seed):
+            log.debug("a team's agents sample as their pools do", workflow=workflow)
+        return dict(self.settings.options.get(workflow, {}))
+
+    async def find(self, run_id: str, caller: ApiKey) -> Admitted:
+        """A run of this caller. Raises `ApiError` 404, also for a run of another's."""
+        try:
+            run = run_of(await self.client.bus.run_state(run_id))
+        except BusUnavailable as error:
+            raise unavailable(str(error)) from error
+        except UserError as error:
+            raise ApiError(404, str(error), code="run_not_found") from error
+        if run.tags.get(KEY_TAG) != caller.id:
+            raise ApiError(404, f"the bus has no run {run_id[:64]}", code="run_not_found")
+        return Admitted(run, None, kept=True)
+
+    @staticmethod
+    def model_of(run: Run) -> str:
+        """As its caller named it."""
+        return run.policies["chat"] if run.workflow == "chat" else f"workflow/{run.workflow}"
+
+    @staticmethod
+    def offered_tools(run: Run) -> tuple[str, ...]:
+        if run.workflow != "chat":
+            return ()
+        return tuple(tool.name for tool in ChatOptions.model_validate(run.options).tools)
+
+    async def wait(self, admitted: Admitted) -> Trajectory:
+        """The ended run. A caller that is cancelled meanwhile cancels it, unless it is kept."""
+        try:
+            trajectory = await self.client.wait(admitted.run.id)
+        except asyncio.CancelledError:
+            await self._abandon(admitted)
+            raise
+        except BusUnavailable as error:
+            raise unavailable(str(error)) from error
+        except UserError as error:
+            raise ApiError(404, str(error), code="run_not_found") from error
+        await self._remember(admitted, trajectory)
+        return trajectory
+
+    async def stream(
+        self, admitted: Admitted, shape: StreamShape, after: str | None = None
+    ) -> AsyncGenerator[Chunk]:
+        """The chunks of the answer, behind the one with the id `after`. A caller that closes this
+        before its end cancels the run, unless it is kept. Raises `ApiError`."""
+        run_id, seen = admitted.run.id, _seen(after)
+        chat = ChatStream(run_id, shape, admitted.run.workflow == "chat")
+        ended = False
+        try:
+            for chunk in chat.begin():
+                if place_of(chunk.id) > seen:
+                    yield chunk
+            async with aclosing(self.client.follow(run_id, BEGIN)) as events:
+                async for event in events:
+                    chunks = chat.feed(event.id, event.fields)
+                    if event.kind == "ended":
+                        ended = True
+                        trajectory = await self.client.trajectory(run_id)
+                        await self._remember(admitted, trajectory)
+                        chunks = chat.finish(trajectory)
+                    for chunk in chunks:
+                        if place_of(chunk.id) > seen:
+                            yield chunk
+            if not ended:
+                raise ApiError(404, f"run {run_id} is not on the bus", code="run_not_found")
+        except BusUnavailable as error:
+            raise unavailable(str(error)) from error
+        finally:
+            if not ended:
+                await self._abandon(admitted)
+
+    async def _abandon(self, admitted: Admitted) -> None:
+        if not admitted.kept:
+            await self.client.cancel(admitted.run.id, CANCELLED)
+
+    async def _remember(self, admitted: Admitted, trajectory: Trajectory) -> None:
+        if admitted.session is not None and trajectory.run.workflow == "chat":
+            await self.sessions.note(admitted.session, trajectory)
+
+
+def _prompt(messages: tuple[Message, ...]) -> str:
+    """The last thing that the user said."""
+    texts = [message.content for message in messages if message.role == "user"]
+    return texts[-1] if texts else ""
+
+
+def _seen(after: str | None) -> tuple[int, int, int]:
+    if not after:
+        return (0, 0, 0)
+    try:
+        return place_of(after)
+    except ValueError as error:
+        message = f"{after[:64]!r} is not the id of an event"
+        raise invalid(message, code="invalid_event_id") from error

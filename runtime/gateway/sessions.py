@@ -1,0 +1,135 @@
+"""Sessions: the calls of one agent that a client makes one after the other.
+
+Each call is a run with the session's id as a tag. A call whose messages begin with an earlier one's
+messages and answer goes on from it: the model's own text of the earlier answer, and the ids of its
+prompt and output, go into the new run, so that nothing is tokenized a second time. What of a
+session is known is a hash under its id: the digest of messages and answer → the run that gave it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from loopline.agents.records import Call, Message, Trajectory
+from loopline.agents.roles.conversation import assistant_message
+from loopline.bus import Bus
+from loopline.runtime.client.client import run_of, steps_of
+from loopline.runtime.gateway.errors import ApiError, invalid
+
+HEADER = "x-loopline-session"
+TAG = "session"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True)
+class Session:
+    """One session of one caller."""
+
+    name: str
+    caller: str
+
+    @property
+    def digest(self) -> str:
+        """Callers don't share sessions: their keys may see different models."""
+        return hashlib.sha256(f"{self.caller}\0{self.name}".encode()).hexdigest()
+
+
+def session_of(path_name: str | None, header: str | None, caller: str) -> Session | None:
+    """The session that a request belongs to. Raises `ApiError`."""
+    if path_name and header and path_name != header:
+        raise invalid(f"the path names the session {path_name!r}, and {HEADER} another")
+    name = path_name or header
+    if name is None:
+        return None
+    if _NAME.fullmatch(name) is None:
+        raise ApiError(
+            400,
+            "a session's name has at most 128 letters, digits, '.', '_' and '-', and begins with a"
+            " letter or digit",
+            code="invalid_session",
+        )
+    return Session(name, caller)
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A conversation as it goes on from an earlier call."""
+
+    messages: tuple[Message, ...]
+    previous: Call | None = None
+
+
+class SessionMemory:
+    """What the calls of sessions were, on the bus."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def go_on(self, session: Session, messages: tuple[Message, ...]) -> Continuation:
+        """The conversation, with the model's own text of what it answered before."""
+        digests = _prefix_digests(messages)
+        ends = [i for i, message in enumerate(messages) if message.role == "assistant"]
+        if not ends:
+            return Continuation(messages)
+        key = self._bus.keys.session(session.digest)
+        fields = [digests[end] for end in ends]
+        runs: list[bytes | None] = await self._bus.redis.hmget(key, fields)  # pyright: ignore
+        for end, run_id in zip(reversed(ends), reversed(runs), strict=True):
+            if run_id is None:
+                continue
+            state = await self._bus.run_state(run_id.decode())
+            if state.state == "missing":
+                continue
+            steps = steps_of(state)
+            if not steps or not steps[-1].calls:
+                continue
+            call = steps[-1].calls[0]
+            earlier = (*run_of(state).task.messages, assistant_message(call))
+            if len(earlier) != end + 1:
+                continue
+            return Continuation((*earlier, *messages[end + 1 :]), _ids_of(call))
+        return Continuation(messages)
+
+    async def note(self, session: Session, trajectory: Trajectory) -> None:
+        """Remember a call that was answered. Lost with a gateway that dies before: then the next
+        call of the session begins a sample of its own."""
+        if not trajectory.steps or not trajectory.steps[-1].calls:
+            return
+        call = trajectory.steps[-1].calls[0]
+        messages = (*trajectory.run.task.messages, assistant_message(call))
+        key = self._bus.keys.session(session.digest)
+        async with self._bus.redis.pipeline(transaction=False) as pipe:
+            pipe.hset(key, _prefix_digests(messages)[-1], trajectory.run.id)
+            pipe.pexpire(key, int(self._bus.settings.retention_seconds * 1000))
+            await pipe.execute()
+
+
+def _ids_of(call: Call) -> Call:
+    """Of the earlier call, what the engine goes on from."""
+    return call.model_copy(
+        update={"text": "", "reasoning": "", "logprobs": (), "raw_logprobs": (), "tokens": ()}
+    )
+
+
+def _prefix_digests(messages: Sequence[Message]) -> list[str]:
+    """One for each message: of it and all before it, as a client sends them back."""
+    digest, digests = hashlib.sha256(), list[str]()
+    for message in messages:
+        digest.update(
+            orjson.dumps(
+                [
+                    message.role,
+                    message.content.strip(),
+                    [(call.id, call.name, call.arguments) for call in message.tool_calls],
+                    message.tool_call_id,
+                ],
+                option=orjson.OPT_SORT_KEYS,
+            )
+        )
+        digests.append(digest.copy().hexdigest())
+    return digests

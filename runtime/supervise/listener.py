@@ -1,0 +1,64 @@
+"""The gateways' listening socket.
+
+The supervisor opens it and every gateway of the machine inherits it: they share its connections,
+and while one of them is started again, connections wait in it instead of being refused. One that
+is started by hand opens its own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Self
+
+from loopline.runtime.config.settings import GatewaySettings
+from loopline.runtime.errors import ConfigError
+
+GATEWAY = "gateway"
+LISTENER_VARIABLE = "LOOPLINE_GATEWAY_LISTENER"
+"""The descriptor of the supervisor's socket."""
+BACKLOG = 2_048
+
+
+class Listener:
+    """An open socket on the gateway's address."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        self.socket = opened
+
+    @classmethod
+    def open(cls, settings: GatewaySettings) -> Self:
+        """Raises `ConfigError` for an address that can't be listened on."""
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        opened = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.bind((settings.host, settings.port))
+            opened.listen(BACKLOG)
+        except OSError as error:
+            opened.close()
+            raise ConfigError(
+                f"the gateway can't listen on {settings.host}:{settings.port}: {error.strerror}",
+                hint="--set gateway.port=PORT takes another port (0: a free one);"
+                " --set workers.gateway.count=0 starts no gateway.",
+            ) from error
+        return cls(opened)
+
+    @classmethod
+    def inherited(cls, settings: GatewaySettings) -> Self:
+        """The supervisor's, or one of this process where it was started by hand."""
+        number = os.environ.pop(LISTENER_VARIABLE, "")
+        return cls(socket.socket(fileno=int(number))) if number else cls.open(settings)
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    @property
+    def url(self) -> str:
+        """The base URL of OpenAI's API here."""
+        name, port = self.socket.getsockname()[:2]
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(name), str(name))
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+    def close(self) -> None:
+        self.socket.close()
