@@ -112,6 +112,8 @@ class Run(Record):
     tags: dict[str, str] = Field(default_factory=dict)
     parent: str | None = None
     """The run that this one was forked from."""
+    account: str = Field(default="", max_length=64)
+    """Whose daily budget its calls count for; empty for none's."""
 
 
 MAX_TOOLS = 128

@@ -7,7 +7,7 @@ runs, steps and usage entries are bytes to it.
 from loopline import require_full_name
 from loopline.bus import dead_letters, policies
 from loopline.bus.agreement import Agreement, read_agreement_at
-from loopline.bus.bus import CLIENT_PATIENCE, Admission, Bus
+from loopline.bus.bus import CLIENT_PATIENCE, Admission, Bus, Spent
 from loopline.bus.capabilities import Server, probe
 from loopline.bus.commit import Finish, Join, Outgoing, StepCommit
 from loopline.bus.connection import OUTAGE, retry_during_outage
@@ -86,6 +86,7 @@ __all__ = [
     "RunState",
     "Server",
     "Shard",
+    "Spent",
     "StepCommit",
     "TokenWriter",
     "UnknownPayload",

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 from redis.asyncio import Redis
@@ -58,8 +58,17 @@ class Admission:
     """Inbox key that is told when the run ends."""
     journal: tuple[bytes, ...] = ()
     """Steps that a fork inherits, JSON each; nobody takes them again."""
+    account: str = ""
+    """Whose day the calls of this run count for."""
     joins: tuple[Join, ...] = ()
     """Joins that those steps left open; `branches` are the ones still to come."""
+
+
+class Spent(NamedTuple):
+    """What calls have come to."""
+
+    tokens: int
+    micro_dollars: int
 
 
 CLIENT_PATIENCE = 30.0
@@ -263,6 +272,7 @@ class Bus:
             len(admission.journal),
             len(joins),
             self.agreement.epoch,
+            admission.account,
             *admission.journal,
             *(part for join, after in joins for part in (join.id, join.branches, after)),
             *bodies,
@@ -360,6 +370,20 @@ class Bus:
         """Usage entries of a run, JSON each, in the order they were entered."""
         key = self.keys.shard_of(run_id).usage(run_id)
         return await self._retry_during_outage("usage", lambda: self.redis.lrange(key, 0, -1))  # pyright: ignore
+
+    async def spent(self, account: str) -> Spent:
+        """What the calls of an account's runs have come to since midnight (UTC)."""
+        day = int(self.clock.now() // 86_400)
+        tokens = micro_dollars = 0
+        for shard in self.keys.all_shards():
+            key = shard.spent(account, day)
+            counts = await self._retry_during_outage(
+                "spent",
+                lambda: self.redis.hmget(key, "tokens", "micro"),  # noqa: B023 # pyright: ignore
+            )
+            tokens += int(counts[0] or 0)
+            micro_dollars += int(counts[1] or 0)
+        return Spent(tokens, micro_dollars)
 
     async def active_runs(self) -> list[tuple[str, float]]:
         """Runs in flight with their deadlines (Unix seconds)."""

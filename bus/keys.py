@@ -21,6 +21,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:lock:<name>` | string: who sweeps now | one sweep |
 | `{p:s}:deployment` | hash: the epoch, the shift of the clock, streams that know it | stream life |
 | `{p:s}:closed` | string: no run is admitted while the shards are changed | ten seconds |
+| `{p:s}:spent:<account>:<day>` | hash: tokens and micro-dollars of an account's day | three days |
 | `{p:s}:history` | stream: audit, only with `history` on | stream life |
 | `{p}:worker:<name>` | string: presence of one worker | three beats |
 | `{p}:workers` | sorted set: worker names by last beat | stream life |
@@ -126,6 +127,10 @@ class Shard:
     @property
     def dead(self) -> str:
         return self._key("dead")
+
+    def spent(self, account: str, day: int) -> str:
+        """`spend` in end_run.lua makes it. `day`: since 1970 by the bus's clock."""
+        return self._key("spent", f"{account}:{day}")
 
     @property
     def history(self) -> str:

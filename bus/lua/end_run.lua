@@ -122,9 +122,25 @@ local function note_request(run, guard, request)
   end
 end
 
+-- What a ledger line comes to counts for the day of the run's account, where it has one. A line of
+-- which nothing is known counts with the most that it can have cost, and is not taken back.
+local SPENT_LIFE = 3 * 86400000
+local function spend(account, line)
+  if not account or account == '' then return end
+  local entry = cjson.decode(line)
+  local known = entry.usage ~= cjson.null
+  local usage = known and entry.usage or entry.unknown
+  local micro = known and entry.cost_micro_dollars or entry.unknown.micro_dollars
+  local spent = of_shard('spent') .. ':' .. account .. ':' .. math.floor(now_ms() / 86400000)
+  redis.call('HINCRBY', spent, 'tokens', usage.prompt + usage.completion)
+  redis.call('HINCRBY', spent, 'micro', micro)
+  redis.call('PEXPIRE', spent, SPENT_LIFE)
+end
+
 -- A call that may be paid for is marked in its request before it is sent (mark.lua). The mark is the
 -- ledger's line for a call of which nothing is known, and becomes it when nobody is left to say more.
 local function enter(k, line)
+  spend(redis.call('HGET', k.run, 'account'), line)
   redis.call('RPUSH', k.usage, line)
   redis.call('XADD', k.ledger, '*', 'usage', line)
   redis.call('PEXPIRE', k.ledger, STREAM_LIFE)

@@ -136,6 +136,7 @@ class Client:
         environment: str = "question",
         instance: JsonObject | None = None,
         run_id: str | None = None,
+        account: str = "",
         prompt_files: Mapping[str, str] | None = None,
     ) -> Run:
         """A run that is ready to be submitted: options checked, prompts pinned by their hashes.
@@ -177,6 +178,7 @@ class Client:
                 deadline=now + budget.seconds,
                 stream=stream,
                 tags=dict(tags or {}),
+                account=account,
             )
         except AgentError as error:
             raise InputError(str(error)) from error
@@ -268,6 +270,7 @@ class Client:
                 tokens_limit=run.budget.tokens or 0,
                 micro_dollars_limit=run.budget.micro_dollars or 0,
                 notify=self._inbox.key(shard),
+                account=run.account,
                 journal=tuple(step.model_dump_json().encode() for step in journal),
                 joins=joins,
             )

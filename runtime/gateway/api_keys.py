@@ -8,10 +8,11 @@ import fnmatch
 import hashlib
 import os
 import secrets
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from loopline.bus import Bus
+from loopline.bus import Bus, Spent
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.gateway.errors import ApiError
 from loopline.workers.atomic_files import write_atomic
@@ -31,6 +32,11 @@ class ApiKey(BaseModel):
     """Unix seconds."""
     models: tuple[str, ...] = ("*",)
     """Patterns of the models that it may name, as in `slm/*` and `workflow/*`."""
+
+    tokens_per_day: int | None = Field(default=None, ge=1)
+    """Of prompts and completions, since midnight UTC; None is no limit."""
+    micro_dollars_per_day: int | None = Field(default=None, ge=1)
+    revoked: bool = False
 
     def allows(self, model: str) -> bool:
         return any(fnmatch.fnmatchcase(model, pattern) for pattern in self.models)
@@ -60,11 +66,45 @@ async def authenticate(bus: Bus, authorization: str | None) -> ApiKey:
         )
     body: bytes | None = await bus.redis.hget(bus.keys.api_keys, digest(key.strip()))  # pyright: ignore
     record = _read(body) if body else None
-    if record is None:
+    if record is None or record.revoked:
         raise ApiError(
             401, "This API key is not known here, or was revoked.", code="invalid_api_key"
         )
     return record
+
+
+async def revoke(bus: Bus, key_id: str) -> bool:
+    """Refuse a key from now on; False if there is none of that id. Its record stays, so that the
+    key of a state directory is not let in again by its next gateway."""
+    for field, record in await _records(bus):
+        if record.id == key_id:
+            body = record.model_copy(update={"revoked": True}).model_dump_json()
+            await bus.redis.hset(bus.keys.api_keys, field, body)  # pyright: ignore
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class KeyUse:
+    """A key, and what its runs have used since midnight (UTC)."""
+
+    key: ApiKey
+    spent: Spent
+
+
+async def uses(bus: Bus) -> list[KeyUse]:
+    """All keys, the oldest first."""
+    records = sorted((record for _, record in await _records(bus)), key=lambda key: key.created)
+    return [KeyUse(record, await bus.spent(record.id)) for record in records]
+
+
+async def _records(bus: Bus) -> list[tuple[str, ApiKey]]:
+    fields: dict[bytes, bytes] = await bus.redis.hgetall(bus.keys.api_keys)  # pyright: ignore
+    return [
+        (field.decode(), record)
+        for field, body in fields.items()
+        if (record := _read(body)) is not None
+    ]
 
 
 def _read(body: bytes) -> ApiKey | None:

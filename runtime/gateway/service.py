@@ -25,8 +25,7 @@ from loopline.runtime.gateway.sessions import TAG, Session, SessionMemory
 
 log = structlog.get_logger("loopline.runtime.gateway")
 
-KEY_TAG = "api_key"
-RESERVED_TAGS = (TAG, KEY_TAG)
+RESERVED_TAGS = (TAG,)
 CANCELLED = "its client has gone"
 
 
@@ -106,9 +105,7 @@ class Service:
             continuation = await self.sessions.go_on(question.session, messages)
             messages = continuation.messages
             options = options.model_copy(update={"previous": continuation.previous})
-        reserved = {KEY_TAG: question.caller.id}
-        if question.session is not None:
-            reserved[TAG] = question.session.name
+        reserved = {TAG: question.session.name} if question.session is not None else {}
         return self.client.new_run(
             _prompt(messages),
             messages=messages,
@@ -116,11 +113,23 @@ class Service:
             policies=target.policies,
             options=self._options(target.workflow, options),
             seed=options.generation.seed or 0,
-            budget=Budget(seconds=self.settings.gateway.run_seconds),
+            budget=await self._budget(question.caller),
             stream=question.stream,
             tags={**question.tags, **reserved},
             run_id=run_id,
+            account=question.caller.id,
         )
+
+    async def _budget(self, caller: ApiKey) -> Budget:
+        """What is left of the caller's day. Runs that are under way count once they have called a
+        model: callers that send many at once may pass their limit by those. Raises `ApiError`."""
+        seconds = self.settings.gateway.run_seconds
+        if caller.tokens_per_day is None and caller.micro_dollars_per_day is None:
+            return Budget(seconds=seconds)
+        spent = await self.client.bus.spent(caller.id)
+        tokens = _left("tokens", caller.tokens_per_day, spent.tokens)
+        micro_dollars = _left("micro-dollars", caller.micro_dollars_per_day, spent.micro_dollars)
+        return Budget(seconds=seconds, tokens=tokens, micro_dollars=micro_dollars)
 
     def _options(self, workflow: str, options: ChatOptions) -> JsonObject:
         if workflow == "chat":
@@ -144,7 +153,7 @@ class Service:
             raise unavailable(str(error)) from error
         except UserError as error:
             raise ApiError(404, str(error), code="run_not_found") from error
-        if run.tags.get(KEY_TAG) != caller.id:
+        if run.account != caller.id:
             raise ApiError(404, f"the bus has no run {run_id[:64]}", code="run_not_found")
         return Admitted(run, None, kept=True)
 
@@ -211,6 +220,19 @@ class Service:
     async def _remember(self, admitted: Admitted, trajectory: Trajectory) -> None:
         if admitted.session is not None and trajectory.run.workflow == "chat":
             await self.sessions.note(admitted.session, trajectory)
+
+
+def _left(what: str, limit: int | None, spent: int) -> int | None:
+    if limit is None:
+        return None
+    if spent >= limit:
+        raise ApiError(
+            429,
+            f"this API key has used {spent:,} of its {limit:,} {what} of today; the day ends at"
+            " midnight UTC",
+            code="insufficient_quota",
+        )
+    return limit - spent
 
 
 def _prompt(messages: tuple[Message, ...]) -> str:

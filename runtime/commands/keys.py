@@ -1,0 +1,134 @@
+"""`runtime keys create|ls|revoke`: who may use the gateway, what, and for how much a day."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loopline.runtime.commands.options import AsJson, RedisUrl
+
+if TYPE_CHECKING:
+    from loopline.bus import Bus
+    from loopline.runtime.gateway.api_keys import ApiKey, KeyUse
+
+MICRO = 1_000_000
+
+
+def register(app: typer.Typer) -> None:
+    keys = typer.Typer(no_args_is_help=True, help="API keys of the gateway's callers.")
+    app.add_typer(keys, name="keys")
+
+    @keys.command("create")
+    def create(  # pyright: ignore[reportUnusedFunction]
+        name: Annotated[str, typer.Argument(help="Whose key it is, for `runtime keys ls`.")],
+        model: Annotated[
+            list[str] | None,
+            typer.Option(
+                help="Model that the key may name, as in `slm`, `slm/*` or `workflow/*`. Repeat it "
+                "for several; every model without it.",
+                metavar="PATTERN",
+            ),
+        ] = None,
+        dollars_per_day: Annotated[
+            float | None, typer.Option(min=0.000001, help="US dollars that it may spend a day.")
+        ] = None,
+        tokens_per_day: Annotated[
+            int | None, typer.Option(min=1, help="Tokens that it may use a day.")
+        ] = None,
+        redis_url: RedisUrl = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Make a key and print it, once: only its digest is kept. Days end at midnight UTC."""
+        from loopline.runtime.gateway import api_keys
+        from loopline.runtime.on_bus import query_bus
+
+        key = api_keys.new_key()
+
+        async def add(bus: Bus) -> ApiKey:
+            record = api_keys.ApiKey(
+                id=api_keys.digest(key)[:12],
+                name=name,
+                created=bus.clock.now(),
+                models=tuple(model or ("*",)),
+                tokens_per_day=tokens_per_day,
+                micro_dollars_per_day=(
+                    None if dollars_per_day is None else max(1, round(dollars_per_day * MICRO))
+                ),
+            )
+            await api_keys.add(bus, key, record)
+            return record
+
+        record = query_bus(redis_url, add)
+        if as_json:
+            typer.echo(json.dumps({"key": key, **record.model_dump()}))
+            return
+        typer.echo(key)
+        typer.echo(f"id {record.id}: keep the key now, it is not shown again", err=True)
+
+    @keys.command("ls")
+    def ls(  # pyright: ignore[reportUnusedFunction]
+        redis_url: RedisUrl = None, as_json: AsJson = False
+    ) -> None:
+        """List the keys with what they may use and have used today."""
+        from loopline.runtime.gateway import api_keys
+        from loopline.runtime.on_bus import query_bus
+        from loopline.runtime.terminal.tables import align_columns
+
+        uses = query_bus(redis_url, api_keys.uses)
+        if as_json:
+            typer.echo(json.dumps([_as_json(use) for use in uses]))
+            return
+        rows = [
+            (
+                use.key.id,
+                use.key.name,
+                "revoked" if use.key.revoked else "active",
+                " ".join(use.key.models),
+                _of_limit(f"{use.spent.tokens:,}", use.key.tokens_per_day),
+                _of_limit(_dollars(use.spent.micro_dollars), _limit_dollars(use.key)),
+            )
+            for use in uses
+        ]
+        columns = ("id", "name", "state", "models", "tokens today", "dollars today")
+        typer.echo("\n".join(align_columns(columns, rows)) if rows else "no keys")
+
+    @keys.command("revoke")
+    def revoke(  # pyright: ignore[reportUnusedFunction]
+        key_id: Annotated[
+            str, typer.Argument(metavar="ID", help="As `runtime keys ls` has it.")
+        ],
+        redis_url: RedisUrl = None,
+    ) -> None:
+        """Refuse a key from now on. Runs that it has started go on."""
+        from loopline.runtime.errors import InputError
+        from loopline.runtime.gateway import api_keys
+        from loopline.runtime.on_bus import query_bus
+
+        async def end(bus: Bus) -> bool:
+            return await api_keys.revoke(bus, key_id)
+
+        if not query_bus(redis_url, end):
+            raise InputError(f"there is no key {key_id!r}", hint="`runtime keys ls` lists them.")
+        typer.echo(f"revoked {key_id}")
+
+
+def _as_json(use: KeyUse) -> dict[str, object]:
+    spent = {"tokens_today": use.spent.tokens, "micro_dollars_today": use.spent.micro_dollars}
+    return {**use.key.model_dump(), **spent}
+
+
+def _dollars(micro_dollars: int) -> str:
+    return f"${micro_dollars / MICRO:.4f}"
+
+
+def _limit_dollars(key: ApiKey) -> str | None:
+    limit = key.micro_dollars_per_day
+    return None if limit is None else _dollars(limit)
+
+
+def _of_limit(spent: str, limit: int | str | None) -> str:
+    if limit is None:
+        return spent
+    return f"{spent} of {limit:,}" if isinstance(limit, int) else f"{spent} of {limit}"
