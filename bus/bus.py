@@ -86,7 +86,8 @@ class Bus:
         claims: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
-        self._patience = patience
+        self.patience = patience
+        """Seconds; None is without end."""
         self._standing: Standing = standing
         self._claims = claims or {}
         self._join_seconds = join_seconds
@@ -216,7 +217,7 @@ class Bus:
 
     async def _retry_during_outage(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
         where = f"at {self.settings.safe_url}"
-        return await retry_during_outage(what, operation, give_up_after=self._patience, where=where)
+        return await retry_during_outage(what, operation, give_up_after=self.patience, where=where)
 
     async def admit(self, admission: Admission) -> bool:
         """Let a run in. True if it is new, False if this very run was let in before.

@@ -26,6 +26,8 @@ KEYS = {
     "log": SHARD.log("r1"),
     "ended runs": SHARD.trajectories,
     "ledger": SHARD.ledger,
+    "rewards": SHARD.rewards,
+    "reward ids": SHARD.reward_ids("r1"),
     "steps": SHARD.work("role:planner"),
     "requests of models": SHARD.work("infer:slm"),
     "requests of tools": SHARD.work("tools"),
@@ -37,13 +39,13 @@ KEYS = {
 }
 READ: dict[UserKind, set[str]] = {
     "role": {
-        "journal", "log", "ended runs", "ledger", "steps", "requests of models",
-        "requests of tools", "programs", "policies",
+        "journal", "log", "ended runs", "ledger", "rewards", "reward ids", "steps",
+        "requests of models", "requests of tools", "programs", "policies",
     },
     "gpu": {"log", "ledger", "requests of models", "policies"},
     "tool": {"ledger", "requests of tools"},
     "judge": {"ledger", "programs"},
-    "recorder": {"ended runs", "ledger"},
+    "recorder": {"ended runs", "ledger", "rewards"},
     "jobs": set(KEYS) - {"another deployment", "a key of others"},
     "client": set(KEYS) - {"another deployment", "a key of others"},
 }  # fmt: skip
