@@ -24,6 +24,9 @@ MAX_PROMPT_CHARS = 200_000
 """A question longer than this is refused at admission; ten times the longest prompt in the
 data sets that the benches read."""
 
+RUN_ID = r"^[0-9a-f-]{36}$"
+"""A run's id, as a pattern."""
+
 JsonObject = dict[str, JsonValue]
 
 
@@ -88,7 +91,7 @@ class Run(Record):
     """One admitted run of a workflow."""
 
     version: int = RECORDS_VERSION
-    id: str = Field(pattern=r"^[0-9a-f-]{36}$")
+    id: str = Field(pattern=RUN_ID)
     """UUIDv7: sorts by time of admission."""
     task: Task
     workflow: str = Field(max_length=64)

@@ -30,6 +30,7 @@ from loopline.bus.errors import (
     Reject,
     RequestError,
     Retry,
+    RewardConflict,
     RunEnded,
     UnknownPayload,
     UserCancelled,
@@ -42,6 +43,7 @@ from loopline.bus.presence import WorkerPresence, announce, live_workers
 from loopline.bus.registry import Registry
 from loopline.bus.replies import error_reply
 from loopline.bus.requests import Inbox
+from loopline.bus.rewards import publish_reward
 from loopline.bus.run_state import RunState
 from loopline.bus.settings import BusSettings
 from loopline.bus.token_log import TokenWriter, Weights
@@ -82,6 +84,7 @@ __all__ = [
     "Reject",
     "RequestError",
     "Retry",
+    "RewardConflict",
     "RunEnded",
     "RunState",
     "Server",
@@ -100,6 +103,7 @@ __all__ = [
     "policies",
     "pool_of",
     "probe",
+    "publish_reward",
     "read_agreement_at",
     "retry_during_outage",
     "run_ended",

@@ -75,7 +75,7 @@ class InFlight:
         parts = (
             (self.runs, "runs in flight"),
             (self.messages, "messages in work streams"),
-            (self.unrecorded, "ended runs or usage entries that no recorder has written"),
+            (self.unrecorded, "ended runs, usage entries or rewards that no recorder has written"),
             (self.dead_letters, "dead letters"),
         )
         return ", ".join(f"{count} {what}" for count, what in parts if count) or "nothing"
@@ -313,6 +313,7 @@ async def in_flight(redis: Redis, prefix: str, shards: int) -> InFlight:
         runs += int(await redis.zcard(shard.active))
         unrecorded += int(await redis.xlen(shard.trajectories))
         unrecorded += int(await redis.xlen(shard.ledger))
+        unrecorded += int(await redis.xlen(shard.rewards))
         dead += int(await redis.xlen(shard.dead))
         for key in await _keys_with_prefix(redis, shard.work("")):
             messages += int(await redis.xlen(key))

@@ -97,6 +97,7 @@ class Bus:
     ) -> None:
         self.settings = settings
         self.patience = patience
+        """Seconds; None is without end."""
         self._standing: Standing = standing
         self._claims = claims or {}
         self._join_seconds = join_seconds

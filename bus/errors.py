@@ -60,6 +60,10 @@ class Overloaded(BusError):
     """Admission was refused: too many runs are in flight. Ask again later."""
 
 
+class RewardConflict(BusError):
+    """Another reward of the same target has this id. Nothing was changed."""
+
+
 class MessageTooLarge(BusError):
     """A payload exceeds the size limit."""
 

@@ -15,6 +15,8 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:active` | sorted set: runs in flight by deadline | stream life |
 | `{p:s}:trajectories` | stream, several groups: finished runs | stream life |
 | `{p:s}:ledger` | stream, several groups: usage entries | stream life |
+| `{p:s}:rewards` | stream, several groups: rewards after the fact | stream life |
+| `{p:s}:reward-ids:<target>` | hash: a target's rewards: id → digest; how many | a week |
 | `{p:s}:dead` | stream: dead letters | dead-letter life |
 | `{p:s}:inbox:<process>` | stream: replies and notices for one process | inbox life |
 | `{p:s}:request:<key>` | hash: state, result, waiters and paid calls of a request | request life |
@@ -51,6 +53,8 @@ DAY_MS = 86_400_000
 STREAM_LIFE_MS = 7 * DAY_MS
 """A run lasts one day at most; a stream that nobody has touched for seven is garbage."""
 DEAD_LIFE_MS = 30 * DAY_MS
+REWARD_IDS_LIFE_MS = 7 * DAY_MS
+"""A reward that is sent again later than this is told from a new one when the store is read."""
 POLICY_LIFE_MS = 90 * DAY_MS
 """Renewed by every worker that serves a model."""
 INBOX_LIFE_MS = 600_000
@@ -101,6 +105,9 @@ class Shard:
     def request(self, key: str) -> str:
         return self._key("request", key)
 
+    def reward_ids(self, target: str) -> str:
+        return self._key("reward-ids", target)
+
     def lock(self, name: str) -> str:
         return self._key("lock", name)
 
@@ -123,6 +130,10 @@ class Shard:
     @property
     def ledger(self) -> str:
         return self._key("ledger")
+
+    @property
+    def rewards(self) -> str:
+        return self._key("rewards")
 
     @property
     def dead(self) -> str:

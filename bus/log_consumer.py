@@ -1,4 +1,4 @@
-"""Reading a stream that several groups read: trajectories and the usage ledger.
+"""Reading a stream that several groups read: trajectories, the usage ledger, rewards.
 
 A group reads a batch, makes it durable, and only then acknowledges. What every group has
 acknowledged is trimmed, and nothing else ever is.

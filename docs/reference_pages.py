@@ -26,7 +26,7 @@ from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.sources import key_descriptions
 from loopline.trainers import errors as training_errors
 from loopline.trainers.cli import app as train
-from loopline.workers.recorder import TRAJECTORY_SCHEMA, USAGE_SCHEMA
+from loopline.workers.recorder import REWARD_SCHEMA, TRAJECTORY_SCHEMA, USAGE_SCHEMA
 
 PROGRAMS: dict[str, typer.Typer] = {"runtime": runtime, "bench": bench, "train": train}
 
@@ -293,7 +293,8 @@ def python_api() -> str:
 def store_columns() -> str:
     """The Parquet schemas that the recorder writes."""
     lines = ["# Columns of the store", ""]
-    for folder, schema in (("trajectories", TRAJECTORY_SCHEMA), ("usage", USAGE_SCHEMA)):
+    tables = {"trajectories": TRAJECTORY_SCHEMA, "usage": USAGE_SCHEMA, "rewards": REWARD_SCHEMA}
+    for folder, schema in tables.items():
         lines += [f"## `{folder}/*.parquet`", "", *_columns(schema)]
     return "\n".join(lines)
 

@@ -346,9 +346,11 @@ class Worker:
 
     def _build_recorder(self, settings: RecorderSettings) -> None:
         from loopline.workers.recorder import (
+            REWARD_SCHEMA,
             TRAJECTORY_SCHEMA,
             USAGE_SCHEMA,
             Table,
+            reward_row,
             trajectory_row,
             usage_row,
         )
@@ -359,6 +361,7 @@ class Worker:
             for key, folder, schema, row_of in (
                 (shard.trajectories, "trajectories", TRAJECTORY_SCHEMA, trajectory_row),
                 (shard.ledger, "usage", USAGE_SCHEMA, usage_row),
+                (shard.rewards, "rewards", REWARD_SCHEMA, reward_row),
             ):
                 table = Table(store / folder, shard.index, schema, row_of)
                 tables.append(table)

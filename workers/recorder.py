@@ -1,13 +1,13 @@
-"""The recorder: finished runs and the usage ledger, from the bus to Parquet, before they are
-acknowledged.
+"""The recorder: finished runs, the usage ledger and rewards, from the bus to Parquet, before they
+are acknowledged.
 
 A file is written whole under another name, flushed to the disk and then renamed, so a reader
 never sees half of one. A batch that comes again after a crash, here or at another recorder, is
 recognised by the ids of its entries, which stand in every row. From the look for them to the new
 file a recorder locks the folder: one that stood still for longer than its lease finds what
 another has written meanwhile, and does not write it again. Layout:
-`<store>/trajectories/*.parquet` and `<store>/usage/*.parquet`, a file per batch:
-`<shard>-<its first entry>-<its last entry>-<rows>.parquet`.
+`<store>/trajectories/*.parquet`, `<store>/usage/*.parquet` and `<store>/rewards/*.parquet`, a file
+per batch: `<shard>-<its first entry>-<its last entry>-<rows>.parquet`.
 """
 
 # pyarrow has no type stubs.
@@ -32,6 +32,7 @@ import structlog
 from pydantic import TypeAdapter
 
 from loopline.agents.records import RECORDS_VERSION, Step, Trajectory, UsageEntry
+from loopline.agents.rewards import Reward
 from loopline.agents.workflows import rewarded
 from loopline.workers.atomic_files import PARTIAL, atomic_file, write_atomic
 from loopline.workers.file_lock import FileLock
@@ -110,6 +111,29 @@ USAGE_SCHEMA = pa.schema(
 """Of a call whose usage nobody knows, tokens, source and cost are null, `unknown` says why, and the
 last three columns what it can have been at most. A known call of the same `run_id` and `sent_as`
 counts in its place."""
+
+
+REWARD_SCHEMA = pa.schema(
+    [
+        ("shard", pa.int32()),
+        ("entry", pa.string()),
+        ("reward_id", pa.string()),
+        ("run_id", pa.string()),
+        ("session", pa.string()),
+        ("agent", pa.string()),
+        ("turn", pa.int32()),
+        ("source", pa.string()),
+        ("value", pa.float64()),
+        ("comment", pa.string()),
+        ("at", pa.float64()),
+        ("reward", pa.string()),
+        ("sha256", pa.string()),
+    ],
+    metadata={"records_version": str(RECORDS_VERSION)},
+)
+"""`reward` is the whole record as JSON, `sha256` its content hash. Of rows with the same run or
+session, agent, turn and source the one with the greatest `entry` counts; the others are earlier
+versions of it. Rows with the same `reward_id` of one run or session are one reward."""
 
 
 class Table:
@@ -285,6 +309,19 @@ def trajectory_row(fields: dict[bytes, bytes]) -> dict[str, Any]:
         "tags": orjson.dumps(record.run.tags).decode(),
         "trajectory": body,
         "sha256": hashlib.sha256(body.encode()).hexdigest(),
+    }
+
+
+def reward_row(fields: dict[bytes, bytes]) -> dict[str, Any]:
+    """A posted reward as a row of `REWARD_SCHEMA`, without its place."""
+    body = fields[b"reward"]
+    record = Reward.model_validate_json(body)
+    return {
+        **record.model_dump(exclude={"version", "id"}),
+        "reward_id": record.id,
+        "at": int(fields[b"at"]) / 1000,
+        "reward": body.decode(),
+        "sha256": hashlib.sha256(body).hexdigest(),
     }
 
 

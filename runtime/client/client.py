@@ -16,6 +16,7 @@ import difflib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
+from typing import Any
 
 import pydantic
 
@@ -44,6 +45,7 @@ from loopline.agents.workflows import (
     workflows,
 )
 from loopline.bus import CLIENT_PATIENCE, Admission, Bus, BusSettings, Inbox, Join, RunState
+from loopline.runtime.client.rewards import PostedReward, new_reward, post_reward
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.errors import InputError, UserError
 from loopline.workers.messages import offered_tools_on, registry
@@ -306,6 +308,50 @@ class Client:
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> bool:
         """End a run. False if it was over or unknown."""
         return await self.bus.cancel(run_id, reason)
+
+    async def reward(
+        self,
+        run_id: str,
+        value: float,
+        *,
+        agent: str | None = None,
+        turn: int | None = None,
+        source: str = "user",
+        reward_id: str | None = None,
+        comment: str = "",
+    ) -> PostedReward:
+        """Say what a run was worth: the whole of it, one agent, one turn, or an agent's turn. The
+        run may be active, ended, or gone from the bus: the reward is joined to it when the store is
+        read. A later reward for the same place from the same `source` is a new version, which
+        counts in its place.
+
+        A caller who may be killed chooses `reward_id`: sent again, the reward counts once. Raises
+        `InputError`, and what `loopline.bus.publish_reward` raises.
+        """
+        return await self._post_reward(
+            reward_id, run_id=run_id, value=value, agent=agent, turn=turn, source=source,
+            comment=comment,
+        )  # fmt: skip
+
+    async def reward_session(
+        self,
+        session: str,
+        value: float,
+        *,
+        agent: str | None = None,
+        source: str = "user",
+        reward_id: str | None = None,
+        comment: str = "",
+    ) -> PostedReward:
+        """As `reward`, for every trajectory of a session: of all runs with the tag
+        `session=<session>`."""
+        return await self._post_reward(
+            reward_id, session=session, value=value, agent=agent, source=source, comment=comment
+        )
+
+    async def _post_reward(self, reward_id: str | None, **fields: Any) -> PostedReward:
+        reward = new_reward(self.bus.clock.now(), reward_id=reward_id, **fields)
+        return await post_reward(self.bus, reward)
 
     async def steps(self, run_id: str) -> tuple[Step, ...]:
         """The journal so far. Raises `RunUnknown`."""

@@ -1,4 +1,4 @@
-"""`runtime runs ls|show|replay|fork|cancel`: runs, from the journal alone."""
+"""`runtime runs ls|show|replay|fork|cancel|reward`: runs, from the journal alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RunId = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or a part 
 
 
 def register(app: typer.Typer) -> None:
-    runs = typer.Typer(no_args_is_help=True, help="Runs: list, show, replay, fork, cancel.")
+    runs = typer.Typer(no_args_is_help=True, help="Runs: list, show, replay, fork, cancel, reward.")
     app.add_typer(runs, name="runs")
 
     @runs.command("ls")
@@ -183,6 +183,60 @@ def register(app: typer.Typer) -> None:
             return whole
 
         typer.echo(f"cancelled {_run_on_bus(redis_url, cancelled)}")
+
+    # A value may begin with a minus sign, as options do.
+    @runs.command("reward", context_settings={"ignore_unknown_options": True})
+    def reward(  # pyright: ignore[reportUnusedFunction]
+        run_id: RunId,
+        value: Annotated[float, typer.Argument(help="What it was worth, for example 1 or -0.5.")],
+        agent: Annotated[
+            str | None, typer.Option(help="The agent that earned it, in place of the whole team.")
+        ] = None,
+        turn: Annotated[
+            int | None, typer.Option(min=0, help="The turn that earned it, in place of the run.")
+        ] = None,
+        source: Annotated[
+            str,
+            typer.Option(help="Who says so. Its next reward for the same takes this one's place."),
+        ] = "user",
+        reward_id: Annotated[
+            str | None,
+            typer.Option("--id", help="Id of the reward: sent again, it counts once."),
+        ] = None,
+        comment: Annotated[str, typer.Option(help="Why, in words.")] = "",
+        session: Annotated[
+            bool,
+            typer.Option("--session", help="ID is a session's: reward each trajectory of it."),
+        ] = False,
+        redis_url: RedisUrl = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Say what a run was worth, also long after it has ended.
+
+        The reward is joined to the run when the store is read: `train grpo offline --reward-from
+        feedback` learns from it.
+        """
+        from loopline.runtime.client.rewards import PostedReward
+        from loopline.runtime.observe.run_history import resolve
+
+        async def posted(client: Client, _: Deployment) -> PostedReward:
+            if session:
+                if turn is not None:
+                    raise InputError("a turn is a run's: leave --turn or --session out")
+                return await client.reward_session(
+                    run_id, value, agent=agent, source=source, reward_id=reward_id, comment=comment
+                )
+            return await client.reward(
+                await resolve(client.bus, run_id), value, agent=agent, turn=turn, source=source,
+                reward_id=reward_id, comment=comment,
+            )  # fmt: skip
+
+        outcome = _run_on_bus(redis_url, posted)
+        if as_json:
+            typer.echo(json.dumps({**outcome.reward.model_dump(), "new": outcome.new}))
+            return
+        counted = "" if outcome.new else ", which was counted before"
+        typer.echo(f"reward {outcome.reward.id} for {outcome.reward.target}{counted}")
 
 
 def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:

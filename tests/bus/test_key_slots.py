@@ -27,6 +27,7 @@ from loopline.bus import (
     TokenWriter,
     dead_letters,
     policies,
+    publish_reward,
     scripts,
 )
 from loopline.bus.agreement import replace
@@ -121,6 +122,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
             await bus.cancel(doomed)
             assert (await bus.run_state(doomed)).outcome == "cancelled"
             await policies.publish(bus, "slm", "/adapter")
+            assert await publish_reward(bus, doomed, "thumb", b"{}")
             await until(lambda: any(name == "watch" for name, _ in calls), "a look at what holds")
             assert await replace(bus.redis, bus.keys, bus.agreement.epoch, bus.agreement.shared)
         for reader in readers:

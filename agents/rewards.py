@@ -1,0 +1,71 @@
+"""Rewards that somebody posts after the fact: a user's thumb, a judge, tomorrow's sale.
+
+A reward names what it is about, a run or a session, and within that an agent, a turn, or neither.
+Nobody changes one: a later reward for the same place from the same source is a new version, which
+counts in its place. All versions are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple, Self
+
+from pydantic import AfterValidator, Field, StrictFloat, StrictInt, model_validator
+
+from loopline.agents.records import RECORDS_VERSION, RUN_ID, Record
+
+MAX_REWARD = 1e9
+MAX_COMMENT_CHARS = 2_000
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("holds a character that can't be printed, for example a line break")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
+SessionId = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)]
+
+
+class RewardPlace(NamedTuple):
+    """What a reward is for, and who says so: of rewards with the same place the last one counts."""
+
+    target: str
+    agent: str | None
+    turn: int | None
+    source: str
+
+
+class Reward(Record):
+    """One version of a reward."""
+
+    version: int = RECORDS_VERSION
+    id: Name
+    """Whoever posts it may choose it: a reward that is sent again under its id counts once."""
+    run_id: str | None = Field(default=None, pattern=RUN_ID)
+    session: SessionId | None = None
+    """Of runs with the tag `session`: the reward is for each of their trajectories. Either this or
+    `run_id` is given."""
+    agent: Name | None = None
+    """None: the whole team earned it."""
+    turn: StrictInt | None = Field(default=None, ge=0, le=1_000_000)
+    """None: for the run as a whole."""
+    source: Name
+    """Who says so, for example `user`, `judge`."""
+    value: StrictFloat = Field(ge=-MAX_REWARD, le=MAX_REWARD, allow_inf_nan=False)
+    comment: str = Field(default="", max_length=MAX_COMMENT_CHARS)
+
+    @model_validator(mode="after")
+    def _names_one_target(self) -> Self:
+        if (self.run_id is None) == (self.session is None):
+            raise ValueError("a reward is either for a run or for a session")
+        return self
+
+    @property
+    def target(self) -> str:
+        """Names the run or the session; no name of the one can be that of the other."""
+        return self.run_id or f"session/{self.session}"
+
+    @property
+    def place(self) -> RewardPlace:
+        return RewardPlace(self.target, self.agent, self.turn, self.source)

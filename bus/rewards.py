@@ -1,0 +1,72 @@
+"""Rewards that come after the fact: published for the recorder, once for each id.
+
+A reward belongs to a target, which names its shard: a run or whatever else groups runs, also one
+that the bus has never had or no longer has. What a reward says is bytes to the bus.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from loopline.bus import scripts
+from loopline.bus.bus import Bus
+from loopline.bus.connection import retry_during_outage
+from loopline.bus.errors import DeploymentChanged, MessageTooLarge, Overloaded, RewardConflict
+from loopline.bus.keys import REWARD_IDS_LIFE_MS
+
+MAX_REWARDS = 10_000
+"""Of one target, while its ids are known: more is a loop that has lost its end."""
+MAX_REWARD_BYTES = 16_384
+
+
+async def publish_reward(bus: Bus, target: str, reward_id: str, body: bytes) -> bool:
+    """Hand a reward over to the recorder. True if it is new; False if this very reward was accepted
+    before, also by a call whose answer was lost.
+
+    Idempotent by target and id, for a week after the target's last reward, and repeated over
+    outages. Raises `RewardConflict` if another reward of the target has this id, `Overloaded` (ask
+    again later), `MessageTooLarge`, `DeploymentChanged`, or `BusUnavailable`: then it may have been
+    accepted, and sending it again is safe.
+    """
+    if not reward_id:
+        raise ValueError("a reward's id has at least one character")
+    if len(body) > MAX_REWARD_BYTES:
+        raise MessageTooLarge(
+            f"a reward of {target}: {len(body)} bytes; the limit is {MAX_REWARD_BYTES}"
+        )
+    settings, shard = bus.settings, bus.keys.shard_of(target)
+    keys = [shard.rewards, shard.reward_ids(target)]
+    args: list[scripts.Value] = [
+        target,
+        reward_id,
+        body,
+        hashlib.sha256(body).hexdigest(),
+        REWARD_IDS_LIFE_MS,
+        settings.max_unrecorded,
+        MAX_REWARDS,
+        bus.agreement.epoch,
+    ]
+    result = await retry_during_outage(
+        "reward",
+        lambda: scripts.call(bus.redis, "reward", keys, args),
+        give_up_after=bus.patience,
+        where=f"at {settings.safe_url}",
+    )
+    match result[0]:
+        case b"conflict":
+            raise RewardConflict(
+                f"another reward of {target} has the id {reward_id!r}: one id stands for one "
+                "reward; leave the id out, or choose another, for a new version"
+            )
+        case b"overloaded":
+            what, count, limit = result[1].decode(), int(result[2]), int(result[3])
+            raise Overloaded(f"{count} {what}, the limit is {limit}: ask again later")
+        case b"closed":
+            raise Overloaded("the number of shards is being changed: ask again later")
+        case b"changed":
+            raise DeploymentChanged(
+                f"a reward of {target} was not accepted: the settings of the deployment "
+                f"{settings.prefix!r} were changed since this process joined it: start it again"
+            )
+        case answer:
+            return answer == b"accepted"
