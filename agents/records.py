@@ -115,6 +115,8 @@ class Run(Record):
     tags: dict[str, str] = Field(default_factory=dict)
     parent: str | None = None
     """The run that this one was forked from."""
+    webhook: str | None = Field(default=None, max_length=2_048)
+    """URL that is told when the run has ended."""
     account: str = Field(default="", max_length=64)
     """Whose daily budget its calls count for; empty for none's."""
 

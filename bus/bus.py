@@ -60,6 +60,8 @@ class Admission:
     """Steps that a fork inherits, JSON each; nobody takes them again."""
     account: str = ""
     """Whose day the calls of this run count for."""
+    announce: bool = False
+    """Its end is to be announced (`loopline.bus.run_ends`)."""
     joins: tuple[Join, ...] = ()
     """Joins that those steps left open; `branches` are the ones still to come."""
 
@@ -274,6 +276,7 @@ class Bus:
             len(joins),
             self.agreement.epoch,
             admission.account,
+            int(admission.announce),
             *admission.journal,
             *(part for join, after in joins for part in (join.id, join.branches, after)),
             *bodies,

@@ -23,6 +23,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:lock:<name>` | string: who sweeps now | one sweep |
 | `{p:s}:deployment` | hash: the epoch, the shift of the clock, streams that know it | stream life |
 | `{p:s}:closed` | string: no run is admitted while the shards are changed | ten seconds |
+| `{p:s}:ends` | sorted set: ended runs that are to be announced, by due time | stream life |
 | `{p:s}:spent:<account>:<day>` | hash: tokens and micro-dollars of an account's day | three days |
 | `{p:s}:history` | stream: audit, only with `history` on | stream life |
 | `{p}:worker:<name>` | string: presence of one worker | three beats |
@@ -33,6 +34,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | stream life |
 | `{p}:idempotency:<digest>` | string: a caller's key: its run, its body's digest | retention |
 | `{p}:session:<digest>` | hash: messages of a session → the run that answered | retention |
+| `{p}:runs-of:<account>` | sorted set: newest runs of an account by admission | retention |
 | `{p}:api-keys` | hash: digest of an API key → whose it is, what it may | until it is revoked |
 | `{p}:probe` | string: whether the server takes writes | a second |
 
@@ -139,6 +141,11 @@ class Shard:
     def dead(self) -> str:
         return self._key("dead")
 
+    @property
+    def ends(self) -> str:
+        """`end_run` in end_run.lua writes it, too."""
+        return self._key("ends")
+
     def spent(self, account: str, day: int) -> str:
         """`spend` in end_run.lua makes it. `day`: since 1970 by the bus's clock."""
         return self._key("spent", f"{account}:{day}")
@@ -190,6 +197,9 @@ class Keys:
 
     def session(self, digest: str) -> str:
         return f"{{{self.prefix}}}:session:{digest}"
+
+    def runs_of(self, account: str) -> str:
+        return f"{{{self.prefix}}}:runs-of:{account}"
 
     @property
     def api_keys(self) -> str:

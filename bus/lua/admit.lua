@@ -4,9 +4,9 @@
 --       continuation's) and one per message
 -- ARGV: run_id, run JSON, deadline ms, max runs, max unrecorded, retention ms, tokens limit,
 --       micro-dollar limit, notify inbox ('' for none), history flag, number of inherited steps,
---       number of open joins, the epoch that the caller knows, the account ('' for none), then the
---       steps, then per join its id, the branches still to come and the continuation's envelope,
---       then one envelope per message
+--       number of open joins, the epoch that the caller knows, the account ('' for none),
+--       whether its end is announced (0/1), then the steps, then per join its id, the branches
+--       still to come and the continuation's envelope, then one envelope per message
 -- Returns {'admitted'}, {'exists'} (the same run was accepted before: nothing is done), or
 --       {'overloaded', what, count, limit}, {'closed'} (the shards are being changed), {'changed'}
 --       (they were: the caller's shard of a run may be another).
@@ -28,7 +28,8 @@ if unrecorded >= tonumber(ARGV[5]) then
 end
 redis.call('HSET', run, 'run', ARGV[2], 'state', 'active', 'deadline', ARGV[3], 'admitted', now_ms(),
   'tokens', 0, 'micro', 0, 'tokens_limit', ARGV[7], 'micro_limit', ARGV[8], 'notify', ARGV[9],
-  'generation', 0, 'account', ARGV[14])
+  'generation', 0, 'account', ARGV[14],
+  'announce', ARGV[15])
 -- Relative, since the server may count another time than the deployment.
 local life = ARGV[3] + ARGV[6] - now_ms()
 redis.call('PEXPIRE', run, life)
@@ -36,7 +37,7 @@ redis.call('ZADD', active, ARGV[3], ARGV[1])
 redis.call('PEXPIRE', active, STREAM_LIFE)
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
 local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
-local a = 15
+local a = 16
 for i = 1, steps do
   redis.call('RPUSH', KEYS[5], ARGV[a])
   a = a + 1

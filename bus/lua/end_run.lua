@@ -199,6 +199,10 @@ local function end_run(k, run_id, outcome, answer, reason, opts)
   redis.call('PEXPIRE', k.trajectories, STREAM_LIFE)
   redis.call('XADD', k.log, '*', 'type', 'ended', 'outcome', outcome, 'answer', answer,
     'reason', reason, 'generation', info[3] or '0')
+  if redis.call('HGET', k.run, 'announce') == '1' then
+    redis.call('ZADD', of_shard('ends'), now, run_id)
+    redis.call('PEXPIRE', of_shard('ends'), STREAM_LIFE)
+  end
   if info[2] and info[2] ~= '' then
     redis.call('XADD', info[2], '*', 'type', 'ended', 'run_id', run_id, 'outcome', outcome)
     redis.call('PEXPIRE', info[2], INBOX_LIFE)

@@ -139,6 +139,7 @@ class Client:
         instance: JsonObject | None = None,
         run_id: str | None = None,
         account: str = "",
+        webhook: str | None = None,
         prompt_files: Mapping[str, str] | None = None,
     ) -> Run:
         """A run that is ready to be submitted: options checked, prompts pinned by their hashes.
@@ -181,6 +182,7 @@ class Client:
                 stream=stream,
                 tags=dict(tags or {}),
                 account=account,
+                webhook=webhook,
             )
         except AgentError as error:
             raise InputError(str(error)) from error
@@ -273,6 +275,7 @@ class Client:
                 micro_dollars_limit=run.budget.micro_dollars or 0,
                 notify=self._inbox.key(shard),
                 account=run.account,
+                announce=run.webhook is not None,
                 journal=tuple(step.model_dump_json().encode() for step in journal),
                 joins=joins,
             )

@@ -65,7 +65,11 @@ def register(app: typer.Typer) -> None:
             typer.echo(json.dumps({"key": key, **record.model_dump()}))
             return
         typer.echo(key)
-        typer.echo(f"id {record.id}: keep the key now, it is not shown again", err=True)
+        typer.echo(
+            f"id {record.id}: keep the key now, it is not shown again\n"
+            f"webhooks are signed with {record.webhook_secret}",
+            err=True,
+        )
 
     @keys.command("ls")
     def ls(  # pyright: ignore[reportUnusedFunction]
@@ -114,7 +118,7 @@ def register(app: typer.Typer) -> None:
 
 def _as_json(use: KeyUse) -> dict[str, object]:
     spent = {"tokens_today": use.spent.tokens, "micro_dollars_today": use.spent.micro_dollars}
-    return {**use.key.model_dump(), **spent}
+    return {**use.key.model_dump(exclude={"webhook_secret"}), **spent}
 
 
 def _dollars(micro_dollars: int) -> str:

@@ -3,6 +3,7 @@ finds it from that, and looking it up by its digest compares nothing of the key 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fnmatch
 import hashlib
@@ -37,6 +38,8 @@ class ApiKey(BaseModel):
     """Of prompts and completions, since midnight UTC; None is no limit."""
     micro_dollars_per_day: int | None = Field(default=None, ge=1)
     revoked: bool = False
+    webhook_secret: str = Field(default_factory=lambda: new_webhook_secret(), max_length=100)
+    """Signs what is sent to the caller's webhooks."""
 
     def allows(self, model: str) -> bool:
         return any(fnmatch.fnmatchcase(model, pattern) for pattern in self.models)
@@ -44,6 +47,11 @@ class ApiKey(BaseModel):
 
 def new_key() -> str:
     return PREFIX + secrets.token_urlsafe(32)
+
+
+def new_webhook_secret() -> str:
+    """As the Standard Webhooks scheme writes it."""
+    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 def digest(key: str) -> str:
@@ -82,6 +90,11 @@ async def revoke(bus: Bus, key_id: str) -> bool:
             await bus.redis.hset(bus.keys.api_keys, field, body)  # pyright: ignore
             return True
     return False
+
+
+async def by_id(bus: Bus, key_id: str) -> ApiKey | None:
+    """The record of a key, revoked or not."""
+    return next((record for _, record in await _records(bus) if record.id == key_id), None)
 
 
 @dataclass(frozen=True)

@@ -17,18 +17,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from loopline.agents.errors import AgentError
+from loopline.bus import BusError
 from loopline.bus.connection import OUTAGE
-from loopline.runtime.gateway import api_keys, idempotency, sessions
+from loopline.runtime.errors import UserError
+from loopline.runtime.gateway import idempotency, sessions
 from loopline.runtime.gateway.chat_request import ChatRequest
 from loopline.runtime.gateway.chat_response import answer_of, completion_body
 from loopline.runtime.gateway.chat_stream import Chunk, StreamShape
 from loopline.runtime.gateway.errors import (
     ApiError,
     invalid,
-    too_large,
     unavailable,
     validation_error,
 )
+from loopline.runtime.gateway.http import PING_SECONDS, Http, json_response
+from loopline.runtime.gateway.runs_api import RunsApi, translated
 from loopline.runtime.gateway.service import RESERVED_TAGS, Admitted, Question, Service
 
 log = structlog.get_logger("loopline.runtime.gateway")
@@ -36,17 +40,12 @@ log = structlog.get_logger("loopline.runtime.gateway")
 HEADERS_SECONDS = 2.0
 """How long the first chunk of a stream is waited for, so that a refusal has its own status. After
 that the stream begins, and a refusal is an event of it."""
-PING_SECONDS = 15
-"""Between two comments of a silent stream: proxies end connections that say nothing."""
-
-
-def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(body), status, headers=headers, media_type="application/json")
 
 
 def gateway_app(service: Service) -> Starlette:
     """The application of one gateway."""
-    gateway = Gateway(service)
+    http = Http(service)
+    gateway = Gateway(service, http)
     routes: list[Route] = []
     for prefix in ("/v1", "/sessions/{session}/v1"):
         routes += [
@@ -56,12 +55,16 @@ def gateway_app(service: Service) -> Starlette:
             Route(f"{prefix}/models/{{id:path}}", gateway.get_model, methods=["GET"]),
             Route(f"{prefix}/embeddings", gateway.no_embeddings, methods=["POST"]),
         ]
+    routes += RunsApi(service, http).routes()
     routes.append(Route("/health", gateway.health, methods=["GET"]))
     return Starlette(
         routes=routes,
         exception_handlers={
             ApiError: _on_api_error,
             HTTPException: _on_http_error,
+            BusError: _on_client_error,
+            UserError: _on_client_error,
+            AgentError: _on_client_error,
             Exception: _on_defect,
         },
     )
@@ -70,12 +73,13 @@ def gateway_app(service: Service) -> Starlette:
 class Gateway:
     """The handlers."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, http: Http) -> None:
         self._service = service
+        self._http = http
 
     async def create_chat(self, request: Request) -> Response:
-        caller = await self.caller(request)
-        body = await self.body(request)
+        caller = await self._http.caller(request)
+        body = await self._http.body(request)
         try:
             chat = ChatRequest.model_validate(body)
         except ValidationError as error:
@@ -120,7 +124,7 @@ class Gateway:
 
     async def get_chat(self, request: Request) -> Response:
         """A completion that was asked for before: whole, or its stream from an event on."""
-        caller = await self.caller(request)
+        caller = await self._http.caller(request)
         run_id = request.path_params["id"].removeprefix("chatcmpl-")
         admitted = await self._service.find(run_id, caller)
         model = self._service.model_of(admitted.run)
@@ -138,18 +142,18 @@ class Gateway:
         return await self._whole(request, admitted, model, logprobs=True, token_ids=True)
 
     async def list_models(self, request: Request) -> Response:
-        caller = await self.caller(request)
+        caller = await self._http.caller(request)
         names = [name for name in await self._service.models.names() if caller.allows(name)]
         return json_response({"object": "list", "data": [_model(name) for name in names]})
 
     async def get_model(self, request: Request) -> Response:
-        await self.caller(request)
+        await self._http.caller(request)
         name = request.path_params["id"]
         await self._service.models.resolve(name)
         return json_response(_model(name))
 
     async def no_embeddings(self, request: Request) -> Response:
-        await self.caller(request)
+        await self._http.caller(request)
         raise ApiError(
             404, "No pool of this deployment makes embeddings.", code="embeddings_not_supported"
         )
@@ -161,32 +165,6 @@ class Gateway:
         except OUTAGE as error:
             raise unavailable(f"Redis does not answer: {type(error).__name__}") from error
         return json_response({"status": "ok"})
-
-    async def caller(self, request: Request) -> api_keys.ApiKey:
-        bus = self._service.client.bus
-        try:
-            return await api_keys.authenticate(bus, request.headers.get("authorization"))
-        except OUTAGE as error:
-            raise unavailable(f"Redis does not answer: {type(error).__name__}") from error
-
-    async def body(self, request: Request) -> dict[str, Any]:
-        """The body as a JSON object, within its limit. Raises `ApiError`."""
-        limit = self._service.settings.gateway.max_body_bytes
-        declared = request.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > limit:
-            raise too_large(f"the body has {declared} bytes; the limit is {limit}")
-        raw = bytearray()
-        async for piece in request.stream():
-            raw += piece
-            if len(raw) > limit:
-                raise too_large(f"the body has more than {limit} bytes")
-        try:
-            value = orjson.loads(raw)
-        except orjson.JSONDecodeError as error:
-            raise invalid(f"the body is not JSON: {error}", code="invalid_json") from error
-        if not isinstance(value, dict):
-            raise invalid("the body is not a JSON object", code="invalid_json")
-        return value  # pyright: ignore[reportUnknownVariableType]
 
     async def _whole(
         self,
@@ -272,6 +250,11 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         error.status_code, message, code="not_found" if error.status_code == 404 else None
     )
     return json_response(known.body, error.status_code, dict(error.headers or {}))
+
+
+async def _on_client_error(request: Request, error: Exception) -> Response:
+    known = translated(error)
+    return await (_on_defect if known is None else _on_api_error)(request, known or error)
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:

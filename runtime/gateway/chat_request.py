@@ -217,7 +217,7 @@ class ChatRequest(BaseModel):
     def conversation(self) -> tuple[Message, ...]:
         """Raises `ApiError` for a part that no model here takes."""
         return tuple(
-            _message(message, f"messages[{index}].content")
+            message_of(message, f"messages[{index}].content")
             for index, message in enumerate(self.messages)
         )
 
@@ -284,7 +284,8 @@ def _tool_spec(function: Function) -> ToolSpec:
     )
 
 
-def _message(message: ChatMessage, where: str) -> Message:
+def message_of(message: ChatMessage, where: str) -> Message:
+    """One message as records have it. Raises `ApiError` for a part that no model here takes."""
     return Message(
         role="system" if message.role == "developer" else message.role,
         content=_text(message.content, where) or message.refusal or "",

@@ -17,6 +17,7 @@ from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.gateway.api_keys import own_key
 from loopline.runtime.gateway.app import gateway_app
 from loopline.runtime.gateway.service import Service
+from loopline.runtime.gateway.webhooks import WebhookSender
 from loopline.runtime.supervise.listener import GATEWAY, Listener
 
 log = structlog.get_logger("loopline.runtime.gateway")
@@ -76,6 +77,9 @@ class GatewayServer:
         await own_key(self._service.client.bus, self._state)
         steps = asyncio.create_task(self._steps.run(), name="chat steps")
         http = asyncio.create_task(self._http.serve([self._listener.socket]), name="http")
+        bus = self._service.client.bus
+        sender = WebhookSender(bus, self._service.settings.gateway)
+        sending = bus.background.start(sender.run(), name="webhooks")
         try:
             await asyncio.wait({steps, http}, return_when=asyncio.FIRST_COMPLETED)
             self._http.should_exit = True
@@ -83,6 +87,7 @@ class GatewayServer:
             self._steps.drain()
             await steps
         finally:
+            await bus.background.stop([sending])
             for task in (steps, http):
                 task.cancel()
             await asyncio.gather(steps, http, return_exceptions=True)

@@ -81,7 +81,7 @@ class Service:
                 if state.state != "missing":
                     return Admitted(run_of(state), question.session, kept)
             run = await self._run(question, run_id)
-            await self.client.submit(run)
+            await asyncio.gather(self.client.submit(run), self.enlist(run))
         except Overloaded as error:
             raise overloaded(str(error)) from error
         except MessageTooLarge as error:
@@ -113,14 +113,14 @@ class Service:
             policies=target.policies,
             options=self._options(target.workflow, options),
             seed=options.generation.seed or 0,
-            budget=await self._budget(question.caller),
+            budget=await self.budget(question.caller),
             stream=question.stream,
             tags={**question.tags, **reserved},
             run_id=run_id,
             account=question.caller.id,
         )
 
-    async def _budget(self, caller: ApiKey) -> Budget:
+    async def budget(self, caller: ApiKey) -> Budget:
         """What is left of the caller's day. Runs that are under way count once they have called a
         model: callers that send many at once may pass their limit by those. Raises `ApiError`."""
         seconds = self.settings.gateway.run_seconds
@@ -144,6 +144,24 @@ class Service:
         if options.generation != GenerationOptions(seed=options.generation.seed):
             log.debug("a team's agents sample as their pools do", workflow=workflow)
         return dict(self.settings.options.get(workflow, {}))
+
+    async def enlist(self, run: Run) -> None:
+        """Let `listed` find it: also a run that is not admitted yet, or never will be."""
+        bus, key = self.client.bus, self.client.bus.keys.runs_of(run.account)
+        life = bus.settings.retention_seconds
+        async with bus.redis.pipeline(transaction=False) as pipe:
+            pipe.zadd(key, {run.id: run.created})
+            pipe.zremrangebyscore(key, "-inf", run.created - life)
+            pipe.pexpire(key, int(life * 1000))
+            await pipe.execute()
+
+    async def listed(self, caller: ApiKey, *, before: str | None, count: int) -> list[str]:
+        """Ids of the caller's runs, the newest first: from the one before `before` on."""
+        bus = self.client.bus
+        ids = await bus.redis.zrange(bus.keys.runs_of(caller.id), 0, -1, desc=True)
+        names = [run_id.decode() for run_id in ids]
+        begin = names.index(before) + 1 if before in names else 0
+        return names[begin : begin + count]
 
     async def find(self, run_id: str, caller: ApiKey) -> Admitted:
         """A run of this caller. Raises `ApiError` 404, also for a run of another's."""

@@ -80,6 +80,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "P:idempotency:*",
             "P:session:*",
             "P:api-keys",
+            "P:runs-of:*",
         )
     ),
     "client": Rights((*_ALL, *_JOBS), _QUEUE),

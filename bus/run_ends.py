@@ -1,0 +1,46 @@
+"""Ends of runs that somebody outside is to be told of: at least once each.
+
+The script that ends a run puts it here. Whoever announces ends claims those that are due, for a
+while, and settles each when it was announced; one whose claim runs out, because its announcer was
+killed, is due again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopline.bus import scripts
+from loopline.bus.bus import Bus
+from loopline.bus.keys import Shard
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """A run's end to announce."""
+
+    shard: Shard
+    run_id: str
+    due: float
+    """Unix seconds by the bus's clock: when the claim runs out."""
+
+
+async def claim(bus: Bus, *, seconds: float, count: int) -> list[RunEnd]:
+    """Take up to `count` ends of each shard that are due; nobody else has them for `seconds`."""
+    claimed: list[RunEnd] = []
+    for shard in bus.keys.all_shards():
+        until = bus.clock.now_ms() + int(seconds * 1000)
+        arguments: list[scripts.Value] = [bus.clock.now_ms(), until, count]
+        run_ids = await scripts.call(bus.redis, "claim_ends", [shard.ends], arguments)
+        claimed += [RunEnd(shard, run_id.decode(), until / 1000) for run_id in run_ids]
+    return claimed
+
+
+async def settle(bus: Bus, end: RunEnd) -> None:
+    """It was announced, or never will be."""
+    await bus.redis.zrem(end.shard.ends, end.run_id)
+
+
+async def postpone(bus: Bus, end: RunEnd, seconds: float) -> None:
+    """Let it be due again after a while; one that was settled meanwhile stays so."""
+    due = bus.clock.now_ms() + int(seconds * 1000)
+    await bus.redis.zadd(end.shard.ends, {end.run_id: due}, xx=True)

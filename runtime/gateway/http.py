@@ -1,0 +1,55 @@
+"""What all routes share: who calls, the body within its limit, an answer as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from loopline.bus.connection import OUTAGE
+from loopline.runtime.gateway import api_keys
+from loopline.runtime.gateway.errors import invalid, too_large, unavailable
+from loopline.runtime.gateway.service import Service
+
+PING_SECONDS = 15
+"""Between two comments of a silent stream: proxies end connections that say nothing."""
+
+
+def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(body), status, headers=headers, media_type="application/json")
+
+
+class Http:
+    """Reads requests."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def caller(self, request: Request) -> api_keys.ApiKey:
+        """Whose request it is. Raises `ApiError`."""
+        bus = self._service.client.bus
+        try:
+            return await api_keys.authenticate(bus, request.headers.get("authorization"))
+        except OUTAGE as error:
+            raise unavailable(f"Redis does not answer: {type(error).__name__}") from error
+
+    async def body(self, request: Request) -> dict[str, Any]:
+        """The body as a JSON object, within its limit. Raises `ApiError`."""
+        limit = self._service.settings.gateway.max_body_bytes
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > limit:
+            raise too_large(f"the body has {declared} bytes; the limit is {limit}")
+        raw = bytearray()
+        async for piece in request.stream():
+            raw += piece
+            if len(raw) > limit:
+                raise too_large(f"the body has more than {limit} bytes")
+        try:
+            value = orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            raise invalid(f"the body is not JSON: {error}", code="invalid_json") from error
+        if not isinstance(value, dict):
+            raise invalid("the body is not a JSON object", code="invalid_json")
+        return value  # pyright: ignore[reportUnknownVariableType]

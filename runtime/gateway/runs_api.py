@@ -1,0 +1,290 @@
+"""The native API, `/v1/runs`: what `runtime ask` and `runtime runs` can do, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from sse_starlette import EventSourceResponse
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from loopline.agents.errors import AgentError
+from loopline.agents.records import Run
+from loopline.bus import (
+    BusError,
+    BusUnavailable,
+    DeploymentChanged,
+    MessageTooLarge,
+    Overloaded,
+    RunState,
+)
+from loopline.runtime.client.client import run_of, steps_of, trajectory_of
+from loopline.runtime.client.run_ids import new_run_id
+from loopline.runtime.errors import InputError, UserError
+from loopline.runtime.gateway import idempotency, webhooks
+from loopline.runtime.gateway.api_keys import ApiKey
+from loopline.runtime.gateway.errors import (
+    ApiError,
+    invalid,
+    overloaded,
+    too_large,
+    unavailable,
+    validation_error,
+)
+from loopline.runtime.gateway.http import PING_SECONDS, Http, json_response
+from loopline.runtime.gateway.runs_request import (
+    CreateRun,
+    Feedback,
+    ForkRun,
+    ListedRun,
+    run_body,
+)
+from loopline.runtime.gateway.service import RESERVED_TAGS, Service
+from loopline.runtime.gateway.sessions import TAG
+
+MAX_LISTED = 100
+M = TypeVar("M", bound=BaseModel)
+
+
+class RunsApi:
+    """The handlers."""
+
+    def __init__(self, service: Service, http: Http) -> None:
+        self._service = service
+        self._client = service.client
+        self._bus = service.client.bus
+        self._http = http
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/v1/runs", self.create, methods=["POST"]),
+            Route("/v1/runs", self.list, methods=["GET"]),
+            Route("/v1/runs/{id}", self.get, methods=["GET"]),
+            Route("/v1/runs/{id}/events", self.events, methods=["GET"]),
+            Route("/v1/runs/{id}/cancel", self.cancel, methods=["POST"]),
+            Route("/v1/runs/{id}/fork", self.fork, methods=["POST"]),
+            Route("/v1/runs/{id}/feedback", self.feedback, methods=["POST"]),
+            Route("/v1/sessions/{session}/feedback", self.session_feedback, methods=["POST"]),
+        ]
+
+    async def create(self, request: Request) -> Response:
+        caller = await self._http.caller(request)
+        body = await self._http.body(request)
+        asked = _parse(CreateRun, body)
+        _refuse_reserved(asked.tags)
+        model = f"workflow/{asked.workflow}"
+        if not caller.allows(model):
+            raise ApiError(403, f"this API key may not use '{model}'", code="model_not_allowed")
+        for policy in asked.policies.values():
+            if not caller.allows(policy):
+                raise ApiError(
+                    403, f"this API key may not use '{policy[:256]}'", code="model_not_allowed"
+                )
+        if asked.webhook is not None:
+            await webhooks.check_url(asked.webhook, self._service.settings.gateway)
+        run_id = new_run_id(self._bus.clock.now())
+        key = request.headers.get(idempotency.HEADER)
+        if key is not None:
+            digest = idempotency.digest_of({"runs": body})
+            run_id = await idempotency.run_of_key(self._bus, caller.id, key, digest, run_id)
+        state = await self._bus.run_state(run_id)
+        if state.state == "missing":
+            await self._submit(caller, asked, run_id)
+            state = await self._bus.run_state(run_id)
+        return json_response(self._body(state), 202, {"location": f"/v1/runs/{run_id}"})
+
+    async def _submit(self, caller: ApiKey, asked: CreateRun, run_id: str) -> None:
+        messages = asked.conversation
+        users = [message.content for message in messages if message.role == "user"]
+        budget = asked.run_budget(await self._service.budget(caller))
+        options = {**self._service.settings.options.get(asked.workflow, {}), **asked.options}
+        run = self._client.new_run(
+            asked.prompt or (users[-1] if users else ""),
+            messages=messages,
+            workflow=asked.workflow,
+            policies=asked.policies,
+            options=options,
+            stream=asked.stream,
+            seed=asked.seed,
+            budget=budget,
+            tags=asked.tags,
+            run_id=run_id,
+            account=caller.id,
+            webhook=asked.webhook,
+        )
+        await asyncio.gather(self._client.submit(run), self._service.enlist(run))
+
+    async def list(self, request: Request) -> Response:
+        """The caller's newest runs, those of the chat API included."""
+        caller = await self._http.caller(request)
+        query = request.query_params
+        limit = _number(query.get("limit", "20"), "limit", 1, MAX_LISTED)
+        tags = dict(part.split("=", 1) for part in query.getlist("tag") if "=" in part)
+        ids = await self._service.listed(caller, before=query.get("before"), count=10 * limit)
+        lines: list[ListedRun] = []
+        for run_id in ids:
+            state = await self._bus.run_state(run_id)
+            if state.state == "missing":
+                continue
+            run, status = run_of(state), "active" if state.active else state.outcome
+            if query.get("status", status) != status:
+                continue
+            if query.get("workflow", run.workflow) != run.workflow:
+                continue
+            if any(run.tags.get(name) != value for name, value in tags.items()):
+                continue
+            lines.append(
+                ListedRun(
+                    id=run.id,
+                    workflow=run.workflow,
+                    status=status,
+                    created=run.created,
+                    tags=run.tags,
+                    session=run.tags.get(TAG),
+                )
+            )
+            if len(lines) == limit:
+                break
+        data = [line.model_dump(mode="json") for line in lines]
+        last = lines[-1].id if lines else None
+        return json_response({"object": "list", "data": data, "last_id": last})
+
+    async def get(self, request: Request) -> Response:
+        _, state = await self._own(request)
+        return json_response(self._body(state))
+
+    async def events(self, request: Request) -> Response:
+        """What happens in a run from any event on, until it has ended."""
+        run, _ = await self._own(request)
+        after = request.headers.get("last-event-id") or request.query_params.get("after") or "0-0"
+        milliseconds, _, number = after.partition("-")
+        if not (milliseconds.isdecimal() and number.isdecimal() and len(after) < 40):
+            raise invalid(f"{after[:64]!r} is not the id of an event", code="invalid_event_id")
+        return EventSourceResponse(self._events(run.id, after), ping=PING_SECONDS, sep="\n")
+
+    async def _events(self, run_id: str, after: str) -> AsyncGenerator[bytes]:
+        async for event in self._client.follow(run_id, after):
+            body = orjson.dumps({"type": event.kind, **event.fields})
+            yield b"id: %b\nevent: %b\ndata: %b\n\n" % (
+                event.id.encode(),
+                event.kind.encode(),
+                body,
+            )
+
+    async def cancel(self, request: Request) -> Response:
+        run, _ = await self._own(request)
+        await self._client.cancel(run.id)
+        return json_response(self._body(await self._bus.run_state(run.id)))
+
+    async def fork(self, request: Request) -> Response:
+        caller = await self._http.caller(request)
+        _, state = await self._own(request)
+        asked = _parse(ForkRun, await self._http.body(request))
+        _refuse_reserved(asked.tags)
+        if state.active:
+            raise ApiError(409, "a run can be forked once it has ended", code="run_active")
+        for policy in asked.policies.values():
+            if not caller.allows(policy):
+                raise ApiError(
+                    403, f"this API key may not use '{policy[:256]}'", code="model_not_allowed"
+                )
+        await self._service.budget(caller)
+        run = await self._client.fork(
+            trajectory_of(state),
+            asked.at_turn,
+            seed=asked.seed,
+            policies=asked.policies,
+            tags=asked.tags,
+        )
+        await self._service.enlist(run)
+        forked = await self._bus.run_state(run.id)
+        return json_response(self._body(forked), 202, {"location": f"/v1/runs/{run.id}"})
+
+    async def feedback(self, request: Request) -> Response:
+        """A reward after the fact, also for a run that has left the bus."""
+        await self._http.caller(request)
+        asked = _parse(Feedback, await self._http.body(request))
+        posted = await self._client.reward(
+            request.path_params["id"],
+            asked.value,
+            agent=asked.agent,
+            turn=asked.turn,
+            source=asked.source,
+            reward_id=asked.id,
+            comment=asked.comment,
+        )
+        return json_response({"object": "reward", "id": posted.reward.id, "new": posted.new}, 202)
+
+    async def session_feedback(self, request: Request) -> Response:
+        """A reward for every trajectory of a session."""
+        await self._http.caller(request)
+        asked = _parse(Feedback, await self._http.body(request))
+        if asked.turn is not None:
+            raise invalid("a session's reward names no turn", "turn")
+        posted = await self._client.reward_session(
+            request.path_params["session"],
+            asked.value,
+            agent=asked.agent,
+            source=asked.source,
+            reward_id=asked.id,
+            comment=asked.comment,
+        )
+        return json_response({"object": "reward", "id": posted.reward.id, "new": posted.new}, 202)
+
+    async def _own(self, request: Request) -> tuple[Run, RunState]:
+        """A run of the caller's. Raises `ApiError` 404, also for another's."""
+        caller = await self._http.caller(request)
+        run_id = request.path_params["id"]
+        state = await self._bus.run_state(run_id)
+        if state.state != "missing":
+            run = run_of(state)
+            if run.account == caller.id:
+                return run, state
+        raise ApiError(404, f"the bus has no run {run_id[:64]!r}", code="run_not_found")
+
+    def _body(self, state: RunState) -> dict[str, Any]:
+        return run_body(run_of(state), state, steps_of(state))
+
+
+def _parse(model: type[M], body: dict[str, Any]) -> M:
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise validation_error(error) from error
+
+
+def _refuse_reserved(tags: dict[str, str]) -> None:
+    for tag in RESERVED_TAGS:
+        if tag in tags:
+            raise invalid(f"the tag {tag!r} is the gateway's own", "tags")
+
+
+def _number(text: str, name: str, least: int, most: int) -> int:
+    if not text.isdecimal() or not least <= int(text[:10]) <= most:
+        raise invalid(f"{name} is a number from {least} to {most}, not {text[:20]!r}", name)
+    return int(text)
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def translated(error: Exception) -> ApiError | None:
+    """What an error of the client's is to an HTTP caller; None for a defect."""
+    match error:
+        case Overloaded():
+            return overloaded(str(error))
+        case MessageTooLarge():
+            return too_large(str(error))
+        case BusUnavailable() | DeploymentChanged():
+            return unavailable(str(error))
+        case InputError() | AgentError():
+            return invalid(str(error))
+        case UserError() | BusError():
+            return ApiError(409, str(error), code="conflict")
+        case _:
+            return None

@@ -1,0 +1,164 @@
+"""Bodies of the native API, and the objects that it answers with."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from loopline.agents.records import (
+    MAX_PROMPT_CHARS,
+    Budget,
+    JsonObject,
+    Message,
+    Run,
+    Step,
+    Trajectory,
+)
+from loopline.bus import RunState
+from loopline.runtime.gateway.chat_request import MAX_MESSAGES, ChatMessage, message_of
+from loopline.runtime.gateway.chat_response import usage_of
+
+MAX_TAGS = 16
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class RunBudget(_Body):
+    """Limits of one run."""
+
+    tokens: int | None = Field(default=None, ge=1)
+    """Of prompts and completions, all calls together."""
+    micro_dollars: int | None = Field(default=None, ge=1)
+    """Millionths of a US dollar."""
+    seconds: float | None = Field(default=None, gt=0, le=86_400)
+    """Until the run ends with the outcome `deadline`."""
+
+
+class CreateRun(_Body):
+    """Body of `POST /v1/runs`."""
+
+    workflow: str = Field(min_length=1, max_length=64)
+    """Name of a registered workflow."""
+    prompt: str | None = Field(default=None, min_length=1, max_length=MAX_PROMPT_CHARS)
+    """The question. Either this or `messages`."""
+    messages: list[ChatMessage] | None = Field(default=None, min_length=1, max_length=MAX_MESSAGES)
+    """The conversation so far, as in `/v1/chat/completions`."""
+    options: JsonObject = Field(default_factory=dict)
+    """Options of the workflow."""
+    policies: dict[str, str] = Field(default_factory=dict, max_length=64)
+    """Role → policy, over the deployment's own."""
+    budget: RunBudget = RunBudget()
+    seed: int = 0
+    stream: bool = False
+    """Publish the models' text among the run's events."""
+    tags: dict[str, str] = Field(default_factory=dict, max_length=MAX_TAGS)
+    webhook: str | None = Field(default=None, max_length=2_048, pattern=r"^https?://")
+    """URL that is sent the run once it has ended."""
+
+    @model_validator(mode="after")
+    def _asks_once(self) -> Self:
+        if (self.prompt is None) == (self.messages is None):
+            raise ValueError("give either 'prompt' or 'messages'")
+        return self
+
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        return tuple(
+            message_of(message, f"messages[{index}].content")
+            for index, message in enumerate(self.messages or ())
+        )
+
+    def run_budget(self, left: Budget) -> Budget:
+        """The run's own limits, within what is left of its caller's day."""
+        return Budget(
+            tokens=_smaller(self.budget.tokens, left.tokens),
+            micro_dollars=_smaller(self.budget.micro_dollars, left.micro_dollars),
+            seconds=self.budget.seconds or left.seconds,
+        )
+
+
+class ForkRun(_Body):
+    """Body of `POST /v1/runs/{id}/fork`."""
+
+    at_turn: int = Field(ge=0)
+    """The first turn that is taken again."""
+    seed: int | None = None
+    policies: dict[str, str] = Field(default_factory=dict, max_length=64)
+    tags: dict[str, str] = Field(default_factory=dict, max_length=MAX_TAGS)
+
+
+class Feedback(_Body):
+    """Body of `POST /v1/runs/{id}/feedback`: a reward, or a version of one."""
+
+    value: float = Field(allow_inf_nan=False)
+    agent: str | None = Field(default=None, max_length=128)
+    """None: the whole team earned it."""
+    turn: int | None = Field(default=None, ge=0)
+    """None: for the run as a whole."""
+    source: str = Field(default="user", min_length=1, max_length=128)
+    """Who says so. A later reward for the same place from the same source replaces this one."""
+    id: str | None = Field(default=None, min_length=1, max_length=128)
+    """Sent again under its id, a reward counts once."""
+    comment: str = Field(default="", max_length=2_000)
+
+
+class ListedRun(_Body):
+    """One line of `GET /v1/runs`."""
+
+    object: Literal["run"] = "run"
+    id: str
+    workflow: str
+    status: str
+    """`active`, or the outcome."""
+    created: float
+    tags: dict[str, str]
+    session: str | None
+
+
+def run_body(run: Run, state: RunState, steps: tuple[Step, ...]) -> dict[str, Any]:
+    """The object `run`, with its steps and what they used."""
+    calls = [call for step in steps for call in step.calls]
+    return {
+        "object": "run",
+        "id": run.id,
+        "workflow": run.workflow,
+        "status": "active" if state.active else state.outcome,
+        "answer": state.answer or None,
+        "reason": state.reason or None,
+        "created": run.created,
+        "deadline": state.deadline,
+        "ended": None if state.active else state.ended,
+        "parent": run.parent,
+        "tags": run.tags,
+        "policies": run.policies,
+        "usage": usage_of([call.usage for call in calls]),
+        "cost_micro_dollars": sum(call.cost_micro_dollars for call in calls),
+        "steps": [step.model_dump(mode="json") for step in steps],
+    }
+
+
+def ended_body(trajectory: Trajectory) -> dict[str, Any]:
+    """What a webhook is sent: the run without its steps."""
+    run = trajectory.run
+    calls = [call for step in trajectory.steps for call in step.calls]
+    return {
+        "object": "run",
+        "id": run.id,
+        "workflow": run.workflow,
+        "status": str(trajectory.outcome),
+        "answer": trajectory.answer,
+        "reason": trajectory.reason,
+        "created": run.created,
+        "ended": trajectory.ended,
+        "tags": run.tags,
+        "usage": usage_of([call.usage for call in calls]),
+        "cost_micro_dollars": sum(call.cost_micro_dollars for call in calls),
+    }
+
+
+def _smaller(first: int | None, second: int | None) -> int | None:
+    limits = [limit for limit in (first, second) if limit is not None]
+    return min(limits) if limits else None

@@ -1,0 +1,129 @@
+"""Webhooks: a run's end, sent to the URL that its caller gave, at least once.
+
+Signed by the Standard Webhooks scheme with a secret of the caller's key. The id is the run's, so a
+receiver knows a second delivery for what it is. Which runs wait is on the bus (`bus/run_ends.py`):
+a gateway that is killed while it sends loses none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import httpx2
+import orjson
+import structlog
+from standardwebhooks import Webhook
+
+from loopline.bus import Bus, run_ends
+from loopline.bus.connection import OUTAGE
+from loopline.runtime.client.client import run_of, trajectory_of
+from loopline.runtime.config.settings import GatewaySettings
+from loopline.runtime.gateway import api_keys
+from loopline.runtime.gateway.errors import ApiError, invalid
+from loopline.runtime.gateway.runs_request import ended_body
+
+log = structlog.get_logger("loopline.runtime.gateway")
+
+LOOK_SECONDS = 0.5
+SEND_SECONDS = 15.0
+CLAIM_SECONDS = 60.0
+"""More than all sendings of one look take."""
+AT_ONCE = 32
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 3_600.0
+"""Seconds until a delivery that failed is tried again; it doubles with the time that has passed."""
+
+
+async def check_url(url: str, settings: GatewaySettings) -> None:
+    """Raises `ApiError` for an address that is not for callers to reach: of this machine or of a
+    private network, unless the callers are of this machine themselves."""
+    host = urlsplit(url).hostname
+    if not host:
+        raise invalid("webhook: the URL names no host", "webhook")
+    if _is_local(settings.host):
+        return
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise invalid(f"webhook: {host[:200]!r} can't be resolved", "webhook") from error
+    if not all(ipaddress.ip_address(entry[4][0]).is_global for entry in found):
+        raise ApiError(
+            403,
+            f"webhook: {host[:200]!r} is an address of a private network",
+            code="webhook_not_allowed",
+            param="webhook",
+        )
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class WebhookSender:
+    """Sends what is due, until it is cancelled."""
+
+    def __init__(self, bus: Bus, settings: GatewaySettings) -> None:
+        self._bus = bus
+        self._settings = settings
+
+    async def run(self) -> None:
+        async with httpx2.AsyncClient(follow_redirects=False, timeout=SEND_SECONDS) as client:
+            while True:
+                try:
+                    ends = await run_ends.claim(self._bus, seconds=CLAIM_SECONDS, count=AT_ONCE)
+                    await asyncio.gather(*(self._send(client, end) for end in ends))
+                except OUTAGE as error:
+                    log.debug("no look at ended runs", error=str(error))
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _send(self, client: httpx2.AsyncClient, end: run_ends.RunEnd) -> None:
+        state = await self._bus.run_state(end.run_id)
+        if state.active:
+            # A replay has woken it; its next end is put here again.
+            await run_ends.settle(self._bus, end)
+            return
+        key = None
+        if state.state != "missing":
+            run = run_of(state)
+            key = await api_keys.by_id(self._bus, run.account)
+        if state.state == "missing" or key is None or run_of(state).webhook is None:
+            log.error("webhook given up: its run or its key is gone", run=end.run_id)
+            await run_ends.settle(self._bus, end)
+            return
+        trajectory = trajectory_of(state)
+        url, moment = trajectory.run.webhook or "", datetime.now(UTC)
+        body = orjson.dumps(
+            {
+                "type": "run.ended",
+                "timestamp": moment.isoformat().replace("+00:00", "Z"),
+                "data": ended_body(trajectory),
+            }
+        )
+        signature = Webhook(key.webhook_secret).sign(end.run_id, moment, body.decode())
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "loopline",
+            "webhook-id": end.run_id,
+            "webhook-timestamp": str(int(moment.timestamp())),
+            "webhook-signature": signature,
+        }
+        try:
+            await check_url(url, self._settings)
+            async with asyncio.timeout(SEND_SECONDS):
+                answer = await client.post(url, content=body, headers=headers)
+            trouble = "" if answer.is_success else f"status {answer.status_code}"
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ApiError, OSError) as error:
+            trouble = str(error) or type(error).__name__
+        if not trouble:
+            await run_ends.settle(self._bus, end)
+            return
+        passed = max(0.0, self._bus.clock.now() - trajectory.ended)
+        pause = min(LONGEST_PAUSE, max(FIRST_PAUSE, passed))
+        log.warning("webhook not delivered", run=end.run_id, why=trouble, again_in=round(pause))
+        await run_ends.postpone(self._bus, end, pause)
