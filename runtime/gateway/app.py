@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any
 
 import orjson
-import structlog
 from pydantic import ValidationError
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
@@ -32,10 +31,9 @@ from loopline.runtime.gateway.errors import (
     validation_error,
 )
 from loopline.runtime.gateway.http import PING_SECONDS, Http, json_response
+from loopline.runtime.gateway.openapi import openapi_document
 from loopline.runtime.gateway.runs_api import RunsApi, translated
 from loopline.runtime.gateway.service import RESERVED_TAGS, Admitted, Question, Service
-
-log = structlog.get_logger("loopline.runtime.gateway")
 
 HEADERS_SECONDS = 2.0
 """How long the first chunk of a stream is waited for, so that a refusal has its own status. After
@@ -56,6 +54,7 @@ def gateway_app(service: Service) -> Starlette:
             Route(f"{prefix}/embeddings", gateway.no_embeddings, methods=["POST"]),
         ]
     routes += RunsApi(service, http).routes()
+    routes.append(Route("/openapi.json", gateway.openapi, methods=["GET"]))
     routes.append(Route("/health", gateway.health, methods=["GET"]))
     return Starlette(
         routes=routes,
@@ -158,6 +157,10 @@ class Gateway:
             404, "No pool of this deployment makes embeddings.", code="embeddings_not_supported"
         )
 
+    async def openapi(self, request: Request) -> Response:
+        """What there is. Needs no key."""
+        return json_response(openapi_document())
+
     async def health(self, request: Request) -> Response:
         """For load balancers: whether this process reaches its bus. Needs no key."""
         try:
@@ -258,7 +261,7 @@ async def _on_client_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:
-    log.error("request failed", path=request.url.path, exc_info=error)
+    """The server writes the traceback into its log."""
     return json_response(
         ApiError(500, "the gateway failed; its log says why", code="internal_error").body, 500
     )

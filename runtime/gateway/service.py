@@ -158,8 +158,8 @@ class Service:
     async def listed(self, caller: ApiKey, *, before: str | None, count: int) -> list[str]:
         """Ids of the caller's runs, the newest first: from the one before `before` on."""
         bus = self.client.bus
-        ids = await bus.redis.zrange(bus.keys.runs_of(caller.id), 0, -1, desc=True)
-        names = [run_id.decode() for run_id in ids]
+        ids: list[bytes] = await bus.redis.zrange(bus.keys.runs_of(caller.id), 0, -1)
+        names = [run_id.decode() for run_id in reversed(ids)]
         begin = names.index(before) + 1 if before in names else 0
         return names[begin : begin + count]
 

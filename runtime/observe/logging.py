@@ -20,7 +20,13 @@ from loopline.runtime.terminal.safe_text import sanitize, unwrap_stream
 
 EventDict = MutableMapping[str, Any]
 
-QUIET = {"httpx": "WARNING", "httpcore": "WARNING", "asyncio": "WARNING", "urllib3": "WARNING"}
+QUIET = {
+    "httpx": "WARNING",
+    "httpx2": "WARNING",
+    "httpcore": "WARNING",
+    "asyncio": "WARNING",
+    "urllib3": "WARNING",
+}
 """Libraries that log each request at INFO."""
 
 
