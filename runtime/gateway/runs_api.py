@@ -207,7 +207,10 @@ class RunsApi:
 
     async def feedback(self, request: Request) -> Response:
         """A reward after the fact, also for a run that has left the bus."""
-        await self._http.caller(request)
+        caller = await self._http.caller(request)
+        state = await self._bus.run_state(request.path_params["id"])
+        if state.state != "missing" and run_of(state).account != caller.id:
+            raise _not_found(request.path_params["id"])
         asked = _parse(Feedback, await self._http.body(request))
         posted = await self._client.reward(
             request.path_params["id"],
@@ -245,10 +248,14 @@ class RunsApi:
             run = run_of(state)
             if run.account == caller.id:
                 return run, state
-        raise ApiError(404, f"the bus has no run {run_id[:64]!r}", code="run_not_found")
+        raise _not_found(run_id)
 
     def _body(self, state: RunState) -> dict[str, Any]:
         return run_body(run_of(state), state, steps_of(state))
+
+
+def _not_found(run_id: str) -> ApiError:
+    return ApiError(404, f"the bus has no run {run_id[:64]!r}", code="run_not_found")
 
 
 def _parse(model: type[M], body: dict[str, Any]) -> M:

@@ -20,13 +20,7 @@ from loopline.runtime.terminal.safe_text import sanitize, unwrap_stream
 
 EventDict = MutableMapping[str, Any]
 
-QUIET = {
-    "httpx": "WARNING",
-    "httpx2": "WARNING",
-    "httpcore": "WARNING",
-    "asyncio": "WARNING",
-    "urllib3": "WARNING",
-}
+QUIET = dict.fromkeys(("httpx", "httpx2", "httpcore", "asyncio", "urllib3"), "WARNING")
 """Libraries that log each request at INFO."""
 
 
