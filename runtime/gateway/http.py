@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from loopline.bus.connection import OUTAGE
 from loopline.runtime.gateway import api_keys
-from loopline.runtime.gateway.errors import invalid, too_large, unavailable
+from loopline.runtime.gateway.errors import ApiError, invalid, too_large, unavailable
 from loopline.runtime.gateway.service import Service
 
 PING_SECONDS = 15
 """Between two comments of a silent stream: proxies end connections that say nothing."""
+BODY_SECONDS = 60.0
+"""For a request's whole body."""
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -42,10 +45,17 @@ class Http:
         if declared.isdecimal() and int(declared) > limit:
             raise too_large(f"the body has {declared} bytes; the limit is {limit}")
         raw = bytearray()
-        async for piece in request.stream():
-            raw += piece
-            if len(raw) > limit:
-                raise too_large(f"the body has more than {limit} bytes")
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for piece in request.stream():
+                    raw += piece
+                    if len(raw) > limit:
+                        raise too_large(f"the body has more than {limit} bytes")
+        except TimeoutError as error:
+            message = f"the body was not whole after {BODY_SECONDS:g} s"
+            raise ApiError(408, message, code="request_timeout") from error
+        except ClientDisconnect as error:
+            raise ApiError(400, "the client left before its body was whole") from error
         try:
             value = orjson.loads(raw)
         except orjson.JSONDecodeError as error:
