@@ -1,7 +1,7 @@
 """Bounds on what a connection may cost before it has sent a request.
 
-uvicorn waits for the first request of a connection as long as the client likes, and reads headers of
-any size: ten thousand silent clients would hold ten thousand places.
+uvicorn waits for the first request of a connection as long as the client likes, and reads headers
+of any size: ten thousand silent clients would hold ten thousand places.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 log = structlog.get_logger("loopline.runtime.gateway")
 
-HEADER_SECONDS = 20.0
-"""From a connection's start, or the begin of a request, to the end of the request's headers."""
 MAX_HEADER_BYTES = 65_536
 SPARE_FILES = 256
 """Descriptors that are not a client's: the bus, logs, libraries."""
@@ -24,6 +22,8 @@ SPARE_FILES = 256
 class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection whose headers are late, or too large."""
 
+    header_seconds: float
+    """From a connection's start, or the begin of a request, to the end of the request's headers."""
     _late: asyncio.TimerHandle | None = None
     _header_bytes = 0
 
@@ -54,7 +54,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _expect_headers(self) -> None:
         self._header_bytes = 0
-        self._late = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._close_late)
+        self._late = asyncio.get_running_loop().call_later(self.header_seconds, self._close_late)
 
     def _have_headers(self) -> None:
         if self._late is not None:
@@ -64,6 +64,15 @@ class BoundedProtocol(HttpToolsProtocol):
     def _close_late(self) -> None:
         self._late = None
         self.transport.close()
+
+
+def bounded_protocol(seconds: float) -> type[BoundedProtocol]:
+    """The protocol with that time for headers."""
+
+    class Protocol(BoundedProtocol):
+        header_seconds = seconds
+
+    return Protocol
 
 
 def connection_limit(wanted: int) -> int:

@@ -16,7 +16,7 @@ from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.gateway.api_keys import own_key
 from loopline.runtime.gateway.app import gateway_app
-from loopline.runtime.gateway.connections import BoundedProtocol, connection_limit
+from loopline.runtime.gateway.connections import bounded_protocol, connection_limit
 from loopline.runtime.gateway.service import Service
 from loopline.runtime.gateway.webhooks import WebhookSender
 from loopline.runtime.supervise.listener import GATEWAY, Listener
@@ -61,7 +61,7 @@ class GatewayServer:
         self._http = _Server(
             uvicorn.Config(
                 gateway_app(service),
-                http=BoundedProtocol,
+                http=bounded_protocol(settings.gateway.header_seconds),
                 ws="none",
                 lifespan="off",
                 access_log=False,

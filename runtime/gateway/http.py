@@ -16,8 +16,6 @@ from loopline.runtime.gateway.service import Service
 
 PING_SECONDS = 15
 """Between two comments of a silent stream: proxies end connections that say nothing."""
-BODY_SECONDS = 60.0
-"""For a request's whole body."""
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -41,18 +39,19 @@ class Http:
     async def body(self, request: Request) -> dict[str, Any]:
         """The body as a JSON object, within its limit. Raises `ApiError`."""
         limit = self._service.settings.gateway.max_body_bytes
+        seconds = self._service.settings.gateway.body_seconds
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > limit:
             raise too_large(f"the body has {declared} bytes; the limit is {limit}")
         raw = bytearray()
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(seconds):
                 async for piece in request.stream():
                     raw += piece
                     if len(raw) > limit:
                         raise too_large(f"the body has more than {limit} bytes")
         except TimeoutError as error:
-            message = f"the body was not whole after {BODY_SECONDS:g} s"
+            message = f"the body was not whole after {seconds:g} s"
             raise ApiError(408, message, code="request_timeout") from error
         except ClientDisconnect as error:
             raise ApiError(400, "the client left before its body was whole") from error
