@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 import pytest
@@ -38,9 +38,11 @@ def test_a_client_that_does_not_end_its_headers_is_disconnected(
 
 def test_endless_headers_are_cut(served: Served) -> None:
     headers = START + 1_000 * (b"X-Filler: " + b"x" * 1_000 + b"\r\n")
-    with connection(served) as raw, pytest.raises(ConnectionError):
-        raw.sendall(headers)
-        raw.recv(1)
+    with connection(served) as raw:
+        with suppress(ConnectionError):
+            raw.sendall(headers)
+        with pytest.raises(ConnectionError):
+            raw.sendall(b"X-Filler: more\r\n")
 
 
 def test_a_huge_body_is_refused_by_its_length_before_it_is_read(served: Served) -> None:
