@@ -336,7 +336,7 @@ class PowerOptions(JsonOptions):
     """Level of the two-sided test."""
 
     @model_validator(mode="after")
-    def _asks_something(self) -> Self:
+    def _check_question(self) -> Self:
         if self.difference is None and self.samples is None:
             raise ValueError("give --difference, or --samples, or both")
         return self

@@ -59,30 +59,30 @@ _SHARED: dict[str, Any] = {
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     for name, entry in PROOFS.items():
-        app.command(name, cls=_deferred(name), short_help=entry.about)(lambda: None)
+        app.command(name, cls=_deferred_command(name), short_help=entry.about)(lambda: None)
 
 
-def _deferred(name: str) -> type[TyperCommand]:
+def _deferred_command(name: str) -> type[TyperCommand]:
     class Deferred(TyperCommand):
         """Stands in the list of commands; the rest is made when it is asked for."""
 
         @property
         def params(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-            return _built(name).params
+            return _build_command(name).params
 
         @params.setter
         def params(self, value: Any) -> None: ...  # pyright: ignore[reportIncompatibleVariableOverride]
 
         @property
         def callback(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-            return _built(name).callback
+            return _build_command(name).callback
 
         @callback.setter
         def callback(self, value: Any) -> None: ...
 
         @property
         def help(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-            return _built(name).help
+            return _build_command(name).help
 
         @help.setter
         def help(self, value: Any) -> None: ...
@@ -91,7 +91,7 @@ def _deferred(name: str) -> type[TyperCommand]:
 
 
 @cache
-def _built(name: str) -> TyperCommand:
+def _build_command(name: str) -> TyperCommand:
     """The command with its options and its help."""
     from loopline.bench.proofs.harness import Proof, conduct
 

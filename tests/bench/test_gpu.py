@@ -166,7 +166,7 @@ def test_a_violation_ends_the_command_with_exit_code_1_behind_its_tables(
     async def take(*_: object) -> Loop:
         return found(completion_tokens=LAST - 1)
 
-    monkeypatch.setattr(proof, "take", take)
+    monkeypatch.setattr(proof, "run_loop", take)
     with pytest.raises(typer.Exit) as ended:
         conduct(PROOF, SMALL.model_dump(), as_json=True)
     assert ended.value.exit_code == 1

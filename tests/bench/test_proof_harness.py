@@ -187,7 +187,7 @@ def test_a_recorded_line_is_read_back_with_its_machine(
     assert line.measurements["speed"].value == 2.0
     assert line.machine == baselines.machine()
     assert line.passed
-    assert baselines.recorded() == ["example"]
+    assert baselines.recorded_proofs() == ["example"]
 
 
 def test_a_proof_that_was_interrupted_is_not_recorded(
@@ -224,11 +224,11 @@ def test_the_long_form_leaves_what_the_user_wrote_as_it_is(
         arguments.update(values)
 
     monkeypatch.setattr(harness, "conduct", conduct)
-    commands._built.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    commands._build_command.cache_clear()  # pyright: ignore[reportPrivateUsage]
     done = bench("engine", "--full", "--concurrency", "2", "--batched-bench", "x")
     assert done.returncode == 0, done.stderr
     assert arguments == {"model": "random-100m", "concurrency": "2", "batched_bench": "x"}
-    commands._built.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    commands._build_command.cache_clear()  # pyright: ignore[reportPrivateUsage]
 
 
 def test_an_option_that_cannot_be_is_named_with_what_was_written() -> None:

@@ -226,11 +226,11 @@ def _measure(
     if options.batched_bench is not None and weights.gguf is not None:
         for repeat in range(options.repeats):
             progress.say(f"llama-batched-bench, repeat {repeat + 1} of {options.repeats}…")
-            bench_seconds = batched.theirs(
+            bench_seconds = batched.measure_reference(
                 options.batched_bench, weights.gguf, threads=options.threads
             )
             engine_seconds = alone.submit(
-                batched.ours, weights.gguf, threads=options.threads
+                batched.measure_engine, weights.gguf, threads=options.threads
             ).result()
             runs.batched.append((bench_seconds, engine_seconds))
 
