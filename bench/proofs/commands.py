@@ -43,7 +43,9 @@ PROOFS: dict[str, Entry] = {
 }
 
 _SHARED: dict[str, Any] = {
-    "full": Annotated[bool, typer.Option("--full", help="Long form, as published values need it.")],
+    "full": Annotated[
+        bool, typer.Option("--full", help="Run the long form, which published values need.")
+    ],
     "as_json": Annotated[bool, typer.Option("--json", help="End with one line of JSON.")],
     "output": Annotated[
         Path | None,

@@ -63,7 +63,7 @@ class BusOptions(Options):
     latency_seconds: float = Field(default=5.0, ge=1, le=600)
     """Length of one latency measurement."""
     persistence: Literal["none", "everysec", "always", "both"] = "both"
-    """Append-only file of Redis; both: none, then everysec."""
+    """Persistence of Redis; both: none, then everysec."""
     idle_entries: int = Field(default=1_000_000, ge=1_000, le=10_000_000)
     """Pending entries that are swept over."""
     only_peers: bool = False

@@ -50,7 +50,7 @@ class EngineOptions(Options):
     precision: str = "bf16"
     """Precision of the GGUF file: f32, f16, bf16, q8_0 or q4_k_m."""
     only: Engines = "both"
-    """Which of our engines."""
+    """Engine of ours to measure."""
     concurrency: str = "16"
     """Requests in flight, comma-separated."""
     repeats: int = Field(default=3, ge=1, le=100)

@@ -56,9 +56,10 @@ class FaultsOptions(Options):
     """fast: short leases, so that much happens, and after them a twentieth of the runs with default
     settings; default: all of them with these."""
     attacks: str | None = None
-    """Comma-separated; all without it: kill, stop (SIGSTOP), redis (restart), reset, half_close,
-    tear, delay, partition, refuse (a proxy), link (a network namespace), memory (maxmemory), disk
-    (full), clock (jumps), supervisor (of `runtime up`). link and disk need root."""
+    """Attacks, comma-separated; all without it: kill, stop (SIGSTOP), redis (restart), reset,
+    half_close, tear, delay, partition, refuse (a proxy), link (a network namespace), memory
+    (maxmemory), disk (full), clock (jumps), supervisor (of `runtime up`). link and disk need
+    root."""
     evidence: Path | None = None
     """New folder for the evidence and the logs; kept."""
 

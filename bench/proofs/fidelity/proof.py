@@ -47,7 +47,7 @@ class FidelityOptions(Options):
     together: int = Field(default=16, ge=2, le=256)
     """Requests in flight where they are batched."""
     only: Engines = "both"
-    """Which of our engines."""
+    """Engine of ours to measure."""
     dtype: Literal["float32", "float64"] = "float32"
     """Floating-point type of torch."""
     threads: int = Field(default=2, ge=1, le=256)

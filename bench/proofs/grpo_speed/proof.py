@@ -59,7 +59,7 @@ class GrpoSpeedOptions(Options):
     repeats: int = Field(default=5, ge=1, le=100)
     """Interleaved repeats; the medians are reported."""
     only: Literal["both", "rollouts", "steps"] = "both"
-    """Which half is measured."""
+    """Half to measure."""
     trl: bool = True
     """Measure trl's GRPOTrainer too."""
     seed: int = 1

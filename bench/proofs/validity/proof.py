@@ -31,7 +31,7 @@ class ValidityOptions(Options):
     model: str = "micro:llm"
     """micro:llm, micro:slm, or what a pool's `model` may be."""
     engine: Literal["torch", "llama_cpp"] = "torch"
-    """Which engine."""
+    """Engine to run."""
     samples: int = Field(default=200, ge=1, le=100_000)
     """Word problems for each figure."""
     temperatures: str = "0,0.7,1.0,1.5"
