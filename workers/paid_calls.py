@@ -28,9 +28,9 @@ class _Call:
     """As the mark has it."""
     sending: Sending
     at: float
-    in_vain: list[UsageEntry] = field(default_factory=list[UsageEntry])
+    discarded_usage: list[UsageEntry] = field(default_factory=list[UsageEntry])
     over: bool = False
-    """Nothing more comes of it: `in_vain` is what it was paid for."""
+    """Nothing more comes of it: `discarded_usage` is what it was paid for."""
 
 
 class PaidCalls:
@@ -53,8 +53,8 @@ class PaidCalls:
         """Write a call down. Raises `LeaseLost` or `RunEnded`: then it must not be sent."""
         over = {key: call for key, call in self._calls.items() if call.over}
         # Of several candidates in vain each has an entry, which the reply makes.
-        over = {key: call for key, call in over.items() if len(call.in_vain) < 2}
-        accounted = [(call.number, _entry_line(*call.in_vain)) for call in over.values()]
+        over = {key: call for key, call in over.items() if len(call.discarded_usage) < 2}
+        accounted = [(call.number, _entry_line(*call.discarded_usage)) for call in over.values()]
         self._marked += 1
         call = _Call(self._marked, event, time.time())
         await self._delivery.mark(
@@ -75,7 +75,7 @@ class PaidCalls:
         else:
             cost = cost_micro_dollars(event.usage, self._settings.price)
             entries = [self._entry(call, time.time(), usage=event.usage, cost=cost)]
-        (self._unsent if call is None else call.in_vain).extend(entries)
+        (self._unsent if call is None else call.discarded_usage).extend(entries)
 
     def entries(self, answer: Sequence[Call], sendings: Sequence[int]) -> list[tuple[bytes, bytes]]:
         """For the reply, which answers with these candidates, each of the call of that number: its
@@ -84,7 +84,7 @@ class PaidCalls:
         step = (envelope.run_id, self._agent, envelope.turn, envelope.branch)
         usage_entries = list(self._unsent)
         for number, call in self._calls.items():
-            usage_entries += call.in_vain
+            usage_entries += call.discarded_usage
             if not call.over and number not in sendings:
                 usage_entries.append(
                     self._unknown_entry(call, "sent; what became of it was not told")

@@ -78,7 +78,7 @@ class _Sums:
     norms: list[float] = field(default_factory=list[float])
     bad: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     """Samples of this process whose loss is not a number, with it."""
-    behind: list[torch.Tensor] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
+    log_ratios: list[torch.Tensor] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
     """log π_prox − log π_behav of each token."""
 
 
@@ -110,12 +110,12 @@ class Learner:
         by_policy: dict[str, list[Group]] = {name: [] for name in self.policies.names}
         for group in batch.groups:
             by_policy[self.settings.policy_of(group.key.agent)].append(group)
-        flat = self._flat_counts(batch)
+        zero_variance = self._zero_variance_counts(batch)
         # A single update is refused before it changes anything: nothing to copy.
         before = self.policies.copied() if self._updates(by_policy.values()) > 1 else None
         try:
             return {
-                name: self._policy_step(name, groups, batch.version, flat[name])
+                name: self._policy_step(name, groups, batch.version, zero_variance[name])
                 for name, groups in by_policy.items()
                 if groups
             }
@@ -126,18 +126,18 @@ class Learner:
 
     def facts(self, batch: StepBatch, policy_steps: dict[str, PolicyStep]) -> StepFacts:
         """What is known of a step that `made` this of a batch."""
-        flat = dict(self._flat_counts(batch))
+        zero_variance = dict(self._zero_variance_counts(batch))
         return StepFacts(
             version=batch.version,
             stale=batch.stale,
             truncated=batch.truncated,
-            flat=flat,
+            zero_variance=zero_variance,
             policies=policy_steps,
         )
 
-    def _flat_counts(self, batch: StepBatch) -> Counter[str]:
+    def _zero_variance_counts(self, batch: StepBatch) -> Counter[str]:
         """Groups by policy, also of one that learns nothing in the step."""
-        return Counter(self.settings.policy_of(group.key.agent) for group in batch.flat)
+        return Counter(self.settings.policy_of(group.key.agent) for group in batch.zero_variance)
 
     def _updates(self, groups_of_policies: Iterable[Sequence[Group]]) -> int:
         """How often a step changes weights, at most."""
@@ -152,7 +152,7 @@ class Learner:
         return self._scores_of([piece])[0].logprobs
 
     def _policy_step(
-        self, name: str, groups: Sequence[Group], version: int, flat: int
+        self, name: str, groups: Sequence[Group], version: int, zero_variance: int
     ) -> PolicyStep:
         began = time.monotonic()
         optimizer = self.policies.put_in(name)
@@ -171,7 +171,7 @@ class Learner:
                 where = f"version {version}, policy {name}, minibatch {number + 1} of {len(parts)}"
                 before = None if proximal is None else proximal[number]
                 self._update(minibatch, before, optimizer, sums, where)
-        return self._report(groups, version, flat, sums, time.monotonic() - began)
+        return self._report(groups, version, zero_variance, sums, time.monotonic() - began)
 
     def _minibatch(self, groups: Sequence[Group]) -> _Minibatch:
         shared, processes = self.settings.share_prefixes, self.processes
@@ -295,7 +295,7 @@ class Learner:
             sums.entropy += float(scores.entropies.sum())
             if divergence is not None:
                 sums.divergence += float(divergence.sum())
-            sums.behind.append((tokens.proximal - tokens.behaviour).cpu())
+            sums.log_ratios.append((tokens.proximal - tokens.behaviour).cpu())
         sums.learned += len(tokens.logprobs)
         sums.tokens += piece.tokens
 
@@ -310,12 +310,14 @@ class Learner:
             sums.bad.append((rows[number].origin, value))
 
     def _report(
-        self, groups: Sequence[Group], version: int, flat: int, sums: _Sums, seconds: float
+        self, groups: Sequence[Group], version: int, zero_variance: int, sums: _Sums, seconds: float
     ) -> PolicyStep:
         import torch
 
         rewards = [reward for group in groups for reward in group.sampled_rewards]
-        behind = self.processes.all_of(torch.cat(sums.behind) if sums.behind else torch.zeros(0))
+        log_ratios = self.processes.all_of(
+            torch.cat(sums.log_ratios) if sums.log_ratios else torch.zeros(0)
+        )
         divergence, entropy, clipped, counted, tokens = map(
             self.processes.sum_of,
             (sums.divergence, sums.entropy, sums.clipped, sums.learned, sums.tokens),
@@ -325,17 +327,19 @@ class Learner:
         every = [sequence for member in members for sequence in member.sequences]
         return PolicyStep(
             groups=len(groups),
-            flat=flat,
+            zero_variance=zero_variance,
             reward=math.fsum(rewards) / len(rewards),
             loss=sums.loss / updates,
             gradient_norm=math.fsum(sums.norms) / updates,
             divergence=divergence / learned if self.settings.objective.kl else None,
             entropy=entropy / learned,
             clipped=clipped / learned,
-            effective_samples=effective_sample_size(behind),
-            ratios=ratio_quantiles(behind),
+            effective_samples=effective_sample_size(log_ratios),
+            ratios=ratio_quantiles(log_ratios),
             # E[r − 1 − log r], r = π_prox/π_behav, over samples of π_behav: KL(π_behav ‖ π_prox).
-            behind=float((behind.clamp(max=50).exp() - 1 - behind).mean()) if len(behind) else 0.0,
+            kl_to_sampler=float((log_ratios.clamp(max=50).exp() - 1 - log_ratios).mean())
+            if len(log_ratios)
+            else 0.0,
             ages=counts_by_age(groups, version),
             truncated=sum(entry.truncated for entry in every) / len(every),
             learned=int(counted),

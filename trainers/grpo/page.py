@@ -25,7 +25,7 @@ def render(report: Report) -> str:
         f"{names}: version {report.settings.base_version} → {report.version} of "
         f"{model_name(report.settings.base)} in {format_count(len(report.steps), 'step')}; "
         f"{format_count(report.groups, 'group')} of {format_count(report.runs, 'run')}, "
-        f"{report.flat:,} with all rewards the same; {report.trained_parameters:,} of "
+        f"{report.zero_variance:,} with all rewards the same; {report.trained_parameters:,} of "
         f"{report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes"
     )
@@ -79,7 +79,7 @@ def step_plots(steps: Sequence[StepFacts], clip: float) -> list[Plot]:
             "KL of sampler to trainer",
             "KL(π_behav ‖ π_prox), nats per token: 0 on policy, but for the rounding of two "
             "programs.",
-            _by_policy(steps, lambda step: step.behind),
+            _by_policy(steps, lambda step: step.kl_to_sampler),
             least=0.0,
         ),
         Plot(

@@ -79,7 +79,7 @@ class GpuOptions(Options):
     """Training steps; the first is not timed."""
     rank: int = Field(default=16, ge=1)
     """Rank of the adapters."""
-    piece_tokens: int = Field(default=4_096, ge=64)
+    micro_batch_tokens: int = Field(default=4_096, ge=64)
     """Tokens that go through the model at once: its memory."""
     threads: int = Field(default=1, ge=1)
     """CPU threads, where there is no GPU."""
@@ -174,7 +174,9 @@ class Loop:
                     better="higher", bar=SAMPLES_LEFT,
                 )
             )  # fmt: skip
-            figures.append(measured(f"kl_to_engine_{name}", step.behind, "nats", better="lower"))
+            figures.append(
+                measured(f"kl_to_engine_{name}", step.kl_to_sampler, "nats", better="lower")
+            )
         return figures
 
 
@@ -200,7 +202,7 @@ def run(options: GpuOptions, progress: Progress) -> Outcome:
         except BrokenProcessPool as error:
             raise BenchError(
                 "the trainer's process was killed, for want of memory most likely: give a smaller "
-                "--piece-tokens, fewer --groups or fewer --layers"
+                "--micro-batch-tokens, fewer --groups or fewer --layers"
             ) from error
     return outcome_of(options, loop)
 
@@ -250,7 +252,7 @@ async def run_loop(
         progress.say("steps of AT-GRPO, an adapter for each role…")
         training = Training(
             base=model, first=first, last=last, groups=groups_of(rollouts, work),
-            steps=options.steps, rank=options.rank, piece_tokens=options.piece_tokens,
+            steps=options.steps, rank=options.rank, micro_batch_tokens=options.micro_batch_tokens,
             threads=options.threads, seed=options.seed,
         )  # fmt: skip
         trained = await loop.run_in_executor(trainer, train, training)

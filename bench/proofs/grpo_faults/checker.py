@@ -89,7 +89,7 @@ def sampled_by_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
                     f"{group.version}, was sampled by {sorted(map(str, policy_versions))}",
                 )
             number = came_of.get((group.policy, group.version))
-            learned = group.fate in ("trained", "flat")
+            learned = group.fate in ("trained", "zero_variance")
             if learned and (number is None or not 0 <= sealed_round.round - 1 - number <= limit):
                 yield Violation(
                     rule,
