@@ -93,9 +93,9 @@ def completion(adapter: str, version: int) -> Completion:
 
 def step(effective_samples: float) -> PolicyStep:
     return PolicyStep(
-        groups=1, zero_variance=0, reward=0.0, loss=0.0, gradient_norm=1.0, divergence=None, entropy=0.0,
-        clipped=0.0, effective_samples=effective_samples, ratios=(1.0,) * 5, kl_to_sampler=0.0, ages={},
-        truncated=0.0, learned=1, tokens=1, seconds=1.0,
+        groups=1, zero_variance=0, reward=0.0, loss=0.0, gradient_norm=1.0, divergence=None,
+        entropy=0.0, clipped=0.0, effective_samples=effective_samples, ratios=(1.0,) * 5,
+        kl_to_sampler=0.0, ages={}, truncated=0.0, learned=1, tokens=1, seconds=1.0,
     )  # fmt: skip
 
 

@@ -36,8 +36,8 @@ def a_step(**changes: object) -> PolicyStep:
 def a_report(*steps: PolicyStep, stale: int = 0, **changes: object) -> Report:
     fields: dict[str, object] = {
         "settings": settings_of(policies="per-role", learning_rate=3e-4),
-        "version": len(steps), "runs": 4, "groups": 12, "zero_variance": 2, "stale": 0, "skipped": {},
-        "seconds": 20.0, "peak_memory_mb": 100.0, "parameters": 1_000,
+        "version": len(steps), "runs": 4, "groups": 12, "zero_variance": 2, "stale": 0,
+        "skipped": {}, "seconds": 20.0, "peak_memory_mb": 100.0, "parameters": 1_000,
         "trained_parameters": 1_000,
         "steps": tuple(
             StepFacts(version=at, stale=stale, policies={"coder": step, "tester": step})

@@ -150,7 +150,7 @@ def _zero_variance(steps: Sequence[StepFacts]) -> list[Curve]:
     """Also at steps in which a policy learned nothing."""
     points_by_policy: dict[str, list[tuple[int, float]]] = {name: [] for name in _own_steps(steps)}
     for at, step in enumerate(steps, start=1):
-        for name, value in step.zero_variance.items():
+        for name, value in step.zero_variance_shares.items():
             points_by_policy.setdefault(name, []).append((at, value))
     return [step_curve(name, values) for name, values in points_by_policy.items()]
 

@@ -95,7 +95,7 @@ class StepFacts(Record):
         )
 
     @property
-    def zero_variance(self) -> dict[str, float]:
+    def zero_variance_shares(self) -> dict[str, float]:
         """By policy that had any group, the share of those whose rewards are all the same."""
         shares: dict[str, float] = {}
         for name in dict.fromkeys([*self.policies, *self.zero_variance]):
@@ -111,7 +111,7 @@ class StepFacts(Record):
             name: {"zero-variance share": share}
             if (policy_step := self.policies.get(name)) is None
             else policy_step.curves()
-            for name, share in self.zero_variance.items()
+            for name, share in self.zero_variance_shares.items()
         }
 
 

@@ -80,9 +80,9 @@ def train(work: Training) -> Trained:
             "base": str(work.base), "base_sha256": weights_sha256(work.base), "data_sha256": "",
             "policies": "per-role", "weights": "lora", "rank": work.rank,
             "precision": "bfloat16", "batch": len(work.groups),
-            "group_size": len(work.groups[0].members), "micro_batch_tokens": work.micro_batch_tokens,
-            "learning_rate": LEARNING_RATE, "truncated": "keep", "threads": work.threads,
-            "seed": work.seed,
+            "group_size": len(work.groups[0].members),
+            "micro_batch_tokens": work.micro_batch_tokens, "learning_rate": LEARNING_RATE,
+            "truncated": "keep", "threads": work.threads, "seed": work.seed,
         }
     )  # fmt: skip
     loaded = load_base(str(work.base), settings.base_precision, TEMPLATE_OPTIONS)
@@ -102,8 +102,8 @@ def train(work: Training) -> Trained:
     except torch.OutOfMemoryError as error:
         raise BenchError(
             f"a step of {work.micro_batch_tokens:,} tokens at once does not fit next to the "
-            "engine: give "
-            f"a smaller --micro-batch-tokens, or fewer --groups ({' '.join(str(error).split())[:160]})"
+            "engine: give a smaller --micro-batch-tokens, or fewer --groups "
+            f"({' '.join(str(error).split())[:160]})"
         ) from error
     trained = policies.network.trained()
     frozen = [parameter for parameter in loaded.model.parameters() if not parameter.requires_grad]

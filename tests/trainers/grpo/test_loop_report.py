@@ -98,8 +98,8 @@ def test_a_training_from_the_store_shows_a_column_for_each_policy_with_all_of_it
     step = a_step(groups=12_345, learned=12_345_678, tokens=1_234_567, loss=-0.1234)
     names = ("plan_agent", "tool_agent", "third_agent")
     report = Report(
-        settings=settings().grpo, version=1, runs=4, groups=12, zero_variance=2, stale=0, skipped={},
-        seconds=20.0, peak_memory_mb=100.0, parameters=1_000, trained_parameters=1_000,
+        settings=settings().grpo, version=1, runs=4, groups=12, zero_variance=2, stale=0,
+        skipped={}, seconds=20.0, peak_memory_mb=100.0, parameters=1_000, trained_parameters=1_000,
         steps=(StepFacts(version=0, stale=0, policies=dict.fromkeys(names, step)),),
     )  # fmt: skip
     lines = printed(command.table(report))
