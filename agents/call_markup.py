@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from loopline.agents.records import JsonObject
-from loopline.agents.thinking import parted
+from loopline.agents.thinking import split_thoughts
 from loopline.agents.tools.json_arguments import parse_arguments
 
 OPEN = "<tool_call>"
@@ -117,11 +117,11 @@ class _Region:
 
 def written_calls(text: str, tools: Offered = NONE, *, opened: bool = False) -> list[WrittenCall]:
     """Every call in a model's text, in order. A call without a markup of its own is read only if a
-    tool of its name is on offer. `opened`: see `loopline.agents.thinking.parted`."""
+    tool of its name is on offer. `opened`: see `loopline.agents.thinking.split_thoughts`."""
     channels = _channel_regions(text)
     if channels:
         return list(_calls(channels, tools))
-    spoken = parted(text, opened=opened).said
+    spoken = split_thoughts(text, opened=opened).said
     regions = _regions(spoken, tools)
     if not regions:
         return _bare_calls(spoken, tools)
@@ -133,16 +133,16 @@ def _calls(regions: Sequence[_Region], tools: Offered) -> Iterator[WrittenCall]:
     return itertools.islice(every, MAX_CALLS)
 
 
-def without_calls(
+def strip_calls(
     text: str, tools: Offered = NONE, *, quoted: bool = False, opened: bool = False
 ) -> str:
     """What was said around the calls; an unclosed call is dropped to the end of the text. With
     `quoted`, a markup in a block of code is an example and stays."""
-    spoken = parted(text, opened=opened).said
+    spoken = split_thoughts(text, opened=opened).said
     regions = _regions(spoken, tools)
     if quoted:
         blocks = _blocks(spoken)
-        regions = [region for region in regions if not _within(region.start, blocks)]
+        regions = [region for region in regions if not _is_inside(region.start, blocks)]
     if not regions:
         return "" if _bare_calls(spoken, tools) else spoken
     pieces: list[str] = []
@@ -155,7 +155,7 @@ def without_calls(
     return "\n".join(piece.strip() for piece in pieces if piece.strip())
 
 
-def _within(position: int, blocks: Sequence[tuple[int, int]]) -> bool:
+def _is_inside(position: int, blocks: Sequence[tuple[int, int]]) -> bool:
     place = bisect.bisect_right(blocks, position, key=lambda block: block[0]) - 1
     return place >= 0 and position < blocks[place][1]
 
@@ -170,7 +170,9 @@ def _regions(text: str, tools: Offered) -> list[_Region]:
         opening = _OPENING.search(text, max(region.end, opening.end()))
     if regions:
         return regions
-    sections = _parts([match for match in _SECTION.finditer(text) if match["name"] in tools], text)
+    sections = _split_at_marks(
+        [match for match in _SECTION.finditer(text) if match["name"] in tools], text
+    )
     return [
         _Region(match.start(), match.end() + len(body), body, name=match["name"])
         for match, body in sections
@@ -245,65 +247,74 @@ def _blocks(text: str) -> list[tuple[int, int]]:
 def _calls_in(region: _Region, tools: Offered) -> list[WrittenCall]:
     body = region.body.strip().removeprefix("<|plugin|>").strip()
     if region.cut is not None:
-        return [_broken(body, f"the call was cut off before {region.cut}")]
+        return [_broken_call(body, f"the call was cut off before {region.cut}")]
     if region.name:
-        return [_with_json(region.name, body)]
+        return [_call_from_json_arguments(region.name, body)]
     fenced = _FENCED.match(body)
     if fenced is not None:
         body = fenced["body"].strip()
-    calls = list(_marked(body, tools))
-    return calls or _of_json(body) or _called(body) or [_broken(body, _why_no_call(body))]
+    calls = list(_parse_marked_calls(body, tools))
+    return (
+        calls
+        or _calls_from_json(body)
+        or _parse_python_calls(body)
+        or [_broken_call(body, _parse_error(body))]
+    )
 
 
-def _marked(body: str, tools: Offered) -> Iterator[WrittenCall]:
+def _parse_marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
     """Calls that have marks of their own within the markup."""
     if body.startswith("<function="):
-        for named, inner in _parts(_FUNCTION.finditer(body), body):
+        for named, inner in _split_at_marks(_FUNCTION.finditer(body), body):
             inner = inner.partition("</function>")[0]
             values = {
                 match["name"]: value.rpartition("</parameter>")[0].removesuffix("\n")
-                for match, value in _parts(_PARAMETER.finditer(inner), inner)
+                for match, value in _split_at_marks(_PARAMETER.finditer(inner), inner)
             }
             if values or not inner.strip():
-                yield _of_texts(named["name"], values, inner, tools)
+                yield _call_from_texts(named["name"], values, inner, tools)
             else:
-                yield _with_json(named["name"], inner.strip())
+                yield _call_from_json_arguments(named["name"], inner.strip())
     elif _INVOKE.match(body):
-        for named, inner in _parts(_INVOKE.finditer(body), body):
+        for named, inner in _split_at_marks(_INVOKE.finditer(body), body):
             inner = inner.partition(f"</{named['tag']}>")[0]
             values = {
                 match["name"]: value.rpartition(f"</{match['tag']}>")[0]
-                for match, value in _parts(_INVOKED_WITH.finditer(inner), inner)
+                for match, value in _split_at_marks(_INVOKED_WITH.finditer(inner), inner)
             }
-            yield _of_texts(named["name"], values, inner, tools)
+            yield _call_from_texts(named["name"], values, inner, tools)
     elif _DEEPSEEK.match(body):
-        for named, inner in _parts(_DEEPSEEK.finditer(body), body):
+        for named, inner in _split_at_marks(_DEEPSEEK.finditer(body), body):
             inner = inner.partition("<｜tool▁call▁end｜>")[0].strip()
             name = named["head"].strip()
             if name == "function" and "\n" in inner:
                 name, _, inner = inner.partition("\n")
             fenced = _FENCED.match(inner.strip())
-            yield _with_json(name.strip(), (fenced["body"] if fenced else inner).strip())
+            yield _call_from_json_arguments(
+                name.strip(), (fenced["body"] if fenced else inner).strip()
+            )
     elif _KIMI.match(body):
-        for named, inner in _parts(_KIMI.finditer(body), body):
+        for named, inner in _split_at_marks(_KIMI.finditer(body), body):
             inner = inner.partition("<|tool_call_end|>")[0]
-            yield _with_json(named["head"].strip(), inner.strip())
+            yield _call_from_json_arguments(named["head"].strip(), inner.strip())
     elif "[ARGS]" in body and "[" not in body[:1]:
         name, _, arguments = body.partition("[ARGS]")
-        yield _with_json(name.partition("[CALL_ID]")[0].strip(), arguments.strip())
+        yield _call_from_json_arguments(name.partition("[CALL_ID]")[0].strip(), arguments.strip())
     elif "<arg_key>" in body:
         values = {
             match["name"].strip(): value.partition("</arg_value>")[0]
-            for match, value in _parts(_ARGUMENT.finditer(body), body)
+            for match, value in _split_at_marks(_ARGUMENT.finditer(body), body)
         }
-        yield _of_texts(body.partition("<arg_key>")[0].strip(), values, body, tools)
+        yield _call_from_texts(body.partition("<arg_key>")[0].strip(), values, body, tools)
     elif (named := _NAMED.match(body)) is not None:
-        yield _with_json(named["name"], body[named.end() :])
+        yield _call_from_json_arguments(named["name"], body[named.end() :])
     elif body in tools:
         yield WrittenCall(body, {}, "{}")
 
 
-def _parts(marks: Iterable[re.Match[str]], text: str) -> Iterator[tuple[re.Match[str], str]]:
+def _split_at_marks(
+    marks: Iterable[re.Match[str]], text: str
+) -> Iterator[tuple[re.Match[str], str]]:
     """Each mark with what stands between it and the next one."""
     listed = list(marks)
     for match, following in itertools.zip_longest(listed, listed[1:]):
@@ -311,7 +322,7 @@ def _parts(marks: Iterable[re.Match[str]], text: str) -> Iterator[tuple[re.Match
             yield match, text[match.end() : len(text) if following is None else following.start()]
 
 
-def _of_texts(name: str, values: Mapping[str, str], raw: str, tools: Offered) -> WrittenCall:
+def _call_from_texts(name: str, values: Mapping[str, str], raw: str, tools: Offered) -> WrittenCall:
     """A call whose values are written bare: of a parameter that is a text as they are, of others
     as JSON if they are that."""
     schemas: object = tools.get(name, {}).get("properties")
@@ -336,14 +347,14 @@ def _json_value(text: str) -> tuple[object] | None:
         return None
 
 
-def _with_json(name: str, raw: str) -> WrittenCall:
+def _call_from_json_arguments(name: str, raw: str) -> WrittenCall:
     """A call whose arguments are one JSON object."""
     name = re.sub(r":[0-9]{1,4}\Z", "", name).removeprefix("functions.")
     arguments, error = parse_arguments(raw or "{}")
     return WrittenCall(name, arguments, raw, error)
 
 
-def _of_json(body: str) -> list[WrittenCall]:
+def _calls_from_json(body: str) -> list[WrittenCall]:
     """Objects one behind the other, or lists of them; none for what is not JSON."""
     calls: list[WrittenCall] = []
     position = 0
@@ -355,17 +366,17 @@ def _of_json(body: str) -> list[WrittenCall]:
         values: list[object] = value if isinstance(value, list) else [value]
         if not values:
             return []
-        calls += [_of_object(entry, body[position:end]) for entry in values]
+        calls += [_call_from_object(entry, body[position:end]) for entry in values]
         position = end
         while position < len(body) and body[position] in " \t\r\n;,":
             position += 1
     return calls
 
 
-def _of_object(value: object, raw: str) -> WrittenCall:
+def _call_from_object(value: object, raw: str) -> WrittenCall:
     checked, error = parse_arguments(raw if isinstance(value, dict) else json.dumps(value))
     if not isinstance(value, dict) or (checked is None and error and "object" not in error):
-        return _broken(raw, (error or "").replace("the arguments are", "the call is", 1))
+        return _broken_call(raw, (error or "").replace("the arguments are", "the call is", 1))
     call = cast("dict[str, object]", value)
     inner = call.get("function")
     if isinstance(inner, dict):
@@ -374,18 +385,18 @@ def _of_object(value: object, raw: str) -> WrittenCall:
         (n for k in ("name", "function", "tool_name") if isinstance(n := call.get(k), str)), ""
     )
     if not name:
-        return _broken(raw, "the call has no name")
+        return _broken_call(raw, "the call has no name")
     arguments = next((call[key] for key in _ARGUMENTS if key in call), None)
     if isinstance(arguments, str) and parse_arguments(arguments)[0] is not None:
-        return _with_json(name, arguments)
+        return _call_from_json_arguments(name, arguments)
     written = json.dumps(arguments, ensure_ascii=False)
     if not isinstance(arguments, dict):
         error = f"the arguments must be a JSON object, not {type(arguments).__name__}"
         return WrittenCall(name, None, written, error)
-    return _with_json(name, written)
+    return _call_from_json_arguments(name, written)
 
 
-def _called(body: str) -> list[WrittenCall]:
+def _parse_python_calls(body: str) -> list[WrittenCall]:
     """Calls in Python's writing: one, a list of them, or one in each line."""
     if len(body) > _MAX_CALLED_CHARS or not (body.startswith("[") or _CALLED.match(body)):
         return []
@@ -399,14 +410,14 @@ def _called(body: str) -> list[WrittenCall]:
             return []
         values = line.value.elts if isinstance(line.value, ast.List | ast.Tuple) else [line.value]
         for value in values:
-            call = _called_once(value)
+            call = _parse_python_call(value)
             if call is None:
                 return []
             calls.append(call)
     return calls
 
 
-def _called_once(value: ast.expr) -> WrittenCall | None:
+def _parse_python_call(value: ast.expr) -> WrittenCall | None:
     if not isinstance(value, ast.Call):
         return None
     raw = ast.unparse(value)
@@ -418,7 +429,7 @@ def _called_once(value: ast.expr) -> WrittenCall | None:
         return WrittenCall(name, None, raw, "the arguments must be plain values")
     if value.args or None in arguments:
         return WrittenCall(name, None, raw, "the arguments must be named")
-    return _with_json(name, written)
+    return _call_from_json_arguments(name, written)
 
 
 def _bare_calls(text: str, tools: Offered) -> list[WrittenCall]:
@@ -430,14 +441,14 @@ def _bare_calls(text: str, tools: Offered) -> list[WrittenCall]:
     body = fenced["body"].strip() if fenced else body.removeprefix("functools")
     if body[:1] not in ("{", "[") and not _CALLED.match(body):
         return []
-    calls = _of_json(body) or _called(body)
+    calls = _calls_from_json(body) or _parse_python_calls(body)
     return calls if all(call.name in tools for call in calls) else []
 
 
-def _why_no_call(body: str) -> str:
+def _parse_error(body: str) -> str:
     _, error = parse_arguments(body)
     return (error or "the call has no name").replace("the arguments are", "the call is", 1)
 
 
-def _broken(raw: str, error: str) -> WrittenCall:
+def _broken_call(raw: str, error: str) -> WrittenCall:
     return WrittenCall("", None, raw.strip(), error)

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
-from loopline.agents.thinking import parted
+from loopline.agents.thinking import split_thoughts
 
 RECORDS_VERSION = 1
 
@@ -257,12 +257,12 @@ class Call(Record):
     @property
     def said(self) -> str:
         """The text without what the model only thought; empty if it came to nothing else."""
-        return parted(self.text, opened=self.begins_in_thought).said
+        return split_thoughts(self.text, opened=self.begins_in_thought).said
 
     @property
     def thought(self) -> str:
         """What it thought, wherever it stands."""
-        inner = parted(self.text, opened=self.begins_in_thought).thought
+        inner = split_thoughts(self.text, opened=self.begins_in_thought).thought
         return "\n\n".join(filter(None, (self.reasoning, inner)))
 
 
@@ -340,7 +340,7 @@ class Trajectory(Record):
     """Why, for every outcome but `answered` and `solved`."""
     ended: float
     team_reward: float | None = None
-    """What the workflow says that the run is worth (`loopline.agents.workflows.rewarded`); None
+    """What the workflow says that the run is worth (`loopline.agents.workflows.add_rewards`); None
     where it says nothing."""
     agent_rewards: dict[str, float] = Field(default_factory=dict)
     """By role, from the same."""
@@ -382,7 +382,8 @@ class UnknownUsage(Record):
 
 class UsageEntry(Record):
     """One line of the append-only usage ledger: one per model call that was paid for, or may have
-    been, whether or not its result was used. `loopline.agents.usage.calls_once` reads them."""
+    been, whether or not its result was used. `loopline.agents.usage.deduplicate_usage` reads
+    them."""
 
     run_id: str
     call_id: str

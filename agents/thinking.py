@@ -91,24 +91,24 @@ class SplitText:
     """Where the thoughts stand in the text, delimiters included, in order: begin and end."""
 
 
-def parted(text: str, *, opened: bool = False) -> SplitText:
+def split_thoughts(text: str, *, opened: bool = False) -> SplitText:
     """Part a model's text. `opened`: its prompt ended within a thought that was opened there."""
     if not text or (not opened and _is_json(text)):
         return SplitText(text, "")
     spans = _spans(text, opened)
     if not spans:
         return SplitText(text, "")
-    thoughts = [_without_delimiters(text[start:end]).strip() for start, end in spans]
+    thoughts = [_strip_delimiters(text[start:end]).strip() for start, end in spans]
     return SplitText(
-        said=_unwrapped(_joined(text, spans)),
+        said=_unwrap(_join_spans(text, spans)),
         thought="\n\n".join(filter(None, thoughts)),
         spans=tuple(spans),
     )
 
 
-def said(text: str, *, opened: bool = False) -> str:
+def text_without_thoughts(text: str, *, opened: bool = False) -> str:
     """What a model said. Empty if it only thought."""
-    return parted(text, opened=opened).said
+    return split_thoughts(text, opened=opened).said
 
 
 def opens_thought(prompt: str) -> bool:
@@ -169,7 +169,7 @@ def _delimited(text: str, opened: bool) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     start, depth, ended = 0, int(opened), -1
     """Of the thought that is open: its begin, how deep it is, and the last end within it."""
-    for mark in _unquoted(text, opened):
+    for mark in _unquoted_delimiters(text, opened):
         if mark["opening"]:
             if depth == 0:
                 start, ended = mark.start(), -1
@@ -186,7 +186,9 @@ def _delimited(text: str, opened: bool) -> list[tuple[int, int]]:
     if ended >= 0:
         # An opening too many was spoken of. What is open behind the last end is another thought.
         spans.append((start, ended))
-        start = next((m.start() for m in _unquoted(text, False, ended) if m["opening"]), -1)
+        start = next(
+            (m.start() for m in _unquoted_delimiters(text, False, ended) if m["opening"]), -1
+        )
     elif opened and start == 0:
         return [(0, len(text))]
     if start >= 0 and _is_opened_at(text, start):
@@ -194,9 +196,9 @@ def _delimited(text: str, opened: bool) -> list[tuple[int, int]]:
     return spans
 
 
-def _unquoted(text: str, opened: bool, begin: int = 0) -> list[re.Match[str]]:
+def _unquoted_delimiters(text: str, opened: bool, begin: int = 0) -> list[re.Match[str]]:
     """The delimiters that are none of a quotation, in order."""
-    marks = [mark for mark in _MARKS.finditer(text, begin) if not _in_quotes(text, mark)]
+    marks = [mark for mark in _MARKS.finditer(text, begin) if not _is_quoted(text, mark)]
     fences = [place for place, mark in enumerate(marks) if mark["fence"]]
     following = dict(itertools.pairwise(fences))
     matches: list[re.Match[str]] = []
@@ -206,8 +208,8 @@ def _unquoted(text: str, opened: bool, begin: int = 0) -> list[re.Match[str]]:
         if mark["code"] is not None:
             # Within a thought nobody closes what he opens: there a mark of code says nothing.
             begin, end = mark.span("code")
-            inner = [m for m in _DELIMITERS.finditer(text, begin, end) if not _in_quotes(text, m)]
-            if depth or not _balanced(inner):
+            inner = [m for m in _DELIMITERS.finditer(text, begin, end) if not _is_quoted(text, m)]
+            if depth or not _is_balanced(inner):
                 matches += inner
                 depth = _depth(depth, inner)
         elif mark["fence"]:
@@ -218,7 +220,7 @@ def _unquoted(text: str, opened: bool, begin: int = 0) -> list[re.Match[str]]:
                     for inner_mark in marks[place + 1 : closing]
                     if not inner_mark["code"]
                 ]
-                if _balanced(inner):
+                if _is_balanced(inner):
                     place = closing
         else:
             matches.append(mark)
@@ -233,7 +235,7 @@ def _depth(depth: int, marks: list[re.Match[str]]) -> int:
     return depth
 
 
-def _balanced(marks: list[re.Match[str]]) -> bool:
+def _is_balanced(marks: list[re.Match[str]]) -> bool:
     """Whether every end has its opening before it."""
     depth = 0
     for mark in marks:
@@ -243,7 +245,7 @@ def _balanced(marks: list[re.Match[str]]) -> bool:
     return True
 
 
-def _in_quotes(text: str, mark: re.Match[str]) -> bool:
+def _is_quoted(text: str, mark: re.Match[str]) -> bool:
     if mark.start() == 0 or not (mark["opening"] or mark["end"]):
         return False
     closing = _QUOTES.get(text[mark.start() - 1])
@@ -257,7 +259,7 @@ def _is_opened_at(text: str, start: int) -> bool:
     return not text[line:start].strip() or mark is None or not _MENTION.match(text, mark.end())
 
 
-def _without_delimiters(thought: str) -> str:
+def _strip_delimiters(thought: str) -> str:
     """Of one span."""
     if "<|channel|>" in thought or "<|message|>" in thought:
         thoughts = [_CHANNEL_END.split(part, maxsplit=1)[0] for part in _contents(thought)]
@@ -286,7 +288,7 @@ def _contents(text: str) -> list[str]:
     return [text[header.end() : end] for header, end in zip(headers, ends, strict=True)]
 
 
-def _joined(text: str, spans: list[tuple[int, int]]) -> str:
+def _join_spans(text: str, spans: list[tuple[int, int]]) -> str:
     """What stands between the spans."""
     pieces: list[str] = []
     begin = 0
@@ -301,7 +303,7 @@ def _joined(text: str, spans: list[tuple[int, int]]) -> str:
     return _BLANK_LINES.sub("", "".join(pieces)).rstrip()
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap(text: str) -> str:
     inner = text.strip()
     for opening, end in _WRAPPINGS:
         if inner.startswith(opening) and inner.endswith(end) and inner.count(opening) == 1:

@@ -174,8 +174,8 @@ class _Shown(ShownProgress):
     def progress(self, now: Progress) -> None:
         message = "  ".join(
             f"{name}: loss {policy.loss:+.4f} reward {policy.reward:.3f} "
-            f"zero-variance {policy.flat / (policy.flat + policy.groups):.0%} "
-            f"ESS {policy.effective_samples:.2f} KL {policy.behind:.1e}"
+            f"zero-variance {policy.zero_variance / (policy.zero_variance + policy.groups):.0%} "
+            f"ESS {policy.effective_samples:.2f} KL {policy.kl_to_sampler:.1e}"
             for name, policy in now.facts.policies.items()
         )
         self.line(f"step {now.step}/{now.steps}  {message}")
@@ -209,7 +209,7 @@ def _show(report: Report, output: Path) -> None:
     typer.echo(
         f"version {report.settings.base_version} → {report.version}; "
         f"{format_count(report.groups, 'group')} of {format_count(report.runs, 'run')}, "
-        f"{report.flat:,} with all rewards the same, {cut}{report.stale:,} too old; "
+        f"{report.zero_variance:,} with all rewards the same, {cut}{report.stale:,} too old; "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes; "
         f"policies in {output / 'policies'}, curves in {output / PAGE}"
@@ -224,7 +224,7 @@ def _last_line(report: Report) -> dict[str, object]:
         "steps": len(report.steps),
         "runs": report.runs,
         "groups": report.groups,
-        "zero_variance_groups": report.flat,
+        "zero_variance_groups": report.zero_variance,
         "truncated_groups": report.truncated,
         "stale_groups": report.stale,
         "skipped": report.skipped,

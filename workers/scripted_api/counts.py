@@ -41,7 +41,7 @@ class ServerCounts:
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
         self._arrival.set()
 
-    async def until_arrivals(self, count: int) -> None:
+    async def wait_for_arrivals(self, count: int) -> None:
         """Wait until `count` requests have reached the server since it started."""
         while self.arrivals < count:
             self._arrival.clear()

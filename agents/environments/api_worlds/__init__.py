@@ -31,7 +31,7 @@ The modules: `api` and `domains` (the databases and their APIs), `world`; `inten
 
 from __future__ import annotations
 
-from loopline.agents.environments.api_worlds.documentation import compact
+from loopline.agents.environments.api_worlds.documentation import compact_documentation
 from loopline.agents.environments.api_worlds.domains import APIS, DOMAINS
 from loopline.agents.environments.api_worlds.generation import (
     DEFAULT,
@@ -57,5 +57,5 @@ from loopline.agents.environments.api_worlds.world import World
 __all__ = [
     "APIS", "DEFAULT", "DOMAINS", "ENVIRONMENT", "HELD_OUT", "HELD_OUT_APIS", "INTENTS",
     "MAX_CALLS", "Difficulty", "Instance", "Oracle", "OracleStep", "Recipe", "Split",
-    "UnfitRecipe", "Verdict", "World", "compact", "instances", "rebuild", "stream",
+    "UnfitRecipe", "Verdict", "World", "compact_documentation", "instances", "rebuild", "stream",
 ]  # fmt: skip

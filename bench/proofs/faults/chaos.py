@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from loopline.bench.proofs.faults.attacks import ATTACKS, Scene
-from loopline.bench.proofs.faults.attacks.base import timeout_of
+from loopline.bench.proofs.faults.attacks.base import wait_with_timeout
 
 FAULTS = {"kill": 50, "stop": 35, "redis": 15}
 """What needs nothing but workers and Redis."""
@@ -55,15 +55,17 @@ class Chaos:
             commits = scene.monitor.commits + self._random.uniform(*self._commits)
             attack = self._random.choices(self._attacks, self._weights)[0]
             place, hardness = self._random.random(), self._random.random()
-            await timeout_of(enough, pause)
-            while not enough.is_set() and (scene.monitor.commits < commits or not self._at_work()):
-                await timeout_of(enough, LOOK_SECONDS)
+            await wait_with_timeout(enough, pause)
+            while not enough.is_set() and (
+                scene.monitor.commits < commits or not self._is_attacking()
+            ):
+                await wait_with_timeout(enough, LOOK_SECONDS)
             if not enough.is_set():
                 self.injected[attack.name] += 1
                 await attack.inject(place, hardness)
-        await scene.calm()
+        await scene.undo_all()
         for slot in scene.fleet.slots:
             scene.fleet.resume(slot)
 
-    def _at_work(self) -> bool:
+    def _is_attacking(self) -> bool:
         return len(self._scene.targets()) >= QUORUM * len(self._scene.fleet.slots)

@@ -7,7 +7,7 @@ import pytest
 from loopline.agents.records import SamplingParams
 from loopline.workers.engines.openai.address import Address
 from loopline.workers.engines.openai.complaints import complaint_of
-from loopline.workers.engines.openai.errors import refused
+from loopline.workers.engines.openai.errors import refusal_of
 from loopline.workers.engines.openai.wire import request_body
 from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.asking import request
@@ -35,4 +35,4 @@ def test_the_default_limit_field_fits_the_endpoint() -> None:
 
 def test_a_refusal_by_a_content_filter_is_about_the_problem_and_not_the_deployment() -> None:
     complaint = complaint_of({"error": {"code": "content_filter", "message": "no"}})
-    assert refused(complaint, 400, "endpoint", (), False).kind == "content_filter"
+    assert refusal_of(complaint, 400, "endpoint", (), False).kind == "content_filter"

@@ -19,7 +19,7 @@ from loopline.workers.engines.local.sampling import (
     Sampled,
     choose_tokens,
     forbid,
-    given_token,
+    sample_given_token,
     sampling_logprobs,
 )
 from loopline.workers.engines.openai.retry import RetryPolicy, retry_after_seconds
@@ -60,7 +60,7 @@ def test_a_row_does_not_depend_on_its_neighbours(
     for i, row in enumerate(batch):
         (alone,) = chosen(logits[i : i + 1], [None], [row], [position])
         assert alone == pytest.approx(together[i], abs=1e-5)
-        assert given_token(logits[i : i + 1], None, row, alone.token) == pytest.approx(
+        assert sample_given_token(logits[i : i + 1], None, row, alone.token) == pytest.approx(
             alone, abs=1e-5
         )
 
@@ -168,7 +168,7 @@ def test_no_token_can_have_come_from_logits_that_are_no_numbers(
 ) -> None:
     logits = logits_of(seed, 1)
     logits[0, 7] = math.nan
-    assert given_token(logits, None, row, int(logits.nan_to_num(-99).argmax())) is None
+    assert sample_given_token(logits, None, row, int(logits.nan_to_num(-99).argmax())) is None
 
 
 @given(st.integers(1, 30), st.floats(0, 100) | st.none(), st.integers())

@@ -236,12 +236,12 @@ def test_what_was_compiled_is_not_compiled_again_until_its_lexer_is_full(
     compiler = Tokens(_plain(tiny_model)).compiler
     key = parameters_text(TOOLS)
     assert compiler.known(key) is None
-    compiler.compiled(key)
+    compiler.compile_matcher(key)
     assert compiler.known(key) is not None
     (compiled,) = compiler._compiled.values()  # pyright: ignore[reportPrivateUsage]
     compiled.lexer.full = True
     assert compiler.known(key) is None
-    compiler.compiled(key)
+    compiler.compile_matcher(key)
     assert compiler.known(key) is not None
 
 

@@ -32,7 +32,7 @@ from loopline.workers.engines.grammar.tool_grammar import (
     tool_subject,
 )
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -92,12 +92,12 @@ class GrammarCompiler:
         was compiled before. Raises EngineError of kind `bad_request` that says what is wrong with
         the schema: too large, too deep, a keyword that cannot be enforced, or no instance at all.
         """
-        return self.compiled(schema_text(schema, THE_SCHEMA))
+        return self.compile_matcher(schema_text(schema, THE_SCHEMA))
 
     def tool_matcher(self, tools: Sequence[ToolSpec]) -> Matcher:
         """A matcher at the beginning of a text that may call these tools; see `matcher`. The
         error names the tool."""
-        return self.compiled(parameters_text(tools))
+        return self.compile_matcher(parameters_text(tools))
 
     def known(self, key: Key) -> Matcher | None:
         """A matcher of a grammar that was compiled already: takes microseconds."""
@@ -112,7 +112,7 @@ class GrammarCompiler:
             self._compiled.move_to_end(key)
         return entry.matcher.copy()
 
-    def compiled(self, key: Key) -> Matcher:
+    def compile_matcher(self, key: Key) -> Matcher:
         """What `known` gives, compiled if need be."""
         matcher = self.known(key)
         if matcher is not None:
@@ -160,7 +160,7 @@ class GrammarCompiler:
                 except ImportError as error:
                     raise EngineError(
                         "a JSON schema or tools need the package llguidance, which is not "
-                        f"installed; {how_to_install('torch')} (or, for tools, set "
+                        f"installed; {install_hint('torch')} (or, for tools, set "
                         "constrain_tools = false for this pool)",
                         kind="bad_request",
                     ) from error
@@ -168,10 +168,10 @@ class GrammarCompiler:
                     raise refusal(
                         THE_SCHEMA, f"it needs another kind of tokenizer: {error}"
                     ) from error
-                self._prepared = _Prepared(tokenizer, self._ends_only(tokenizer))
+                self._prepared = _Prepared(tokenizer, self._end_token_mask(tokenizer))
             return self._prepared
 
-    def _ends_only(self, tokenizer: LLTokenizer) -> bytes:
+    def _end_token_mask(self, tokenizer: LLTokenizer) -> bytes:
         mask = bytearray(-(-tokenizer.vocab_size // 32) * 4)
         for token in self._end_ids:
             mask[token // 8] |= 1 << token % 8

@@ -135,11 +135,11 @@ class ToolGrammar:
         """A call whose opening tag is followed by `rest` already (by the same token, so there
         are few of them); None if no call begins like that."""
         if rest not in self._begun:
-            self._begun[rest] = self._behind(rest)
+            self._begun[rest] = self._matcher_after(rest)
         begun = self._begun[rest]
         return None if begun is None else begun.copy()
 
-    def _behind(self, rest: bytes) -> GrammarMatcher | None:
+    def _matcher_after(self, rest: bytes) -> GrammarMatcher | None:
         try:
             return self.call.behind(self.markup.tokenizer.greedy_tokenize(rest.decode()))
         except UnicodeDecodeError:

@@ -14,7 +14,7 @@ from loopline.workers.engines.grammar.matcher import Matcher
 from loopline.workers.engines.in_flight import InFlight, Ticket
 from loopline.workers.engines.local.adapters import Adapters, AdapterVersion
 from loopline.workers.engines.local.backend import Backend
-from loopline.workers.engines.local.model_files import local_folder, model_name, reading
+from loopline.workers.engines.local.model_files import local_folder, model_name, refuse_unreadable
 from loopline.workers.engines.local.row import Job
 from loopline.workers.engines.local.thread import L, ModelThread
 from loopline.workers.engines.protocol import (
@@ -127,7 +127,7 @@ class LocalEngine(Generic[L]):
             return None
         matcher = self._grammars.known(key)
         if matcher is None:
-            matcher = await ticket.guard(asyncio.to_thread(self._grammars.compiled, key))
+            matcher = await ticket.guard(asyncio.to_thread(self._grammars.compile_matcher, key))
         return matcher
 
     async def cancel(self, request_id: str) -> None:
@@ -143,7 +143,7 @@ class LocalEngine(Generic[L]):
         if self._adapters.version(name) == version:
             return
         path, thread = str(local_folder(path, "adapter")), self._running
-        with reading(path, "adapter"):
+        with refuse_unreadable(path, "adapter"):
             read = await asyncio.to_thread(thread.backend.read_adapter, path)
         loading = thread.load_adapter(path, read)
         try:

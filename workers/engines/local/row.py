@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopline.agents.records import FinishReason, Usage
-from loopline.agents.thinking import parted
+from loopline.agents.thinking import split_thoughts
 from loopline.workers.engines.grammar.matcher import Matcher
 from loopline.workers.engines.local.adapters import AdapterVersion
 from loopline.workers.engines.local.backend import Loaded
-from loopline.workers.engines.local.sampling import RowSampling, Sampled, given_token
+from loopline.workers.engines.local.sampling import RowSampling, Sampled, sample_given_token
 from loopline.workers.engines.protocol import (
     AnswerEvent,
     CannotContinue,
@@ -187,14 +187,14 @@ class Row:
         could not have drawn."""
         for here in logits:
             token = self.ids[-self.unchecked]
-            sampled = given_token(here[None], self.allowed, self.sampling, token)
+            sampled = sample_given_token(here[None], self.allowed, self.sampling, token)
             if sampled is None or self.finish_reason is not None:
-                raise self._cannot_continue()
+                raise self._cannot_continue_error()
             self.push(sampled)
             self.unchecked -= 1
             self.job.generated += 1
 
-    def _cannot_continue(self) -> CannotContinue:
+    def _cannot_continue_error(self) -> CannotContinue:
         schema = "" if self.request.json_schema is None else " and this JSON schema"
         tools = " and these tools" if self.matcher is not None and not schema else ""
         return CannotContinue(
@@ -234,7 +234,7 @@ class Row:
                 self.finish_reason = "length"
         if self.finish_reason is not None:
             text += self._stream.finish()
-        adapter, version = self._drawn_by
+        adapter, version = self._adapter_version
         return Delta(
             index=self.index, text=text, ids=(token,), adapter=adapter, adapter_version=version
         )
@@ -252,7 +252,7 @@ class Row:
         calls = calls_of(self.request, self.index, text, opened=opened)
         reason = "tool_calls" if calls and self.finish_reason == "stop" else self.finish_reason
         first = self.index == 0
-        adapter, version = self._drawn_by
+        adapter, version = self._adapter_version
         return Completion(
             index=self.index,
             text=text,
@@ -285,7 +285,7 @@ class Row:
 
     def _reasoning_tokens(self) -> int:
         """Of the output, those whose text begins in a thought, delimiters included."""
-        spans = iter(parted(self._stream.text, opened=self._begins_in_thought).spans)
+        spans = iter(split_thoughts(self._stream.text, opened=self._begins_in_thought).spans)
         count, (start, end) = 0, next(spans, (-1, -1))
         for begin in self._starts:
             while 0 <= end <= begin:
@@ -294,7 +294,7 @@ class Row:
         return count
 
     @property
-    def _drawn_by(self) -> tuple[str | None, int]:
+    def _adapter_version(self) -> tuple[str | None, int]:
         """Name and version of its adapter."""
         adapter = self.job.adapter
         return (None, 0) if adapter is None else (adapter.name, adapter.version)

@@ -82,7 +82,7 @@ def choose_tokens(
     greedy = [i for i, row in enumerate(rows) if row.temperature == 0.0]
     drawn = [i for i, row in enumerate(rows) if row.temperature > 0.0]
     samples: dict[int, Sampled] = {}
-    for places, choose in ((greedy, _likeliest), (drawn, _drawn)):
+    for places, choose in ((greedy, _choose_greedy), (drawn, _draw_tokens)):
         if places:
             tokens, logprobs = choose(
                 _rows(scores, places),
@@ -109,7 +109,7 @@ def _rows(scores: Array, places: Sequence[int]) -> Array:
     return scores if len(places) == scores.shape[0] else scores[list(places), :]
 
 
-def _likeliest(
+def _choose_greedy(
     scores: Array, rows: Sequence[RowSampling], positions: Sequence[int]
 ) -> tuple[list[int], list[float]]:
     xp = array_namespace(scores)
@@ -118,7 +118,7 @@ def _likeliest(
     return tokens.tolist(), (-_logsumexp(scores - _highest(scores)))[:, 0].tolist()
 
 
-def _drawn(
+def _draw_tokens(
     scores: Array, rows: Sequence[RowSampling], positions: Sequence[int]
 ) -> tuple[list[int], list[float]]:
     xp = array_namespace(scores)
@@ -126,7 +126,7 @@ def _drawn(
     draws = [row.draw(position) for row, position in zip(rows, positions, strict=True)]
     on = {"dtype": xp.float64, "device": device(scores)}
     tokens = _inverse_cdf(support, xp.asarray(draws, **on)).tolist()
-    return tokens, _of(tokens, support)
+    return tokens, _logprobs_of_tokens(tokens, support)
 
 
 def forbid(logits: Array, allowed: Sequence[bytes | None]) -> Array:
@@ -148,7 +148,7 @@ def forbid(logits: Array, allowed: Sequence[bytes | None]) -> Array:
     return result
 
 
-def given_token(
+def sample_given_token(
     logits: Array, allowed: bytes | None, row: RowSampling, token: int
 ) -> Sampled | None:
     """A token that was drawn before (by another worker) from these logits, [1, vocabulary]; None
@@ -167,10 +167,10 @@ def given_token(
 def raw_logprobs(logits: Array, tokens: Sequence[int]) -> list[float]:
     """Log-probability of each token under the softmax of its row of [tokens, vocabulary]."""
     xp = array_namespace(logits)
-    return _of(tokens, _log_softmax(xp.astype(logits, xp.float32)))
+    return _logprobs_of_tokens(tokens, _log_softmax(xp.astype(logits, xp.float32)))
 
 
-def _of(tokens: Sequence[int], logprobs: Array) -> list[float]:
+def _logprobs_of_tokens(tokens: Sequence[int], logprobs: Array) -> list[float]:
     xp = array_namespace(logprobs)
     index = xp.asarray(tokens, dtype=xp.int64, device=device(logprobs))
     return xp.take_along_axis(logprobs, index[:, None], axis=-1)[:, 0].tolist()
@@ -186,11 +186,11 @@ def sampling_logprobs(scores: Array, rows: Sequence[RowSampling]) -> Array:
     temperature = xp.asarray([row.temperature for row in rows], dtype=xp.float32, **on)
     scaled = scores / temperature[:, None]
     if any(row.top_k or row.top_p < 1.0 for row in rows):
-        scaled = xp.where(scaled >= _lowest_kept(scaled, rows), scaled, -xp.inf)
+        scaled = xp.where(scaled >= _support_threshold(scaled, rows), scaled, -xp.inf)
     return _log_softmax(scaled)
 
 
-def _lowest_kept(scaled: Array, rows: Sequence[RowSampling]) -> Array:
+def _support_threshold(scaled: Array, rows: Sequence[RowSampling]) -> Array:
     """The score of the last token in each row's support, [rows, 1]."""
     xp = array_namespace(scaled)
     on = {"device": device(scaled)}

@@ -43,7 +43,7 @@ class ChoicePart:
     token_ids: list[int] = field(default_factory=list[int])
 
     @property
-    def says_something(self) -> bool:
+    def has_content(self) -> bool:
         return bool(self.text or self.reasoning or self.calls)
 
 
@@ -134,7 +134,7 @@ def _content(content: object, place: str) -> tuple[str, str]:
                 value = cast(JsonDict, value).get("value")
             texts.append(_text(value, here))
         elif "think" in kind or "reason" in kind:
-            thoughts.append(_thought(body))
+            thoughts.append(_reasoning_text(body))
         else:
             raise Unreadable(f"{here}: a part of type {kind!r} is not text")
     return "".join(texts), "".join(thoughts)
@@ -144,22 +144,22 @@ def _reasoning(message: JsonDict) -> str:
     """vLLM's older and DeepSeek's field, vLLM's newer and OpenRouter's, Ollama's."""
     for name in ("reasoning_content", "reasoning", "thinking", "reasoning_details"):
         if value := message.get(name):
-            return value if isinstance(value, str) else _thought(value)
+            return value if isinstance(value, str) else _reasoning_text(value)
     return ""
 
 
-def _thought(value: object, depth: int = 0) -> str:
+def _reasoning_text(value: object, depth: int = 0) -> str:
     """The texts of reasoning, however they are nested; what is not text (a signature) is left."""
     if isinstance(value, str):
         return value
     if depth > 4:
         return ""
     if isinstance(value, list):
-        return "".join(_thought(item, depth + 1) for item in cast(list[object], value))
+        return "".join(_reasoning_text(item, depth + 1) for item in cast(list[object], value))
     if isinstance(value, dict):
         body = cast(JsonDict, value)
         names = ("thinking", "text", "content", "summary", "reasoning")
-        return "".join(_thought(body[name], depth + 1) for name in names if body.get(name))
+        return "".join(_reasoning_text(body[name], depth + 1) for name in names if body.get(name))
     return ""
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall
-from loopline.agents.thinking import said
+from loopline.agents.thinking import text_without_thoughts
 from loopline.workers.engines.openai.habits import Habits
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.chat_prompt import template_tools
-from loopline.workers.engines.text.tool_markup import tool_call_id, without_tool_calls
+from loopline.workers.engines.text.tool_markup import strip_tool_calls, tool_call_id
 
 MAX_SEED = 2**31 - 1
 """Some servers refuse a seed that is not a signed number of 32 bits."""
@@ -121,10 +121,10 @@ def _messages(messages: Sequence[Message], no_content: str | None) -> list[dict[
 def _message(message: Message, no_content: str | None) -> dict[str, Any]:
     match message.role:
         case "assistant":
-            content = said(message.content or message.raw_text or "")
+            content = text_without_thoughts(message.content or message.raw_text or "")
             if message.tool_calls:
                 # A local model's text holds its calls as markup; here they have a field.
-                content = without_tool_calls(content)
+                content = strip_tool_calls(content)
             entry: dict[str, Any] = {"role": "assistant", "content": content}
             if message.tool_calls:
                 entry["content"] = content or no_content

@@ -91,7 +91,7 @@ class ScriptedEngine:
         `unavailable`, a hang `timeout`, broken JSON and missing usage `garbage`."""
         refuse_unsupported(request, self.capabilities, self.name)
         rendered = render_chatml(request.messages, request.tools)
-        has_known_ids = self._codec.knows(request.previous_ids)
+        has_known_ids = self._codec.can_decode(request.previous_ids)
         try:
             prompt = build_prompt(
                 rendered, request.previous_ids if has_known_ids else (), self._codec
@@ -216,7 +216,7 @@ class ScriptedEngine:
         if rest := performance.finish():
             yield Delta(text=rest)
 
-    def _by_heart(self, request: GenerateRequest, index: int) -> str | None:
+    def _memorized_answer(self, request: GenerateRequest, index: int) -> str | None:
         for answer in self._options.answers:
             conversation = "\n".join(message.content for message in request.messages)
             if all(text in conversation for text in answer.where):
@@ -244,7 +244,7 @@ class ScriptedEngine:
         return ids[:room], len(ids) > room
 
     def _reply(self, request: GenerateRequest, index: int) -> ScriptedReply:
-        by_heart = self._by_heart(request, index)
+        by_heart = self._memorized_answer(request, index)
         if by_heart is not None:
             return ScriptedReply(by_heart)
         first = request.messages[0]
@@ -409,7 +409,7 @@ class PackedText:
         """Raises ValueError for a number that is none of this codec's ids."""
         return b"".join(map(_bytes_of, ids)).decode(errors="replace")
 
-    def knows(self, ids: Sequence[int]) -> bool:
+    def can_decode(self, ids: Sequence[int]) -> bool:
         """Whether all of them are ids of this codec."""
         return all(map(_is_id, ids))
 

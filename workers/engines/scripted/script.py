@@ -127,7 +127,7 @@ def _rng(question: str, seed: int) -> random.Random:
 
 def _expression(question: str, rng: random.Random) -> Operation:
     problem = _ANSWER_TYPE.sub("", question)
-    return find_expression(problem) or _made_up(problem, rng)
+    return find_expression(problem) or _invent_expression(problem, rng)
 
 
 def _plan(expression: Operation, tools: set[str], rng: random.Random) -> Script:
@@ -142,19 +142,20 @@ def _plan(expression: Operation, tools: set[str], rng: random.Random) -> Script:
         answer = yield f"{opening} The parts are independent.", call
         lines = answer.splitlines()
         left, right = (
-            _known(part, _line(lines, number)) for number, part in enumerate(parts, start=1)
+            _leaf_of_answer(part, _line(lines, number))
+            for number, part in enumerate(parts, start=1)
         )
     elif isinstance(left, Operation) and style < 0.6:
-        left = _known(left, (yield opening, ScriptedCall("delegate", _sub_problem(left))))
+        left = _leaf_of_answer(left, (yield opening, ScriptedCall("delegate", _sub_problem(left))))
     else:
         answer = yield opening, ScriptedCall("delegate", _sub_problem(expression))
-        value = _known(expression, answer).value
+        value = _leaf_of_answer(expression, answer).value
         return f"The answer is {show(value)}.\n\n\\boxed{{{show(value)}}}"
-    expression = _rebuilt(expression, left, right)
+    expression = _rebuild(expression, left, right)
     if "calculate" in tools and style < 0.3:
         call = ScriptedCall("calculate", {"expression": write(expression)})
         answer = yield "Now I put the parts together.", call
-        value = _known(expression, answer).value
+        value = _leaf_of_answer(expression, answer).value
         return f"So the result is {show(value)}.\n\n\\boxed{{{show(value)}}}"
     return f"{'. '.join(equations(expression))}.\n\n\\boxed{{{show(expression.value)}}}"
 
@@ -165,7 +166,7 @@ def _solve(expression: Operation, calculator: bool, wrong: bool, rng: random.Ran
     if calculator and style < 0.4:
         call = ScriptedCall("calculate", {"expression": write(expression)})
         answer = yield opening, call
-        value = _known(expression, answer).value
+        value = _leaf_of_answer(expression, answer).value
         steps = f"{write(expression)} = {show(value)}"
     else:
         value = expression.value
@@ -183,7 +184,7 @@ def _sub_problem(node: Node) -> JsonObject:
     return {"problem": f"What is {write(node)}?", "expected_type": kind}
 
 
-def _known(node: Node, answer: str) -> Leaf:
+def _leaf_of_answer(node: Node, answer: str) -> Leaf:
     """The value that came back, or the true one if what came back is not a number."""
     value = read_number(answer)
     return Leaf(node.value if value is None else value)
@@ -194,7 +195,7 @@ def _line(lines: list[str], number: int) -> str:
     return next((line[len(prefix) :] for line in lines if line.startswith(prefix)), "error")
 
 
-def _rebuilt(expression: Operation, left: Node, right: Node) -> Operation:
+def _rebuild(expression: Operation, left: Node, right: Node) -> Operation:
     """The operation over the answers; the original one if a wrong answer makes it impossible."""
     try:
         return combine(expression.symbol, left, right)
@@ -202,7 +203,7 @@ def _rebuilt(expression: Operation, left: Node, right: Node) -> Operation:
         return expression
 
 
-def _made_up(text: str, rng: random.Random) -> Operation:
+def _invent_expression(text: str, rng: random.Random) -> Operation:
     """An expression over up to four numbers of the text, with a positive value."""
     numbers = [n for n in numbers_in(text) if 0 < n < 10**6][:4]
     while len(numbers) < 2:

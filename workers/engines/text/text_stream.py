@@ -21,7 +21,7 @@ MAX_HELD_TOKENS = 64
 more; past this many they are released as they decode, so that the cost stays linear."""
 
 
-def whole_characters(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """Halves of a surrogate pair that stand together become their character, a half alone
     becomes U+FFFD."""
     if text.isascii():
@@ -42,7 +42,7 @@ class ArrivingText:
 
     @property
     def text(self) -> str:
-        return whole_characters(self.raw)
+        return join_surrogates(self.raw)
 
     def push(self, piece: str) -> str:
         """Take a piece; returns what may be shown now (possibly nothing)."""
@@ -55,7 +55,7 @@ class ArrivingText:
         )
         if cut >= 0:
             self.raw, self.stopped = self.raw[:cut], True
-        return self._release(len(self.raw) - (0 if self.stopped else self._held_back()))
+        return self._release(len(self.raw) - (0 if self.stopped else self._held_back_length()))
 
     def finish(self) -> str:
         """The end: whatever was held back."""
@@ -64,9 +64,9 @@ class ArrivingText:
     def _release(self, end: int) -> str:
         chunk = self.raw[self._released : end]
         self._released = max(self._released, end)
-        return whole_characters(chunk)
+        return join_surrogates(chunk)
 
-    def _held_back(self) -> int:
+    def _held_back_length(self) -> int:
         """Length of the longest end of the text that the next piece may complete: the first half of
         a pair, or the beginning of a stop string."""
         longest = int("\ud800" <= self.raw[-1:] <= "\udbff")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from loopline.bench.proofs.faults.attacks.base import Attack, between
+from loopline.bench.proofs.faults.attacks.base import Attack, interpolate
 
 DOWN_SECONDS = (0.0, 1.0)
 FULL_SECONDS = (0.2, 2.0)
@@ -16,7 +16,7 @@ class RestartRedis(Attack):
     async def inject(self, place: float, hardness: float) -> None:
         server = self.scene.server
         server.kill()
-        await asyncio.sleep(between(DOWN_SECONDS, hardness))
+        await asyncio.sleep(interpolate(DOWN_SECONDS, hardness))
         await asyncio.to_thread(server.start)
 
 
@@ -26,7 +26,7 @@ class Memory(Attack):
     async def inject(self, place: float, hardness: float) -> None:
         server = self.scene.server
         await asyncio.to_thread(server.configure, "maxmemory", "1")
-        await asyncio.sleep(between(FULL_SECONDS, hardness))
+        await asyncio.sleep(interpolate(FULL_SECONDS, hardness))
         await asyncio.to_thread(server.configure, "maxmemory", "0")
 
 
@@ -38,7 +38,7 @@ class Disk(Attack):
         disk, server = self.scene.disk, self.scene.server
         assert disk is not None
         await asyncio.to_thread(disk.fill)
-        await asyncio.sleep(between(FULL_SECONDS, hardness))
+        await asyncio.sleep(interpolate(FULL_SECONDS, hardness))
         await asyncio.to_thread(disk.free)
         # With `appendfsync always` it ends rather than acknowledge what is on no disk.
         await asyncio.to_thread(server.wait_for_writes)
