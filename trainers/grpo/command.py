@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from loopline.trainers.grpo.data import GrpoData
+    from loopline.trainers.grpo.feedback import PostedFeedback
     from loopline.trainers.grpo.options import OfflineOptions
     from loopline.trainers.grpo.pipeline import Progress
     from loopline.trainers.grpo.report import Report
@@ -66,7 +67,7 @@ def offline(options: OfflineOptions) -> None:
     from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.core.processes import join_processes
     from loopline.trainers.core.publishing import publish as publish_all
-    from loopline.trainers.grpo.data import known_runs, read_data, sealing_of
+    from loopline.trainers.grpo.data import known_rewards, known_runs, read_data, sealing_of
     from loopline.trainers.grpo.pipeline import (
         POLICIES,
         StepListener,
@@ -94,8 +95,9 @@ def offline(options: OfflineOptions) -> None:
         with processes.in_turn():
             begin_anew = options.restart and processes.is_first
             previous_runs = None if begin_anew else known_runs(output)
+            feedback = options.feedback(None if begin_anew else known_rewards(output))
             data = read_data(
-                options.from_store, workflow, sealing_of(settings, loaded), previous_runs
+                options.from_store, workflow, sealing_of(settings, loaded), previous_runs, feedback
             )
             first = options.base_version
             if first is None:
@@ -112,6 +114,8 @@ def offline(options: OfflineOptions) -> None:
                 claim(output, settings, data, restart=begin_anew)
                 options.record()
         if processes.is_first:
+            if feedback is not None:
+                typer.echo(_describe(feedback), err=True)
             _say_skipped(data)
         with _Shown(visible=processes.is_first) as display:
             report = train(
@@ -132,6 +136,13 @@ def offline(options: OfflineOptions) -> None:
         publish_all(policy_publications, output, options.redis_url, options.wait, options.profile)
     if options.as_json:
         typer.echo(json.dumps(_last_line(report)))
+
+
+def _describe(feedback: PostedFeedback) -> str:
+    rewards = feedback.rewards
+    replaced = len(rewards.rewards) - len(rewards.versions)
+    later = f", {replaced:,} of them replaced by later versions" if replaced else ""
+    return f"{format_count(len(rewards.rewards), 'posted reward')}{later}"
 
 
 def _say_skipped(data: GrpoData) -> None:

@@ -366,5 +366,5 @@ def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool
         # The runs are written first: they may stand there alone after a kill.
         require_unused(output, but=(RUNS,))
     output.mkdir(parents=True, exist_ok=True)
-    write_record(output / RUNS, RecordedRuns(runs=data.runs))
+    write_record(output / RUNS, RecordedRuns(runs=data.runs, rewards=data.rewards))
     write_record(path, settings)
