@@ -165,9 +165,9 @@ class GenerationOptions(Record):
 
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
         """The pool's defaults, and over them what the caller has set."""
-        chosen = self.model_dump(include=set(SamplingParams.model_fields), exclude_none=True)
+        values = self.model_dump(include=set(SamplingParams.model_fields), exclude_none=True)
         n = max(self.n, defaults.n)
-        return defaults.model_copy(update={**chosen, "n": n})
+        return defaults.model_copy(update={**values, "n": n})
 
 
 class Usage(Record):

@@ -350,9 +350,9 @@ def _refuse_tool_choice(request: GenerateRequest, capabilities: Capabilities, en
     if capabilities.tool_choice or not request.callable_tools:
         return
     if request.must_call or request.single_call:
-        asked = f"requires {wanted}" if request.must_call else "allows a single tool call"
+        demand = f"requires {wanted}" if request.must_call else "allows a single tool call"
         raise EngineError(
-            f"request {request.id} {asked}, to which this pool's {engine} engine cannot hold its "
+            f"request {request.id} {demand}, to which this pool's {engine} engine cannot hold its "
             "model; leave tool_choice at 'auto' and parallel_tool_calls at true, or use a pool "
             "that can (a model in this process: constrain_tools = true)",
             kind="bad_request",

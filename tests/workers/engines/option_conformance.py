@@ -41,8 +41,9 @@ class OptionConformance:
     async def test_no_tool_is_called_where_the_choice_is_none(self, engine: Engine) -> None:
         needs(engine, "tools")
         for sampling in ({}, {"temperature": 1.0, "seed": 3}):
-            fields = {"tools": [CALCULATE], "tool_choice": NO_TOOL, "sampling": sampling}
-            completion = await ask(engine, **fields)
+            completion = await ask(
+                engine, tools=[CALCULATE], tool_choice=NO_TOOL, sampling=sampling
+            )
             assert completion.tool_calls == ()
             assert completion.finish_reason in ("stop", "length")
 
