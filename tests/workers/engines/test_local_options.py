@@ -65,8 +65,8 @@ async def test_logprobs_are_of_the_penalized_distribution(
         scores, tokens = logits.sort(descending=True)
         weights = scores[: sampling.get("top_k", len(scores))].double().softmax(0)
         size = int((weights.cumsum(0) - weights < sampling.get("top_p", 1.1)).sum())
-        kept = weights[:size] / weights[:size].sum()
-        support = dict(zip(tokens[:size].tolist(), kept.log().tolist(), strict=True))
+        shares = weights[:size] / weights[:size].sum()
+        support = dict(zip(tokens[:size].tolist(), shares.log().tolist(), strict=True))
         assert completion.logprobs[position] == pytest.approx(support[token], abs=1e-3)
         assert completion.raw_logprobs[position] == pytest.approx(raw, abs=1e-3)
         if "temperature" not in sampling:
