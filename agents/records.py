@@ -147,6 +147,11 @@ class SamplingParams(Record):
     frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
     presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
 
+    @property
+    def penalizes(self) -> bool:
+        """Tokens that were generated before are more, or less, likely than the model has them."""
+        return self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
+
 
 class ToolChoice(Record):
     """Whether the model must call a tool, may, or must not."""
@@ -174,9 +179,9 @@ class GenerationOptions(Record):
 
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
         """The pool's defaults, and over them what the caller has set."""
-        chosen = self.model_dump(include=set(SamplingParams.model_fields), exclude_none=True)
+        values = self.model_dump(include=set(SamplingParams.model_fields), exclude_none=True)
         n = max(self.n, defaults.n)
-        return defaults.model_copy(update={**chosen, "n": n})
+        return defaults.model_copy(update={**values, "n": n})
 
 
 class Usage(Record):
