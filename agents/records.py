@@ -140,6 +140,11 @@ class SamplingParams(Record):
     frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
     presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
 
+    @property
+    def penalizes(self) -> bool:
+        """Tokens that were generated before are more, or less, likely than the model has them."""
+        return self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
+
 
 class ToolChoice(Record):
     """Whether the model must call a tool, may, or must not."""

@@ -24,6 +24,7 @@ from loopline.workers.engines.protocol import (
     EngineError,
     EngineTotals,
     GenerateRequest,
+    refuse_call_under_schema,
     refuse_other_version,
     refuse_unsupported,
 )
@@ -63,6 +64,8 @@ class LocalEngine(Generic[L]):
             logprobs=True,
             streaming=True,
             tools=True,
+            tool_choice=self._settings.constrain_tools,
+            penalties=True,
             json_schema=True,
             seeds=True,
             score=True,
@@ -91,6 +94,7 @@ class LocalEngine(Generic[L]):
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[AnswerEvent, None]:
         """See `Engine.submit`."""
         refuse_unsupported(request, self.capabilities, self.name)
+        refuse_call_under_schema(request)
         thread = self._running
         seed = request.sampling.seed
         if seed is None:

@@ -25,7 +25,7 @@ from loopline.workers.engines.protocol import (
     context_overflow,
 )
 from loopline.workers.engines.text.chat_prompt import Prompt, TextCodec, build_prompt
-from loopline.workers.engines.text.text_stream import TextStream
+from loopline.workers.engines.text.text_stream import TextStream, token_texts
 from loopline.workers.engines.text.tool_markup import calls_of
 
 LONGEST_TOKEN = 256
@@ -62,7 +62,13 @@ class Job:
                 index=index,
                 prompt=prompt,
                 sampling=RowSampling(
-                    sampling.temperature, sampling.top_p, sampling.top_k, self.seed, index
+                    temperature=sampling.temperature,
+                    top_p=sampling.top_p,
+                    top_k=sampling.top_k,
+                    seed=self.seed,
+                    index=index,
+                    frequency_penalty=sampling.frequency_penalty,
+                    presence_penalty=sampling.presence_penalty,
                 ),
                 limit=min(sampling.max_tokens, model.max_context - len(prompt.ids)),
                 end_ids=model.end_ids,
@@ -76,7 +82,7 @@ class Job:
 
 def _prompt(request: GenerateRequest, model: Loaded) -> Prompt:
     try:
-        rendered = model.render(request.messages, request.tools)
+        rendered = model.render(request.messages, request.callable_tools)
     except Exception as error:  # a template from outside raises what it likes
         raise EngineError(
             f"request {request.id}: the model's chat template refuses the conversation: {error}",
@@ -187,7 +193,7 @@ class Row:
         could not have drawn."""
         for here in logits:
             token = self.ids[-self.unchecked]
-            sampled = given_token(here[None], self.allowed, self.sampling, token)
+            sampled = given_token(here[None], self.allowed, self.sampling, token, self.output_ids)
             if sampled is None or self.finish_reason is not None:
                 raise self._cannot_continue()
             self.push(sampled)
@@ -262,6 +268,7 @@ class Row:
             output_ids=tuple(self.output_ids),
             logprobs=tuple(self.logprobs),
             raw_logprobs=tuple(self.raw_logprobs),
+            tokens=self._token_texts(),
             finish_reason=reason,
             grammar_masked=self.matcher is not None,
             usage=Usage(
@@ -280,8 +287,15 @@ class Row:
 
     @property
     def _begins_in_thought(self) -> bool:
-        # A schema leaves no room for a thought, whatever the template opened.
-        return self.prompt.opens_thought and self.request.json_schema is None
+        # Neither a schema nor a call that must come leaves room for a thought, whatever the
+        # template opened.
+        free = self.request.json_schema is None and not self.request.must_call
+        return self.prompt.opens_thought and free
+
+    def _token_texts(self) -> tuple[str, ...]:
+        if not self.request.token_texts:
+            return ()
+        return token_texts(self.codec, self.output_ids, self.prompt.ids[-1], self.end_ids)
 
     def _reasoning_tokens(self) -> int:
         """Of the output, those whose text begins in a thought, delimiters included."""

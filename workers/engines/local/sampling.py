@@ -6,6 +6,10 @@ mass, renormalised. Tokens as likely as the last one kept are kept too, so that 
 not depend on their order. Greedy rows draw nothing; by convention they report the softmax of the
 raw logits, which is what a later sample at temperature 1 would be compared with.
 
+Penalties of OpenAI's definition come before all that: the logit of a token that the completion
+holds c times is lowered by c * frequency_penalty, and by presence_penalty if c > 0. With them a
+greedy row reports the softmax of the lowered logits.
+
 A row with a grammar chooses among the tokens that the grammar allows: the logits of all others
 are minus infinity before anything else happens (`forbid`), for greedy rows too. So its
 log-probabilities are conditional on the grammar, and not what `score` gives for the same ids.
@@ -43,13 +47,19 @@ class RowSampling:
     top_k: int
     seed: int
     index: int
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+
+    @property
+    def penalizes(self) -> bool:
+        return self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
 
     @property
     def shapes(self) -> bool:
-        """Whether it samples from another distribution than the model's own. (Greedy rows report
-        the model's.)"""
+        """Whether it samples from another distribution than the model's own. (Greedy rows without
+        penalties report the model's.)"""
         changed = self.temperature != 1.0 or self.top_p < 1.0 or self.top_k > 0
-        return self.temperature > 0.0 and changed
+        return self.penalizes or (self.temperature > 0.0 and changed)
 
     def draw(self, position: int) -> float:
         """The uniform number in [0, 1) for the token at `position`."""
@@ -69,16 +79,17 @@ def choose_tokens(
     logits: Array,
     allowed: Sequence[bytes | None],
     rows: Sequence[RowSampling],
-    positions: Sequence[int],
+    outputs: Sequence[Sequence[int]],
 ) -> list[Sampled | None]:
-    """The next token of every row, of those that its grammar allows (see `forbid`); None for a row
-    whose logits are not finite (NaN or infinity), which says nothing of the others.
+    """The next token of every row, behind those of `outputs`, of those that its grammar allows (see
+    `forbid`); None for a row whose logits are not finite (NaN or infinity), which says nothing of
+    the others.
 
     logits: [rows, vocabulary], any float type; computed in float32, summed in float64.
     """
     xp = array_namespace(logits)
     raw_scores = xp.astype(logits, xp.float32)
-    scores = forbid(raw_scores, allowed)
+    scores = forbid(penalized(raw_scores, rows, outputs), allowed)
     greedy = [i for i, row in enumerate(rows) if row.temperature == 0.0]
     drawn = [i for i, row in enumerate(rows) if row.temperature > 0.0]
     samples: dict[int, Sampled] = {}
@@ -87,7 +98,7 @@ def choose_tokens(
             tokens, logprobs = choose(
                 _rows(scores, places),
                 [rows[i] for i in places],
-                [positions[i] for i in places],
+                [len(outputs[i]) for i in places],
             )
             for i, token, logprob in zip(places, tokens, logprobs, strict=True):
                 samples[i] = Sampled(token, logprob, logprob)
@@ -129,6 +140,25 @@ def _drawn(
     return tokens, _of(tokens, support)
 
 
+def penalized(
+    logits: Array, rows: Sequence[RowSampling], outputs: Sequence[Sequence[int]]
+) -> Array:
+    """The logits, [rows, vocabulary], lowered by each row's penalties for the tokens of its output;
+    same shape back."""
+    places = [i for i, row in enumerate(rows) if row.penalizes and outputs[i]]
+    if not places:
+        return logits
+    xp = array_namespace(logits)
+    result = xp.asarray(logits, copy=True)
+    for i in places:
+        tokens, counts = np.unique(np.asarray(outputs[i]), return_counts=True)
+        penalties = counts * rows[i].frequency_penalty + rows[i].presence_penalty
+        lowered = xp.asarray(penalties.astype(np.float32), device=device(logits))
+        index = xp.asarray(tokens, device=device(logits))
+        result[i, index] = result[i, index] - lowered
+    return result
+
+
 def forbid(logits: Array, allowed: Sequence[bytes | None]) -> Array:
     """Minus infinity for what each row's grammar does not allow next; other rows as they are.
 
@@ -149,13 +179,13 @@ def forbid(logits: Array, allowed: Sequence[bytes | None]) -> Array:
 
 
 def given_token(
-    logits: Array, allowed: bytes | None, row: RowSampling, token: int
+    logits: Array, allowed: bytes | None, row: RowSampling, token: int, output: Sequence[int]
 ) -> Sampled | None:
-    """A token that was drawn before (by another worker) from these logits, [1, vocabulary]; None
-    if this row could not have drawn it."""
+    """A token that was drawn before (by another worker) behind `output` from these logits, [1,
+    vocabulary]; None if this row could not have drawn it."""
     xp = array_namespace(logits)
     raw_scores = xp.astype(logits, xp.float32)
-    scores = forbid(raw_scores, [allowed])
+    scores = forbid(penalized(raw_scores, [row], [output]), [allowed])
     if row.temperature > 0.0:
         scores = sampling_logprobs(scores, [row])
     (logprob,) = raw_logprobs(scores, [token])

@@ -200,7 +200,7 @@ class Scheduler:
             logits,
             [row.allowed for row in ready],
             [row.sampling for row in ready],
-            [len(row.output_ids) for row in ready],
+            [row.output_ids for row in ready],
         )
         return ready, samples
 

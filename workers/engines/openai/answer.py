@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass, field
 from typing import cast
 
+from loopline.workers.engines.text.text_stream import REPLACEMENT
+
 JsonDict = dict[str, object]
 
 
@@ -40,6 +42,7 @@ class ChoicePart:
     finish: str = ""
     """Empty: not yet."""
     logprobs: list[float] = field(default_factory=list[float])
+    tokens: list[str] = field(default_factory=list[str])
     token_ids: list[int] = field(default_factory=list[int])
 
     @property
@@ -56,9 +59,11 @@ def decode(raw: bytes | str) -> object:
         raise Unreadable(f"the body: {error}") from error
 
 
-def read_choices(payload: JsonDict, *, streamed: bool, logprobs: bool) -> list[ChoicePart]:
-    """The choices of a whole answer or of a chunk, which may hold none. Log-probabilities are read
-    where they are wanted. Raises Unreadable."""
+def read_choices(
+    payload: JsonDict, *, streamed: bool, logprobs: bool, tokens: bool
+) -> list[ChoicePart]:
+    """The choices of a whole answer or of a chunk, which may hold none. Log-probabilities and texts
+    of tokens are read where they are wanted. Raises Unreadable."""
     choices = payload.get("choices")
     if choices is None:
         if streamed:
@@ -69,7 +74,12 @@ def read_choices(payload: JsonDict, *, streamed: bool, logprobs: bool) -> list[C
         if choice is None:
             continue
         body = _dict(choice, f"choices.{position}")
-        parts.append(_choice(body, position, streamed=streamed, logprobs=logprobs))
+        part = _choice(body, position, streamed=streamed)
+        if logprobs:
+            part.logprobs = _logprobs(body.get("logprobs"), f"choices.{position}.logprobs")
+        if tokens:
+            part.tokens = _tokens(body.get("logprobs"), f"choices.{position}.logprobs")
+        parts.append(part)
     return parts
 
 
@@ -84,7 +94,7 @@ def read_ids(payload: JsonDict, name: str) -> list[int]:
     return cast(list[int], items)
 
 
-def _choice(body: JsonDict, position: int, *, streamed: bool, logprobs: bool) -> ChoicePart:
+def _choice(body: JsonDict, position: int, *, streamed: bool) -> ChoicePart:
     place = f"choices.{position}"
     index = body.get("index")
     part = ChoicePart(position if index is None else _int(index, f"{place}.index"))
@@ -97,8 +107,6 @@ def _choice(body: JsonDict, position: int, *, streamed: bool, logprobs: bool) ->
         part.text = cast(str, body["text"])
     finish = body.get("finish_reason")
     part.finish = "" if finish is None else str(finish).strip()
-    if logprobs:
-        part.logprobs = _logprobs(body.get("logprobs"), f"choices.{position}.logprobs")
     part.token_ids = read_ids(body, "token_ids")
     return part
 
@@ -199,6 +207,33 @@ def _logprobs(value: object, place: str) -> list[float]:
         if not math.isfinite(number):
             raise Unreadable(f"{place}: expected finite numbers")
     return [float(cast(float, number)) for number in numbers]
+
+
+def _tokens(value: object, place: str) -> list[str]:
+    """The text of each token. One whose bytes are no characters by themselves is U+FFFD, whatever
+    way of writing it the server has."""
+    body = _dict(value or {}, place)
+    content = body.get("content")
+    if content is None:  # as /v1/completions has them
+        tokens = _list(body.get("tokens") or [], f"{place}.tokens")
+        return [_text(token, f"{place}.tokens") for token in tokens]
+    texts: list[str] = []
+    for entry in _list(content, f"{place}.content"):
+        token = _dict(entry, f"{place}.content")
+        texts.append(_token(token, f"{place}.content"))
+    return texts
+
+
+def _token(token: JsonDict, place: str) -> str:
+    raw = token.get("bytes")
+    if raw is None:
+        return _text(token.get("token"), place)
+    try:
+        return bytes(cast(list[int], _list(raw, f"{place}.bytes"))).decode()
+    except UnicodeDecodeError:
+        return REPLACEMENT
+    except (TypeError, ValueError) as error:
+        raise Unreadable(f"{place}.bytes: expected bytes") from error
 
 
 def _text(value: object, place: str) -> str:

@@ -41,6 +41,7 @@ class _Choice:
     reasoning: list[str] = field(default_factory=list[str])
     finish: str = ""
     logprobs: list[float] = field(default_factory=list[float])
+    tokens: list[str] = field(default_factory=list[str])
     token_ids: list[int] = field(default_factory=list[int])
     begun: bool = False
 
@@ -102,7 +103,12 @@ class Assembly:
             raise self._garbage(f"the body is not an object: {str(payload)[:80]!r}")
         body = cast(JsonDict, payload)
         try:
-            parts = read_choices(body, streamed=streamed, logprobs=self._wants_logprobs)
+            parts = read_choices(
+                body,
+                streamed=streamed,
+                logprobs=self._wants_logprobs,
+                tokens=self._request.token_texts,
+            )
             self._prompt_ids = read_ids(body, "prompt_token_ids") or self._prompt_ids
         except Unreadable as error:
             raise self._garbage(str(error)) from error
@@ -172,6 +178,7 @@ class Assembly:
                     output_ids=tuple(choice.token_ids),
                     logprobs=tuple(choice.logprobs),
                     raw_logprobs=tuple(choice.logprobs) if raw else (),
+                    tokens=tuple(choice.tokens),
                     finish_reason=finish,
                     usage=share,
                     first_token_seconds=first_token,
@@ -210,6 +217,7 @@ class Assembly:
         choice.calls.add(part.calls, streamed=streamed)
         choice.finish = part.finish or choice.finish
         choice.logprobs.extend(part.logprobs)
+        choice.tokens.extend(map(whole_characters, part.tokens))
         ids = part.token_ids if self._settings.token_ids else []
         choice.token_ids.extend(ids)
         return text, ids

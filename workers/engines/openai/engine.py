@@ -89,6 +89,8 @@ class OpenAIEngine:
             logprobs=self._settings.logprobs != "none",
             streaming=True,
             tools=True,
+            tool_choice=True,
+            penalties=True,
             json_schema=self._settings.json_schema,
             seeds=False,
             score=False,

@@ -54,6 +54,10 @@ class Habits:
         """More than one completion per request comes when asked for."""
         self.counts_streams = False
         """A stream has reported its usage."""
+        self._can_leave_out = _LEFT_OUT_IN_ORDER
+        if settings.logprobs == "none":
+            # They are asked for their tokens' texts alone, without which an answer is whole.
+            self._can_leave_out += ("logprobs",)
         self._other_limit_tried = settings.max_tokens_field != "auto"
 
     def learn(self, refusal: Refused, body: Mapping[str, object]) -> str | None:
@@ -68,7 +72,7 @@ class Habits:
             if name in body and _names(name, complaint, words):
                 return self._learn_limit(name)
         named = [
-            name for name in _LEFT_OUT_IN_ORDER if name in body and _names(name, complaint, words)
+            name for name in self._can_leave_out if name in body and _names(name, complaint, words)
         ]
         by_name = [name for name in named if name in complaint.fields]
         for name in (*by_name, *named):

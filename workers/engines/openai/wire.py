@@ -36,6 +36,7 @@ def request_body(
     }
     if request.tools:
         body["tools"] = template_tools(request.tools)
+        body.update(_choice(request))
     if sampling.top_p != 1.0:
         body["top_p"] = sampling.top_p
     if sampling.top_k and "top_k" not in habits.left_out:
@@ -47,13 +48,17 @@ def request_body(
                 kind="bad_request",
             )
         body["top_k"] = sampling.top_k
+    if sampling.frequency_penalty:
+        body["frequency_penalty"] = sampling.frequency_penalty
+    if sampling.presence_penalty:
+        body["presence_penalty"] = sampling.presence_penalty
     if sampling.stop:
         body["stop"] = list(sampling.stop)
     if sampling.seed is not None:
         body["seed"] = sampling.seed & MAX_SEED
     if sampling.n != 1:
         body["n"] = sampling.n
-    if keeps_logprobs(settings, sampling, habits):
+    if keeps_logprobs(settings, sampling, habits) or request.token_texts:
         body["logprobs"] = True
         # llama-cpp-python's server takes None for none at all.
         body["top_logprobs"] = 0
@@ -69,7 +74,10 @@ def request_body(
     if request.stream and "stream" not in habits.left_out:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
-    for name in habits.left_out:
+    left_out = habits.left_out
+    if "logprobs" in left_out:
+        left_out = left_out | {"top_logprobs"}
+    for name in left_out:
         body.pop(habits.limit_field if name == "max_tokens" else name, None)
     return body
 
@@ -87,8 +95,21 @@ def keeps_logprobs(
         if habits is not None and habits.left_out & {"temperature", "top_p", "top_k"}:
             return False
         plain = sampling.temperature == 1.0 and sampling.top_p == 1.0 and sampling.top_k == 0
-        return plain or sampling.temperature == 0.0
+        return (plain or sampling.temperature == 0.0) and not sampling.penalizes
     return settings.logprobs == "processed"
+
+
+def _choice(request: GenerateRequest) -> dict[str, Any]:
+    """Which tools may be called, and how often: whatever is not the endpoints' own default."""
+    fields: dict[str, Any] = {}
+    choice = request.tool_choice
+    if choice.name is not None:
+        fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+    elif choice.mode != "auto":
+        fields["tool_choice"] = choice.mode
+    if not request.parallel_tool_calls:
+        fields["parallel_tool_calls"] = False
+    return fields
 
 
 def _messages(messages: Sequence[Message], no_content: str | None) -> list[dict[str, Any]]:

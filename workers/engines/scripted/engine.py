@@ -26,13 +26,19 @@ from loopline.workers.engines.protocol import (
     EngineTotals,
     GenerateRequest,
     context_overflow,
+    refuse_call_under_schema,
     refuse_unsupported,
 )
-from loopline.workers.engines.scripted.script import ScriptedReply, conversation_key, scripted_reply
+from loopline.workers.engines.scripted.script import (
+    ScriptedReply,
+    conversation_key,
+    offered,
+    scripted_reply,
+)
 from loopline.workers.engines.scripted.script_worlds import WorldsScript
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.chat_prompt import Prompt, build_prompt
-from loopline.workers.engines.text.text_stream import TextStream
+from loopline.workers.engines.text.text_stream import TextStream, token_texts
 from loopline.workers.engines.text.tool_markup import calls_of, write_tool_call
 
 STREAM_TICK_SECONDS = 0.01
@@ -67,6 +73,8 @@ class ScriptedEngine:
             logprobs=True,
             streaming=True,
             tools=True,
+            tool_choice=True,
+            penalties=False,
             json_schema=True,
             seeds=True,
             score=True,
@@ -90,7 +98,8 @@ class ScriptedEngine:
         """See `Engine.submit`. Injected faults: 429 `rate_limited`, 500 and a cut-off answer
         `unavailable`, a hang `timeout`, broken JSON and missing usage `garbage`."""
         refuse_unsupported(request, self.capabilities, self.name)
-        rendered = render_chatml(request.messages, request.tools)
+        refuse_call_under_schema(request)
+        rendered = render_chatml(request.messages, request.callable_tools)
         has_known_ids = self._codec.knows(request.previous_ids)
         try:
             prompt = build_prompt(
@@ -228,6 +237,10 @@ class ScriptedEngine:
     ) -> tuple[list[int], bool]:
         """What the script says before stop strings, and whether a limit cuts it."""
         reply = self._reply(request, index)
+        if request.json_schema is None:
+            reply = reply.held_to(
+                request.tools, request.tool_choice, parallel=request.parallel_tool_calls
+            )
         parts = [reply.text]
         for call in reply.calls:
             markup = write_tool_call(call.name, call.arguments)
@@ -262,7 +275,7 @@ class ScriptedEngine:
             return ScriptedReply(world_reply)
         return scripted_reply(
             request.messages,
-            request.tools,
+            offered(request.tools, request.tool_choice),
             seed=reply_seed(request.sampling, index),
             mistake_rate=rate,
             json_schema=request.json_schema,
@@ -294,6 +307,7 @@ class ScriptedEngine:
             output_ids=tuple(ids),
             logprobs=logprobs,
             raw_logprobs=logprobs,
+            tokens=token_texts(self._codec, ids) if request.token_texts else (),
             finish_reason=reason,
             usage=Usage(
                 prompt=len(prompt.ids) if index == 0 else 0,

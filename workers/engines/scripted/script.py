@@ -21,7 +21,7 @@ from fractions import Fraction
 
 from pydantic import JsonValue
 
-from loopline.agents.records import JsonObject, Message, ToolSpec
+from loopline.agents.records import JsonObject, Message, ToolChoice, ToolSpec
 from loopline.workers.engines.faults import unit_interval
 from loopline.workers.engines.scripted.script_arithmetic import (
     Leaf,
@@ -56,6 +56,28 @@ class ScriptedReply:
 
     text: str
     calls: tuple[ScriptedCall, ...] = ()
+
+    def held_to(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool
+    ) -> ScriptedReply:
+        """The same turn with no call, one or several of `tools`, as its caller has chosen. A call
+        that must come and that the script does not make has arguments by the tool's schema."""
+        if choice.mode == "none":
+            return ScriptedReply(self.text)
+        calls = self.calls
+        if choice.mode == "required" and not calls:
+            tool = offered(tools, choice)[0]
+            arguments = instance_of({**tool.parameters, "type": "object"}, Fraction(0))
+            calls = (ScriptedCall(tool.name, arguments if isinstance(arguments, dict) else {}),)
+        single = not parallel or choice.name is not None
+        return ScriptedReply(self.text, calls[:1] if single else calls)
+
+
+def offered(tools: Sequence[ToolSpec], choice: ToolChoice) -> tuple[ToolSpec, ...]:
+    """The tools that may be called by this choice."""
+    if choice.mode == "none":
+        return ()
+    return tuple(tool for tool in tools if choice.name in (None, tool.name))
 
 
 Script = Generator[tuple[str, ScriptedCall], str, str]

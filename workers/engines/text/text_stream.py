@@ -9,7 +9,7 @@ completion's text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from loopline.workers.engines.text.chat_prompt import TextCodec
 
@@ -117,3 +117,16 @@ class TextStream:
             text = self._arriving.push(self._codec.decode(self._pending, self._after))
             self._pending.clear()
         return text + self._arriving.finish()
+
+
+def token_texts(
+    codec: TextCodec, ids: Sequence[int], after: int | None = None, ends: Collection[int] = ()
+) -> tuple[str, ...]:
+    """The text of each of these tokens, of which the first stands behind `after`; one of `ends` is
+    no text. A token whose bytes are no characters by themselves is U+FFFD."""
+    texts: list[str] = []
+    for token in ids:
+        text = "" if token in ends else codec.decode([token], after)
+        texts.append(REPLACEMENT if REPLACEMENT in text else text)
+        after = token
+    return tuple(texts)

@@ -55,12 +55,14 @@ def calls_of(
     request: GenerateRequest, index: int, text: str, *, opened: bool = False
 ) -> tuple[ToolCall, ...]:
     """Calls that the text of completion `index` makes of the tools that were offered. Under a
-    schema there is no markup: what looks like one stands within a JSON string."""
-    if not request.tools or request.json_schema is not None:
+    schema there is no markup: what looks like one stands within a JSON string. Of several calls in
+    a markup that no grammar holds, where one is allowed, the first one counts."""
+    if not request.callable_tools or request.json_schema is not None:
         return ()
-    return parse_tool_calls(
+    calls = parse_tool_calls(
         text, id_seed=f"{request.id}/{index}", tools=request.tools, opened=opened
     )
+    return calls[:1] if request.single_call else calls
 
 
 def without_tool_calls(text: str) -> str:
