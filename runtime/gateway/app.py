@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from typing import Any
+from uuid import uuid4
 
 import orjson
 import structlog
@@ -36,12 +37,15 @@ log = structlog.get_logger("loopline.runtime.gateway")
 HEADERS_SECONDS = 2.0
 """How long the first chunk of a stream is waited for, so that a refusal has its own status. After
 that the stream begins, and a refusal is an event of it."""
+REQUEST_ID = "x-request-id"
 PING_SECONDS = 15
 """Between two comments of a silent stream: proxies end connections that say nothing."""
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(body), status, headers=headers, media_type="application/json")
+    """Errors have an `x-request-id` as results do."""
+    named = {REQUEST_ID: str(uuid4())} | (headers or {})
+    return Response(orjson.dumps(body), status, headers=named, media_type="application/json")
 
 
 def gateway_app(service: Service) -> Starlette:
@@ -77,9 +81,9 @@ class Gateway:
         caller = await self.caller(request)
         body = await self.body(request)
         try:
-            chat = ChatRequest.model_validate(body)
+            chat = ChatRequest.model_validate(body, strict=True)
         except ValidationError as error:
-            raise validation_error(error) from error
+            raise validation_error(error, body) from error
         if chat.metadata and any(tag in RESERVED_TAGS for tag in chat.metadata):
             raise invalid(f"metadata: {', '.join(RESERVED_TAGS)} are the gateway's own", "metadata")
         admitted = await self._service.admit(
@@ -107,7 +111,7 @@ class Gateway:
                 include_usage=bool(options and options.include_usage),
                 logprobs=bool(chat.logprobs),
                 token_ids=bool(chat.return_token_ids),
-                offered=tuple(tool.function.name for tool in chat.tools or ()),
+                offered=tuple(tool.name for tool in chat.offered_tools),
             )
             return await self._stream(admitted, shape, request.headers.get("last-event-id"))
         return await self._whole(
@@ -253,7 +257,7 @@ async def _disconnected(request: Request) -> None:
 
 
 def _run_headers(admitted: Admitted) -> dict[str, str]:
-    return {"x-request-id": admitted.run.id, "x-loopline-run": admitted.run.id}
+    return {REQUEST_ID: admitted.run.id, "x-loopline-run": admitted.run.id}
 
 
 def _model(name: str) -> dict[str, Any]:
