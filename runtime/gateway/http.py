@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import uuid4
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
@@ -18,8 +19,13 @@ PING_SECONDS = 15
 """Between two comments of a silent stream: proxies end connections that say nothing."""
 
 
+REQUEST_ID = "x-request-id"
+
+
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(body), status, headers=headers, media_type="application/json")
+    """Errors have an `x-request-id` as results do."""
+    named = {REQUEST_ID: str(uuid4())} | (headers or {})
+    return Response(orjson.dumps(body), status, headers=named, media_type="application/json")
 
 
 class Http:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ class Service:
             workflow=target.workflow,
             policies=target.policies,
             options=self._options(target.workflow, options),
-            seed=options.generation.seed or 0,
+            seed=_seed(options.generation, run_id),
             budget=await self.budget(question.caller),
             stream=question.stream,
             tags={**question.tags, **reserved},
@@ -209,9 +210,8 @@ class Service:
         chat = ChatStream(run_id, shape, admitted.run.workflow == "chat")
         ended = False
         try:
-            for chunk in chat.begin():
-                if place_of(chunk.id) > seen:
-                    yield chunk
+            # Held back until there is more: what is refused gets a status, and no stream.
+            opening = chat.begin()
             async with aclosing(self.client.follow(run_id, BEGIN)) as events:
                 async for event in events:
                     chunks = chat.feed(event.id, event.fields)
@@ -220,6 +220,8 @@ class Service:
                         trajectory = await self.client.trajectory(run_id)
                         await self._remember(admitted, trajectory)
                         chunks = chat.finish(trajectory)
+                    if chunks:
+                        chunks, opening = [*opening, *chunks], []
                     for chunk in chunks:
                         if place_of(chunk.id) > seen:
                             yield chunk
@@ -257,6 +259,11 @@ def _prompt(messages: tuple[Message, ...]) -> str:
     """The last thing that the user said."""
     texts = [message.content for message in messages if message.role == "user"]
     return texts[-1] if texts else ""
+
+
+def _seed(generation: GenerationOptions, run_id: str) -> int:
+    """Without one of the caller's the run's own: who asks twice wants two samples."""
+    return zlib.crc32(run_id.encode()) if generation.seed is None else generation.seed
 
 
 def _seen(after: str | None) -> tuple[int, int, int]:

@@ -25,6 +25,8 @@ BLOCK_SECONDS = 300
 REAL = ("docs/quickstart.md",)
 """Pages that run on the micro models."""
 ENDPOINT = "http://127.0.0.1:8000/v1"
+GATEWAY = "127.0.0.1:8400"
+"""A page that shows it starts it, at this address."""
 LANGUAGES = ("sh", "python")
 
 
@@ -69,6 +71,8 @@ class Reader:
             "PIP_NO_BUILD_ISOLATION": "0",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         }
+        if GATEWAY not in (ROOT / page).read_text():
+            self.environment["LOOPLINE_WORKERS__GATEWAY__COUNT"] = "0"
         if page not in REAL:
             self.environment["LOOPLINE_PROFILE"] = "scripted"
 
