@@ -79,10 +79,11 @@ def too_large(message: str) -> ApiError:
     return ApiError(413, message, code="request_too_large")
 
 
-def validation_error(error: ValidationError) -> ApiError:
-    """The first thing that is wrong with a body, by the field's path."""
+def validation_error(error: ValidationError, within: str = "") -> ApiError:
+    """The first thing that is wrong with a body, or with the part of it that lies at `within`, by
+    the field's path."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    path = _field_path(first["loc"])
+    path = _field_path(first["loc"], within)
     if first["type"] == "extra_forbidden":
         return invalid(f"Unknown parameter: '{path}'.", path, "unknown_parameter")
     if first["type"] == "missing":
@@ -92,8 +93,8 @@ def validation_error(error: ValidationError) -> ApiError:
     return invalid(f"Invalid value for {where}{message}", path or None, "invalid_value")
 
 
-def _field_path(location: tuple[int | str, ...]) -> str:
-    text = ""
+def _field_path(location: tuple[int | str, ...], within: str) -> str:
+    text = within
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
