@@ -161,6 +161,10 @@ class GatewaySettings(Section):
     """A larger request body is refused."""
     max_connections: int = Field(default=20_000, ge=1)
     """Connections of one gateway process; more are refused."""
+    header_seconds: float = Field(default=20.0, gt=0)
+    """How long a client may take for a request's headers."""
+    body_seconds: float = Field(default=60.0, gt=0)
+    """How long a client may take for a request's body."""
     keepalive_seconds: float = Field(default=75.0, gt=0)
     """How long a connection without a request stays open."""
 

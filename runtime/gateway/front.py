@@ -16,6 +16,7 @@ from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.gateway.api_keys import own_key
 from loopline.runtime.gateway.app import gateway_app
+from loopline.runtime.gateway.connections import bounded_protocol, connection_limit
 from loopline.runtime.gateway.service import Service
 from loopline.runtime.gateway.webhooks import WebhookSender
 from loopline.runtime.supervise.listener import GATEWAY, Listener
@@ -60,13 +61,13 @@ class GatewayServer:
         self._http = _Server(
             uvicorn.Config(
                 gateway_app(service),
-                http="httptools",
+                http=bounded_protocol(settings.gateway.header_seconds),
                 ws="none",
                 lifespan="off",
                 access_log=False,
                 log_config=None,
                 server_header=False,
-                limit_concurrency=settings.gateway.max_connections,
+                limit_concurrency=connection_limit(settings.gateway.max_connections),
                 timeout_keep_alive=int(settings.gateway.keepalive_seconds),
                 timeout_graceful_shutdown=int(settings.supervisor.drain_seconds * DRAIN_SHARE) or 1,
                 backlog=2048,

@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import orjson
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from loopline.bus.connection import OUTAGE
 from loopline.runtime.gateway import api_keys
-from loopline.runtime.gateway.errors import invalid, too_large, unavailable
+from loopline.runtime.gateway.errors import ApiError, invalid, too_large, unavailable
 from loopline.runtime.gateway.service import Admitted, Service
 
 T = TypeVar("T")
@@ -67,14 +67,22 @@ class Http:
     async def body(self, request: Request) -> dict[str, Any]:
         """The body as a JSON object, within its limit. Raises `ApiError`."""
         limit = self._service.settings.gateway.max_body_bytes
+        seconds = self._service.settings.gateway.body_seconds
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > limit:
             raise too_large(f"the body has {declared} bytes; the limit is {limit}")
         raw = bytearray()
-        async for piece in request.stream():
-            raw += piece
-            if len(raw) > limit:
-                raise too_large(f"the body has more than {limit} bytes")
+        try:
+            async with asyncio.timeout(seconds):
+                async for piece in request.stream():
+                    raw += piece
+                    if len(raw) > limit:
+                        raise too_large(f"the body has more than {limit} bytes")
+        except TimeoutError as error:
+            message = f"the body was not whole after {seconds:g} s"
+            raise ApiError(408, message, code="request_timeout") from error
+        except ClientDisconnect as error:
+            raise ApiError(400, "the client left before its body was whole") from error
         try:
             value = orjson.loads(raw)
         except orjson.JSONDecodeError as error:

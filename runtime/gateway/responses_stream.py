@@ -112,7 +112,8 @@ class ResponseStream:
             "content": content_of(choice.message) or "",
         }
         order = text_order(choice, streamed=self.view.run.stream)
-        for kind in [*self._order, *(k for k in order if k not in self._order)]:
+        kinds: list[ItemKind] = [*self._order, *(kind for kind in order if kind not in self._order)]
+        for kind in kinds:
             self._texts[kind].restart()
             if kind not in self._order:
                 yield from self._add(kind)

@@ -1,0 +1,91 @@
+"""Bounds on what a connection may cost before it has sent a request.
+
+uvicorn waits for the first request of a connection as long as the client likes, and reads headers
+of any size: ten thousand silent clients would hold ten thousand places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+
+import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+log = structlog.get_logger("loopline.runtime.gateway")
+
+MAX_HEADER_BYTES = 65_536
+SPARE_FILES = 256
+"""Descriptors that are not a client's: the bus, logs, libraries."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Closes a connection whose headers are late, or too large."""
+
+    header_seconds: float
+    """From a connection's start, or the begin of a request, to the end of the request's headers."""
+    _late: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._have_headers()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._late is not None:
+            self._header_bytes += len(data)
+        super().data_received(data)
+        # Still none: what came was all headers. With them, the body's own limit holds.
+        if self._late is not None and self._header_bytes > MAX_HEADER_BYTES:
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        if self._late is None:
+            self._expect_headers()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._have_headers()
+        super().on_headers_complete()
+
+    def _expect_headers(self) -> None:
+        self._header_bytes = 0
+        self._late = asyncio.get_running_loop().call_later(self.header_seconds, self._close_late)
+
+    def _have_headers(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _close_late(self) -> None:
+        self._late = None
+        self.transport.close()
+
+
+def bounded_protocol(seconds: float) -> type[BoundedProtocol]:
+    """The protocol with that time for headers."""
+
+    class Protocol(BoundedProtocol):
+        header_seconds = seconds
+
+    return Protocol
+
+
+def connection_limit(wanted: int) -> int:
+    """How many connections this process can hold, after asking for as many files as it may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft < needed:
+            log.warning(
+                "fewer connections than configured", limit=soft - SPARE_FILES, open_files=soft
+            )
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, soft - SPARE_FILES))
