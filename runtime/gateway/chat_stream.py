@@ -1,7 +1,7 @@
 """A run's log as the chunks of a streamed chat completion.
 
 The chunks and their ids follow from the log alone. So a client that comes back, to this gateway or
-to another, gets what it has not seen: the chunks are made anew from the log's beginning, and those
+to another, gets what it has not seen: the chunks are made again from the log's beginning, and those
 up to its last id are left out. An id is the log entry's, and the chunk's number among those that
 the entry gave: `1764144000000-0/1`.
 """

@@ -82,20 +82,20 @@ class ResponsesApi:
         caller = await self._http.caller(request)
         body = await self._http.body(request)
         try:
-            asked = ResponseRequest.model_validate(body)
+            params = ResponseRequest.model_validate(body)
         except ValidationError as error:
             raise validation_error(error) from error
-        _check(asked)
-        messages, previous = await self._conversation(asked, caller)
-        options = asked.options.model_copy(update={"previous": previous})
+        _check(params)
+        messages, previous = await self._conversation(params, caller)
+        options = params.options.model_copy(update={"previous": previous})
         admitted = await self._service.admit(
             Question(
                 caller=caller,
-                model=asked.model,
+                model=params.model,
                 messages=messages,
                 options=options,
-                tags={**(asked.metadata or {}), RESPONSE_TAG: _json(asked.record)},
-                stream=bool(asked.stream),
+                tags={**(params.metadata or {}), RESPONSE_TAG: _json(params.record)},
+                stream=bool(params.stream),
                 session=sessions.session_of(
                     request.path_params.get("session"),
                     request.headers.get(sessions.HEADER),
@@ -105,12 +105,12 @@ class ResponsesApi:
                 body_digest=idempotency.digest_of(body),
             )
         )
-        view = self._view(admitted, asked.record)
-        if asked.background:
+        view = self._view(admitted, params.record)
+        if params.background:
             admitted = replace(admitted, kept=True)
-        if asked.stream:
+        if params.stream:
             return self._stream(admitted, view, _last_seen(request))
-        if asked.background:
+        if params.background:
             return await self._present(admitted, view)
         trajectory = await while_connected(request, self._service.wait(admitted))
         if trajectory is None:
@@ -162,20 +162,20 @@ class ResponsesApi:
         )
 
     async def _conversation(
-        self, asked: ResponseRequest, caller: ApiKey
+        self, params: ResponseRequest, caller: ApiKey
     ) -> tuple[tuple[Message, ...], Call | None]:
         """The messages, and the call before them whose ids they go on from."""
-        items = await self._with_references(items_of(asked.input), caller)
+        items = await self._with_references(items_of(params.input), caller)
         instructions = (
-            (Message(role="system", content=asked.instructions),) if asked.instructions else ()
+            (Message(role="system", content=params.instructions),) if params.instructions else ()
         )
         earlier: tuple[Message, ...] = ()
         call: Call | None = None
-        if asked.previous_response_id is not None:
-            view, answer, call = await self._earlier(asked.previous_response_id, caller)
+        if params.previous_response_id is not None:
+            view, answer, call = await self._earlier(params.previous_response_id, caller)
             earlier = (*_without_instructions(view), answer)
             begins_alike = (*instructions, *earlier) == (*view.run.task.messages, answer)
-            if not begins_alike or view.model != asked.model.partition("@")[0]:
+            if not begins_alike or view.model != params.model.partition("@")[0]:
                 call = None
         messages = (*instructions, *earlier, *messages_of(items))
         check_calls(messages)
@@ -321,17 +321,19 @@ def _last_seen(request: Request) -> int:
     return int(text)
 
 
-def _check(asked: ResponseRequest) -> None:
+def _check(params: ResponseRequest) -> None:
     """Raises `ApiError` for what the request's own rules don't say."""
-    if asked.metadata and any(tag in RESERVED_TAGS for tag in asked.metadata):
+    if params.metadata and any(tag in RESERVED_TAGS for tag in params.metadata):
         raise invalid(f"metadata: {', '.join(RESERVED_TAGS)} are the gateway's own", "metadata")
-    if asked.model.startswith(WORKFLOW):
-        given = "tools" if asked.tools else "text.format" if asked.format.type != "text" else None
-        if given is not None:
+    if params.model.startswith(WORKFLOW):
+        parameter = (
+            "tools" if params.tools else "text.format" if params.format.type != "text" else None
+        )
+        if parameter is not None:
             raise invalid(
-                f"the model '{asked.model[:256]}' is a team with tools of its own: it takes no"
-                f" '{given}'",
-                given,
+                f"the model '{params.model[:256]}' is a team with tools of its own: it takes no"
+                f" '{parameter}'",
+                parameter,
                 "unsupported_parameter",
             )
 

@@ -12,7 +12,7 @@ from loopline.agents.roles.chat import ChatOptions
 from loopline.runtime.gateway.chat_response import Answer, answer_of, usage_of
 from loopline.runtime.gateway.errors import ApiError
 from loopline.runtime.gateway.responses_items import ItemKind, output_items, text_order
-from loopline.runtime.gateway.responses_request import ResponseRecord, SchemaFormat
+from loopline.runtime.gateway.responses_request import JsonSchemaOutput, ResponseRecord
 from loopline.runtime.gateway.service import RESERVED_TAGS, RESPONSE_TAG
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
@@ -139,7 +139,7 @@ class ResponseView:
     def _format(self) -> dict[str, Any]:
         output = self.record.format
         body = output.model_dump(by_alias=True)
-        if isinstance(output, SchemaFormat):
+        if isinstance(output, JsonSchemaOutput):
             body["schema"] = self.options.json_schema or {}
         return body
 

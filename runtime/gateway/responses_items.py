@@ -296,14 +296,14 @@ def output_items(
 ) -> list[dict[str, Any]]:
     """The items of an answer."""
     status = "incomplete" if choice.finish_reason in ("length", "content_filter") else "completed"
-    said = logprobs_of(choice.call) if logprobs else None
+    token_logprobs = logprobs_of(choice.call) if logprobs else None
     items = {
         "reasoning": reasoning_item(run_id, choice.reasoning),
         "content": message_item(
             run_id,
             content_of(choice.message) or "",
             status=status,
-            logprobs=said["content"] if said else None,
+            logprobs=token_logprobs["content"] if token_logprobs else None,
         ),
     }
     calls = [call_item(run_id, i, call) for i, call in enumerate(choice.message.tool_calls)]

@@ -43,12 +43,12 @@ class FunctionTool(_Strict):
         )
 
 
-class NamedFunction(_Strict):
+class FunctionChoice(_Strict):
     type: Literal["function"]
     name: str
 
 
-class SchemaFormat(BaseModel):
+class JsonSchemaOutput(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     type: Literal["json_schema"]
@@ -58,7 +58,9 @@ class SchemaFormat(BaseModel):
     strict: bool | None = None
 
 
-TextOutput = Annotated[TextFormat | JsonObjectFormat | SchemaFormat, Field(discriminator="type")]
+TextOutput = Annotated[
+    TextFormat | JsonObjectFormat | JsonSchemaOutput, Field(discriminator="type")
+]
 
 
 class TextConfig(_Strict):
@@ -74,11 +76,11 @@ class ReasoningConfig(_Strict):
     generate_summary: Literal["auto"] | None = None
 
 
-class StreamOptions(_Strict):
+class EventOptions(_Strict):
     include_obfuscation: bool | None = None
 
 
-Choice = Literal["auto", "none", "required"] | NamedFunction
+Choice = Literal["auto", "none", "required"] | FunctionChoice
 
 
 class ResponseRecord(BaseModel):
@@ -123,7 +125,7 @@ class ResponseRequest(_Strict):
     parallel_tool_calls: bool | None = None
     text: TextConfig | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: EventOptions | None = None
     background: bool | None = None
     store: bool | None = None
     include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = (
@@ -159,7 +161,7 @@ class ResponseRequest(_Strict):
         names = [tool.name for tool in self.tools or ()]
         if len(set(names)) < len(names):
             raise ValueError("two of the tools have one name")
-        if isinstance(self.tool_choice, NamedFunction) and self.tool_choice.name not in names:
+        if isinstance(self.tool_choice, FunctionChoice) and self.tool_choice.name not in names:
             raise ValueError(
                 f"tool_choice names {self.tool_choice.name!r}, which is none of the tools"
             )
@@ -170,7 +172,7 @@ class ResponseRequest(_Strict):
         return self
 
     @property
-    def format(self) -> TextFormat | JsonObjectFormat | SchemaFormat:
+    def format(self) -> TextFormat | JsonObjectFormat | JsonSchemaOutput:
         return (self.text and self.text.format) or TextFormat(type="text")
 
     @property
@@ -198,7 +200,7 @@ class ResponseRequest(_Strict):
     @property
     def record(self) -> ResponseRecord:
         output = self.format
-        if isinstance(output, SchemaFormat):
+        if isinstance(output, JsonSchemaOutput):
             output = output.model_copy(update={"schema_": {}})
         strict = tuple(tool.strict for tool in self.tools or ())
         return ResponseRecord(
@@ -227,14 +229,14 @@ class ResponseRequest(_Strict):
         match self.format:
             case JsonObjectFormat():
                 return {"type": "object"}
-            case SchemaFormat(schema_=schema):
+            case JsonSchemaOutput(schema_=schema):
                 return schema
             case _:
                 return None
 
     def _tool_choice(self) -> ToolChoice:
         match self.tool_choice:
-            case NamedFunction(name=name):
+            case FunctionChoice(name=name):
                 return ToolChoice(mode="required", name=name)
             case "none" | "required" as mode:
                 return ToolChoice(mode=mode)

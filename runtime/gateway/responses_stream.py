@@ -1,7 +1,7 @@
 """A run's log as the semantic events of a streamed response.
 
 The events and their sequence numbers follow from the log alone. So a client that comes back, to
-this gateway or to another, gets what it has not seen: the events are made anew from the log's
+this gateway or to another, gets what it has not seen: the events are made again from the log's
 beginning, and those up to its last number are left out.
 """
 

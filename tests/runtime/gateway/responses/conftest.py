@@ -78,21 +78,21 @@ def serving(*overrides: str) -> Generator[Served]:
 
 
 @pytest.fixture(scope="session")
-def served() -> Iterator[Served]:
+def gateway() -> Iterator[Served]:
     """Don't stop or break it."""
     with serving() as deployment:
         yield deployment
 
 
 @pytest.fixture
-async def client(served: Served) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with served.openai() as client:
+async def client(gateway: Served) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with gateway.openai() as client:
         yield client
 
 
 @pytest.fixture
-async def http(served: Served) -> AsyncIterator[httpx.AsyncClient]:
-    async with served.http() as http:
+async def http(gateway: Served) -> AsyncIterator[httpx.AsyncClient]:
+    async with gateway.http() as http:
         yield http
 
 

@@ -34,29 +34,26 @@ def call(text: str, *tool_calls: ToolCall, **fields: Any) -> Call:
         text=text,
         tool_calls=tool_calls,
         sampling=SamplingParams(temperature=0.5),
+        finish_reason="tool_calls" if tool_calls else "stop",
+        usage=Usage(prompt=7, cached=2, completion=5, reasoning=1, source="engine"),
         cost_micro_dollars=0,
         trainable=False,
-        **{
-            "finish_reason": "tool_calls" if tool_calls else "stop",
-            "usage": Usage(prompt=7, cached=2, completion=5, reasoning=1, source="engine"),
-            **fields,
-        },
-    )
+    ).model_copy(update=fields)
 
 
 def view_of(**body: Any) -> ResponseView:
     """Of the run that a request with this body is."""
-    asked = ResponseRequest.model_validate({"model": "llm", "input": "Go.", **body})
+    params = ResponseRequest.model_validate({"model": "llm", "input": "Go.", **body})
     run = Run(
         id=RUN_ID,
         task=Task(prompt="Go.", messages=(Message(role="user", content="Go."),)),
         workflow="chat",
-        options=asked.options.model_dump(mode="json", exclude_defaults=True),
+        options=params.options.model_dump(mode="json", exclude_defaults=True),
         policies={"chat": "llm"},
         created=1000.5,
         deadline=2000,
-        stream=bool(asked.stream),
-        tags={RESPONSE_TAG: asked.record.model_dump_json(by_alias=True, exclude_defaults=True)},
+        stream=bool(params.stream),
+        tags={RESPONSE_TAG: params.record.model_dump_json(by_alias=True, exclude_defaults=True)},
     )
     record = record_of(run)
     assert record is not None

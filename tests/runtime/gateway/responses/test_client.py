@@ -34,8 +34,8 @@ async def ended(client: AsyncOpenAI, response_id: str) -> Any:
             await asyncio.sleep(0.05)
 
 
-async def steps_calls(served: Served, response_id: str) -> Any:
-    settings = load_resolved_file(served.deployment.state.resolved)
+async def steps_calls(gateway: Served, response_id: str) -> Any:
+    settings = load_resolved_file(gateway.deployment.state.resolved)
     async with Client.connect(settings.bus) as bus:
         trajectory = await bus.trajectory(response_id.removeprefix("resp_"))
         return trajectory.steps[0].calls[0]
@@ -73,16 +73,16 @@ async def test_a_text_is_parsed_into_a_model(client: AsyncOpenAI) -> None:
 
 async def test_a_tool_is_called_and_its_output_answered(client: AsyncOpenAI) -> None:
     tools: Any = [WEATHER]
-    asked: list[Any] = [{"role": "user", "content": "What is the weather?"}]
-    first = await client.responses.create(model="llm", input=asked, tools=tools)
+    messages: list[Any] = [{"role": "user", "content": "What is the weather?"}]
+    first: Any = await client.responses.create(model="llm", input=messages, tools=tools)
     (call,) = [item for item in first.output if isinstance(item, ResponseFunctionToolCall)]
     assert (call.name, call.arguments) == (
         "get_weather",
         '{"location": "San Francisco, CA"}',
     )
-    output = {"type": "function_call_output", "call_id": call.call_id, "output": "18 °C"}
+    output: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "18 °C"}
     by_items = await client.responses.create(
-        model="llm", input=[*asked, *first.output, output], tools=tools
+        model="llm", input=[*messages, *first.output, output], tools=tools
     )
     by_id = await client.responses.create(
         model="llm", input=[output], previous_response_id=first.id, tools=tools
@@ -91,7 +91,7 @@ async def test_a_tool_is_called_and_its_output_answered(client: AsyncOpenAI) -> 
 
 
 async def test_a_chain_of_responses_is_one_conversation_tokenized_once(
-    client: AsyncOpenAI, served: Served
+    client: AsyncOpenAI, gateway: Served
 ) -> None:
     texts: list[str] = []
     last: str | None = None
@@ -101,7 +101,7 @@ async def test_a_chain_of_responses_is_one_conversation_tokenized_once(
         assert response.previous_response_id == last
         last = response.id
         texts.append(response.output_text)
-        calls.append(await steps_calls(served, last))
+        calls.append(await steps_calls(gateway, last))
     assert texts == ["Hello Ada.", "Your name is Ada.", "adA"]
     assert [call.extends_previous for call in calls] == [False, True, True]
     for earlier, later in itertools.pairwise(calls):
@@ -120,18 +120,18 @@ async def test_instructions_are_not_carried_over(client: AsyncOpenAI) -> None:
     assert (first.instructions, second.instructions) == ("Reply with the letter R.", None)
 
 
-async def test_a_response_goes_on_in_a_session(client: AsyncOpenAI, served: Served) -> None:
-    url = served.url.removesuffix("/v1") + "/sessions/chain/v1"
-    async with AsyncOpenAI(base_url=url, api_key=served.key) as session:
+async def test_a_response_goes_on_in_a_session(client: AsyncOpenAI, gateway: Served) -> None:
+    url = gateway.url.removesuffix("/v1") + "/sessions/chain/v1"
+    async with AsyncOpenAI(base_url=url, api_key=gateway.key) as session:
         first = await session.responses.create(model="llm", input="My name is Ada.")
-        asked: Any = [
+        messages: Any = [
             {"role": "user", "content": "My name is Ada."},
             *first.output,
             {"role": "user", "content": "What is my name?"},
         ]
-        second = await session.responses.create(model="llm", input=asked)
+        second = await session.responses.create(model="llm", input=messages)
     assert second.output_text == "Your name is Ada."
-    assert (await steps_calls(served, second.id)).extends_previous
+    assert (await steps_calls(gateway, second.id)).extends_previous
 
 
 async def test_an_unknown_previous_response_is_not_found(client: AsyncOpenAI) -> None:
@@ -140,10 +140,10 @@ async def test_an_unknown_previous_response_is_not_found(client: AsyncOpenAI) ->
     assert caught.value.code == "previous_response_not_found"
 
 
-async def test_a_response_is_its_callers_alone(client: AsyncOpenAI, served: Served) -> None:
+async def test_a_response_is_its_callers_alone(client: AsyncOpenAI, gateway: Served) -> None:
     mine = await client.responses.create(model="llm", input="Count to nine.")
-    async with served.openai(served.another_key()) as other:
-        for asked in (
+    async with gateway.openai(gateway.another_key()) as other:
+        for request in (
             other.responses.retrieve(mine.id),
             other.responses.cancel(mine.id),
             other.responses.input_items.list(mine.id),
@@ -153,12 +153,12 @@ async def test_a_response_is_its_callers_alone(client: AsyncOpenAI, served: Serv
             ),
         ):
             with pytest.raises(openai.NotFoundError):
-                await asked
+                await request
 
 
 async def test_what_is_not_to_be_stored_is_given_to_nobody(client: AsyncOpenAI) -> None:
     response = await client.responses.create(model="llm", input="Count to nine.", store=False)
-    assert response.store is False
+    assert response.to_dict()["store"] is False
     with pytest.raises(openai.NotFoundError):
         await client.responses.retrieve(response.id)
     with pytest.raises(openai.NotFoundError):
@@ -218,21 +218,21 @@ async def test_a_client_that_leaves_a_background_stream_leaves_the_run(
     stream = await client.responses.create(
         model="slow", input="Count to nine.", background=True, stream=True
     )
-    seen: list[Any] = []
+    events: list[Any] = []
     async for event in stream:
-        seen.append(event)
+        events.append(event)
         if event.type == "response.output_text.delta":
             break
     await stream.close()
-    response_id = seen[0].response.id
+    response_id = events[0].response.id
     rest = await client.responses.retrieve(
-        response_id, stream=True, starting_after=seen[-1].sequence_number
+        response_id, stream=True, starting_after=events[-1].sequence_number
     )
-    seen += [event async for event in rest]
-    assert [event.sequence_number for event in seen] == list(range(len(seen)))
-    text = "".join(e.delta for e in seen if e.type == "response.output_text.delta")
-    assert text == seen[-1].response.output_text
-    assert seen[-1].response.status == "completed"
+    events += [event async for event in rest]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    text = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+    assert text == events[-1].response.output_text
+    assert events[-1].response.status == "completed"
 
 
 async def test_a_client_that_leaves_a_stream_that_only_it_waits_for_cancels_it(
@@ -264,10 +264,10 @@ async def test_the_events_are_the_same_however_often_they_are_asked_for(
     events = await all_events(http, "POST", "responses", json=body)
     path = f"responses/{events[0]['response']['id']}"
     assert await all_events(http, "GET", path, params={"stream": "true"}) == events
-    for seen in range(len(events)):
-        headers = {"last-event-id": str(seen)}
+    for number in range(len(events)):
+        headers = {"last-event-id": str(number)}
         rest = await all_events(http, "GET", path, params={"stream": "true"}, headers=headers)
-        assert rest == events[seen + 1 :]
+        assert rest == events[number + 1 :]
 
 
 async def test_a_response_that_was_not_streamed_can_be_followed_too(
@@ -278,7 +278,7 @@ async def test_a_response_that_was_not_streamed_can_be_followed_too(
     assert events[-1]["response"] == (await http.get(f"responses/{response.id}")).json()
 
 
-async def test_a_team_answers_as_a_model(client: AsyncOpenAI, served: Served) -> None:
+async def test_a_team_answers_as_a_model(client: AsyncOpenAI, gateway: Served) -> None:
     names = [model.id async for model in client.models.list()]
     assert "workflow/solo" in names
     response = await client.responses.create(model="workflow/solo", input="What is 12 * 7?")

@@ -22,35 +22,35 @@ def own() -> Iterator[Served]:
         yield deployment
 
 
-def kill(served: Served, kind: str) -> None:
-    for worker in served.deployment.workers(kind):
+def kill(gateway: Served, kind: str) -> None:
+    for worker in gateway.deployment.workers(kind):
         os.kill(worker["pid"], signal.SIGKILL)
 
 
 async def begun(http: httpx.AsyncClient) -> list[Event]:
     """The events of a new response up to its third piece of text; then the client is gone."""
-    seen: list[Event] = []
+    events: list[Event] = []
     async with http.stream("POST", "responses", json=QUESTION) as response:
         async for event in events_of(response):
-            seen.append(event)
-            if sum("delta" in event for event in seen) == 3:
-                return seen
+            events.append(event)
+            if sum("delta" in event for event in events) == 3:
+                return events
     raise AssertionError("the stream has ended")
 
 
-async def resumed(served: Served, seen: list[Event]) -> list[Event]:
+async def resumed(gateway: Served, events: list[Event]) -> list[Event]:
     """All events, by as many connections as it takes."""
-    path = f"responses/{seen[0]['response']['id']}"
-    async with asyncio.timeout(60), served.http() as http:
-        while not seen[-1]["type"].endswith(("completed", "failed", "incomplete")):
-            query = {"stream": "true", "starting_after": seen[-1]["sequence_number"]}
+    path = f"responses/{events[0]['response']['id']}"
+    async with asyncio.timeout(60), gateway.http() as http:
+        while not events[-1]["type"].endswith(("completed", "failed", "incomplete")):
+            query = {"stream": "true", "starting_after": events[-1]["sequence_number"]}
             try:
                 async with http.stream("GET", path, params=query) as response:
                     async for event in events_of(response):
-                        seen.append(event)
+                        events.append(event)
             except httpx.TransportError:
                 await asyncio.sleep(0.05)
-    return seen
+    return events
 
 
 def check(events: list[Event]) -> None:
@@ -65,16 +65,16 @@ async def test_a_stream_has_no_gap_and_no_repeat_after_a_worker_was_killed(
     own: Served, kind: str
 ) -> None:
     async with own.http() as http:
-        seen = await begun(http)
+        events = await begun(http)
     await asyncio.to_thread(kill, own, kind)
-    check(await resumed(own, seen))
+    check(await resumed(own, events))
 
 
 async def test_a_stream_that_is_open_goes_on_when_the_model_is_killed(own: Served) -> None:
-    seen: list[Event] = []
+    events: list[Event] = []
     async with own.http() as http, http.stream("POST", "responses", json=QUESTION) as response:
         async for event in events_of(response):
-            seen.append(event)
-            if sum("delta" in event for event in seen) == 3 and "delta" in event:
+            events.append(event)
+            if sum("delta" in event for event in events) == 3 and "delta" in event:
                 await asyncio.to_thread(kill, own, "gpu")
-    check(seen)
+    check(events)
