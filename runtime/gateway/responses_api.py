@@ -326,10 +326,8 @@ def _check(params: ResponseRequest) -> None:
     if params.metadata and any(tag in RESERVED_TAGS for tag in params.metadata):
         raise invalid(f"metadata: {', '.join(RESERVED_TAGS)} are the gateway's own", "metadata")
     if params.model.startswith(WORKFLOW):
-        parameter = (
-            "tools" if params.tools else "text.format" if params.format.type != "text" else None
-        )
-        if parameter is not None:
+        parameter = "tools" if params.tools else "text.format"
+        if params.tools or params.format.type != "text":
             raise invalid(
                 f"the model '{params.model[:256]}' is a team with tools of its own: it takes no"
                 f" '{parameter}'",

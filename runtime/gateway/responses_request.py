@@ -59,7 +59,8 @@ class JsonSchemaOutput(BaseModel):
 
 
 TextOutput = Annotated[
-    TextFormat | JsonObjectFormat | JsonSchemaOutput, Field(discriminator="type")
+    TextFormat | JsonObjectFormat | JsonSchemaOutput,
+    Field(discriminator="type"),
 ]
 
 
