@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -30,8 +29,15 @@ from loopline.runtime.gateway.errors import (
     unavailable,
     validation_error,
 )
-from loopline.runtime.gateway.http import PING_SECONDS, Http, json_response
+from loopline.runtime.gateway.http import (
+    PING_SECONDS,
+    Http,
+    json_response,
+    run_headers,
+    while_connected,
+)
 from loopline.runtime.gateway.openapi import openapi_document
+from loopline.runtime.gateway.responses_api import ResponsesApi
 from loopline.runtime.gateway.runs_api import RunsApi, translated
 from loopline.runtime.gateway.service import RESERVED_TAGS, Admitted, Question, Service
 
@@ -53,6 +59,7 @@ def gateway_app(service: Service) -> Starlette:
             Route(f"{prefix}/models/{{id:path}}", gateway.get_model, methods=["GET"]),
             Route(f"{prefix}/embeddings", gateway.no_embeddings, methods=["POST"]),
         ]
+    routes += ResponsesApi(service, http).routes()
     routes += RunsApi(service, http).routes()
     routes.append(Route("/openapi.json", gateway.openapi, methods=["GET"]))
     routes.append(Route("/health", gateway.health, methods=["GET"]))
@@ -178,20 +185,12 @@ class Gateway:
         logprobs: bool,
         token_ids: bool,
     ) -> Response:
-        waiting = asyncio.ensure_future(self._service.wait(admitted))
-        leaving = asyncio.ensure_future(_disconnected(request))
-        try:
-            await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                return Response(status_code=499)  # to nobody
-            answer = answer_of(waiting.result(), model)
-        finally:
-            for task in (waiting, leaving):
-                task.cancel()
-                with suppress(asyncio.CancelledError, Exception):
-                    await task
+        trajectory = await while_connected(request, self._service.wait(admitted))
+        if trajectory is None:
+            return Response(status_code=499)  # to nobody
+        answer = answer_of(trajectory, model)
         body = completion_body(answer, logprobs=logprobs, token_ids=token_ids)
-        return json_response(body, headers=_run_headers(admitted))
+        return json_response(body, headers=run_headers(admitted))
 
     async def _stream(self, admitted: Admitted, shape: StreamShape, after: str | None) -> Response:
         chunks = self._service.stream(admitted, shape, after)
@@ -207,7 +206,7 @@ class Gateway:
             _events(first, chunks),
             ping=PING_SECONDS,
             sep="\n",
-            headers=_run_headers(admitted),
+            headers=run_headers(admitted),
         )
 
 
@@ -225,16 +224,6 @@ async def _events(
     finally:
         first.cancel()
         await chunks.aclose()
-
-
-async def _disconnected(request: Request) -> None:
-    """Returns once the client has gone."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def _run_headers(admitted: Admitted) -> dict[str, str]:
-    return {REQUEST_ID: admitted.run.id, "x-loopline-run": admitted.run.id}
 
 
 def _model(name: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A run's log as the chunks of a streamed chat completion.
 
 The chunks and their ids follow from the log alone. So a client that comes back, to this gateway or
-to another, gets what it has not seen: the chunks are made anew from the log's beginning, and those
+to another, gets what it has not seen: the chunks are made again from the log's beginning, and those
 up to its last id are left out. An id is the log entry's, and the chunk's number among those that
 the entry gave: `1764144000000-0/1`.
 """
@@ -61,32 +61,34 @@ class Diverged(ApiError):
     """A model was asked again after its worker had died, and wrote another text than the one that
     the client has the beginning of."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, path: str) -> None:
         super().__init__(
             502,
             "the model's worker died, and its text began again in other words: GET"
-            f" /v1/chat/completions/{completion_id(run_id)} has the whole answer once it is there",
+            f" {path} has the whole answer once it is there",
             code="generation_restarted",
         )
 
 
 @dataclass
-class _Field:
-    """One field of the message: what was emitted, and what the present text has come to."""
+class GrowingText:
+    """One field of an answer: what was emitted, and what the present text has come to."""
 
+    path: str
+    """Where the whole answer will be."""
     emitted: str = ""
     current: str = ""
 
     def restart(self) -> None:
         self.current = ""
 
-    def grow(self, text: str, run_id: str) -> str:
+    def grow(self, text: str) -> str:
         """What is new to the client. Raises `Diverged`."""
         begin = len(self.current)
         self.current += text
         known = self.emitted[begin : begin + len(text)]
         if text[: len(known)] != known:
-            raise Diverged(run_id)
+            raise Diverged(self.path)
         new = text[len(known) :]
         self.emitted += new
         return new
@@ -102,8 +104,12 @@ class ChatStream:
     """Whether the run's tokens are the answer's: of the workflow `chat`. A team's are not."""
     _entry: str = BEGIN
     _number: int = 0
-    _fields: dict[str, _Field] = field(default_factory=lambda: {kind: _Field() for kind in _FIELDS})
     _text: VisibleText | None = None
+    _fields: dict[str, GrowingText] = field(init=False)
+
+    def __post_init__(self) -> None:
+        path = f"/v1/chat/completions/{completion_id(self.run_id)}"
+        self._fields = {kind: GrowingText(path) for kind in _FIELDS}
 
     def begin(self) -> list[Chunk]:
         return [self._chunk({"role": "assistant", "content": ""})]
@@ -148,7 +154,7 @@ class ChatStream:
             part.restart()
             if kind == "reasoning" and self._fields["content"].emitted:
                 continue  # thoughts of a field of their own, which no delta had: too late for them
-            if new := part.grow(text, self.run_id):
+            if new := part.grow(text):
                 yield self._chunk({_FIELDS[kind]: new})
 
     def _last(self, answer: Answer, choice: Choice, index: int) -> Chunk:
@@ -166,7 +172,7 @@ class ChatStream:
 
     def _deltas(self, pieces: Iterable[TextPiece]) -> Iterator[Chunk]:
         for piece in pieces:
-            if new := self._fields[piece.kind].grow(piece.text, self.run_id):
+            if new := self._fields[piece.kind].grow(piece.text):
                 yield self._chunk({_FIELDS[piece.kind]: new})
 
     def _chunk(

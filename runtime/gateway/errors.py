@@ -80,15 +80,16 @@ def too_large(message: str) -> ApiError:
     return ApiError(413, message, code="request_too_large")
 
 
-def validation_error(error: ValidationError, body: object) -> ApiError:
-    """The first thing that is wrong with a body, by the field's path in it."""
+def validation_error(error: ValidationError, body: object, within: str = "") -> ApiError:
+    """The first thing that is wrong with a body, or with the part of it that lies at `within`, by
+    the field's path."""
     errors = error.errors(include_url=False, include_input=False)
     paths = [_path_of(body, fault) for fault in errors]
     # Of a field that may have several forms each says what it lacks. The one that came furthest
     # into the field is of the form that was meant.
     alternatives = [at for at, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
     chosen = max(alternatives, key=lambda at: len(paths[at]))
-    fault, path = errors[chosen], _written_path(paths[chosen])
+    fault, path = errors[chosen], _written_path(paths[chosen], within)
     if fault["type"] == "extra_forbidden":
         return invalid(f"Unknown parameter: '{path}'.", path, "unknown_parameter")
     if fault["type"] == "missing":
@@ -125,8 +126,8 @@ def _path_of(body: object, fault: ErrorDetails) -> tuple[int | str, ...]:
     return (*path, *missing)
 
 
-def _written_path(path: tuple[int | str, ...]) -> str:
-    text = ""
+def _written_path(path: tuple[int | str, ...], within: str) -> str:
+    text = within
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text[:256]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import orjson
@@ -13,7 +15,9 @@ from starlette.responses import Response
 from loopline.bus.connection import OUTAGE
 from loopline.runtime.gateway import api_keys
 from loopline.runtime.gateway.errors import ApiError, invalid, too_large, unavailable
-from loopline.runtime.gateway.service import Service
+from loopline.runtime.gateway.service import Admitted, Service
+
+T = TypeVar("T")
 
 PING_SECONDS = 15
 """Between two comments of a silent stream: proxies end connections that say nothing."""
@@ -26,6 +30,30 @@ def json_response(body: Any, status: int = 200, headers: dict[str, str] | None =
     """Errors have an `x-request-id` as results do."""
     named = {REQUEST_ID: str(uuid4())} | (headers or {})
     return Response(orjson.dumps(body), status, headers=named, media_type="application/json")
+
+
+def run_headers(admitted: Admitted) -> dict[str, str]:
+    return {REQUEST_ID: admitted.run.id, "x-loopline-run": admitted.run.id}
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
+    """What `work` returns; None, and `work` is cancelled, once the client has gone."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+async def _disconnected(request: Request) -> None:
+    """Returns once the client has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 class Http:

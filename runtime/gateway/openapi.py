@@ -10,6 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from loopline.runtime import __version__
 from loopline.runtime.gateway.chat_request import ChatRequest
+from loopline.runtime.gateway.responses_request import ResponseRequest
 from loopline.runtime.gateway.runs_request import CreateRun, Feedback, ForkRun, ListedRun
 
 _ERROR = {
@@ -69,6 +70,26 @@ _OPERATIONS = (
         "get", "/v1/chat/completions/{id}", "Read a completion that was asked for before",
         answer=_ANY, errors=(404, 409, 422, 502, 504),
         query=(("stream", {"type": "string"}), ("starting_after", {"type": "string"})),
+    ),
+    _Operation(
+        "post", "/v1/responses", "Answer a conversation of items", body=ResponseRequest,
+        answer=_ANY, headers=("Idempotency-Key", "Last-Event-ID", "X-Loopline-Session"),
+        errors=(404, 409, 413, 422, 502, 504),
+    ),
+    _Operation(
+        "get", "/v1/responses/{id}", "Read a response, or its events from a number on",
+        answer=_ANY, errors=(404,), headers=("Last-Event-ID",),
+        query=(("stream", {"type": "string"}), ("starting_after", {"type": "integer"})),
+    ),
+    _Operation("post", "/v1/responses/{id}/cancel", "End a response", answer=_ANY, errors=(404,)),
+    _Operation(
+        "get", "/v1/responses/{id}/input_items", "List what a response answers", answer=_ANY,
+        errors=(404,),
+        query=(
+            ("limit", {"type": "integer", "minimum": 1, "maximum": 100}),
+            ("order", {"enum": ["asc", "desc"]}),
+            ("after", {"type": "string"}),
+        ),
     ),
     _Operation("get", "/v1/models", "List models", answer=_ANY),
     _Operation("get", "/v1/models/{id}", "Describe a model", answer=_ANY, errors=(404,)),

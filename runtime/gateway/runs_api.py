@@ -270,7 +270,7 @@ def _parse(model: type[M], body: dict[str, Any]) -> M:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        raise validation_error(error) from error
+        raise validation_error(error, body) from error
 
 
 def _refuse_reserved(tags: dict[str, str]) -> None:

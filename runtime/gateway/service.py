@@ -7,6 +7,7 @@ import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -18,7 +19,14 @@ from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.errors import InputError, UserError
 from loopline.runtime.gateway.api_keys import ApiKey
-from loopline.runtime.gateway.chat_stream import BEGIN, ChatStream, Chunk, StreamShape, place_of
+from loopline.runtime.gateway.chat_stream import (
+    BEGIN,
+    ChatStream,
+    Chunk,
+    Diverged,
+    StreamShape,
+    place_of,
+)
 from loopline.runtime.gateway.errors import ApiError, invalid, overloaded, too_large, unavailable
 from loopline.runtime.gateway.idempotency import run_of_key
 from loopline.runtime.gateway.models import ModelCatalogue
@@ -26,7 +34,9 @@ from loopline.runtime.gateway.sessions import TAG, Session, SessionMemory
 
 log = structlog.get_logger("loopline.runtime.gateway")
 
-RESERVED_TAGS = (TAG,)
+RESPONSE_TAG = "openai_response"
+"""Holds what a run that was asked for as a response keeps of its request."""
+RESERVED_TAGS = (TAG, RESPONSE_TAG)
 CANCELLED = "its client has gone"
 
 
@@ -54,6 +64,25 @@ class Admitted:
     session: Session | None
     kept: bool
     """Its client can come back to it, so it goes on when the client has gone."""
+
+
+Rendered = TypeVar("Rendered")
+
+
+class Rendering(Protocol[Rendered]):
+    """Makes the events of a stream out of a run's log, which alone decides what they are."""
+
+    def begin(self) -> list[Rendered]:
+        """What comes before any entry."""
+        ...
+
+    def feed(self, entry: str, event: dict[str, str]) -> list[Rendered]:
+        """What an entry adds. Raises `Diverged`."""
+        ...
+
+    def finish(self, trajectory: Trajectory) -> list[Rendered]:
+        """What is left once the run has ended, in place of what its last entry adds."""
+        ...
 
 
 class Service:
@@ -105,7 +134,8 @@ class Service:
         if target.workflow == "chat" and question.session is not None:
             continuation = await self.sessions.go_on(question.session, messages)
             messages = continuation.messages
-            options = options.model_copy(update={"previous": continuation.previous})
+            if continuation.previous is not None:
+                options = options.model_copy(update={"previous": continuation.previous})
         reserved = {TAG: question.session.name} if question.session is not None else {}
         return self.client.new_run(
             _prompt(messages),
@@ -206,27 +236,39 @@ class Service:
     ) -> AsyncGenerator[Chunk]:
         """The chunks of the answer, behind the one with the id `after`. A caller that closes this
         before its end cancels the run, unless it is kept. Raises `ApiError`."""
-        run_id, seen = admitted.run.id, _seen(after)
-        chat = ChatStream(run_id, shape, admitted.run.workflow == "chat")
-        ended = False
+        seen = _seen(after)
+        chat = ChatStream(admitted.run.id, shape, admitted.run.workflow == "chat")
+        async with aclosing(self.render(admitted, chat)) as chunks:
+            async for chunk in chunks:
+                if place_of(chunk.id) > seen:
+                    yield chunk
+
+    async def render(
+        self, admitted: Admitted, rendering: Rendering[Rendered]
+    ) -> AsyncGenerator[Rendered]:
+        """What a run's log comes to, from its beginning to its end. Who closes this before, and
+        whom `ApiError` reaches, is as for `stream`."""
+        run_id, ended = admitted.run.id, False
         try:
             # Held back until there is more: what is refused gets a status, and no stream.
-            opening = chat.begin()
+            opening = rendering.begin()
             async with aclosing(self.client.follow(run_id, BEGIN)) as events:
                 async for event in events:
-                    chunks = chat.feed(event.id, event.fields)
+                    items = rendering.feed(event.id, event.fields)
                     if event.kind == "ended":
                         ended = True
                         trajectory = await self.client.trajectory(run_id)
                         await self._remember(admitted, trajectory)
-                        chunks = chat.finish(trajectory)
-                    if chunks:
-                        chunks, opening = [*opening, *chunks], []
-                    for chunk in chunks:
-                        if place_of(chunk.id) > seen:
-                            yield chunk
+                        items = rendering.finish(trajectory)
+                    if items:
+                        items, opening = [*opening, *items], []
+                    for item in items:
+                        yield item
             if not ended:
                 raise ApiError(404, f"run {run_id} is not on the bus", code="run_not_found")
+        except Diverged:
+            ended = True  # the run goes on: its client is told to come back for the whole answer
+            raise
         except BusUnavailable as error:
             raise unavailable(str(error)) from error
         finally:

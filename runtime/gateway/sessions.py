@@ -92,7 +92,7 @@ class SessionMemory:
             earlier = (*run_of(state).task.messages, assistant_message(call))
             if len(earlier) != end + 1:
                 continue
-            return Continuation((*earlier, *messages[end + 1 :]), _ids_of(call))
+            return Continuation((*earlier, *messages[end + 1 :]), ids_of(call))
         return Continuation(messages)
 
     async def note(self, session: Session, trajectory: Trajectory) -> None:
@@ -109,7 +109,7 @@ class SessionMemory:
             await pipe.execute()
 
 
-def _ids_of(call: Call) -> Call:
+def ids_of(call: Call) -> Call:
     """Of the earlier call, what the engine goes on from."""
     return call.model_copy(
         update={"text": "", "reasoning": "", "logprobs": (), "raw_logprobs": (), "tokens": ()}

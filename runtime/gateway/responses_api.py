@@ -1,0 +1,345 @@
+"""`/v1/responses`: OpenAI's Responses API, as Open Responses specifies it. Each response is a run.
+
+What a caller asked not to be stored is on the bus as long as any run is, for it is journalled; but
+this API gives it to nobody, and no response goes on from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+from sse_starlette import EventSourceResponse
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from loopline.agents.records import Call, Message, SamplingParams
+from loopline.bus import RunState
+from loopline.runtime.client.client import run_of, steps_of, trajectory_of
+from loopline.runtime.gateway import idempotency, sessions
+from loopline.runtime.gateway.api_keys import ApiKey
+from loopline.runtime.gateway.chat_response import answer_of
+from loopline.runtime.gateway.errors import ApiError, invalid, validation_error
+from loopline.runtime.gateway.http import (
+    PING_SECONDS,
+    Http,
+    json_response,
+    run_headers,
+    while_connected,
+)
+from loopline.runtime.gateway.models import WORKFLOW
+from loopline.runtime.gateway.responses_body import ResponseView, record_of, response_id
+from loopline.runtime.gateway.responses_items import (
+    Item,
+    ItemReference,
+    check_calls,
+    input_items,
+    items_of,
+    messages_of,
+    run_of_item,
+    stored_item,
+)
+from loopline.runtime.gateway.responses_request import ResponseRecord, ResponseRequest
+from loopline.runtime.gateway.responses_stream import Event, ResponseStream, error_event
+from loopline.runtime.gateway.service import (
+    RESERVED_TAGS,
+    RESPONSE_TAG,
+    Admitted,
+    Question,
+    Service,
+)
+
+CANCELLED = "its caller cancelled the response"
+MAX_REFERENCES = 64
+"""Items of one input that are looked up: each is read from the bus with its run."""
+MAX_PAGE = 100
+
+
+class ResponsesApi:
+    """The handlers."""
+
+    def __init__(self, service: Service, http: Http) -> None:
+        self._service = service
+        self._http = http
+
+    def routes(self) -> list[Route]:
+        routes: list[Route] = []
+        for prefix in ("/v1", "/sessions/{session}/v1"):
+            whole = f"{prefix}/responses/{{id}}"
+            routes += [
+                Route(f"{prefix}/responses", self.create, methods=["POST"]),
+                Route(whole, self.get, methods=["GET"]),
+                Route(f"{whole}/cancel", self.cancel, methods=["POST"]),
+                Route(f"{whole}/input_items", self.list_input, methods=["GET"]),
+            ]
+        return routes
+
+    async def create(self, request: Request) -> Response:
+        caller = await self._http.caller(request)
+        body = await self._http.body(request)
+        try:
+            params = ResponseRequest.model_validate(body)
+        except ValidationError as error:
+            raise validation_error(error, body) from error
+        _check(params)
+        messages, previous = await self._conversation(params, caller)
+        options = params.options.model_copy(update={"previous": previous})
+        admitted = await self._service.admit(
+            Question(
+                caller=caller,
+                model=params.model,
+                messages=messages,
+                options=options,
+                tags={**(params.metadata or {}), RESPONSE_TAG: _json(params.record)},
+                stream=bool(params.stream),
+                session=sessions.session_of(
+                    request.path_params.get("session"),
+                    request.headers.get(sessions.HEADER),
+                    caller.id,
+                ),
+                idempotency_key=request.headers.get(idempotency.HEADER),
+                body_digest=idempotency.digest_of(body),
+            )
+        )
+        view = self._view(admitted, params.record)
+        if params.background:
+            admitted = replace(admitted, kept=True)
+        if params.stream:
+            return self._stream(admitted, view, _last_seen(request))
+        if params.background:
+            return await self._present(admitted, view)
+        trajectory = await while_connected(request, self._service.wait(admitted))
+        if trajectory is None:
+            return Response(status_code=499)  # to nobody
+        answer_of(trajectory, view.model)  # a run without an answer is an error of its own status
+        return json_response(view.ended(trajectory), headers=run_headers(admitted))
+
+    async def get(self, request: Request) -> Response:
+        """A response as it is now, or its events behind one of them."""
+        admitted, view = await self._stored(request)
+        if request.query_params.get("stream") in ("true", "1"):
+            return self._stream(admitted, view, _last_seen(request))
+        return await self._present(admitted, view)
+
+    async def cancel(self, request: Request) -> Response:
+        """The response, which is over now, whether by this or before."""
+        admitted, view = await self._stored(request)
+        await self._service.client.cancel(admitted.run.id, CANCELLED)
+        return await self._present(admitted, view)
+
+    async def list_input(self, request: Request) -> Response:
+        """The conversation that the model was given, without the instructions; the last item first
+        unless the order is `asc`."""
+        _, view = await self._stored(request)
+        items = input_items(view.run.id, _without_instructions(view))
+        query = request.query_params
+        order = query.get("order", "desc")
+        if order not in ("asc", "desc"):
+            raise invalid("order: 'asc' or 'desc'", "order", "invalid_value")
+        count = query.get("limit", "20")
+        if not count.isdecimal() or not 1 <= int(count) <= MAX_PAGE:
+            raise invalid(f"limit: 1 to {MAX_PAGE}", "limit", "invalid_value")
+        if order == "desc":
+            items.reverse()
+        if after := query.get("after"):
+            ids = [item["id"] for item in items]
+            if after not in ids:
+                raise invalid(f"after: no item has the id {after[:128]!r}", "after")
+            items = items[ids.index(after) + 1 :]
+        page = items[: int(count)]
+        return json_response(
+            {
+                "object": "list",
+                "data": page,
+                "first_id": page[0]["id"] if page else None,
+                "last_id": page[-1]["id"] if page else None,
+                "has_more": len(items) > len(page),
+            }
+        )
+
+    async def _conversation(
+        self, params: ResponseRequest, caller: ApiKey
+    ) -> tuple[tuple[Message, ...], Call | None]:
+        """The messages, and the call before them whose ids they go on from."""
+        items = await self._with_references(items_of(params.input), caller)
+        instructions = (
+            (Message(role="system", content=params.instructions),) if params.instructions else ()
+        )
+        earlier: tuple[Message, ...] = ()
+        call: Call | None = None
+        if params.previous_response_id is not None:
+            view, answer, call = await self._earlier(params.previous_response_id, caller)
+            earlier = (*_without_instructions(view), answer)
+            begins_alike = (*instructions, *earlier) == (*view.run.task.messages, answer)
+            if not begins_alike or view.model != params.model.partition("@")[0]:
+                call = None
+        messages = (*instructions, *earlier, *messages_of(items))
+        check_calls(messages)
+        return messages, call and sessions.ids_of(call)
+
+    async def _earlier(
+        self, earlier_id: str, caller: ApiKey
+    ) -> tuple[ResponseView, Message, Call | None]:
+        """A response that another goes on from: itself, its answer, the call that gave it."""
+        param = "previous_response_id"
+        missing = ApiError(
+            404,
+            f"Previous response with id '{earlier_id}' not found.",
+            code="previous_response_not_found",
+            param=param,
+        )
+        try:
+            admitted, view = await self._find(earlier_id, caller)
+        except ApiError as error:
+            raise (missing if error.status == 404 else error) from error
+        state = await self._state(admitted)
+        if state.state == "missing":
+            raise missing
+        if state.active:
+            raise invalid(f"response '{earlier_id}' is not completed yet", param)
+        try:
+            choice = answer_of(trajectory_of(state), view.model).choices[0]
+        except ApiError as error:
+            raise invalid(
+                f"response '{earlier_id}' has no answer to go on from: {error.message}", param
+            ) from error
+        return view, choice.message, choice.call
+
+    async def _with_references(self, items: list[Item], caller: ApiKey) -> list[Item]:
+        """The items, with those in place of references that these name. Raises `ApiError`."""
+        names = [item.id for item in items if isinstance(item, ItemReference)]
+        if len(names) > MAX_REFERENCES:
+            raise invalid(f"input has {len(names)} references; the limit is {MAX_REFERENCES}")
+        runs = {run_id for name in names if (run_id := run_of_item(name)) is not None}
+        stored: list[dict[str, Any]] = []
+        for run_id in runs:
+            stored += await self._items_of(run_id, caller)
+        return [
+            stored_item(item.id, stored, f"input[{index}]")
+            if isinstance(item, ItemReference)
+            else item
+            for index, item in enumerate(items)
+        ]
+
+    async def _items_of(self, run_id: str, caller: ApiKey) -> Sequence[dict[str, Any]]:
+        """A response's input and output; nothing if it is not this caller's, or not stored."""
+        try:
+            admitted, view = await self._find(response_id(run_id), caller)
+        except ApiError as error:
+            if error.status == 404:
+                return ()
+            raise
+        state = await self._state(admitted)
+        output: list[dict[str, Any]] = []
+        if state.state == "ended":
+            output = view.ended(trajectory_of(state))["output"]
+        return [*input_items(run_id, _without_instructions(view)), *output]
+
+    async def _stored(self, request: Request) -> tuple[Admitted, ResponseView]:
+        caller = await self._http.caller(request)
+        return await self._find(request.path_params["id"], caller)
+
+    async def _find(self, name: str, caller: ApiKey) -> tuple[Admitted, ResponseView]:
+        """A stored response of this caller. Raises `ApiError` 404 for any other."""
+        missing = ApiError(
+            404, f"Response with id '{name[:256]}' not found.", code="response_not_found"
+        )
+        if not name.startswith("resp_"):
+            raise missing
+        try:
+            admitted = await self._service.find(name.removeprefix("resp_"), caller)
+        except ApiError as error:
+            raise (missing if error.status == 404 else error) from error
+        record = record_of(admitted.run)
+        if record is None or not record.store:
+            raise missing
+        return admitted, self._view(admitted, record)
+
+    def _view(self, admitted: Admitted, record: ResponseRecord) -> ResponseView:
+        model = self._service.model_of(admitted.run)
+        pool = self._service.settings.models.get(model.partition("/")[0])
+        usual = pool or SamplingParams(temperature=1.0)
+        return ResponseView(admitted.run, record, model, usual.temperature, usual.top_p)
+
+    async def _state(self, admitted: Admitted) -> RunState:
+        return await self._service.client.bus.run_state(admitted.run.id)
+
+    async def _present(self, admitted: Admitted, view: ResponseView) -> Response:
+        """The response as it is now."""
+        state = await self._state(admitted)
+        run_of(state)
+        if not state.active:
+            body = view.ended(trajectory_of(state))
+        elif view.record.background and not steps_of(state) and not await self._has_begun(view):
+            body = view.body("queued")
+        else:
+            body = view.body("in_progress")
+        return json_response(body, headers=run_headers(admitted))
+
+    async def _has_begun(self, view: ResponseView) -> bool:
+        bus = self._service.client.bus
+        return bool(await bus.redis.exists(bus.keys.shard_of(view.run.id).log(view.run.id)))
+
+    def _stream(self, admitted: Admitted, view: ResponseView, after: int) -> Response:
+        events = self._service.render(admitted, ResponseStream(view))
+        return EventSourceResponse(
+            _frames(events, after), ping=PING_SECONDS, sep="\n", headers=run_headers(admitted)
+        )
+
+
+async def _frames(events: AsyncGenerator[Event], after: int) -> AsyncIterator[bytes]:
+    last = after
+    try:
+        async for event in events:
+            if event["sequence_number"] > after:
+                last = event["sequence_number"]
+                yield b"id: %d\n" % last + _frame(event)
+        yield b"data: [DONE]\n\n"
+    except ApiError as error:
+        yield _frame(error_event(error, last))
+    finally:
+        await events.aclose()
+
+
+def _frame(event: Event) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
+
+
+def _last_seen(request: Request) -> int:
+    """The number of the last event that the client has; -1 if it has none."""
+    text = request.headers.get("last-event-id") or request.query_params.get("starting_after")
+    if not text:
+        return -1
+    if not text.isdecimal() or len(text) > 18:
+        raise invalid(
+            f"{text[:64]!r} is not an event's sequence number", "starting_after", "invalid_event_id"
+        )
+    return int(text)
+
+
+def _check(params: ResponseRequest) -> None:
+    """Raises `ApiError` for what the request's own rules don't say."""
+    if params.metadata and any(tag in RESERVED_TAGS for tag in params.metadata):
+        raise invalid(f"metadata: {', '.join(RESERVED_TAGS)} are the gateway's own", "metadata")
+    if params.model.startswith(WORKFLOW):
+        parameter = "tools" if params.tools else "text.format"
+        if params.tools or params.format.type != "text":
+            raise invalid(
+                f"the model '{params.model[:256]}' is a team with tools of its own: it takes no"
+                f" '{parameter}'",
+                parameter,
+                "unsupported_parameter",
+            )
+
+
+def _json(record: ResponseRecord) -> str:
+    return record.model_dump_json(by_alias=True, exclude_defaults=True)
+
+
+def _without_instructions(view: ResponseView) -> tuple[Message, ...]:
+    """They are not carried over from one response to the next."""
+    return view.run.task.messages[view.record.has_instructions :]

@@ -1,0 +1,349 @@
+"""Items of the Responses API, and the messages that runs have of them.
+
+An answer of a model is up to three kinds of items, which lie side by side: its thoughts, its
+message, its calls. In a conversation they are one message of the assistant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from loopline.agents.records import Call, Message, ToolCall
+from loopline.agents.visible_text import VisibleText
+from loopline.runtime.gateway.chat_request import MAX_MESSAGES, parsed_arguments
+from loopline.runtime.gateway.chat_response import Choice, content_of, logprobs_of, tool_call_body
+from loopline.runtime.gateway.errors import ApiError, invalid, validation_error
+
+ItemKind = Literal["reasoning", "content"]
+"""Of an output item that a model's text streams into, as `TextPiece.kind` names them."""
+
+Parsed = TypeVar("Parsed", bound=BaseModel)
+
+_Status = Literal["in_progress", "completed", "incomplete"] | None
+_Id = Annotated[str, Field(max_length=256)]
+
+
+class _Item(BaseModel):
+    """An item as clients send it: also one that a server gave them, with the fields of that
+    server."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: _Id | None = None
+    status: _Status = None
+
+
+class MessageItem(_Item):
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Any]
+
+
+class FunctionCallItem(_Item):
+    type: Literal["function_call"]
+    call_id: str = Field(min_length=1, max_length=256)
+    name: str = Field(max_length=256)
+    arguments: str
+
+
+class FunctionCallOutputItem(_Item):
+    type: Literal["function_call_output"]
+    call_id: str = Field(min_length=1, max_length=256)
+    output: str | list[Any]
+
+
+class ReasoningItem(_Item):
+    """Thoughts are not sent back to a model: a response that names the one before it goes on from
+    the model's own text, where its chat template decides what it keeps of them."""
+
+    type: Literal["reasoning"]
+
+
+class ItemReference(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["item_reference"] | None = None
+    id: str = Field(min_length=1, max_length=256)
+
+
+class _TextPart(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    type: Literal["input_text", "output_text", "text"]
+    text: str
+
+
+class _RefusalPart(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+Item = MessageItem | FunctionCallItem | FunctionCallOutputItem | ReasoningItem | ItemReference
+
+_ITEMS: dict[str, type[Item]] = {
+    "message": MessageItem,
+    "function_call": FunctionCallItem,
+    "function_call_output": FunctionCallOutputItem,
+    "reasoning": ReasoningItem,
+    "item_reference": ItemReference,
+}
+
+
+def items_of(body: str | list[Any]) -> list[Item]:
+    """A request's input. Raises `ApiError`, which names the item."""
+    if isinstance(body, str):
+        return [MessageItem(role="user", content=body)]
+    if len(body) > MAX_MESSAGES:
+        raise invalid(f"input has {len(body)} items; the limit is {MAX_MESSAGES}", "input")
+    return [_item(value, f"input[{index}]") for index, value in enumerate(body)]
+
+
+def _item(value: Any, where: str) -> Item:
+    if not isinstance(value, dict):
+        raise invalid(f"Invalid value for '{where}': an item is an object", where, "invalid_value")
+    item: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+    kind = item.get("type")
+    if kind is None:
+        kind = "message" if "role" in item else "item_reference"
+    model = _ITEMS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        raise invalid(
+            f"an item of type {str(kind)[:64]!r} is not taken here; those that are:"
+            f" {', '.join(_ITEMS)}",
+            f"{where}.type",
+            "unsupported_value",
+        )
+    return _validated(model, item, where)
+
+
+def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
+    """The conversation. Raises `ApiError` for a part that no model here takes."""
+    messages: list[Message] = []
+    for index, item in enumerate(items):
+        where = f"input[{index}]"
+        last = messages[-1] if messages and messages[-1].role == "assistant" else None
+        match item:
+            case MessageItem(role="assistant"):
+                text = _text(item.content, f"{where}.content")
+                if last is not None and last.tool_calls and not last.content:
+                    messages[-1] = last.model_copy(update={"content": text})
+                else:
+                    messages.append(Message(role="assistant", content=text))
+            case MessageItem():
+                role = "user" if item.role == "user" else "system"
+                text = _text(item.content, f"{where}.content")
+                messages.append(Message(role=role, content=text))
+            case FunctionCallItem():
+                calls = (*(last.tool_calls if last else ()), _tool_call(item))
+                if last is not None:
+                    messages[-1] = last.model_copy(update={"tool_calls": calls})
+                else:
+                    messages.append(Message(role="assistant", tool_calls=calls))
+            case FunctionCallOutputItem():
+                text = _text(item.output, f"{where}.output")
+                messages.append(Message(role="tool", content=text, tool_call_id=item.call_id))
+            case ReasoningItem():
+                pass
+            case ItemReference():
+                raise invalid(f"Item '{item.id}' not found.", f"{where}.id", "item_not_found")
+    return tuple(messages)
+
+
+def check_calls(messages: Sequence[Message]) -> None:
+    """Every tool call is answered once, before anything else is said, and every answer has its
+    call. Raises `ApiError`."""
+    waiting: dict[str, None] = {}
+    for message in messages:
+        if message.role == "tool":
+            if message.tool_call_id not in waiting:
+                raise invalid(
+                    "No tool call found for function call output with call_id"
+                    f" {message.tool_call_id}.",
+                    "input",
+                )
+            del waiting[message.tool_call_id]
+            continue
+        if waiting:
+            break
+        waiting = dict.fromkeys(call.id for call in message.tool_calls)
+    if waiting:
+        raise invalid(f"No tool output found for function call {next(iter(waiting))}.", "input")
+
+
+def _tool_call(item: FunctionCallItem) -> ToolCall:
+    arguments, error = parsed_arguments(item.arguments)
+    return ToolCall(
+        id=item.call_id,
+        name=item.name,
+        arguments=arguments,
+        raw_arguments=item.arguments,
+        error=error,
+    )
+
+
+def _text(content: str | list[Any], where: str) -> str:
+    if isinstance(content, str):
+        return content
+    texts: list[str] = []
+    for index, part in enumerate(content):
+        place = f"{where}[{index}]"
+        kind: Any = part.get("type") if isinstance(part, dict) else None  # pyright: ignore
+        if kind == "refusal":
+            texts.append(_validated(_RefusalPart, part, place).refusal)
+        elif kind in ("input_text", "output_text", "text"):
+            texts.append(_validated(_TextPart, part, place).text)
+        else:
+            raise invalid(
+                f"content of type {str(kind)[:64]!r}: the models here take text alone",
+                place,
+                "unsupported_value",
+            )
+    return "\n".join(texts)
+
+
+def _validated(model: type[Parsed], value: Any, where: str) -> Parsed:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise validation_error(error, value, where) from error
+
+
+# What a run gives
+
+
+def message_id(run_id: str) -> str:
+    return f"msg_{run_id}"
+
+
+def reasoning_id(run_id: str) -> str:
+    return f"rs_{run_id}"
+
+
+def call_id(run_id: str, position: int) -> str:
+    return f"fc_{run_id}_{position}"
+
+
+def run_of_item(item_id: str) -> str | None:
+    """The run that gave an item, by its id."""
+    kind, _, rest = item_id.partition("_")
+    return rest.partition("_")[0] if kind in ("msg", "rs", "fc", "in") else None
+
+
+def message_item(
+    run_id: str, text: str, *, status: str = "completed", logprobs: list[Any] | None = None
+) -> dict[str, Any]:
+    return {
+        "id": message_id(run_id),
+        "type": "message",
+        "role": "assistant",
+        "status": status,
+        "content": [text_part(text, logprobs)],
+    }
+
+
+def text_part(text: str, logprobs: list[Any] | None = None) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs or []}
+
+
+def reasoning_item(run_id: str, text: str) -> dict[str, Any]:
+    return {
+        "id": reasoning_id(run_id),
+        "type": "reasoning",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": text}],
+        "status": "completed",
+    }
+
+
+def call_item(run_id: str, position: int, call: ToolCall) -> dict[str, Any]:
+    return {
+        "id": call_id(run_id, position),
+        "type": "function_call",
+        "call_id": call.id,
+        **tool_call_body(call)["function"],
+        "status": "completed",
+    }
+
+
+def text_order(choice: Choice, *, streamed: bool) -> list[ItemKind]:
+    """Which items a choice's text comes to, in their order.
+
+    A stream shows a model's text as it comes; what an endpoint says of the model's thoughts in a
+    field of their own is known once all is there, so that it stands last where there was a stream.
+    """
+    kinds: list[ItemKind] = ["reasoning"] if choice.reasoning else []
+    if choice.message.content or not choice.message.tool_calls:
+        kinds.append("content")
+    if len(kinds) == 2 and streamed and choice.call is not None:
+        kinds.sort(key=_first_kinds(choice.call).index)
+    return kinds
+
+
+def _first_kinds(call: Call) -> list[ItemKind]:
+    offered = tuple({tool_call.name for tool_call in call.tool_calls})
+    visible = VisibleText(opened=call.begins_in_thought, offered=offered)
+    pieces = [*visible.feed(call.text), *visible.finish()]
+    return list(dict.fromkeys([*(p.kind for p in pieces if p.text), "content", "reasoning"]))
+
+
+def output_items(
+    run_id: str, choice: Choice, order: Sequence[ItemKind], *, logprobs: bool
+) -> list[dict[str, Any]]:
+    """The items of an answer."""
+    status = "incomplete" if choice.finish_reason in ("length", "content_filter") else "completed"
+    token_logprobs = logprobs_of(choice.call) if logprobs else None
+    items = {
+        "reasoning": reasoning_item(run_id, choice.reasoning),
+        "content": message_item(
+            run_id,
+            content_of(choice.message) or "",
+            status=status,
+            logprobs=token_logprobs["content"] if token_logprobs else None,
+        ),
+    }
+    calls = [call_item(run_id, i, call) for i, call in enumerate(choice.message.tool_calls)]
+    return [*(items[kind] for kind in order), *calls]
+
+
+def input_items(run_id: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """A conversation as items, each with an id that an `item_reference` may name."""
+    items: list[dict[str, Any]] = []
+
+    def add(item: dict[str, Any]) -> None:
+        items.append({"id": f"in_{run_id}_{len(items)}", **item, "status": "completed"})
+
+    for message in messages:
+        if message.role == "tool":
+            add(
+                {
+                    "type": "function_call_output",
+                    "call_id": message.tool_call_id,
+                    "output": message.content,
+                }
+            )
+            continue
+        if message.content or not message.tool_calls:
+            part = (
+                text_part(message.content)
+                if message.role == "assistant"
+                else {"type": "input_text", "text": message.content}
+            )
+            add({"type": "message", "role": message.role, "content": [part]})
+        for call in message.tool_calls:
+            add({"type": "function_call", "call_id": call.id, **tool_call_body(call)["function"]})
+    return items
+
+
+def stored_item(item_id: str, items: Sequence[dict[str, Any]], where: str) -> Item:
+    """The item with this id. Raises `ApiError`."""
+    for item in items:
+        if item["id"] == item_id:
+            return _item(item, where)
+    raise ApiError(
+        404, f"Item with id '{item_id}' not found.", code="item_not_found", param=f"{where}.id"
+    )

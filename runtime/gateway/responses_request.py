@@ -1,0 +1,245 @@
+"""The body of `POST /v1/responses`, as OpenAI's API and Open Responses have it.
+
+Its items are in `responses_items`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from loopline.agents.records import (
+    MAX_TOOLS,
+    GenerationOptions,
+    JsonObject,
+    ToolChoice,
+    ToolSpec,
+)
+from loopline.agents.roles.chat import ChatOptions
+from loopline.runtime.gateway.chat_request import JsonObjectFormat, TextFormat
+
+Label = Annotated[str, Field(max_length=512)]
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FunctionTool(_Strict):
+    type: Literal["function"]
+    name: _Name
+    description: str | None = None
+    parameters: JsonObject | None = None
+    strict: bool | None = None
+
+    @property
+    def spec(self) -> ToolSpec:
+        return ToolSpec(
+            name=self.name,
+            description=self.description or "",
+            parameters=self.parameters or {"type": "object", "properties": {}},
+        )
+
+
+class FunctionChoice(_Strict):
+    type: Literal["function"]
+    name: str
+
+
+class JsonSchemaOutput(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    type: Literal["json_schema"]
+    name: _Name
+    description: str | None = None
+    schema_: JsonObject = Field(alias="schema")
+    strict: bool | None = None
+
+
+TextOutput = Annotated[
+    TextFormat | JsonObjectFormat | JsonSchemaOutput,
+    Field(discriminator="type"),
+]
+
+
+class TextConfig(_Strict):
+    format: TextOutput | None = None
+    verbosity: Literal["medium"] | None = None
+
+
+class ReasoningConfig(_Strict):
+    """Thoughts are given whole, never summarised, and a model thinks as much as it does."""
+
+    effort: None = None
+    summary: Literal["auto"] | None = None
+    generate_summary: Literal["auto"] | None = None
+
+
+class EventOptions(_Strict):
+    include_obfuscation: bool | None = None
+
+
+Choice = Literal["auto", "none", "required"] | FunctionChoice
+
+
+class ResponseRecord(BaseModel):
+    """What a run keeps of its request, beside what the run itself has: a tag of it, as JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    previous_response_id: str | None = None
+    has_instructions: bool = False
+    """The conversation's first message is this request's `instructions`."""
+    store: bool = True
+    background: bool = False
+    tool_choice: Choice = "auto"
+    parallel_tool_calls: bool = True
+    strict: tuple[bool | None, ...] = ()
+    """Of each tool, where any says so."""
+    format: TextOutput = TextFormat(type="text")
+    """Without its schema, which is the run's."""
+    logprobs: bool = False
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    summary: str | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+
+
+class ResponseRequest(_Strict):
+    """What is not listed here is refused by name: nothing is ignored that would change the
+    answer."""
+
+    model: str = Field(min_length=1, max_length=256)
+    input: Annotated[str, Field(min_length=1)] | Annotated[list[Any], Field(min_length=1)]
+    instructions: str | None = None
+    previous_response_id: Annotated[str, Field(max_length=256)] | None = None
+    tools: list[FunctionTool] | None = Field(default=None, max_length=MAX_TOOLS)
+    tool_choice: Choice | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextConfig | None = None
+    stream: bool | None = None
+    stream_options: EventOptions | None = None
+    background: bool | None = None
+    store: bool | None = None
+    include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = (
+        Field(default=None, max_length=16)
+    )
+    """Thoughts are given in the clear, so there is nothing encrypted to include."""
+    max_output_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    metadata: dict[str, str] | None = Field(default=None, max_length=16)
+    """Tags of the run."""
+    # What names the caller, or a choice that a server of one's own does not offer: no answer
+    # depends on it.
+    user: Label | None = None
+    safety_identifier: Label | None = None
+    prompt_cache_key: Label | None = None
+    prompt_cache_retention: Label | None = None
+    service_tier: Label | None = None
+    # OpenAI's defaults, which clients send; any other value is refused.
+    reasoning: ReasoningConfig | None = None
+    truncation: Literal["disabled"] | None = None
+    top_logprobs: Literal[0] | None = None
+    max_tool_calls: None = None
+    conversation: None = None
+    prompt: None = None
+    context_management: None = None
+    moderation: None = None
+
+    @model_validator(mode="after")
+    def _check_references(self) -> Self:
+        names = [tool.name for tool in self.tools or ()]
+        if len(set(names)) < len(names):
+            raise ValueError("two of the tools have one name")
+        if isinstance(self.tool_choice, FunctionChoice) and self.tool_choice.name not in names:
+            raise ValueError(
+                f"tool_choice names {self.tool_choice.name!r}, which is none of the tools"
+            )
+        if self.tool_choice == "required" and not names:
+            raise ValueError("tool_choice 'required' needs tools")
+        if self.background and self.store is False:
+            raise ValueError("a background response is one that is stored: 'store' must be true")
+        return self
+
+    @property
+    def format(self) -> TextFormat | JsonObjectFormat | JsonSchemaOutput:
+        return (self.text and self.text.format) or TextFormat(type="text")
+
+    @property
+    def logprobs(self) -> bool:
+        return "message.output_text.logprobs" in (self.include or ())
+
+    @property
+    def options(self) -> ChatOptions:
+        """What the workflow `chat` is to do."""
+        return ChatOptions(
+            tools=tuple(tool.spec for tool in self.tools or ()),
+            json_schema=self._schema(),
+            generation=GenerationOptions(
+                temperature=self.temperature,
+                top_p=self.top_p,
+                max_tokens=self.max_output_tokens,
+                frequency_penalty=self.frequency_penalty,
+                presence_penalty=self.presence_penalty,
+                tool_choice=self._tool_choice(),
+                parallel_tool_calls=self.parallel_tool_calls is not False,
+                token_texts=self.logprobs,
+            ),
+        )
+
+    @property
+    def record(self) -> ResponseRecord:
+        output = self.format
+        if isinstance(output, JsonSchemaOutput):
+            output = output.model_copy(update={"schema_": {}})
+        strict = tuple(tool.strict for tool in self.tools or ())
+        return ResponseRecord(
+            previous_response_id=self.previous_response_id,
+            has_instructions=bool(self.instructions),
+            store=self.store is not False,
+            background=bool(self.background),
+            tool_choice=self.tool_choice or "auto",
+            parallel_tool_calls=self.parallel_tool_calls is not False,
+            strict=strict if any(value is not None for value in strict) else (),
+            format=output,
+            logprobs=self.logprobs,
+            max_output_tokens=self.max_output_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            frequency_penalty=self.frequency_penalty,
+            presence_penalty=self.presence_penalty,
+            summary=self.reasoning and (self.reasoning.summary or self.reasoning.generate_summary),
+            user=self.user,
+            safety_identifier=self.safety_identifier,
+            prompt_cache_key=self.prompt_cache_key,
+            prompt_cache_retention=self.prompt_cache_retention,
+        )
+
+    def _schema(self) -> JsonObject | None:
+        match self.format:
+            case JsonObjectFormat():
+                return {"type": "object"}
+            case JsonSchemaOutput(schema_=schema):
+                return schema
+            case _:
+                return None
+
+    def _tool_choice(self) -> ToolChoice:
+        match self.tool_choice:
+            case FunctionChoice(name=name):
+                return ToolChoice(mode="required", name=name)
+            case "none" | "required" as mode:
+                return ToolChoice(mode=mode)
+            case _:
+                return ToolChoice()

@@ -1,0 +1,181 @@
+"""A run's log as the semantic events of a streamed response.
+
+The events and their sequence numbers follow from the log alone. So a client that comes back, to
+this gateway or to another, gets what it has not seen: the events are made again from the log's
+beginning, and those up to its last number are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loopline.agents.records import Trajectory
+from loopline.agents.visible_text import VisibleText
+from loopline.runtime.gateway.chat_response import Choice, answer_of, content_of
+from loopline.runtime.gateway.chat_stream import GrowingText
+from loopline.runtime.gateway.errors import ApiError
+from loopline.runtime.gateway.responses_body import ResponseView, response_id
+from loopline.runtime.gateway.responses_items import (
+    ItemKind,
+    message_id,
+    message_item,
+    reasoning_id,
+    reasoning_item,
+    text_order,
+    text_part,
+)
+
+Event = dict[str, Any]
+
+_ENDS = {"completed": "response.completed", "incomplete": "response.incomplete"}
+"""Status → the last event; of a response that failed or was cancelled it is `response.failed`."""
+_NAMES: dict[ItemKind, str] = {
+    "reasoning": "response.reasoning_text",
+    "content": "response.output_text",
+}
+
+
+@dataclass
+class ResponseStream:
+    """The events of one response. `loopline.runtime.gateway.service.Rendering`."""
+
+    view: ResponseView
+    _number: int = -1
+    _started: bool = False
+    _order: list[ItemKind] = field(default_factory=list[ItemKind])
+    """Items that the text has come to, by their index in the output."""
+    _texts: dict[ItemKind, GrowingText] = field(init=False)
+    _visible: VisibleText | None = None
+
+    def __post_init__(self) -> None:
+        path = f"/v1/responses/{response_id(self.view.run.id)}"
+        self._texts = {"reasoning": GrowingText(path), "content": GrowingText(path)}
+
+    def begin(self) -> list[Event]:
+        if self.view.record.background:
+            queued = self.view.body("queued")
+            return [
+                self._event("response.created", response=queued),
+                self._event("response.queued", response=queued),
+            ]
+        created = self._event("response.created", response=self.view.body("in_progress"))
+        return [created, *self._start()]
+
+    def feed(self, entry: str, event: dict[str, str]) -> list[Event]:
+        """What a log entry adds. Raises `Diverged`."""
+        if "type" not in event:
+            return []
+        events = list(self._start())
+        if not self.view.streams_text or event["type"] not in ("tokens", "restart"):
+            return events
+        if event["type"] == "restart":
+            self._visible = None
+            for text in self._texts.values():
+                text.restart()
+        if self._visible is None:
+            offered = tuple(tool.name for tool in self.view.options.tools)
+            self._visible = VisibleText(offered=offered)
+        for piece in self._visible.feed(event["text"]):
+            events += self._grow(piece.kind, piece.text)
+        return events
+
+    def finish(self, trajectory: Trajectory) -> list[Event]:
+        """What is left once the run has ended: the rest of the text, the ends of the items, the
+        tool calls, the whole response. Raises `Diverged`."""
+        events = list(self._start())
+        try:
+            answer = answer_of(trajectory, self.view.model)
+        except ApiError:
+            response = self.view.ended(trajectory)
+        else:
+            events += self._rest(answer.choices[0])
+            response = self.view.ended(trajectory, self._order)
+            for index, item in enumerate(response["output"]):
+                events += self._call(index, item) if item["type"] == "function_call" else ()
+                events += self._end(index, item)
+        events.append(
+            self._event(_ENDS.get(response["status"], "response.failed"), response=response)
+        )
+        return events
+
+    def _start(self) -> Iterator[Event]:
+        if not self._started:
+            self._started = True
+            yield self._event("response.in_progress", response=self.view.body("in_progress"))
+
+    def _rest(self, choice: Choice) -> Iterator[Event]:
+        """What the record has beyond the tokens that were published: all of it where none were."""
+        whole: Mapping[ItemKind, str] = {
+            "reasoning": choice.reasoning,
+            "content": content_of(choice.message) or "",
+        }
+        order = text_order(choice, streamed=self.view.run.stream)
+        kinds: list[ItemKind] = [*self._order, *(kind for kind in order if kind not in self._order)]
+        for kind in kinds:
+            self._texts[kind].restart()
+            if kind not in self._order:
+                yield from self._add(kind)
+            yield from self._grow(kind, whole[kind])
+
+    def _add(self, kind: ItemKind) -> Iterator[Event]:
+        index, run_id = len(self._order), self.view.run.id
+        self._order.append(kind)
+        if kind == "reasoning":
+            item, part = reasoning_item(run_id, ""), {"type": "reasoning_text", "text": ""}
+        else:
+            item, part = message_item(run_id, ""), text_part("")
+        item |= {"status": "in_progress", "content": []}
+        yield self._event("response.output_item.added", output_index=index, item=item)
+        yield self._event(
+            "response.content_part.added", **self._place(kind), content_index=0, part=part
+        )
+
+    def _grow(self, kind: ItemKind, text: str) -> Iterator[Event]:
+        if text and kind not in self._order:
+            yield from self._add(kind)
+        if new := self._texts[kind].grow(text):
+            extra = {"logprobs": []} if kind == "content" else {}
+            yield self._event(
+                f"{_NAMES[kind]}.delta", **self._place(kind), content_index=0, delta=new, **extra
+            )
+
+    def _end(self, index: int, item: dict[str, Any]) -> Iterator[Event]:
+        if item["type"] != "function_call":
+            kind = self._order[index]
+            part = item["content"][0]
+            extra = {"logprobs": part["logprobs"]} if kind == "content" else {}
+            place = {**self._place(kind), "content_index": 0}
+            yield self._event(f"{_NAMES[kind]}.done", **place, text=part["text"], **extra)
+            yield self._event("response.content_part.done", **place, part=part)
+        yield self._event("response.output_item.done", output_index=index, item=item)
+
+    def _call(self, index: int, item: dict[str, Any]) -> Iterator[Event]:
+        begun = {**item, "arguments": "", "status": "in_progress"}
+        yield self._event("response.output_item.added", output_index=index, item=begun)
+        name = "response.function_call_arguments"
+        place, arguments = {"item_id": item["id"], "output_index": index}, item["arguments"]
+        yield self._event(f"{name}.delta", **place, delta=arguments)
+        yield self._event(f"{name}.done", **place, name=item["name"], arguments=arguments)
+
+    def _place(self, kind: ItemKind) -> dict[str, Any]:
+        run_id = self.view.run.id
+        item_id = reasoning_id(run_id) if kind == "reasoning" else message_id(run_id)
+        return {"item_id": item_id, "output_index": self._order.index(kind)}
+
+    def _event(self, kind: str, **fields: Any) -> Event:
+        self._number += 1
+        return {"type": kind, "sequence_number": self._number, **fields}
+
+
+def error_event(error: ApiError, last: int) -> Event:
+    """What ends a stream that can't go on here. It has the number of the last event that was sent:
+    who comes back with it misses nothing."""
+    return {
+        "type": "error",
+        "sequence_number": max(last, 0),
+        "code": error.code,
+        "message": error.message,
+        "param": error.param,
+    }

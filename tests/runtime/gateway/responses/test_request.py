@@ -1,0 +1,165 @@
+"""What a request may say, and the conversation that its items are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from openai.types.responses import Response
+from pydantic import ValidationError
+
+from loopline.agents.records import Message
+from loopline.runtime.gateway.errors import ApiError, validation_error
+from loopline.runtime.gateway.responses_items import check_calls, items_of, messages_of
+from loopline.runtime.gateway.responses_request import ResponseRequest
+from tests.runtime.gateway.responses.conftest import WEATHER
+from tests.runtime.gateway.responses.runs import call, trajectory_of, view_of
+
+CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a": 1}'}
+OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "5"}
+
+
+def conversation(*items: Any) -> tuple[Message, ...]:
+    messages = messages_of(items_of(list(items)))
+    check_calls(messages)
+    return messages
+
+
+def refusal(*items: Any) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        conversation(*items)
+    return caught.value
+
+
+def parse_error(**body: Any) -> ApiError:
+    with pytest.raises(ValidationError) as caught:
+        ResponseRequest.model_validate({"model": "llm", "input": "Go.", **body})
+    return validation_error(caught.value)
+
+
+def test_a_text_is_one_message_of_the_user() -> None:
+    assert messages_of(items_of("Hi")) == (Message(role="user", content="Hi"),)
+
+
+def test_parts_of_a_message_are_one_text_and_a_developer_is_the_system() -> None:
+    parts = [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]
+    assert conversation({"role": "developer", "content": parts}) == (
+        Message(role="system", content="a\nb"),
+    )
+
+
+def test_a_message_and_the_calls_behind_it_are_one_turn_of_the_assistant() -> None:
+    said = {
+        "type": "message",
+        "role": "assistant",
+        "id": "msg_1",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "Wait.", "annotations": [], "logprobs": []}],
+    }
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "content": []}
+    turn, answer = conversation(thought, said, CALL, OUTPUT)
+    assert (turn.content, turn.tool_calls[0].arguments) == ("Wait.", {"a": 1})
+    assert (answer.role, answer.content, answer.tool_call_id) == ("tool", "5", "c1")
+
+
+def test_calls_in_a_row_are_one_turn() -> None:
+    second = {**CALL, "call_id": "c2"}
+    turn, *answers = conversation(CALL, second, OUTPUT, {**OUTPUT, "call_id": "c2"})
+    assert [made.id for made in turn.tool_calls] == ["c1", "c2"]
+    assert len(answers) == 2
+
+
+def test_arguments_that_are_no_json_are_kept_as_they_were() -> None:
+    turn, _ = conversation({**CALL, "arguments": "{"}, OUTPUT)
+    assert (turn.tool_calls[0].arguments, turn.tool_calls[0].raw_arguments) == (None, "{")
+
+
+@pytest.mark.parametrize(
+    ("items", "param", "message"),
+    [
+        ([OUTPUT], "input", "No tool call found for function call output with call_id c1"),
+        ([CALL], "input", "No tool output found for function call c1"),
+        ([CALL, {"role": "user", "content": "x"}, OUTPUT], "input", "No tool output found"),
+        ([CALL, OUTPUT, OUTPUT], "input", "No tool call found"),
+        (["text"], "input[0]", "an item is an object"),
+        ([{"type": "web_search_call"}], "input[0].type", "web_search_call"),
+        ([{"type": ["message"]}], "input[0].type", "is not taken here"),
+        ([{"role": "user"}], "input[0].content", "Missing required parameter"),
+        ([{"role": "robot", "content": "x"}], "input[0].role", "Invalid value"),
+        (
+            [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}],
+            "input[0].content[0]",
+            "input_image",
+        ),
+        (
+            [{"role": "user", "content": [{"type": "input_text"}]}],
+            "input[0].content[0].text",
+            "Missing required parameter",
+        ),
+        ([{**CALL, "call_id": ""}, OUTPUT], "input[0].call_id", "Invalid value"),
+    ],
+)
+def test_an_item_that_cannot_be_taken_is_named(items: Any, param: str, message: str) -> None:
+    error = refusal(*items)
+    assert (error.status, error.param) == (400, param)
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"truncation": "auto"}, "truncation"),
+        ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"max_tool_calls": 3}, "max_tool_calls"),
+        ({"prompt": {"id": "p"}}, "prompt"),
+        ({"nonsense": 1}, "nonsense"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"include": ["file_search_call.results"]}, "include[0]"),
+        ({"text": {"format": {"type": "json_schema", "name": "a"}}}, None),
+        ({"input": []}, None),
+        ({"temperature": 3}, "temperature"),
+        ({"background": True, "store": False}, None),
+        ({"tool_choice": {"type": "function", "name": "absent"}}, None),
+        ({"tools": [WEATHER, WEATHER]}, None),
+    ],
+)
+def test_what_the_gateway_does_not_do_is_refused_by_name(body: Any, param: str | None) -> None:
+    error = parse_error(**body)
+    assert error.status == 400
+    if param is not None:
+        assert error.param == param
+
+
+def test_a_response_says_what_was_asked() -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    output = {"type": "json_schema", "name": "point", "schema": schema, "strict": True}
+    view = view_of(
+        tools=[{**WEATHER, "strict": False}],
+        tool_choice={"type": "function", "name": "get_weather"},
+        parallel_tool_calls=False,
+        text={"format": output},
+        max_output_tokens=9,
+        user="ada",
+    )
+    body = view.ended(trajectory_of(view, call('{"x": 1}')))
+    Response.model_validate(body, strict=False)
+    assert body["tools"] == [{**WEATHER, "strict": False}]
+    assert body["tool_choice"] == {"type": "function", "name": "get_weather"}
+    assert body["text"]["format"] == {**output, "description": None}
+    assert (body["max_output_tokens"], body["user"]) == (9, "ada")
+    assert body["parallel_tool_calls"] is False
+
+
+def test_a_response_says_how_it_was_sampled_and_what_it_cost() -> None:
+    view = view_of()
+    body = view.ended(trajectory_of(view, call("Hi")))
+    assert body["temperature"] == 0.5
+    assert body["usage"] == {
+        "input_tokens": 7,
+        "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 0},
+        "output_tokens": 5,
+        "output_tokens_details": {"reasoning_tokens": 1},
+        "total_tokens": 12,
+    }

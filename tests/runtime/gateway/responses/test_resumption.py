@@ -1,0 +1,80 @@
+"""A response's stream goes on where it was, whichever process dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.runtime.gateway.responses.conftest import Event, Served, events_of, serving
+
+TEXT = "one two three four five six seven eight nine, and once more: one two three four five"
+QUESTION = {"model": "slow", "input": "Count to nine.", "stream": True, "background": True}
+
+
+@pytest.fixture
+def own() -> Iterator[Served]:
+    with serving() as deployment:
+        yield deployment
+
+
+def kill(gateway: Served, kind: str) -> None:
+    for worker in gateway.deployment.workers(kind):
+        os.kill(worker["pid"], signal.SIGKILL)
+
+
+async def begun(http: httpx.AsyncClient) -> list[Event]:
+    """The events of a new response up to its third piece of text; then the client is gone."""
+    events: list[Event] = []
+    async with http.stream("POST", "responses", json=QUESTION) as response:
+        async for event in events_of(response):
+            events.append(event)
+            if sum("delta" in event for event in events) == 3:
+                return events
+    raise AssertionError("the stream has ended")
+
+
+async def resumed(gateway: Served, events: list[Event]) -> list[Event]:
+    """All events, by as many connections as it takes."""
+    path = f"responses/{events[0]['response']['id']}"
+    async with asyncio.timeout(60), gateway.http() as http:
+        while not events[-1]["type"].endswith(("completed", "failed", "incomplete")):
+            query = {"stream": "true", "starting_after": events[-1]["sequence_number"]}
+            try:
+                async with http.stream("GET", path, params=query) as response:
+                    async for event in events_of(response):
+                        events.append(event)
+            except httpx.TransportError:
+                await asyncio.sleep(0.05)
+    return events
+
+
+def check(events: list[Event]) -> None:
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert "".join(event.get("delta", "") for event in events) == TEXT
+    assert events[-1]["response"]["status"] == "completed"
+    assert events[-1]["response"]["output"][0]["content"][0]["text"] == TEXT
+
+
+@pytest.mark.parametrize("kind", ["gateway", "gpu"])
+async def test_a_stream_has_no_gap_and_no_repeat_after_a_worker_was_killed(
+    own: Served, kind: str
+) -> None:
+    async with own.http() as http:
+        events = await begun(http)
+    await asyncio.to_thread(kill, own, kind)
+    check(await resumed(own, events))
+
+
+async def test_a_stream_that_is_open_goes_on_when_the_model_is_killed(own: Served) -> None:
+    events: list[Event] = []
+    async with own.http() as http, http.stream("POST", "responses", json=QUESTION) as response:
+        async for event in events_of(response):
+            events.append(event)
+            if sum("delta" in event for event in events) == 3 and "delta" in event:
+                await asyncio.to_thread(kill, own, "gpu")
+    check(events)

@@ -1,0 +1,172 @@
+"""The events of a response follow from its run's log alone, and are those of OpenAI's types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from openai.types.responses import ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from loopline.agents.records import Call, Decision, Outcome, ToolCall, Trajectory
+from loopline.runtime.gateway.chat_stream import Diverged
+from loopline.runtime.gateway.responses_body import ResponseView
+from loopline.runtime.gateway.responses_stream import ResponseStream
+from tests.runtime.gateway.responses.conftest import WEATHER, Event
+from tests.runtime.gateway.responses.runs import call, trajectory_of, view_of
+
+TYPES: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+LOOK = ToolCall(id="call_1", name="get_weather", arguments={"location": "SF"})
+
+
+def tokens(*texts: str) -> list[dict[str, str]]:
+    return [{"type": "tokens", "text": text} for text in texts]
+
+
+def events_of(
+    view: ResponseView, log: Iterable[dict[str, str]], trajectory: Trajectory
+) -> list[Event]:
+    stream = ResponseStream(view)
+    events = stream.begin()
+    for number, entry in enumerate(log):
+        events += stream.feed(f"{number}-1", entry)
+    events += stream.finish(trajectory)
+    for event in events:
+        TYPES.validate_python(event, strict=False)
+    return events
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [event["type"].removeprefix("response.") for event in events]
+
+
+def said(events: list[Event], kind: str = "output_text") -> str:
+    return "".join(e["delta"] for e in events if e["type"] == f"response.{kind}.delta")
+
+
+def answered(view: ResponseView, *calls: Call) -> Trajectory:
+    return trajectory_of(view, *calls)
+
+
+def test_a_text_has_the_events_of_its_item_its_part_and_its_pieces() -> None:
+    view = view_of(stream=True)
+    events = events_of(view, tokens("Hel", "lo"), answered(view, call("Hello")))
+    assert kinds(events) == [
+        "created",
+        "in_progress",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "completed",
+    ]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert said(events) == events[6]["text"] == "Hello"
+
+
+def test_a_text_that_was_not_published_comes_whole_at_the_end() -> None:
+    view = view_of(stream=True)
+    events = events_of(view, [], answered(view, call("Hello")))
+    assert said(events) == "Hello"
+    assert kinds(events)[-1] == "completed"
+
+
+def test_text_that_is_generated_again_is_not_repeated() -> None:
+    view = view_of(stream=True)
+    log = [*tokens("one ", "two "), {"type": "restart", "text": "one "}, *tokens("two ", "three")]
+    events = events_of(view, log, answered(view, call("one two three")))
+    assert said(events) == "one two three"
+    assert kinds(events).count("output_item.added") == 1
+
+
+def test_text_that_begins_again_in_other_words_ends_the_stream() -> None:
+    stream = ResponseStream(view_of(stream=True))
+    stream.feed("1-1", {"type": "tokens", "text": "one two"})
+    with pytest.raises(Diverged, match="GET /v1/responses/resp_"):
+        stream.feed("2-1", {"type": "restart", "text": "uno"})
+
+
+def test_a_tool_call_has_its_arguments_as_deltas() -> None:
+    view = view_of(stream=True, tools=[WEATHER])
+    events = events_of(view, [], answered(view, call("", LOOK)))
+    assert kinds(events)[2:] == [
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+        "completed",
+    ]
+    assert events[2]["item"]["arguments"] == ""
+    assert events[-1]["response"]["output"] == [events[-2]["item"]]
+    assert events[-2]["item"]["call_id"] == "call_1"
+
+
+def test_thoughts_are_an_item_in_front_of_the_message() -> None:
+    view = view_of()
+    events = events_of(view, [], answered(view, call("Yes", reasoning="Hm.")))
+    added = [e["item"]["type"] for e in events if e["type"] == "response.output_item.added"]
+    assert added == ["reasoning", "message"]
+    assert said(events, "reasoning_text") == "Hm."
+    assert events[-1]["response"]["output"][0]["content"] == [
+        {"type": "reasoning_text", "text": "Hm."}
+    ]
+
+
+def test_thoughts_that_an_endpoint_gives_at_the_end_stand_behind_what_was_streamed() -> None:
+    view = view_of(stream=True)
+    trajectory = answered(view, call("Yes", reasoning="Hm."))
+    events = events_of(view, tokens("Yes"), trajectory)
+    output = events[-1]["response"]["output"]
+    assert [item["type"] for item in output] == ["message", "reasoning"]
+    assert view.ended(trajectory)["output"] == output
+
+
+def test_the_items_of_the_stream_are_those_of_the_whole_response() -> None:
+    view = view_of(stream=True, tools=[WEATHER])
+    trajectory = answered(view, call("Let me look.", LOOK, reasoning="Hm."))
+    events = events_of(view, tokens("Let me"), trajectory)
+    done = [e["item"] for e in events if e["type"] == "response.output_item.done"]
+    assert done == view.ended(trajectory)["output"] == events[-1]["response"]["output"]
+
+
+def test_a_background_response_is_queued_until_its_log_has_an_entry() -> None:
+    view = view_of(stream=True, background=True)
+    stream = ResponseStream(view)
+    assert kinds(stream.begin()) == ["created", "queued"]
+    assert kinds(stream.feed("1-1", tokens("a")[0]))[0] == "in_progress"
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "why"),
+    [("length", "max_output_tokens"), ("content_filter", "content_filter")],
+)
+def test_a_text_that_was_cut_off_is_incomplete(finish_reason: str, why: str) -> None:
+    view = view_of(stream=True)
+    cut = answered(view, call("Hel", finish_reason=finish_reason))
+    last = events_of(view, tokens("Hel"), cut)[-1]
+    assert last["type"] == "response.incomplete"
+    assert last["response"]["incomplete_details"] == {"reason": why}
+    assert last["response"]["output"][0]["status"] == "incomplete"
+
+
+def test_a_failed_run_ends_with_a_failed_response() -> None:
+    view = view_of(stream=True)
+    refused = Decision(
+        kind="failed", data={"failure": "context_overflow", "reason": "9 of 8 tokens"}
+    )
+    trajectory = trajectory_of(view, outcome=Outcome.GAVE_UP, decision=refused)
+    last = events_of(view, [], trajectory)[-1]
+    assert last["type"] == "response.failed"
+    assert last["response"]["status"] == "failed"
+    assert last["response"]["error"] == {"code": "invalid_prompt", "message": "9 of 8 tokens"}
+
+
+def test_a_cancelled_run_ends_with_a_cancelled_response() -> None:
+    view = view_of(stream=True)
+    trajectory = trajectory_of(view, outcome=Outcome.CANCELLED, reason="enough")
+    last = events_of(view, [], trajectory)[-1]
+    assert (last["type"], last["response"]["status"]) == ("response.failed", "cancelled")
