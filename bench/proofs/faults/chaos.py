@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from loopline.bench.proofs.faults.attacks import ATTACKS, Scene
+from loopline.bench.proofs.faults.attacks import ATTACKS, Attack, Scene
 from loopline.bench.proofs.faults.attacks.base import wait_with_timeout
 
 FAULTS = {"kill": 50, "stop": 35, "redis": 15}
@@ -32,18 +32,19 @@ class Chaos:
         scene: Scene,
         weights: Mapping[str, int] = FAULTS,
         commits: tuple[float, float] = COMMITS,
+        attacks: Sequence[type[Attack]] = ATTACKS,
     ) -> None:
         """`weights`: by an attack's name, how often it comes among the others; `commits`: steps
-        between two attacks, at least."""
+        between two attacks, at least; `attacks`: what there is to choose from."""
         self.injected: Counter[str] = Counter()
         self.unable: dict[str, str] = {}
         """Attack → why it can't be done here."""
         self._random = random.Random(seed)
         self._scene = scene
         self._commits = commits
-        attacks = [attack(scene) for attack in ATTACKS if weights.get(attack.name)]
-        self.unable = {attack.name: why for attack in attacks if (why := attack.unable())}
-        self._attacks = [attack for attack in attacks if attack.name not in self.unable]
+        possible = [attack(scene) for attack in attacks if weights.get(attack.name)]
+        self.unable = {attack.name: why for attack in possible if (why := attack.unable())}
+        self._attacks = [attack for attack in possible if attack.name not in self.unable]
         self._weights = [weights[attack.name] for attack in self._attacks]
 
     async def run(self, enough: asyncio.Event) -> None:

@@ -7,6 +7,8 @@ import asyncio
 from loopline.bench.proofs.faults.attacks.base import Attack, interpolate
 
 DOWN_SECONDS = (0.0, 1.0)
+FROZEN_LEASES = (0.1, 1.5)
+"""How long it is frozen, in leases."""
 FULL_SECONDS = (0.2, 2.0)
 
 
@@ -18,6 +20,16 @@ class RestartRedis(Attack):
         server.kill()
         await asyncio.sleep(interpolate(DOWN_SECONDS, hardness))
         await asyncio.to_thread(server.start)
+
+
+class FreezeRedis(Attack):
+    name, weight, about = "redis_stop", 10, "SIGSTOP of Redis: it accepts, and answers nothing"
+
+    async def inject(self, place: float, hardness: float) -> None:
+        server = self.scene.server
+        server.pause()
+        await asyncio.sleep(self.scene.lease_seconds * between(FROZEN_LEASES, hardness))
+        server.resume()
 
 
 class Memory(Attack):
