@@ -5,7 +5,7 @@ run did by the state of the world.
 >>> instance = instances("train", seed=81, count=1)[0]
 >>> print(instance.instruction)
 Get us a table at Black Olive for 5 at 20:00 on the day of my event Project demo.
->>> print(compact(instance.tools))
+>>> print(compact_documentation(instance.tools))
 reserve_table(restaurant, day: Monday..Sunday, time, people: int) Reserve a table
 find_event(title) Day, time and city of an event
 free_hours(day: Monday..Sunday) Free hours of a day
