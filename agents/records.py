@@ -176,6 +176,8 @@ class GenerationOptions(Record):
     parallel_tool_calls: bool = True
     token_texts: bool = False
     """Give the text of each output token, too (`Call.tokens`)."""
+    top_logprobs: int = Field(default=0, ge=0, le=20)
+    """Give so many of the likeliest tokens at each place, too (`Call.top_logprobs`)."""
 
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
         """The pool's defaults, and over them what the caller has set."""
@@ -248,6 +250,9 @@ class Call(Record):
     tokens: tuple[str, ...] = ()
     """Text of each output token, where the caller asked for it. Bytes that are not UTF-8 by
     themselves are U+FFFD."""
+    top_logprobs: tuple[tuple[tuple[str, float], ...], ...] = ()
+    """For each output token the likeliest tokens in its place, where the caller asked for them:
+    text and natural log-probability, the likeliest first."""
     sampling: SamplingParams
     finish_reason: FinishReason
     grammar_masked: bool = False

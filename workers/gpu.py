@@ -94,6 +94,7 @@ class Pool:
             tool_choice=options.tool_choice,
             parallel_tool_calls=options.parallel_tool_calls,
             token_texts=options.token_texts,
+            top_logprobs=options.top_logprobs,
             sampling=sampling,
             previous_ids=payload.previous_ids,
             json_schema=payload.json_schema,

@@ -37,6 +37,8 @@ class Capabilities:
     call none is within the power of every engine."""
     penalties: bool
     """Samples with `frequency_penalty` and `presence_penalty`."""
+    top_logprobs: bool
+    """Can tell the likeliest tokens of each place."""
     json_schema: bool
     seeds: bool
     """The same seed, prompt and weights give the same tokens."""
@@ -59,6 +61,8 @@ class GenerateRequest(Record):
     """Without, a completion makes one call at most."""
     token_texts: bool = False
     """The text of each output token is wanted, too."""
+    top_logprobs: int = Field(default=0, ge=0, le=20)
+    """So many of the likeliest tokens at each place are wanted, too."""
     sampling: SamplingParams = Field(default_factory=SamplingParams)
     previous_ids: tuple[int, ...] = ()
     """Prompt and output ids of the earlier call of this conversation. If the rendered prompt
@@ -126,6 +130,11 @@ class Completion(Record):
     """Text of each output token, where the request asked for it: joined, the text, up to the token
     in which a stop string ended it. A token whose bytes are no characters by themselves is U+FFFD;
     one that ends the turn is no text. Empty where an endpoint gives none."""
+    top_logprobs: tuple[tuple[tuple[str, float], ...], ...] = ()
+    """For each output token, where the request asked for them, the likeliest tokens in its place
+    under the distribution that `logprobs` are of, the likeliest first: text (as in `tokens`) and
+    log-probability. Fewer where fewer are possible. Those of an endpoint are as it gives them, or
+    empty."""
     finish_reason: FinishReason
     grammar_masked: bool = False
     usage: Usage
@@ -312,6 +321,13 @@ def refuse_unsupported(request: GenerateRequest, capabilities: Capabilities, eng
             f"request {request.id} has frequency_penalty = {sampling.frequency_penalty:g} and "
             f"presence_penalty = {sampling.presence_penalty:g}, which the {engine} engine cannot "
             "sample with; leave them at 0 or use a pool that can",
+            kind="bad_request",
+        )
+    if request.top_logprobs and not capabilities.top_logprobs:
+        raise EngineError(
+            f"request {request.id} has top_logprobs = {request.top_logprobs}, and the {engine} "
+            "engine knows no other tokens than those it gives; leave it at 0 or use a pool that "
+            "does",
             kind="bad_request",
         )
     if request.resume_ids and not capabilities.continuation:

@@ -144,6 +144,26 @@ class OptionConformance:
             assert (plain.text, plain.output_ids) == (penalized.text, penalized.output_ids)
             assert plain.logprobs == pytest.approx(penalized.logprobs, abs=1e-4)
 
+    async def test_the_likeliest_tokens_of_each_place_are_given_or_the_request_is_refused(
+        self, engine: Engine
+    ) -> None:
+        sampling = {"temperature": 1.0, "seed": 3, "max_tokens": 12}
+        wanted = request(sampling=sampling, top_logprobs=4, token_texts=True)
+        if not engine.capabilities.top_logprobs:
+            error = await failure(engine, wanted)
+            assert error.kind == "bad_request"
+            assert "top_logprobs = 4" in str(error)
+            return
+        completion = await only(engine, wanted)
+        assert all(len(places) == 4 for places in completion.top_logprobs)
+        for places in completion.top_logprobs:
+            logprobs = [logprob for _, logprob in places]
+            assert logprobs == sorted(logprobs, reverse=True)
+        assert len(completion.top_logprobs) in (0, len(completion.tokens))
+        plain = await only(engine, request(sampling=sampling))
+        assert plain.top_logprobs == ()
+        assert plain.text == completion.text
+
     async def test_the_texts_of_the_tokens_are_given_where_they_are_asked_for(
         self, engine: Engine
     ) -> None:

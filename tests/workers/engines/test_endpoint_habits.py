@@ -96,6 +96,17 @@ async def test_a_refused_field_is_left_out_from_then_on_and_said_once(
     assert caplog.text.count("leave_out = ['temperature']") == 1
 
 
+async def test_the_likeliest_tokens_are_asked_for_and_taken_as_an_endpoint_gives_them() -> None:
+    pairs = [{"token": "Six", "logprob": -0.5}, {"token": "?", "logprob": -2.5, "bytes": [240]}]
+    content = [{"token": "Six", "logprob": -0.5, "top_logprobs": pairs}]
+    choice = {**GOOD["choices"][0], "logprobs": {"content": content}}
+    async with asking({"body": {**GOOD, "choices": [choice]}}) as (engine, server):
+        completion = await ask(engine, top_logprobs=2)
+    assert server.arrived[0].body.items() >= {"logprobs": True, "top_logprobs": 2}.items()
+    assert completion.top_logprobs == ((("Six", -0.5), ("�", -2.5)),)
+    assert completion.tokens == completion.logprobs == ()
+
+
 async def test_the_texts_of_tokens_are_empty_where_an_endpoint_gives_no_logprobs() -> None:
     async with asking({"body": GOOD}) as (engine, server):
         completion = await ask(engine, token_texts=True)

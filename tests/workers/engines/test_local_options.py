@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -71,6 +72,37 @@ async def test_logprobs_are_of_the_penalized_distribution(
         assert completion.raw_logprobs[position] == pytest.approx(raw, abs=1e-3)
         if "temperature" not in sampling:
             assert token == int(logits.argmax())
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+async def test_the_likeliest_tokens_are_those_of_the_sampled_distribution(
+    torch_engine: Engine, llama_engine: Engine, sampling: dict[str, Any]
+) -> None:
+    for engine in (torch_engine, llama_engine):
+        completion = await ask(engine, sampling=sampling, top_logprobs=20, token_texts=True)
+        assert len(completion.top_logprobs) == len(completion.output_ids)
+        places = zip(completion.tokens, completion.logprobs, completion.top_logprobs, strict=True)
+        among = 0
+        for text, logprob, likeliest in places:
+            assert sum(math.exp(other) for _, other in likeliest) < 1.0 + 1e-4
+            near = [other for name, other in likeliest if name == text]
+            among += any(other == pytest.approx(logprob, abs=1e-4) for other in near)
+            assert near or logprob <= likeliest[-1][1] + 1e-4
+            if "temperature" not in sampling:
+                assert likeliest[0] == (text, pytest.approx(logprob, abs=1e-4))
+        assert among > len(completion.output_ids) // 2
+        cut = completion.output_ids[:7]
+        resumed = await ask(engine, sampling=sampling, top_logprobs=20, resume_ids=cut)
+        assert len(resumed.top_logprobs) == len(resumed.output_ids)
+
+
+async def test_a_narrow_nucleus_leaves_fewer_tokens_than_are_asked_for(
+    torch_engine: Engine,
+) -> None:
+    sampling = {"temperature": 1.0, "top_p": 1e-6, "max_tokens": 3}
+    completion = await ask(torch_engine, sampling=sampling, top_logprobs=5)
+    assert [len(places) for places in completion.top_logprobs] == [1, 1, 1]
+    assert completion.top_logprobs[0][0][1] == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS[:2])

@@ -66,6 +66,7 @@ class LocalEngine(Generic[L]):
             tools=True,
             tool_choice=self._settings.constrain_tools,
             penalties=True,
+            top_logprobs=True,
             json_schema=True,
             seeds=True,
             score=True,

@@ -14,7 +14,12 @@ from loopline.agents.thinking import split_thoughts
 from loopline.workers.engines.grammar.matcher import Matcher
 from loopline.workers.engines.local.adapters import AdapterVersion
 from loopline.workers.engines.local.backend import Loaded
-from loopline.workers.engines.local.sampling import RowSampling, Sampled, sample_given_token
+from loopline.workers.engines.local.sampling import (
+    RowSampling,
+    Sampled,
+    likeliest,
+    sample_given_token,
+)
 from loopline.workers.engines.protocol import (
     AnswerEvent,
     CannotContinue,
@@ -143,6 +148,10 @@ class Row:
     output_ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
     raw_logprobs: list[float] = field(default_factory=list[float])
+    alternatives: list[list[tuple[int, float]]] = field(
+        default_factory=list[list[tuple[int, float]]]
+    )
+    """Where they are asked for: the likeliest tokens at the place of each of its own."""
     finish_reason: FinishReason | None = None
 
     # On its way through memory. Invariant while in work: ids[:fed] have keys and values, and
@@ -198,6 +207,7 @@ class Row:
             )
             if sampled is None or self.finish_reason is not None:
                 raise self._cannot_continue_error()
+            self.look_around(here[None])
             self.push(sampled)
             self.unchecked -= 1
             self.job.generated += 1
@@ -214,6 +224,15 @@ class Row:
     def allowed(self) -> bytes | None:
         """What its grammar allows next (see `Matcher.allowed`); None for everything."""
         return None if self.matcher is None else self.matcher.allowed
+
+    def look_around(self, logits: Any) -> None:
+        """Note the likeliest next tokens, if they are asked for; logits: [1, vocabulary]."""
+        if count := self.request.top_logprobs:
+            # Twice at one place, if memory ran out between this and the choice.
+            del self.alternatives[len(self.output_ids) :]
+            self.alternatives += likeliest(
+                logits, [self.allowed], [self.sampling], [self.output_ids], count
+            )
 
     def push(self, sampled: Sampled) -> Delta:
         """Take a token; returns the text it releases, often none. The end-of-turn token is
@@ -271,6 +290,7 @@ class Row:
             logprobs=tuple(self.logprobs),
             raw_logprobs=tuple(self.raw_logprobs),
             tokens=self._token_texts(),
+            top_logprobs=self._top_logprobs(),
             finish_reason=reason,
             grammar_masked=self.matcher is not None,
             usage=Usage(
@@ -298,6 +318,16 @@ class Row:
         if not self.request.token_texts:
             return ()
         return token_texts(self.codec, self.output_ids, self.prompt.ids[-1], self.end_ids)
+
+    def _top_logprobs(self) -> tuple[tuple[tuple[str, float], ...], ...]:
+        before = [self.prompt.ids[-1], *self.output_ids]
+        return tuple(
+            tuple(
+                (token_texts(self.codec, [token], after, self.end_ids)[0], logprob)
+                for token, logprob in pairs
+            )
+            for after, pairs in zip(before, self.alternatives, strict=False)
+        )
 
     def _reasoning_tokens(self) -> int:
         """Of the output, those whose text begins in a thought, delimiters included."""

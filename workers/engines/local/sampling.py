@@ -112,6 +112,32 @@ def choose_tokens(
     return [samples[i] if sound[i] and _is_finite(samples[i]) else None for i in range(len(rows))]
 
 
+def likeliest(
+    logits: Array,
+    allowed: Sequence[bytes | None],
+    rows: Sequence[RowSampling],
+    outputs: Sequence[Sequence[int]],
+    count: int,
+) -> list[list[tuple[int, float]]]:
+    """At most `count` tokens that each row could have next, with the log-probabilities that
+    `choose_tokens` gives them, the likeliest first.
+
+    logits: [rows, vocabulary], as for `choose_tokens`.
+    """
+    xp = array_namespace(logits)
+    scores = forbid(penalized(xp.astype(logits, xp.float32), rows, outputs), allowed)
+    result: list[list[tuple[int, float]]] = []
+    for i, row in enumerate(rows):
+        place = scores[i : i + 1, :]
+        logprobs = (
+            _log_softmax(place) if row.temperature == 0.0 else sampling_logprobs(place, [row])
+        )
+        order = xp.argsort(logprobs, axis=-1, descending=True, stable=True)[0, :count]
+        pairs = zip(order.tolist(), logprobs[0, order].tolist(), strict=True)
+        result.append([(token, logprob) for token, logprob in pairs if logprob > -math.inf])
+    return result
+
+
 def _is_finite(sampled: Sampled) -> bool:
     return math.isfinite(sampled.logprob) and math.isfinite(sampled.raw_logprob)
 

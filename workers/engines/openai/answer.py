@@ -15,6 +15,8 @@ from typing import cast
 from loopline.workers.engines.text.text_stream import REPLACEMENT
 
 JsonDict = dict[str, object]
+TopLogprobs = tuple[tuple[str, float], ...]
+"""The likeliest tokens of one place."""
 
 
 class Unreadable(Exception):
@@ -43,6 +45,7 @@ class ChoicePart:
     """Empty: not yet."""
     logprobs: list[float] = field(default_factory=list[float])
     tokens: list[str] = field(default_factory=list[str])
+    top_logprobs: list[TopLogprobs] = field(default_factory=list[TopLogprobs])
     token_ids: list[int] = field(default_factory=list[int])
 
     @property
@@ -60,10 +63,10 @@ def decode(raw: bytes | str) -> object:
 
 
 def read_choices(
-    payload: JsonDict, *, streamed: bool, logprobs: bool, tokens: bool
+    payload: JsonDict, *, streamed: bool, logprobs: bool, tokens: bool, top_logprobs: bool
 ) -> list[ChoicePart]:
-    """The choices of a whole answer or of a chunk, which may hold none. Log-probabilities and texts
-    of tokens are read where they are wanted. Raises Unreadable."""
+    """The choices of a whole answer or of a chunk, which may hold none. Log-probabilities, texts of
+    tokens and the likeliest tokens are read where they are wanted. Raises Unreadable."""
     choices = payload.get("choices")
     if choices is None:
         if streamed:
@@ -79,6 +82,8 @@ def read_choices(
             part.logprobs = _logprobs(body.get("logprobs"), f"choices.{position}.logprobs")
         if tokens:
             part.tokens = _tokens(body.get("logprobs"), f"choices.{position}.logprobs")
+        if top_logprobs:
+            part.top_logprobs = _top_logprobs(body.get("logprobs"), f"choices.{position}.logprobs")
         parts.append(part)
     return parts
 
@@ -222,6 +227,17 @@ def _tokens(value: object, place: str) -> list[str]:
         token = _dict(entry, f"{place}.content")
         texts.append(_token(token, f"{place}.content"))
     return texts
+
+
+def _top_logprobs(value: object, place: str) -> list[TopLogprobs]:
+    result: list[TopLogprobs] = []
+    for entry in _list(_dict(value or {}, place).get("content") or [], f"{place}.content"):
+        here = f"{place}.content.top_logprobs"
+        pairs = _list(_dict(entry, f"{place}.content").get("top_logprobs") or [], here)
+        logprobs = _logprobs({"content": pairs}, here)
+        texts = [_token(_dict(pair, here), here) for pair in pairs]
+        result.append(tuple(zip(texts, logprobs, strict=True)))
+    return result
 
 
 def _token(token: JsonDict, place: str) -> str:

@@ -12,6 +12,7 @@ from loopline.agents.records import Usage
 from loopline.workers.engines.openai.answer import (
     ChoicePart,
     JsonDict,
+    TopLogprobs,
     Unreadable,
     read_choices,
     read_ids,
@@ -42,6 +43,7 @@ class _Choice:
     finish: str = ""
     logprobs: list[float] = field(default_factory=list[float])
     tokens: list[str] = field(default_factory=list[str])
+    top_logprobs: list[TopLogprobs] = field(default_factory=list[TopLogprobs])
     token_ids: list[int] = field(default_factory=list[int])
     begun: bool = False
 
@@ -108,6 +110,7 @@ class Assembly:
                 streamed=streamed,
                 logprobs=self._wants_logprobs,
                 tokens=self._request.token_texts,
+                top_logprobs=self._request.top_logprobs > 0,
             )
             self._prompt_ids = read_ids(body, "prompt_token_ids") or self._prompt_ids
         except Unreadable as error:
@@ -179,6 +182,7 @@ class Assembly:
                     logprobs=tuple(choice.logprobs),
                     raw_logprobs=tuple(choice.logprobs) if raw else (),
                     tokens=tuple(choice.tokens),
+                    top_logprobs=tuple(choice.top_logprobs) if any(choice.top_logprobs) else (),
                     finish_reason=finish,
                     usage=share,
                     first_token_seconds=first_token,
@@ -217,7 +221,11 @@ class Assembly:
         choice.calls.add(part.calls, streamed=streamed)
         choice.finish = part.finish or choice.finish
         choice.logprobs.extend(part.logprobs)
-        choice.tokens.extend(map(whole_characters, part.tokens))
+        choice.tokens.extend(map(join_surrogates, part.tokens))
+        choice.top_logprobs.extend(
+            tuple((join_surrogates(text), logprob) for text, logprob in pairs)
+            for pairs in part.top_logprobs
+        )
         ids = part.token_ids if self._settings.token_ids else []
         choice.token_ids.extend(ids)
         return text, ids

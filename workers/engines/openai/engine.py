@@ -91,6 +91,7 @@ class OpenAIEngine:
             tools=True,
             tool_choice=True,
             penalties=True,
+            top_logprobs=True,
             json_schema=self._settings.json_schema,
             seeds=False,
             score=False,

@@ -58,10 +58,10 @@ def request_body(
         body["seed"] = sampling.seed & MAX_SEED
     if sampling.n != 1:
         body["n"] = sampling.n
-    if keeps_logprobs(settings, sampling, habits) or request.token_texts:
+    if keeps_logprobs(settings, sampling, habits) or request.token_texts or request.top_logprobs:
         body["logprobs"] = True
         # llama-cpp-python's server takes None for none at all.
-        body["top_logprobs"] = 0
+        body["top_logprobs"] = request.top_logprobs
     if settings.template_options:
         body["chat_template_kwargs"] = settings.template_options
     if settings.token_ids:

@@ -75,6 +75,7 @@ class ScriptedEngine:
             tools=True,
             tool_choice=True,
             penalties=False,
+            top_logprobs=False,
             json_schema=True,
             seeds=True,
             score=True,

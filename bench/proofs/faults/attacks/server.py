@@ -28,7 +28,7 @@ class FreezeRedis(Attack):
     async def inject(self, place: float, hardness: float) -> None:
         server = self.scene.server
         server.pause()
-        await asyncio.sleep(self.scene.lease_seconds * between(FROZEN_LEASES, hardness))
+        await asyncio.sleep(self.scene.lease_seconds * interpolate(FROZEN_LEASES, hardness))
         server.resume()
 
 
