@@ -58,8 +58,9 @@ async def test_a_session_is_rewarded_by_its_name(settings: BusSettings) -> None:
 async def test_a_reward_that_cannot_be_one_is_refused_with_the_reason(
     settings: BusSettings, changes: dict[str, Any], message: str
 ) -> None:
+    fields: dict[str, Any] = {"run_id": new_run_id(), "value": 1.0, **changes}
     async with Client.connect(settings) as client:
         with pytest.raises(InputError, match=message):
-            await client.reward(**{"run_id": new_run_id(), "value": 1.0, **changes})
+            await client.reward(**fields)
         waiting = [await client.bus.redis.xlen(s.rewards) for s in client.bus.keys.all_shards()]
         assert waiting == [0]
