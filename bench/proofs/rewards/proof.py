@@ -147,6 +147,7 @@ async def _post(
 
 async def _drained(settings: BusSettings) -> None:
     """Until the recorder has acknowledged all. Raises `BenchError`."""
+    waiting: list[int] = []
     async with Bus(settings) as bus:
         for _ in range(int(DRAIN_SECONDS / _LOOK_SECONDS)):
             waiting = [int(await bus.redis.xlen(shard.rewards)) for shard in bus.keys.all_shards()]
