@@ -17,7 +17,7 @@ from loopline.agents.records import (
     ToolSpec,
 )
 from loopline.agents.roles.chat import ChatOptions
-from loopline.runtime.gateway.errors import FieldError, invalid
+from loopline.runtime.gateway.errors import field_error, invalid
 
 MAX_MESSAGES = 10_000
 
@@ -87,11 +87,11 @@ class ChatMessage(BaseModel):
     @model_validator(mode="after")
     def _check_role(self) -> Self:
         if self.tool_calls and self.role != "assistant":
-            raise FieldError("tool_calls", f"a message of role {self.role!r} has none")
+            raise field_error("tool_calls", f"a message of role {self.role!r} has none")
         if self.role == "tool" and not self.tool_call_id:
-            raise FieldError("tool_call_id", "a message of role 'tool' needs it")
+            raise field_error("tool_call_id", "a message of role 'tool' needs it")
         if self.content is None and self.role in ("system", "developer", "user", "tool"):
-            raise FieldError("content", f"a message of role {self.role!r} needs it")
+            raise field_error("content", f"a message of role {self.role!r} needs it")
         return self
 
 
@@ -215,20 +215,20 @@ class ChatRequest(BaseModel):
         for position, message in enumerate(self.messages):
             asked.update(call.id for call in message.tool_calls or ())
             if message.role == "tool" and message.tool_call_id not in asked:
-                raise FieldError(
+                raise field_error(
                     f"messages[{position}].tool_call_id",
                     f"no message before has the tool call {message.tool_call_id!r}",
                 )
         names = [tool.function.name for tool in self.tools or ()]
         if len(set(names)) < len(names):
-            raise FieldError("tools", "two of them have one name")
+            raise field_error("tools", "two of them have one name")
         for name in self._chosen_names():
             if name not in names:
-                raise FieldError("tool_choice", f"{name!r} is none of the tools")
+                raise field_error("tool_choice", f"{name!r} is none of the tools")
         if self.tool_choice == "required" and not names:
-            raise FieldError("tool_choice", "'required' needs tools")
+            raise field_error("tool_choice", "'required' needs tools")
         if self.top_logprobs and not self.logprobs:
-            raise FieldError("top_logprobs", "it needs 'logprobs'")
+            raise field_error("top_logprobs", "it needs 'logprobs'")
         return self
 
     def _chosen_names(self) -> tuple[str, ...]:

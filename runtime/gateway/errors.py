@@ -99,18 +99,16 @@ def validation_error(error: ValidationError, body: object, within: str = "") -> 
     return invalid(f"Invalid value for {where}{message}", path or None, "invalid_value")
 
 
-class FieldError(PydanticCustomError):
+def field_error(param: str, reason: str) -> PydanticCustomError:
     """What is wrong between several fields of a body, and the one to blame."""
-
-    def __new__(cls, param: str, reason: str) -> FieldError:
-        return super().__new__(cls, "field_error", "{reason}", {"reason": reason, "param": param})
+    return PydanticCustomError("field_error", "{reason}", {"reason": reason, "param": param})
 
 
 def _path_of(body: object, fault: ErrorDetails) -> tuple[int | str, ...]:
     """Where a fault is, without the names of the forms of a field that were tried on the way: the
     body has none of these. What is missing, it has not either."""
     if fault["type"] == "field_error":
-        return (*fault["loc"], fault["ctx"]["param"])
+        return (*fault["loc"], fault.get("ctx", {})["param"])
     location = fault["loc"]
     missing = location[-1:] if fault["type"] == "missing" else ()
     path: list[int | str] = []

@@ -136,10 +136,12 @@ def text_of(events: list[Event]) -> str:
     )
 
 
-async def eventually(condition: Callable[[], Awaitable[Any]], what: str) -> Any:
+async def eventually(
+    condition: Callable[[], Awaitable[Any]], what: str, limit: float = LIMIT
+) -> Any:
     """Wait for a condition; its value."""
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + limit
     while not (value := await condition()):
-        assert time.monotonic() < deadline, f"within {LIMIT:g} s: no {what}"
+        assert time.monotonic() < deadline, f"within {limit:g} s: no {what}"
         await asyncio.sleep(0.02)
     return value

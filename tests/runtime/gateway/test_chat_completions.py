@@ -181,7 +181,7 @@ async def test_a_stop_string_ends_the_text_before_it(
 
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
 async def test_a_text_that_is_cut_says_so(http: httpx.AsyncClient, field: str) -> None:
-    completion = await answered(http, asked("Count to nine.", **{field: 3}))
+    completion = await answered(http, asked("Count to nine.") | {field: 3})
     assert completion["choices"][0]["finish_reason"] == "length"
     assert completion["usage"]["completion_tokens"] == 3
     assert content(completion) == "one two t"

@@ -12,7 +12,7 @@ from tests.runtime.gateway.conftest import RunningGateway, asked
 NOW = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}
 NO_CALL = [{"role": "tool", "content": "x", "tool_call_id": "call_1"}]
 
-WRONG_FIELDS: dict[str, tuple[dict[str, Any], str, str]] = {
+WRONG_FIELDS: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "no model": ({"model": None}, "model", "invalid_value"),
     "no messages": ({"messages": []}, "messages", "invalid_value"),
     "unknown role": (

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import httpx
 
 from loopline.runtime.client.client import Client
-from loopline.runtime.config.settings import load_resolved_file
+from tests.runtime.gateway.bus_view import active_runs, bus_client, is_full, is_idle
 from tests.runtime.gateway.conftest import (
     MAX_RUNS,
     RunningGateway,
@@ -18,18 +18,6 @@ from tests.runtime.gateway.conftest import (
 )
 
 ASLEEP = asked("Hello?", model="asleep")
-
-
-def bus_client(gateway: RunningGateway) -> Client:
-    return Client.connect(load_resolved_file(gateway.deployment.state.resolved).bus)
-
-
-async def active_runs(client: Client) -> set[str]:
-    """Ids of all runs that have not ended."""
-    active: set[str] = set()
-    for shard in client.bus.keys.all_shards():
-        active |= {run.decode() for run in await client.bus.redis.zrange(shard.active, 0, -1)}  # pyright: ignore
-    return active
 
 
 async def test_a_run_whose_only_client_has_gone_is_cancelled(gateway: RunningGateway) -> None:
@@ -90,14 +78,6 @@ async def test_a_full_deployment_asks_its_clients_to_come_again(gateway: Running
 
 async def new_run(client: Client, before: set[str]) -> set[str]:
     return await active_runs(client) - before
-
-
-async def is_full(client: Client) -> bool:
-    return len(await active_runs(client)) == MAX_RUNS
-
-
-async def is_idle(client: Client) -> bool:
-    return not await active_runs(client)
 
 
 async def test_health_needs_no_key(gateway: RunningGateway) -> None:
