@@ -29,7 +29,7 @@ OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
 """What this project writes itself (`loopline.workers.engines.text.tool_markup`)."""
 
-_REGIONS: Mapping[str, str | None] = {
+REGIONS: Mapping[str, str | None] = {
     OPEN: CLOSE,
     "<tool_calls>": "</tool_calls>",
     "<TOOLCALL>": "</TOOLCALL>",
@@ -52,7 +52,7 @@ _REGIONS: Mapping[str, str | None] = {
     "<|tool_call|>": None,
 }
 """What begins a markup → what ends it."""
-_OPENING = re.compile("|".join(map(re.escape, _REGIONS)))
+OPENING = re.compile("|".join(map(re.escape, REGIONS)))
 _END_OF_TURN = re.compile(r"(?:<\|(?:eom_id|eot_id|im_end|end_of_text|endoftext)\|>|</s>)\s*\Z")
 _CHANNEL_CALL = re.compile(
     r"<\|channel\|>[^<]{0,100}? to=(?:functions\.)?(?P<name>[\w.-]{1,100})[^<]{0,100}"
@@ -61,7 +61,7 @@ _CHANNEL_CALL = re.compile(
     r"(?:<\|constrain\|>[^<]{0,100})?<\|message\|>"
 )
 _CHANNEL_END = re.compile(r"<\|(?:call|end|return|start|channel)\|>")
-_SECTION = re.compile(r"(?m)^>>>(?P<name>[\w.-]{1,100})\n")
+SECTION = re.compile(r"(?m)^>>>(?P<name>[\w.-]{1,100})\n")
 _FENCED = re.compile(
     r"\A```(?:json|python|tool_call|tool_code|xml)?[ \t]*\n(?P<body>.*)\n```\Z", re.DOTALL
 )
@@ -75,7 +75,7 @@ _INVOKED_WITH = re.compile(
 )
 _ARGUMENT = re.compile(r"<arg_key>(?P<name>[^<]{1,200})</arg_key>\s{0,20}<arg_value>")
 _NAMED = re.compile(r"(?:call:)?(?P<name>[\w.-]{1,100}(?::[0-9]{1,4})?)\s{0,20}(?=\{)")
-_CALLED = re.compile(r"\A[\w.]{1,100}\(")
+CALLED = re.compile(r"\A[\w.]{1,100}\(")
 _DEEPSEEK = re.compile(r"<｜tool▁call▁begin｜>(?P<head>[^<]{0,200})<｜tool▁sep｜>")
 _KIMI = re.compile(
     r"<\|tool_call_begin\|>\s{0,20}(?P<head>[^<]{1,200})<\|tool_call_argument_begin\|>"
@@ -83,7 +83,7 @@ _KIMI = re.compile(
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _MAX_CALLED_CHARS = 20_000
 """Of calls in Python's writing: they are parsed as Python."""
-_DECODER = json.JSONDecoder()
+DECODER = json.JSONDecoder()
 
 Offered = Mapping[str, JsonObject]
 """The tools on offer: name → schema of the parameters."""
@@ -145,14 +145,11 @@ def without_calls(
         regions = [region for region in regions if not _within(region.start, blocks)]
     if not regions:
         return "" if _bare_calls(spoken, tools) else spoken
-    pieces: list[str] = []
-    position = 0
-    for region in regions:
-        pieces.append(spoken[position : region.start])
-        position = region.end
-    pieces.append(spoken[position:])
+    pieces = [spoken[: regions[0].start].rstrip()]
+    ends = [*(region.start for region in regions[1:]), len(spoken)]
+    pieces += [spoken[region.end : end].strip() for region, end in zip(regions, ends, strict=True)]
     # In lines of their own: what stood on both sides of a call was no one sentence, or equation.
-    return "\n".join(piece.strip() for piece in pieces if piece.strip())
+    return "\n".join(filter(None, pieces))
 
 
 def _within(position: int, blocks: Sequence[tuple[int, int]]) -> bool:
@@ -163,14 +160,14 @@ def _within(position: int, blocks: Sequence[tuple[int, int]]) -> bool:
 def _regions(text: str, tools: Offered) -> list[_Region]:
     regions: list[_Region] = []
     endings = _Endings(text)
-    opening = _OPENING.search(text)
+    opening = OPENING.search(text)
     while opening is not None:
         region = _region_at(text, opening, endings)
         regions.append(region)
-        opening = _OPENING.search(text, max(region.end, opening.end()))
+        opening = OPENING.search(text, max(region.end, opening.end()))
     if regions:
         return regions
-    sections = _parts([match for match in _SECTION.finditer(text) if match["name"] in tools], text)
+    sections = _parts([match for match in SECTION.finditer(text) if match["name"] in tools], text)
     return [
         _Region(match.start(), match.end() + len(body), body, name=match["name"])
         for match, body in sections
@@ -178,7 +175,7 @@ def _regions(text: str, tools: Offered) -> list[_Region]:
 
 
 def _region_at(text: str, opening: re.Match[str], endings: _Endings) -> _Region:
-    start, closing = opening.end(), _REGIONS[opening[0]]
+    start, closing = opening.end(), REGIONS[opening[0]]
     if closing is None:
         following = text.find(opening[0], start)
         end = len(text) if following < 0 else following
@@ -252,7 +249,7 @@ def _calls_in(region: _Region, tools: Offered) -> list[WrittenCall]:
     if fenced is not None:
         body = fenced["body"].strip()
     calls = list(_marked(body, tools))
-    return calls or _of_json(body) or _called(body) or [_broken(body, _why_no_call(body))]
+    return calls or calls_in_json(body) or _called(body) or [_broken(body, _why_no_call(body))]
 
 
 def _marked(body: str, tools: Offered) -> Iterator[WrittenCall]:
@@ -343,13 +340,13 @@ def _with_json(name: str, raw: str) -> WrittenCall:
     return WrittenCall(name, arguments, raw, error)
 
 
-def _of_json(body: str) -> list[WrittenCall]:
+def calls_in_json(body: str) -> list[WrittenCall]:
     """Objects one behind the other, or lists of them; none for what is not JSON."""
     calls: list[WrittenCall] = []
     position = 0
     while position < len(body) and len(calls) < MAX_CALLS:
         try:
-            value, end = _DECODER.raw_decode(body, position)
+            value, end = DECODER.raw_decode(body, position)
         except (ValueError, RecursionError):
             return []
         values: list[object] = value if isinstance(value, list) else [value]
@@ -387,7 +384,7 @@ def _of_object(value: object, raw: str) -> WrittenCall:
 
 def _called(body: str) -> list[WrittenCall]:
     """Calls in Python's writing: one, a list of them, or one in each line."""
-    if len(body) > _MAX_CALLED_CHARS or not (body.startswith("[") or _CALLED.match(body)):
+    if len(body) > _MAX_CALLED_CHARS or not (body.startswith("[") or CALLED.match(body)):
         return []
     try:
         tree = ast.parse(body)
@@ -428,9 +425,9 @@ def _bare_calls(text: str, tools: Offered) -> list[WrittenCall]:
         return []
     fenced = _FENCED.match(body)
     body = fenced["body"].strip() if fenced else body.removeprefix("functools")
-    if body[:1] not in ("{", "[") and not _CALLED.match(body):
+    if body[:1] not in ("{", "[") and not CALLED.match(body):
         return []
-    calls = _of_json(body) or _called(body)
+    calls = calls_in_json(body) or _called(body)
     return calls if all(call.name in tools for call in calls) else []
 
 
