@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from typing import cast
 
 from loopline.agents.records import JsonObject
-from loopline.agents.thinking import split_thoughts
+from loopline.agents.thinking import parted
 from loopline.agents.tools.json_arguments import parse_arguments
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
 """What this project writes itself (`loopline.workers.engines.text.tool_markup`)."""
 
-_REGIONS: Mapping[str, str | None] = {
+REGIONS: Mapping[str, str | None] = {
     OPEN: CLOSE,
     "<tool_calls>": "</tool_calls>",
     "<TOOLCALL>": "</TOOLCALL>",
@@ -52,7 +52,7 @@ _REGIONS: Mapping[str, str | None] = {
     "<|tool_call|>": None,
 }
 """What begins a markup → what ends it."""
-_OPENING = re.compile("|".join(map(re.escape, _REGIONS)))
+OPENING = re.compile("|".join(map(re.escape, REGIONS)))
 _END_OF_TURN = re.compile(r"(?:<\|(?:eom_id|eot_id|im_end|end_of_text|endoftext)\|>|</s>)\s*\Z")
 _CHANNEL_CALL = re.compile(
     r"<\|channel\|>[^<]{0,100}? to=(?:functions\.)?(?P<name>[\w.-]{1,100})[^<]{0,100}"
@@ -61,7 +61,7 @@ _CHANNEL_CALL = re.compile(
     r"(?:<\|constrain\|>[^<]{0,100})?<\|message\|>"
 )
 _CHANNEL_END = re.compile(r"<\|(?:call|end|return|start|channel)\|>")
-_SECTION = re.compile(r"(?m)^>>>(?P<name>[\w.-]{1,100})\n")
+SECTION = re.compile(r"(?m)^>>>(?P<name>[\w.-]{1,100})\n")
 _FENCED = re.compile(
     r"\A```(?:json|python|tool_call|tool_code|xml)?[ \t]*\n(?P<body>.*)\n```\Z", re.DOTALL
 )
@@ -75,7 +75,7 @@ _INVOKED_WITH = re.compile(
 )
 _ARGUMENT = re.compile(r"<arg_key>(?P<name>[^<]{1,200})</arg_key>\s{0,20}<arg_value>")
 _NAMED = re.compile(r"(?:call:)?(?P<name>[\w.-]{1,100}(?::[0-9]{1,4})?)\s{0,20}(?=\{)")
-_CALLED = re.compile(r"\A[\w.]{1,100}\(")
+CALLED = re.compile(r"\A[\w.]{1,100}\(")
 _DEEPSEEK = re.compile(r"<｜tool▁call▁begin｜>(?P<head>[^<]{0,200})<｜tool▁sep｜>")
 _KIMI = re.compile(
     r"<\|tool_call_begin\|>\s{0,20}(?P<head>[^<]{1,200})<\|tool_call_argument_begin\|>"
@@ -83,7 +83,7 @@ _KIMI = re.compile(
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _MAX_CALLED_CHARS = 20_000
 """Of calls in Python's writing: they are parsed as Python."""
-_DECODER = json.JSONDecoder()
+DECODER = json.JSONDecoder()
 
 Offered = Mapping[str, JsonObject]
 """The tools on offer: name → schema of the parameters."""
@@ -117,11 +117,11 @@ class _Region:
 
 def written_calls(text: str, tools: Offered = NONE, *, opened: bool = False) -> list[WrittenCall]:
     """Every call in a model's text, in order. A call without a markup of its own is read only if a
-    tool of its name is on offer. `opened`: see `loopline.agents.thinking.split_thoughts`."""
+    tool of its name is on offer. `opened`: see `loopline.agents.thinking.parted`."""
     channels = _channel_regions(text)
     if channels:
         return list(_calls(channels, tools))
-    spoken = split_thoughts(text, opened=opened).said
+    spoken = parted(text, opened=opened).said
     regions = _regions(spoken, tools)
     if not regions:
         return _bare_calls(spoken, tools)
@@ -138,21 +138,18 @@ def strip_calls(
 ) -> str:
     """What was said around the calls; an unclosed call is dropped to the end of the text. With
     `quoted`, a markup in a block of code is an example and stays."""
-    spoken = split_thoughts(text, opened=opened).said
+    spoken = parted(text, opened=opened).said
     regions = _regions(spoken, tools)
     if quoted:
         blocks = _blocks(spoken)
         regions = [region for region in regions if not _is_inside(region.start, blocks)]
     if not regions:
         return "" if _bare_calls(spoken, tools) else spoken
-    pieces: list[str] = []
-    position = 0
-    for region in regions:
-        pieces.append(spoken[position : region.start])
-        position = region.end
-    pieces.append(spoken[position:])
+    pieces = [spoken[: regions[0].start].rstrip()]
+    ends = [*(region.start for region in regions[1:]), len(spoken)]
+    pieces += [spoken[region.end : end].strip() for region, end in zip(regions, ends, strict=True)]
     # In lines of their own: what stood on both sides of a call was no one sentence, or equation.
-    return "\n".join(piece.strip() for piece in pieces if piece.strip())
+    return "\n".join(filter(None, pieces))
 
 
 def _is_inside(position: int, blocks: Sequence[tuple[int, int]]) -> bool:
@@ -163,15 +160,15 @@ def _is_inside(position: int, blocks: Sequence[tuple[int, int]]) -> bool:
 def _regions(text: str, tools: Offered) -> list[_Region]:
     regions: list[_Region] = []
     endings = _Endings(text)
-    opening = _OPENING.search(text)
+    opening = OPENING.search(text)
     while opening is not None:
         region = _region_at(text, opening, endings)
         regions.append(region)
-        opening = _OPENING.search(text, max(region.end, opening.end()))
+        opening = OPENING.search(text, max(region.end, opening.end()))
     if regions:
         return regions
     sections = _split_at_marks(
-        [match for match in _SECTION.finditer(text) if match["name"] in tools], text
+        [match for match in SECTION.finditer(text) if match["name"] in tools], text
     )
     return [
         _Region(match.start(), match.end() + len(body), body, name=match["name"])
@@ -180,7 +177,7 @@ def _regions(text: str, tools: Offered) -> list[_Region]:
 
 
 def _region_at(text: str, opening: re.Match[str], endings: _Endings) -> _Region:
-    start, closing = opening.end(), _REGIONS[opening[0]]
+    start, closing = opening.end(), REGIONS[opening[0]]
     if closing is None:
         following = text.find(opening[0], start)
         end = len(text) if following < 0 else following
@@ -256,7 +253,7 @@ def _calls_in(region: _Region, tools: Offered) -> list[WrittenCall]:
     calls = list(_parse_marked_calls(body, tools))
     return (
         calls
-        or _calls_from_json(body)
+        or calls_in_json(body)
         or _parse_python_calls(body)
         or [_broken_call(body, _parse_error(body))]
     )
@@ -354,13 +351,13 @@ def _call_from_json_arguments(name: str, raw: str) -> WrittenCall:
     return WrittenCall(name, arguments, raw, error)
 
 
-def _calls_from_json(body: str) -> list[WrittenCall]:
+def calls_in_json(body: str) -> list[WrittenCall]:
     """Objects one behind the other, or lists of them; none for what is not JSON."""
     calls: list[WrittenCall] = []
     position = 0
     while position < len(body) and len(calls) < MAX_CALLS:
         try:
-            value, end = _DECODER.raw_decode(body, position)
+            value, end = DECODER.raw_decode(body, position)
         except (ValueError, RecursionError):
             return []
         values: list[object] = value if isinstance(value, list) else [value]
@@ -398,7 +395,7 @@ def _call_from_object(value: object, raw: str) -> WrittenCall:
 
 def _parse_python_calls(body: str) -> list[WrittenCall]:
     """Calls in Python's writing: one, a list of them, or one in each line."""
-    if len(body) > _MAX_CALLED_CHARS or not (body.startswith("[") or _CALLED.match(body)):
+    if len(body) > _MAX_CALLED_CHARS or not (body.startswith("[") or CALLED.match(body)):
         return []
     try:
         tree = ast.parse(body)
@@ -439,9 +436,9 @@ def _bare_calls(text: str, tools: Offered) -> list[WrittenCall]:
         return []
     fenced = _FENCED.match(body)
     body = fenced["body"].strip() if fenced else body.removeprefix("functools")
-    if body[:1] not in ("{", "[") and not _CALLED.match(body):
+    if body[:1] not in ("{", "[") and not CALLED.match(body):
         return []
-    calls = _calls_from_json(body) or _parse_python_calls(body)
+    calls = calls_in_json(body) or _parse_python_calls(body)
     return calls if all(call.name in tools for call in calls) else []
 
 
