@@ -75,7 +75,7 @@ def final_answer(text: str) -> str:
     spoken = said(text)
     boxed = last_boxed(spoken)
     whole = _BLANK_LINES.sub("", spoken).rstrip() if boxed is None else unboxed(boxed)
-    return _within_bounds(whole)
+    return within_bounds(whole)
 
 
 _BLANK_LINES = re.compile(r"\A(?:[ \t]*\r?\n)+")
@@ -96,7 +96,8 @@ def unboxed(boxed: str) -> str:
     return boxed.strip()
 
 
-def _within_bounds(answer: str) -> str:
+def within_bounds(answer: str) -> str:
+    """An answer as it is delivered: one beyond `MAX_ANSWER_BYTES` is cut, and says so."""
     whole = answer.encode()
     if len(whole) <= MAX_ANSWER_BYTES:
         return answer

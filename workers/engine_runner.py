@@ -92,7 +92,8 @@ class EngineRunner:
                 f"run {run.id} has a budget of tokens or money, which only the bus settles: submit "
                 "it to a deployment, or give it none"
             )
-        for policy in policies_for(run.workflow, run.policies).values():
+        policies = policies_for(run.workflow, run.policies, run.task.environment, run.options)
+        for policy in policies.values():
             if pool_of(policy) not in self._pools:
                 raise UnknownName("model pool of the policy", policy, self._pools)
 
@@ -103,9 +104,7 @@ class _StepHost:
     def __init__(self, pools: Mapping[str, EnginePool], run: Run, handoff: Handoff) -> None:
         self._run = run
         self._handoff = handoff
-        self._policy = policy_of(run, handoff.agent)
-        self._name = pool_of(self._policy)
-        self._pool = pools[self._name]
+        self._pools = pools
         self._count = 0
 
     async def complete(
@@ -119,7 +118,10 @@ class _StepHost:
         options: GenerationOptions | None = None,
     ) -> tuple[Call, ...]:
         """See `loopline.agents.protocols.Host.complete`."""
-        run, handoff, pool = self._run, self._handoff, self._pool
+        run, handoff = self._run, self._handoff
+        policy = policy_of(run, handoff.agent)
+        name = pool_of(policy)
+        pool = self._pools[name]
         options = options or GenerationOptions()
         request = GenerateRequest(
             id=request_key(run, handoff.turn, handoff.branch, self._count),
@@ -131,7 +133,7 @@ class _StepHost:
             sampling=sampling_of(pool.settings, sampling, options, agent_seed(run, handoff.agent)),
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
             json_schema=json_schema,
-            adapter=None if self._policy == self._name else self._policy,
+            adapter=None if policy == name else policy,
             deadline=run.deadline,
         )
         self._count += 1
@@ -143,10 +145,10 @@ class _StepHost:
                         completions.append(event)
         except EngineError as error:
             raise RequestFailed(
-                error.kind, f"{self._name}: {error}", retryable=error.retryable
+                error.kind, f"{name}: {error}", retryable=error.retryable
             ) from error
         return tuple(
-            call_of(self._name, pool.settings, pool.engine, request, completion, queued=0.0)
+            call_of(name, pool.settings, pool.engine, request, completion, queued=0.0)
             for completion in sorted(completions, key=lambda completion: completion.index)
         )
 

@@ -24,6 +24,7 @@ from loopline.agents.records import (
     MAX_PROMPT_CHARS,
     Budget,
     JsonObject,
+    Message,
     Run,
     Step,
     Task,
@@ -32,9 +33,10 @@ from loopline.agents.records import (
 )
 from loopline.agents.replay import fork as forked
 from loopline.agents.tools import tools
-from loopline.agents.tools.offered import unregistered_tools, with_specs
+from loopline.agents.tools.offered import unregistered_names, unregistered_tools, with_specs
 from loopline.agents.workflows import (
     Handoff,
+    NamingTools,
     agents_of,
     policies_for,
     prompt_hashes,
@@ -122,15 +124,17 @@ class Client:
         instance: JsonObject | None = None,
         run_id: str | None = None,
         prompt_files: Mapping[str, str] | None = None,
+        messages: Sequence[Message] = (),
     ) -> Run:
         """A run that is ready to be submitted: options checked, prompts pinned by their hashes.
-        `prompt_files` stand in place of the shipped prompts, over those of the client.
+        `prompt_files` stand in place of the shipped prompts, over those of the client. `messages`
+        is the whole conversation where `prompt` is its last question.
 
         Raises `InputError` for a question, workflow, role, option or prompt that can't be used.
         """
         try:
             checked = workflows.get(workflow).check_options(dict(options or {}))
-            agents = agents_of(workflow, environment)
+            agents = agents_of(workflow, environment, checked)
             role_policies = {
                 agent: pool for agent, pool in self.policies.items() if agent in agents
             }
@@ -144,10 +148,17 @@ class Client:
             now = self.bus.clock.now()
             return Run(
                 id=run_id or new_run_id(now),
-                task=Task(environment=environment, instance=instance or {}, prompt=prompt),
+                task=Task(
+                    environment=environment,
+                    instance=instance or {},
+                    prompt=prompt,
+                    messages=tuple(messages),
+                ),
                 workflow=workflow,
                 options=checked,
-                policies=policies_for(workflow, {**role_policies, **(policies or {})}, environment),
+                policies=policies_for(
+                    workflow, {**role_policies, **(policies or {})}, environment, checked
+                ),
                 prompts=prompt_hashes(workflow, files, environment),
                 prompt_files=files,
                 seed=seed,
@@ -168,8 +179,8 @@ class Client:
         Raises `Overloaded` (nothing was accepted, ask again later), `MessageTooLarge`, or
         `BusUnavailable` (it may have been accepted: submitting the same run again is safe).
 
-        A tool of an MCP server or HTTP API that the task names is looked up among those that the
-        tool workers offer now, and admitted whole. Raises `InputError` if none offers it, or for
+        A tool of an MCP server or HTTP API that the task or an agent names is looked up among those
+        that the tool workers offer now, and admitted whole. Raises `InputError` if none offers it, or for
         a task that the workflow can't begin.
         """
         try:
@@ -180,7 +191,10 @@ class Client:
         return await self._admit(run, handoffs)
 
     async def _with_offered_tools(self, run: Run) -> Run:
-        missing = unregistered_tools(run.task)
+        workflow = workflows.get(run.workflow)
+        naming = workflow if isinstance(workflow, NamingTools) else None
+        of_agents = naming.tools_in(run.options) if naming else ()
+        missing = (*unregistered_tools(run.task), *unregistered_names(of_agents))
         if not missing:
             return run
         offered = await offered_tools_on(self.bus)
@@ -192,7 +206,9 @@ class Client:
                     hint=(f"did you mean {near[0]!r}? " if near else "")
                     + "`runtime status --json` tells of the tool sources.",
                 )
-        return run.model_copy(update={"task": with_specs(run.task, offered)})
+        task = with_specs(run.task, offered) if "tools" in run.task.instance else run.task
+        options = naming.with_tools(run.options, offered) if naming else run.options
+        return run.model_copy(update={"task": task, "options": options})
 
     async def fork(
         self,
