@@ -44,6 +44,7 @@ from loopline.bus.replies import error_reply
 from loopline.bus.requests import Inbox
 from loopline.bus.run_state import RunState
 from loopline.bus.settings import BusSettings
+from loopline.bus.threads import ThreadHead, advance_thread, claim, read_thread
 from loopline.bus.token_log import TokenWriter, Weights
 
 require_full_name(__name__)
@@ -87,12 +88,15 @@ __all__ = [
     "Server",
     "Shard",
     "StepCommit",
+    "ThreadHead",
     "TokenWriter",
     "UnknownPayload",
     "UserCancelled",
     "Weights",
     "WorkerPresence",
+    "advance_thread",
     "announce",
+    "claim",
     "dead_letters",
     "error_reply",
     "live_workers",
@@ -100,6 +104,7 @@ __all__ = [
     "pool_of",
     "probe",
     "read_agreement_at",
+    "read_thread",
     "retry_during_outage",
     "run_ended",
     "traceparent_of",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
@@ -27,13 +27,15 @@ from loopline.agents.records import (
     ToolSpec,
     Trajectory,
 )
-from loopline.agents.tools import call_tool
+from loopline.agents.tools import call_tool as registered_tool
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import Handoff, policies_for, policy_of
 from loopline.bus import pool_of
 from loopline.workers.completions import agent_seed, call_of, request_key, sampling_of
 from loopline.workers.engines.protocol import Completion, Engine, EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
+
+CallTool = Callable[[str, JsonObject], Awaitable[JsonObject]]
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,13 @@ class EnginePool:
 class EngineRunner:
     """Plays runs whose policies are served by these pools, by name."""
 
-    def __init__(self, pools: Mapping[str, EnginePool]) -> None:
+    def __init__(
+        self, pools: Mapping[str, EnginePool], call_tool: CallTool = registered_tool
+    ) -> None:
+        """`call_tool` answers calls of tools by name and arguments; without it those that are
+        registered are known."""
         self._pools = dict(pools)
+        self._call_tool = call_tool
 
     async def play(self, run: Run) -> Trajectory:
         """Play to the end. What a role can't fix by another try (an engine's refusal, the run's
@@ -61,7 +68,9 @@ class EngineRunner:
         """
         self._require_playable(run)
         return await run_locally(
-            run, lambda handoff: _StepHost(self._pools, run, handoff), clock=time.time
+            run,
+            lambda handoff: _StepHost(self._pools, run, handoff, self._call_tool),
+            clock=time.time,
         )
 
     async def play_all(self, runs: Iterable[Run], *, together: int) -> AsyncGenerator[Trajectory]:
@@ -101,7 +110,10 @@ class EngineRunner:
 class _StepHost:
     """The host of one step, as `loopline.workers.host.BusHost` is on the bus."""
 
-    def __init__(self, pools: Mapping[str, EnginePool], run: Run, handoff: Handoff) -> None:
+    def __init__(
+        self, pools: Mapping[str, EnginePool], run: Run, handoff: Handoff, call_tool: CallTool
+    ) -> None:
+        self._call_tool = call_tool
         self._run = run
         self._handoff = handoff
         self._pools = pools
@@ -154,4 +166,4 @@ class _StepHost:
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         """See `loopline.agents.protocols.Host.call_tool`."""
-        return await call_tool(name, arguments)
+        return await self._call_tool(name, arguments)

@@ -33,7 +33,7 @@ from loopline.agents.workflows.routing import (
     parse_options,
 )
 from loopline.agents.workflows.solo import SoloWorkflow
-from loopline.agents.workflows.team import TeamWorkflow
+from loopline.agents.workflows.team import NamedTeam, TeamWorkflow
 from loopline.agents.workflows.umi import UmiWorkflow
 from loopline.agents.workflows.umi_single import UmiSingleWorkflow
 
@@ -45,11 +45,13 @@ __all__ = [
     "Fanout",
     "Finish",
     "Handoff",
+    "NamedTeam",
     "NamingTools",
     "Options",
     "Playing",
     "Rewarding",
     "Routing",
+    "TeamWorkflow",
     "Workflow",
     "agents_of",
     "offers_tools",

@@ -105,6 +105,20 @@ class TeamWorkflow:
         return {"team": with_agents(team, agents).model_dump(mode="json")}
 
 
+class NamedTeam(TeamWorkflow):
+    """A team under a name of its own. Its runs are of `team`, and carry it whole: anyone who takes
+    their steps needs to know nothing of the name."""
+
+    def __init__(self, name: str, team: Part) -> None:
+        self.name = name
+        self._team = team.model_dump(mode="json")
+
+    def check_options(self, options: JsonObject) -> JsonObject:
+        """Raises `InvalidOptions` for any option."""
+        parse_options(self.name, Options, options)
+        return super().check_options({"team": self._team})
+
+
 def _handoff(team: Part, place: Place, turn: int) -> Handoff:
     """To the agent at `place`, or to what hands out the parts of the `parallel` there."""
     part = part_at(team, place.path)

@@ -36,7 +36,9 @@ from loopline.agents.tools import tools
 from loopline.agents.tools.offered import unregistered_names, unregistered_tools, with_specs
 from loopline.agents.workflows import (
     Handoff,
+    NamedTeam,
     NamingTools,
+    TeamWorkflow,
     agents_of,
     policies_for,
     prompt_hashes,
@@ -154,7 +156,9 @@ class Client:
                     prompt=prompt,
                     messages=tuple(messages),
                 ),
-                workflow=workflow,
+                workflow=TeamWorkflow.name
+                if isinstance(workflows.get(workflow), NamedTeam)
+                else workflow,
                 options=checked,
                 policies=policies_for(
                     workflow, {**role_policies, **(policies or {})}, environment, checked
@@ -180,8 +184,8 @@ class Client:
         `BusUnavailable` (it may have been accepted: submitting the same run again is safe).
 
         A tool of an MCP server or HTTP API that the task or an agent names is looked up among those
-        that the tool workers offer now, and admitted whole. Raises `InputError` if none offers it, or for
-        a task that the workflow can't begin.
+        that the tool workers offer now, and admitted whole. Raises `InputError` if none offers it,
+        or for a task that the workflow can't begin.
         """
         try:
             run = await self._with_offered_tools(run)

@@ -109,6 +109,10 @@ def run_worker(
 
         run_jobs_worker(settings, name, state)
         return
+    if settings.app is not None and kind in ("tool", "gateway"):
+        from loopline.runtime.app.loading import load_app
+
+        load_app(settings.app)
     worker_settings = worker_settings_of(settings, kind, name, state)
     _serve(worker_settings, remedy, _deployment_view(settings, kind, profile, state))
 
