@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,14 +45,13 @@ def up(deployment: Deployment, file: Path, *overrides: str, **model: object) -> 
 
 
 def written(deployment: Deployment, text: str = SHOP, name: str = "shop_of_a_test.py") -> Path:
-    file = deployment.state.path.parent / f"{deployment.state.path.name}-app" / name
-    file.parent.mkdir(exist_ok=True)
+    file = deployment.state.path / name
     file.write_text(text)
     return file
 
 
 @pytest.fixture
-def app(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+def app(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> App:
     """The shop's agent as another process defines it, without having imported the file."""
     monkeypatch.setenv("LOOPLINE_STATE", str(StateDirectory(deployment.state.path).path))
     namespace: dict[str, object] = {"__name__": "a_client_of_the_shop"}
@@ -61,7 +59,7 @@ def app(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Iterator[App
          namespace)  # fmt: skip
     shop = namespace["app"]
     assert isinstance(shop, App)
-    yield shop
+    return shop
 
 
 async def test_asks_are_answered_by_workers_that_know_the_files_tools(
@@ -96,7 +94,7 @@ async def test_workers_killed_in_the_middle_of_an_ask_still_answer_once(
             [worker] = await asyncio.to_thread(until, lambda: deployment.workers(kind), kind)  # noqa: B023
             os.kill(worker["pid"], signal.SIGKILL)
         assert await asking == QUOTE
-        [run_id] = {name for name in await client.bus.redis.keys("*:run:*")}
+        [run_id] = await client.bus.redis.keys("*:run:*")
         trajectory = await client.trajectory(run_id.decode().rpartition(":")[2])
         assert len(trajectory.steps) == 1
         used = [e.call_id for e in await client.usage(trajectory.run.id) if not e.discarded]
@@ -156,7 +154,7 @@ async def test_a_file_that_is_gone_is_missed_by_the_next_tool_worker_alone(
     text = file.read_text()
     file.unlink()
     assert await app.ask("How much is A7?") == QUOTE
-    [worker] = deployment.workers("tool")
+    [worker] = await asyncio.to_thread(deployment.workers, "tool")
     os.kill(worker["pid"], signal.SIGKILL)
     [broken] = await asyncio.to_thread(
         until, lambda: deployment.workers("tool", "broken"), "broken tool worker"
@@ -173,7 +171,7 @@ async def test_a_file_that_has_changed_is_told_to_the_one_who_asks(
 ) -> None:
     file = written(deployment)
     await asyncio.to_thread(up, deployment, file)
-    file.write_text(f"{SHOP}\nasyncio.run(main())\n".replace("12.5", "13.5"))
+    file.write_text(SHOP.replace("12.5", "13.5"))
     monkeypatch.setenv("LOOPLINE_STATE", str(deployment.state.path))
     done = await asyncio.to_thread(
         subprocess.run, [sys.executable, str(file)], capture_output=True, text=True, timeout=100
