@@ -75,7 +75,7 @@ def final_answer(text: str) -> str:
     spoken = text_without_thoughts(text)
     boxed = last_boxed(spoken)
     whole = _BLANK_LINES.sub("", spoken).rstrip() if boxed is None else unwrap_box(boxed)
-    return _truncate_answer(whole)
+    return truncate_answer(whole)
 
 
 _BLANK_LINES = re.compile(r"\A(?:[ \t]*\r?\n)+")
@@ -96,7 +96,8 @@ def unwrap_box(boxed: str) -> str:
     return boxed.strip()
 
 
-def _truncate_answer(answer: str) -> str:
+def truncate_answer(answer: str) -> str:
+    """An answer as it is delivered: one beyond `MAX_ANSWER_BYTES` is cut, and says so."""
     whole = answer.encode()
     if len(whole) <= MAX_ANSWER_BYTES:
         return answer

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from loopline.agents.errors import NoRoute
-from loopline.agents.payloads import PLAYER, TurnPayload, parse_payload
+from loopline.agents.payloads import parse_payload
 from loopline.agents.records import Run, Step
 from loopline.agents.stepping import route_step
 from loopline.agents.workflows import workflows
@@ -95,5 +95,6 @@ def frontier_of(run: Run, journal: Iterable[Step]) -> Frontier:
 def handoff_of(step: Step) -> Handoff:
     """The hand-over that a step answered."""
     payload = parse_payload(step.input)
-    role = PLAYER if isinstance(payload, TurnPayload) else step.agent
-    return Handoff(role=role, turn=step.turn, branch=step.branch, payload=payload)
+    return Handoff(
+        role=payload.taken_by or step.agent, turn=step.turn, branch=step.branch, payload=payload
+    )

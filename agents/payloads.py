@@ -30,6 +30,14 @@ class Payload(Record):
     type_name: ClassVar[str]
     type_version: ClassVar[int] = 1
 
+    taken_by: ClassVar[str | None] = None
+    """The role that takes it on behalf of the agent that it names; None where roles are agents."""
+
+    @property
+    def acting(self) -> str | None:
+        """The agent that it names."""
+        return None
+
     def as_json(self) -> JsonObject:
         """The payload with its `type`, as `Step.input` records it."""
         return {"type": self.type_name, **self.model_dump(mode="json")}
@@ -90,8 +98,40 @@ class TurnPayload(Payload):
     """To the role `PLAYER`: take that agent's turn in the run's environment."""
 
     type_name: ClassVar[str] = "turn"
+    taken_by: ClassVar[str | None] = PLAYER
 
     agent: str = Field(min_length=1, max_length=64)
+
+    @property
+    def acting(self) -> str:
+        return self.agent
+
+
+AGENT = "agent"
+"""The role that takes the turns of all agents that a run itself describes."""
+ACTING_ROLES = (PLAYER, AGENT)
+"""Roles that act for agents of other names."""
+
+
+@payload_type
+class PartPayload(Payload):
+    """To the role `AGENT`: take the turn of one part of the run's team
+    (`loopline.agents.team_parts`)."""
+
+    type_name: ClassVar[str] = "part"
+    taken_by: ClassVar[str | None] = AGENT
+
+    agent: str = Field(min_length=1, max_length=64)
+    act: Literal["answer", "scatter", "gather"] = "answer"
+    """An agent answers; the parts of a `parallel` are handed out, their answers put together."""
+    path: tuple[int, ...] = ()
+    """Which part of the team it is: from the outermost in, the place in each."""
+    rounds: tuple[int, ...] = ()
+    """Of each loop around it, the outermost first: the round, from 0."""
+
+    @property
+    def acting(self) -> str:
+        return self.agent
 
 
 @payload_type

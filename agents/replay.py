@@ -254,6 +254,7 @@ def fork(
                 parent.workflow,
                 {**parent.policies, **(policies or {})},
                 parent.task.environment,
+                parent.options,
             ),
             "tags": {**parent.tags, **(tags or {})},
         }

@@ -46,6 +46,7 @@ from loopline.bus.requests import Inbox
 from loopline.bus.rewards import publish_reward
 from loopline.bus.run_state import RunState
 from loopline.bus.settings import BusSettings
+from loopline.bus.threads import ThreadHead, advance_thread, claim, read_thread
 from loopline.bus.token_log import TokenWriter, Weights
 
 require_full_name(__name__)
@@ -91,12 +92,15 @@ __all__ = [
     "Shard",
     "Spent",
     "StepCommit",
+    "ThreadHead",
     "TokenWriter",
     "UnknownPayload",
     "UserCancelled",
     "Weights",
     "WorkerPresence",
+    "advance_thread",
     "announce",
+    "claim",
     "dead_letters",
     "error_reply",
     "live_workers",
@@ -105,6 +109,7 @@ __all__ = [
     "probe",
     "publish_reward",
     "read_agreement_at",
+    "read_thread",
     "retry_during_outage",
     "run_ended",
     "traceparent_of",

@@ -20,6 +20,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:dead` | stream: dead letters | dead-letter life |
 | `{p:s}:inbox:<process>` | stream: replies and notices for one process | inbox life |
 | `{p:s}:request:<key>` | hash: state, result, waiters and paid calls of a request | request life |
+| `{p:s}:thread:<id>` | string: a conversation's last two runs | longest run + retention |
 | `{p:s}:lock:<name>` | string: who sweeps now | one sweep |
 | `{p:s}:deployment` | hash: the epoch, the shift of the clock, streams that know it | stream life |
 | `{p:s}:closed` | string: no run is admitted while the shards are changed | ten seconds |
@@ -109,6 +110,9 @@ class Shard:
 
     def reward_ids(self, target: str) -> str:
         return self._key("reward-ids", target)
+
+    def thread(self, thread: str) -> str:
+        return self._key("thread", thread)
 
     def lock(self, name: str) -> str:
         return self._key("lock", name)

@@ -31,6 +31,14 @@ from loopline.workers.recorder import REWARD_SCHEMA, TRAJECTORY_SCHEMA, USAGE_SC
 PROGRAMS: dict[str, typer.Typer] = {"runtime": runtime, "bench": bench, "train": train}
 
 API: dict[str, tuple[str, ...]] = {
+    "Apps": (
+        "loopline.runtime.app.app",
+        "loopline.runtime.app.definition",
+        "loopline.runtime.app.thread",
+        "loopline.runtime.app.events",
+        "loopline.runtime.app.errors",
+        "loopline.runtime.app.testing",
+    ),
     "Ask a deployment": ("loopline.runtime.client.client", "loopline.runtime.client.deployment"),
     "Records": ("loopline.agents.records",),
     "Tools": ("loopline.agents.tools.declaration",),

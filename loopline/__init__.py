@@ -10,6 +10,23 @@ and `isinstance` and registries would fail far from the cause: so a package refu
 than its own.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loopline.runtime.app import App
+
+__all__ = ["App", "require_full_name"]
+
+
+def __getattr__(name: str) -> object:
+    """`App`, imported when it is asked for: a worker needs none of it."""
+    if name == "App":
+        return import_module("loopline.runtime.app").App
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 def require_full_name(name: str) -> None:
     """Raise ImportError unless the package `name` is being imported as a part of `loopline`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
@@ -27,13 +27,15 @@ from loopline.agents.records import (
     ToolSpec,
     Trajectory,
 )
-from loopline.agents.tools import call_tool
+from loopline.agents.tools import call_tool as registered_tool
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import Handoff, policies_for, policy_of
 from loopline.bus import pool_of
 from loopline.workers.completions import agent_seed, call_of, request_key, sampling_of
 from loopline.workers.engines.protocol import Completion, Engine, EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
+
+CallTool = Callable[[str, JsonObject], Awaitable[JsonObject]]
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,13 @@ class EnginePool:
 class EngineRunner:
     """Plays runs whose policies are served by these pools, by name."""
 
-    def __init__(self, pools: Mapping[str, EnginePool]) -> None:
+    def __init__(
+        self, pools: Mapping[str, EnginePool], call_tool: CallTool = registered_tool
+    ) -> None:
+        """`call_tool` answers calls of tools by name and arguments; without it those that are
+        registered are known."""
         self._pools = dict(pools)
+        self._call_tool = call_tool
 
     async def play(self, run: Run) -> Trajectory:
         """Play to the end. What a role can't fix by another try (an engine's refusal, the run's
@@ -61,7 +68,9 @@ class EngineRunner:
         """
         self._require_playable(run)
         return await run_locally(
-            run, lambda handoff: _StepHost(self._pools, run, handoff), clock=time.time
+            run,
+            lambda handoff: _StepHost(self._pools, run, handoff, self._call_tool),
+            clock=time.time,
         )
 
     async def play_all(self, runs: Iterable[Run], *, together: int) -> AsyncGenerator[Trajectory]:
@@ -92,7 +101,8 @@ class EngineRunner:
                 f"run {run.id} has a budget of tokens or money, which only the bus settles: submit "
                 "it to a deployment, or give it none"
             )
-        for policy in policies_for(run.workflow, run.policies).values():
+        policies = policies_for(run.workflow, run.policies, run.task.environment, run.options)
+        for policy in policies.values():
             if pool_of(policy) not in self._pools:
                 raise UnknownName("model pool of the policy", policy, self._pools)
 
@@ -100,12 +110,13 @@ class EngineRunner:
 class _StepHost:
     """The host of one step, as `loopline.workers.host.BusHost` is on the bus."""
 
-    def __init__(self, pools: Mapping[str, EnginePool], run: Run, handoff: Handoff) -> None:
+    def __init__(
+        self, pools: Mapping[str, EnginePool], run: Run, handoff: Handoff, call_tool: CallTool
+    ) -> None:
+        self._call_tool = call_tool
         self._run = run
         self._handoff = handoff
-        self._policy = policy_of(run, handoff.agent)
-        self._name = pool_of(self._policy)
-        self._pool = pools[self._name]
+        self._pools = pools
         self._count = 0
 
     async def complete(
@@ -119,7 +130,10 @@ class _StepHost:
         options: GenerationOptions | None = None,
     ) -> tuple[Call, ...]:
         """See `loopline.agents.protocols.Host.complete`."""
-        run, handoff, pool = self._run, self._handoff, self._pool
+        run, handoff = self._run, self._handoff
+        policy = policy_of(run, handoff.agent)
+        name = pool_of(policy)
+        pool = self._pools[name]
         options = options or GenerationOptions()
         request = GenerateRequest(
             id=request_key(run, handoff.turn, handoff.branch, self._count),
@@ -132,7 +146,7 @@ class _StepHost:
             sampling=sampling_of(pool.settings, sampling, options, agent_seed(run, handoff.agent)),
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
             json_schema=json_schema,
-            adapter=None if self._policy == self._name else self._policy,
+            adapter=None if policy == name else policy,
             deadline=run.deadline,
         )
         self._count += 1
@@ -144,13 +158,13 @@ class _StepHost:
                         completions.append(event)
         except EngineError as error:
             raise RequestFailed(
-                error.kind, f"{self._name}: {error}", retryable=error.retryable
+                error.kind, f"{name}: {error}", retryable=error.retryable
             ) from error
         return tuple(
-            call_of(self._name, pool.settings, pool.engine, request, completion, queued=0.0)
+            call_of(name, pool.settings, pool.engine, request, completion, queued=0.0)
             for completion in sorted(completions, key=lambda completion: completion.index)
         )
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         """See `loopline.agents.protocols.Host.call_tool`."""
-        return await call_tool(name, arguments)
+        return await self._call_tool(name, arguments)

@@ -8,6 +8,7 @@ from typing import TypeGuard
 from loopline.agents.errors import PluginError
 from loopline.agents.prompts import Prompt
 from loopline.agents.registry import Registry
+from loopline.agents.roles.agent import Agent
 from loopline.agents.roles.chat import Chat
 from loopline.agents.roles.completion import Completion
 from loopline.agents.roles.expert import Expert
@@ -33,6 +34,7 @@ def _is_role(item: object) -> TypeGuard[Role]:
 roles: Registry[Role] = Registry("role", "loopline.roles", _is_role)
 """Every role that a role worker can take."""
 
+roles.register(Agent())
 roles.register(Planner())
 roles.register(SmallSolver())
 roles.register(Expert())

@@ -24,17 +24,28 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import JsonValue
 
+from loopline.agents.answer_schema import AnswerSchema
 from loopline.agents.call_markup import strip_calls, written_calls
 from loopline.agents.errors import MalformedModelOutput, RequestFailed
 from loopline.agents.payloads import MAX_PARALLEL, Subproblem
 from loopline.agents.protocols import Host
-from loopline.agents.records import Call, Candidate, Decision, JsonObject, Message, ToolCall
+from loopline.agents.records import (
+    Call,
+    Candidate,
+    Decision,
+    GenerationOptions,
+    JsonObject,
+    Message,
+    ToolCall,
+    ToolChoice,
+    ToolSpec,
+)
 from loopline.agents.roles.protocol import StepResult
-from loopline.agents.tools.declaration import InvalidArguments, ToolDeclaration
+from loopline.agents.tools.declaration import InvalidArguments
 from loopline.agents.tools.handover import HandOverTool
 
 MAX_COMPLETIONS = 12
@@ -45,6 +56,9 @@ MAX_TOOL_CALLS = 16
 """Tool calls of one completion that are carried out; the others are answered with an error."""
 
 MAX_TOOL_MESSAGE_CHARS = 20_000
+
+MAX_CORRECTIONS = 2
+"""How often a model is told what is wrong with its answer and asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +97,30 @@ class RequestFailure:
         return Decision(kind="failed", data={"failure": self.kind, "reason": self.message})
 
 
-Ending = FinalText | Handover | OutOfCompletions | RequestFailure
+@dataclass(frozen=True, slots=True)
+class WrongAnswer:
+    """The model's answer did not fit its schema, however often it was asked for it."""
+
+    reason: str
+    text: str
+    """What it said last."""
+
+
+Ending = FinalText | Handover | OutOfCompletions | RequestFailure | WrongAnswer
+
+
+class CallableTool(Protocol):
+    """What is needed of a tool to offer it and to check a call of it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    def parse(self, arguments: JsonObject) -> Any:
+        """Raises `InvalidArguments`."""
+        ...
 
 
 class Conversation:
@@ -94,21 +131,30 @@ class Conversation:
         host: Host,
         messages: Sequence[Message],
         *,
-        tools: Sequence[ToolDeclaration[Any]] = (),
+        tools: Sequence[CallableTool] = (),
         previous: Call | None = None,
+        options: GenerationOptions | None = None,
+        max_completions: int = MAX_COMPLETIONS,
+        answer: AnswerSchema | None = None,
     ) -> None:
+        """`options` are what the run's caller set. With `answer` the final text is JSON that fits
+        that schema."""
         self.calls: list[Call] = []
         self._host = host
         self._messages = list(messages)
         self._tools = {tool.name: tool for tool in tools}
         self._specs = tuple(tool.spec for tool in tools)
         self._previous = previous
+        self._options = options
+        self._max_completions = max_completions
+        self._answer = answer
+        self._corrections = 0
         self._turns: list[JsonValue] = []
         self._failure: RequestFailure | None = None
 
     async def run(self) -> Ending:
         """Talk until the step ends. Raises `RequestFailed` only if it is retryable."""
-        for _ in range(MAX_COMPLETIONS):
+        for _ in range(self._max_completions):
             try:
                 call = await self._complete()
             except RequestFailed as error:
@@ -118,13 +164,16 @@ class Conversation:
                 return self._failure
             if not call.tool_calls:
                 self._turns.append([])
-                return FinalText(call.said, truncation_reason(call))
+                ending = self._ending(call)
+                if ending is not None:
+                    return ending
+                continue
             entries, problems = await self._dispatch(call)
             self._turns.append(list(entries))
             if problems:
                 return Handover(problems)
             self._messages.extend(turn_messages(call, entries, _missing_answer))
-        return OutOfCompletions(f"no answer after {MAX_COMPLETIONS} completions")
+        return OutOfCompletions(f"no answer after {self._max_completions} completions")
 
     def result(self, decision: Decision) -> StepResult:
         """The step's result, with everything that was said on the way to the decision."""
@@ -141,10 +190,36 @@ class Conversation:
         candidate = Candidate(calls=tuple(self.calls), action=action)
         return StepResult(candidates=(candidate,), decision=decision, observation=observation)
 
+    def _ending(self, call: Call) -> FinalText | WrongAnswer | None:
+        """The end that a text without tool calls is; None if the model is to correct it."""
+        if self._answer is None:
+            return FinalText(call.said, truncation_reason(call))
+        text, wrong = self._answer.read(call.said)
+        if text is not None:
+            return FinalText(text)
+        wrong = "; ".join(filter(None, (wrong, truncation_reason(call))))
+        if self._corrections == MAX_CORRECTIONS:
+            count = self._corrections + 1
+            return WrongAnswer(f"after {count} tries the answer is still wrong: {wrong}", call.said)
+        self._corrections += 1
+        request = f"error: {wrong}. Answer again, with nothing but JSON that fits the schema."
+        self._messages += [assistant_message(call), Message(role="user", content=request)]
+        return None
+
     async def _complete(self) -> Call:
+        # A schema leaves a local model no way to call a tool: with tools it holds from the first
+        # correction on.
+        constrained = self._answer is not None and (not self._specs or self._corrections > 0)
         calls = await self._host.complete(
-            tuple(self._messages), tools=self._specs, previous=self._previous
+            tuple(self._messages),
+            tools=self._specs,
+            previous=self._previous,
+            json_schema=self._answer.schema if self._answer and constrained else None,
+            options=self._options,
         )
+        if self._options is not None:
+            # A tool that must be called is called once: or the model could never answer.
+            self._options = self._options.model_copy(update={"tool_choice": ToolChoice()})
         if len(calls) != 1:
             raise MalformedModelOutput(f"one completion was asked for, {len(calls)} came back")
         self._previous = calls[0]
@@ -181,9 +256,7 @@ class Conversation:
             )
         return entries, tuple(problems)
 
-    def _check_call(
-        self, position: int, tool_call: ToolCall
-    ) -> tuple[ToolDeclaration[Any], Any] | str:
+    def _check_call(self, position: int, tool_call: ToolCall) -> tuple[CallableTool, Any] | str:
         """The tool with its parsed arguments, or what is wrong with the call."""
         if position >= MAX_TOOL_CALLS:
             return f"too many tool calls in one turn: at most {MAX_TOOL_CALLS} are carried out"

@@ -88,12 +88,7 @@ class ToolDeclaration(Generic[A]):
 
     def parse(self, arguments: JsonObject) -> A:
         """Check arguments. Raises `InvalidArguments`."""
-        size = sum(len(value) for value in arguments.values() if isinstance(value, str))
-        if size > MAX_ARGUMENT_CHARS:
-            raise InvalidArguments(
-                f"the arguments of {self.name} have {size} characters, at most "
-                f"{MAX_ARGUMENT_CHARS} are allowed"
-            )
+        check_size(self.name, arguments)
         try:
             return self.arguments.model_validate(arguments)
         except ValidationError as error:
@@ -102,6 +97,16 @@ class ToolDeclaration(Generic[A]):
             more = len(problems) - _SHOWN_ERRORS
             rest = f"; and {more} more" if more > 0 else ""
             raise InvalidArguments(f"invalid arguments for {self.name}: {details}{rest}") from error
+
+
+def check_size(name: str, arguments: JsonObject) -> None:
+    """Raises `InvalidArguments` for more than `MAX_ARGUMENT_CHARS` in a tool's arguments."""
+    size = sum(len(value) for value in arguments.values() if isinstance(value, str))
+    if size > MAX_ARGUMENT_CHARS:
+        raise InvalidArguments(
+            f"the arguments of {name} have {size} characters, at most "
+            f"{MAX_ARGUMENT_CHARS} are allowed"
+        )
 
 
 def _describe_problem(problem: ErrorDetails) -> str:

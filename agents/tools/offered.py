@@ -24,6 +24,7 @@ from loopline.agents.environments.tool_step import GivenStep
 from loopline.agents.errors import InvalidTask, UnknownName
 from loopline.agents.records import MAX_TOOLS, JsonObject, Task, ToolCall, ToolSpec
 from loopline.agents.tools import tools
+from loopline.agents.tools.declaration import check_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,74 @@ class _Instance(BaseModel):
     tools: tuple[str | ToolSpec, ...] = Field(max_length=MAX_TOOLS)
 
 
+@dataclass(frozen=True, slots=True)
+class DescribedTool:
+    """A tool of which this process has the description alone. Whether arguments fit is said by the
+    one that runs it."""
+
+    spec: ToolSpec
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def parse(self, arguments: JsonObject) -> JsonObject:
+        """The arguments as they are. Raises `InvalidArguments` for too many."""
+        check_size(self.name, arguments)
+        return arguments
+
+
+@dataclass(frozen=True)
+class EveryTool:
+    """What several offer together; of two tools with one name the first."""
+
+    offers: tuple[OfferedTools, ...]
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        by_name: dict[str, ToolSpec] = {}
+        for offer in self.offers:
+            for spec in offer.specs:
+                by_name.setdefault(spec.name, spec)
+        return tuple(by_name.values())
+
+    @property
+    def tools(self) -> tuple[DescribedTool, ...]:
+        return tuple(DescribedTool(spec) for spec in self.specs)
+
+    def request(
+        self, name: str, arguments: JsonObject, earlier: Sequence[ToolCall]
+    ) -> ToolRequest | None:
+        requests = (offer.request(name, arguments, earlier) for offer in self.offers)
+        return next((request for request in requests if request is not None), None)
+
+
+def specs_of(named: Sequence[str | ToolSpec]) -> tuple[ToolSpec, ...]:
+    """The tools, whole. Raises `InvalidTask` for a name that this process has not registered."""
+    specs: dict[str, ToolSpec] = {}
+    try:
+        for entry in named:
+            spec = entry if isinstance(entry, ToolSpec) else tools.get(entry).spec
+            specs.setdefault(spec.name, spec)
+    except UnknownName as error:
+        raise InvalidTask(f"the task offers a tool that nobody registered: {error}") from error
+    return tuple(specs.values())
+
+
+def unregistered_names(named: Sequence[str | ToolSpec]) -> tuple[str, ...]:
+    """Those among tools that are only named, and that nothing in this process can describe."""
+    tool_names = tools.names()
+    bare = [entry for entry in named if isinstance(entry, str)]
+    return tuple(name for name in dict.fromkeys(bare) if name not in tool_names)
+
+
+def whole_tools(
+    named: Sequence[str | ToolSpec], specs: Mapping[str, ToolSpec]
+) -> tuple[str | ToolSpec, ...]:
+    """The tools, each of these whole in place of its name."""
+    return tuple(specs.get(entry, entry) if isinstance(entry, str) else entry for entry in named)
+
+
 def offered_tools(task: Task, *, otherwise: Sequence[str] = ()) -> OfferedTools:
     """What a task offers; `otherwise` are the registered tools for a task that says nothing of it.
 
@@ -119,14 +188,7 @@ def offered_tools(task: Task, *, otherwise: Sequence[str] = ()) -> OfferedTools:
     if task.environment == tool_step.ENVIRONMENT:
         return _noted_tools(task)
     named = _tools_in(task) if "tools" in task.instance else otherwise
-    specs: dict[str, ToolSpec] = {}
-    try:
-        for entry in named:
-            spec = entry if isinstance(entry, ToolSpec) else tools.get(entry).spec
-            specs.setdefault(spec.name, spec)
-    except UnknownName as error:
-        raise InvalidTask(f"the task offers a tool that nobody registered: {error}") from error
-    return Functions(tuple(specs.values()))
+    return Functions(specs_of(named))
 
 
 def _tools_in(task: Task) -> Sequence[str | ToolSpec]:
@@ -146,16 +208,12 @@ def unregistered_tools(task: Task) -> tuple[str, ...]:
     """
     if task.environment in ("api_worlds", tool_step.ENVIRONMENT) or "tools" not in task.instance:
         return ()
-    tool_names = tools.names()
-    named = [entry for entry in _tools_in(task) if isinstance(entry, str)]
-    return tuple(name for name in dict.fromkeys(named) if name not in tool_names)
+    return unregistered_names(_tools_in(task))
 
 
 def attach_specs(task: Task, specs: Mapping[str, ToolSpec]) -> Task:
     """The task with each of these tools whole in place of its name."""
-    whole = [
-        specs.get(entry, entry) if isinstance(entry, str) else entry for entry in _tools_in(task)
-    ]
+    whole = whole_tools(_tools_in(task), specs)
     written: list[JsonValue] = [
         entry if isinstance(entry, str) else entry.model_dump(mode="json") for entry in whole
     ]

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from loopline.agents.errors import PluginError, UnknownName
-from loopline.agents.payloads import PLAYER
+from loopline.agents.payloads import ACTING_ROLES
 from loopline.agents.prompts import Prompt, parse_replacement_prompt
-from loopline.agents.records import Run, Trajectory
+from loopline.agents.records import JsonObject, Run, Trajectory
 from loopline.agents.registry import Registry
 from loopline.agents.roles import roles
+from loopline.agents.workflows.agent import AgentWorkflow
 from loopline.agents.workflows.chat import ChatWorkflow
 from loopline.agents.workflows.completion import CompletionWorkflow
 from loopline.agents.workflows.delegate import DelegateWorkflow
@@ -19,10 +20,12 @@ from loopline.agents.workflows.pair import PairWorkflow
 from loopline.agents.workflows.routing import (
     MAX_TURNS,
     Arrive,
+    Assembling,
     Continue,
     Fanout,
     Finish,
     Handoff,
+    NamingTools,
     Options,
     Playing,
     Rewarding,
@@ -31,20 +34,25 @@ from loopline.agents.workflows.routing import (
     parse_options,
 )
 from loopline.agents.workflows.solo import SoloWorkflow
+from loopline.agents.workflows.team import NamedTeam, TeamWorkflow
 from loopline.agents.workflows.umi import UmiWorkflow
 from loopline.agents.workflows.umi_single import UmiSingleWorkflow
 
 __all__ = [
     "MAX_TURNS",
     "Arrive",
+    "Assembling",
     "Continue",
     "Fanout",
     "Finish",
     "Handoff",
+    "NamedTeam",
+    "NamingTools",
     "Options",
     "Playing",
     "Rewarding",
     "Routing",
+    "TeamWorkflow",
     "Workflow",
     "add_rewards",
     "agents_of",
@@ -66,6 +74,8 @@ def _is_workflow(item: object) -> TypeGuard[Workflow]:
 workflows: Registry[Workflow] = Registry("workflow", "loopline.workflows", _is_workflow)
 """Every workflow that a run can name."""
 
+workflows.register(AgentWorkflow())
+workflows.register(TeamWorkflow())
 workflows.register(SoloWorkflow())
 workflows.register(DelegateWorkflow())
 workflows.register(UmiWorkflow())
@@ -80,22 +90,31 @@ def offers_tools(workflow: str) -> bool:
     return getattr(workflows.get(workflow), "offers_tools", False) is True
 
 
-def agents_of(workflow: str, environment: str | None = None) -> dict[str, str]:
-    """Who may act in a workflow, in an environment where one is named: agent → policy where a run
-    assigns none, "" where there is none either. Raises `UnknownName` and `PluginError`."""
+def agents_of(
+    workflow: str, environment: str | None = None, options: JsonObject | None = None
+) -> dict[str, str]:
+    """Who may act in a workflow, in an environment and with a run's options where those are given:
+    agent → policy where a run assigns none, "" where there is none either. Raises `UnknownName`,
+    `PluginError` and `InvalidOptions`."""
     definition = workflows.get(workflow)
     players: Mapping[str, str] = {}
     if isinstance(definition, Playing) and environment is not None:
         players = definition.players(environment)
+    if isinstance(definition, Assembling) and options is not None:
+        players = definition.agents_in(options)
     policies = {**definition.default_policies, **players}
-    others = {role: "" for role in definition.roles if role != PLAYER and role not in policies}
+    others = {
+        role: "" for role in definition.roles if role not in ACTING_ROLES and role not in policies
+    }
     return {**policies, **others}
 
 
 def serving_role(workflow: str, agent: str) -> str:
     """The role that takes an agent's turns. Raises `UnknownName`."""
     role_names = workflows.get(workflow).roles
-    return PLAYER if PLAYER in role_names and agent not in role_names else agent
+    if agent in role_names:
+        return agent
+    return next((role for role in role_names if role in ACTING_ROLES), agent)
 
 
 def prompts_of(workflow: str, environment: str | None = None) -> dict[str, Prompt]:
@@ -127,14 +146,17 @@ def prompt_hashes(
 
 
 def policies_for(
-    workflow: str, overrides: Mapping[str, str] | None = None, environment: str | None = None
+    workflow: str,
+    overrides: Mapping[str, str] | None = None,
+    environment: str | None = None,
+    options: JsonObject | None = None,
 ) -> dict[str, str]:
-    """Agent → policy for a run: the defaults of the workflow and the environment, overridden by
-    `overrides`.
+    """Agent → policy for a run: the defaults of the workflow, the environment and the run's
+    options, overridden by `overrides`.
 
     Raises `UnknownName` for an agent that neither has, and `PluginError`.
     """
-    policies = agents_of(workflow, environment)
+    policies = agents_of(workflow, environment, options)
     for agent in overrides or {}:
         if agent not in policies:
             raise UnknownName(f"role of workflow {workflow!r} called", agent, policies)
@@ -146,7 +168,7 @@ def policy_of(run: Run, role: str) -> str:
     """The policy that serves a role in this run. Raises `UnknownName` if nobody said which."""
     policy = run.policies.get(role)
     if policy is None:
-        policy = agents_of(run.workflow, run.task.environment).get(role)
+        policy = agents_of(run.workflow, run.task.environment, run.options).get(role)
     if not policy:
         raise UnknownName(f"policy in run {run.id} for role", role, run.policies)
     return policy

@@ -26,9 +26,9 @@ from typing import Protocol, TypeVar, runtime_checkable
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from loopline.agents.errors import InvalidOptions
-from loopline.agents.payloads import Payload, TurnPayload
+from loopline.agents.payloads import Payload
 from loopline.agents.prompts import Prompt
-from loopline.agents.records import JsonObject, Outcome, Run, Step, Trajectory
+from loopline.agents.records import JsonObject, Outcome, Run, Step, ToolSpec, Trajectory
 
 MAX_TURNS = 24
 """Turns of one run. A delegation takes three (small solver, expert, continuation), so a planner
@@ -47,7 +47,7 @@ class Handoff:
     @property
     def agent(self) -> str:
         """Who acts, as the step says: the agent whose turn a role takes, else the role itself."""
-        return self.payload.agent if isinstance(self.payload, TurnPayload) else self.role
+        return self.payload.acting or self.role
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,28 @@ class Playing(Protocol):
 
     def player_prompts(self, environment: str) -> tuple[Prompt, ...]:
         """What its agents are told. Raises `PluginError`."""
+        ...
+
+
+@runtime_checkable
+class Assembling(Protocol):
+    """What a workflow may have alongside the members of `Workflow`: agents that the options of a
+    run describe, whose turns the role `AGENT` takes."""
+
+    def agents_in(self, options: JsonObject) -> Mapping[str, str]:
+        """Agent → policy, for agents that a run assigns none."""
+        ...
+
+
+@runtime_checkable
+class NamingTools(Protocol):
+    """What a workflow may have alongside the members of `Workflow`: tools that the options of a run
+    name or describe."""
+
+    def tools_in(self, options: JsonObject) -> tuple[str | ToolSpec, ...]: ...
+
+    def with_tools(self, options: JsonObject, specs: Mapping[str, ToolSpec]) -> JsonObject:
+        """The options with each of these tools whole in place of its name."""
         ...
 
 

@@ -34,9 +34,12 @@ from loopline.agents.records import (
 )
 from loopline.agents.replay import fork as forked
 from loopline.agents.tools import tools
-from loopline.agents.tools.offered import attach_specs, unregistered_tools
+from loopline.agents.tools.offered import attach_specs, unregistered_names, unregistered_tools
 from loopline.agents.workflows import (
     Handoff,
+    NamedTeam,
+    NamingTools,
+    TeamWorkflow,
     add_rewards,
     agents_of,
     policies_for,
@@ -141,6 +144,7 @@ class Client:
         account: str = "",
         webhook: str | None = None,
         prompt_files: Mapping[str, str] | None = None,
+        messages: Sequence[Message] = (),
     ) -> Run:
         """A run that is ready to be submitted: options checked, prompts pinned by their hashes.
         `messages` are the conversation whose last user message is the prompt; `prompt_files` stand
@@ -150,7 +154,7 @@ class Client:
         """
         try:
             checked = workflows.get(workflow).check_options(dict(options or {}))
-            agents = agents_of(workflow, environment)
+            agents = agents_of(workflow, environment, checked)
             role_policies = {
                 agent: pool for agent, pool in self.policies.items() if agent in agents
             }
@@ -170,9 +174,13 @@ class Client:
                     prompt=prompt,
                     messages=tuple(messages),
                 ),
-                workflow=workflow,
+                workflow=TeamWorkflow.name
+                if isinstance(workflows.get(workflow), NamedTeam)
+                else workflow,
                 options=checked,
-                policies=policies_for(workflow, {**role_policies, **(policies or {})}, environment),
+                policies=policies_for(
+                    workflow, {**role_policies, **(policies or {})}, environment, checked
+                ),
                 prompts=prompt_hashes(workflow, files, environment),
                 prompt_files=files,
                 seed=seed,
@@ -195,9 +203,9 @@ class Client:
         Raises `Overloaded` (nothing was accepted, ask again later), `MessageTooLarge`, or
         `BusUnavailable` (it may have been accepted: submitting the same run again is safe).
 
-        A tool of an MCP server or HTTP API that the task names is looked up among those that the
-        tool workers offer now, and admitted whole. Raises `InputError` if none offers it, or for
-        a task that the workflow can't begin.
+        A tool of an MCP server or HTTP API that the task or an agent names is looked up among those
+        that the tool workers offer now, and admitted whole. Raises `InputError` if none offers it,
+        or for a task that the workflow can't begin.
         """
         try:
             run = await self._with_offered_tools(run)
@@ -207,7 +215,10 @@ class Client:
         return await self._admit(run, handoffs)
 
     async def _with_offered_tools(self, run: Run) -> Run:
-        missing = unregistered_tools(run.task)
+        workflow = workflows.get(run.workflow)
+        naming = workflow if isinstance(workflow, NamingTools) else None
+        of_agents = naming.tools_in(run.options) if naming else ()
+        missing = (*unregistered_tools(run.task), *unregistered_names(of_agents))
         if not missing:
             return run
         offered = await offered_tools_on(self.bus)
@@ -219,7 +230,9 @@ class Client:
                     hint=(f"did you mean {near[0]!r}? " if near else "")
                     + "`runtime status --json` tells of the tool sources.",
                 )
-        return run.model_copy(update={"task": attach_specs(run.task, offered)})
+        task = attach_specs(run.task, offered) if "tools" in run.task.instance else run.task
+        options = naming.with_tools(run.options, offered) if naming else run.options
+        return run.model_copy(update={"task": task, "options": options})
 
     async def fork(
         self,

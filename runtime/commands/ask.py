@@ -112,6 +112,10 @@ def register(app: typer.Typer) -> None:
         text, simulated = resolve_question(question, world)
         where = find(redis_url=redis_url)
         settings = where.settings
+        if settings.app is not None:
+            from loopline.runtime.app.loading import load_app
+
+            load_app(settings.app)
         workflow_name = workflow or settings.workflow
         if tool or simulated:
             require_tools_offered(workflow_name, "--tool" if tool else "--world")

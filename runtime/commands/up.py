@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,12 @@ def register(app: typer.Typer) -> None:
         detach: Annotated[
             bool, typer.Option("--detach", "-d", help="Return once every worker is ready.")
         ] = False,
+        app_file: Annotated[
+            Path | None,
+            typer.Option(
+                "--app", metavar="FILE", help="A Python file with an App: its tools are served."
+            ),
+        ] = None,
         redis_url: RedisUrl = None,
         unsafe_exec: UnsafeExec = False,
         overrides: Set = None,
@@ -30,7 +37,13 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.config.sources import absolute_profile
 
         all_overrides = [*(overrides or ()), *(["sandbox.unsafe_exec=true"] if unsafe_exec else ())]
+        if app_file is not None:
+            all_overrides.append(f"app.path={app_file.expanduser().resolve()}")
         settings = load(profile, overrides=all_overrides, redis_url=redis_url)
+        if settings.app is not None:
+            from loopline.runtime.app.loading import load_app
+
+            load_app(settings.app)  # a broken one is an error now, not of each worker
         if detach:
             from loopline.runtime.supervise.detached import start_detached
 

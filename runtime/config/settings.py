@@ -7,6 +7,7 @@ and hands them to its workers as a file, so that a worker never reads a profile 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -188,6 +189,30 @@ class PromptFile(Section):
         )
 
 
+class AppFile(Section):
+    """A Python file with an `App` (`loopline.runtime.app.app`)."""
+
+    path: str
+    """The file; its whole path once it was read."""
+    env: tuple[str, ...] = ()
+    """Environment variables, secrets too, that its tools are told."""
+    digest: str
+    """SHA-256 of the file when the deployment was started; leave it out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: object) -> object:
+        values = {"path": given} if isinstance(given, str) else given
+        if not isinstance(values, dict) or "digest" in values or "path" not in values:
+            return values  # pyright: ignore[reportUnknownVariableType]
+        path = Path(str(values["path"])).expanduser().resolve()
+        try:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise ValueError(f"{path} can't be read: {error.strerror}") from error
+        return {**values, "path": str(path), "digest": digest}
+
+
 class Settings(BaseSettings):
     """Everything that one deployment needs to know."""
 
@@ -205,6 +230,8 @@ class Settings(BaseSettings):
     """Role → policy that serves its completions: a pool, or pool/adapter."""
     tools: dict[SourceName, ToolSourceSettings] = Field(default_factory=dict)
     """MCP servers and HTTP APIs whose tools the tool workers call."""
+    app: AppFile | None = None
+    """An app of one file, whose tools the tool workers run."""
     sandbox: SandboxSettings = SandboxSettings()
     """How the judge runs the programs that models write."""
     workers: dict[str, WorkerSettings] = Field(default_factory=dict)

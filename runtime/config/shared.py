@@ -36,6 +36,7 @@ HIDDEN = "***"
 
 _SECTIONS = (
     "models", "policies", "tools", "sandbox", "workers", "workflow", "options", "prompts", "jobs",
+    "app",
 )  # fmt: skip
 _OF_ONE_MACHINE = {
     "models": frozenset({"threads", "device", "max_concurrency", "max_tokens_in_flight"}),

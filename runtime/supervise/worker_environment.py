@@ -30,7 +30,8 @@ def worker_environment(settings: Settings, kind: str, environ: Mapping[str, str]
 
 def _used_variables(settings: Settings, kind: str) -> set[str]:
     if kind == "tool":
-        return {name for source in settings.tools.values() for name in source.secret_variables}
+        of_sources = {n for source in settings.tools.values() for n in source.secret_variables}
+        return of_sources | set(settings.app.env if settings.app else ())
     if kind == "jobs":
         # A job joins the bus by it, as a command in a terminal does.
         return {URL_VARIABLE, *HUB_TOKENS}

@@ -112,6 +112,10 @@ def run_worker(
 
         run_jobs_worker(settings, name, state)
         return
+    if settings.app is not None and kind in ("tool", "gateway"):
+        from loopline.runtime.app.loading import load_app
+
+        load_app(settings.app)
     front = None
     if kind == "gateway":
         from loopline.runtime.gateway.front import GatewayFront

@@ -1,0 +1,153 @@
+"""Answers that must be JSON of a given shape: what is wrong with a model's text, in its words.
+
+The schema comes from a caller and the text from a model, and neither is trusted. A schema may name
+nothing outside itself, and a check that takes too many steps ends. `pattern` is an annotation here:
+a regular expression can be written so that it never comes to an end. A client that has a pydantic
+model of the answer checks it again, whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, cast
+
+from pydantic import JsonValue
+
+from loopline.agents.answers import MAX_ANSWER_BYTES
+from loopline.agents.errors import InvalidOptions
+from loopline.agents.protocols import MAX_SCHEMA_BYTES
+from loopline.agents.records import JsonObject
+
+MAX_CHECKS = 100_000
+"""Keywords of a schema that are held against one answer; a plain schema needs one for each value
+in it."""
+_SHOWN_ERRORS = 3
+_SHOWN_CHARS = 300
+_FENCE = "```"
+
+
+class _TooManyChecks(Exception):
+    """The schema is built so that checking an answer takes (nearly) forever."""
+
+
+class AnswerSchema:
+    """A JSON schema (2020-12) that the whole answer must fit."""
+
+    def __init__(self, schema: JsonObject) -> None:
+        """Raises `InvalidOptions` for what is not a schema, is too large, or refers elsewhere."""
+        # Imported by the runs that need it: it takes longer than all else that a role needs.
+        from jsonschema import Draft202012Validator, SchemaError
+
+        self.schema = schema
+        self.text = json.dumps(schema, ensure_ascii=False)
+        size = len(self.text.encode())
+        if size > MAX_SCHEMA_BYTES:
+            raise InvalidOptions(
+                f"the schema of the answer has {size} bytes, at most {MAX_SCHEMA_BYTES} are allowed"
+            )
+        for keyword, value in _keywords(schema):
+            if keyword in ("$ref", "$dynamicRef") and not str(value).startswith("#"):
+                raise InvalidOptions(
+                    f"the schema of the answer refers to {str(value)[:100]!r}; write that part "
+                    "into the schema itself, under $defs"
+                )
+            if keyword == "patternProperties":
+                raise InvalidOptions(
+                    "the schema of the answer has patternProperties, which is not supported: "
+                    "name its properties"
+                )
+        try:
+            Draft202012Validator.check_schema(schema)
+        except (SchemaError, RecursionError) as error:
+            message = getattr(error, "message", "it is nested too deeply")
+            raise InvalidOptions(
+                f"the schema of the answer is not a JSON schema: {message[:_SHOWN_CHARS]}"
+            ) from error
+
+    def read(self, text: str) -> tuple[str, None] | tuple[None, str]:
+        """The JSON text in a model's answer, which may stand in a code fence; or what is wrong with
+        it."""
+        body = _unfenced(text)
+        if len(body.encode()) > MAX_ANSWER_BYTES:
+            return None, f"the answer has more than {MAX_ANSWER_BYTES} bytes"
+        try:
+            value: JsonValue = json.loads(body, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            return None, f"the answer is not JSON: {str(error)[:_SHOWN_CHARS]}"
+        wrong = self._mismatch(value)
+        return (None, wrong) if wrong else (body, None)
+
+    def _mismatch(self, value: JsonValue) -> str:
+        """In which places the value does not fit; empty if it does."""
+        from jsonschema.exceptions import ValidationError
+        from referencing import Registry
+        from referencing.exceptions import Unresolvable
+
+        messages: list[str] = []
+        # An empty registry: without one the library fetches what a reference names.
+        validator = _bounded_validator()(self.schema, registry=Registry())
+        try:
+            errors = cast("Iterator[ValidationError]", validator.iter_errors(value))
+            for error in errors:
+                messages.append(f"{error.json_path}: {error.message[:_SHOWN_CHARS]}")
+                if len(messages) == _SHOWN_ERRORS:
+                    break
+        except (RecursionError, _TooManyChecks):
+            return "the answer can't be checked: its schema refers to itself without an end"
+        except Unresolvable as error:
+            return f"the answer can't be checked: its schema has no {str(error)[:_SHOWN_CHARS]}"
+        return "; ".join(messages)
+
+
+def _bounded_validator() -> Callable[..., Any]:
+    """A validator class whose instances, all together, make `MAX_CHECKS` checks."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    checks = 0
+
+    def counted(check: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            nonlocal checks
+            checks += 1
+            if checks > MAX_CHECKS:
+                raise _TooManyChecks
+            return check(*arguments)
+
+        return run
+
+    keywords: dict[str, Callable[..., Any]] = {
+        name: counted(check) for name, check in Draft202012Validator.VALIDATORS.items()
+    }
+    keywords["pattern"] = lambda *_: None
+    return extend(Draft202012Validator, keywords)
+
+
+def _keywords(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    """Every key of every object within, with its value. A property may bear a keyword's name: it
+    counts as one only where its value is no schema."""
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            for key, value in node.items():
+                if isinstance(value, str) or (
+                    key == "patternProperties" and isinstance(value, dict)
+                ):
+                    yield key, value
+                waiting.append(value)
+
+
+def _unfenced(text: str) -> str:
+    """The text within a code fence that holds all of it, else the text without blanks around."""
+    text = text.strip()
+    if text.startswith(_FENCE) and text.endswith(_FENCE) and "\n" in text:
+        return text.partition("\n")[2].removesuffix(_FENCE).strip()
+    return text
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,0 +1,276 @@
+"""A team that a run describes itself: agents in a row, side by side or in a loop.
+
+It is data, and lies whole in the run's options: the run means the same on every machine, and a
+later version of the program that made it changes nothing for it. A part is found by its *path*: the
+places from the outermost part in.
+
+Which part follows is decided by `following` from the path and the rounds alone; what an agent reads
+of the others by `visible_parts`. Steps of the branches of a `parallel` are taken on *lanes* (branch
+numbers) that no two of its parts share, so that no two hand-overs of a run share turn and branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError, model_validator
+
+from loopline.agents.answer_schema import AnswerSchema
+from loopline.agents.errors import InvalidOptions
+from loopline.agents.payloads import MAX_PARALLEL
+from loopline.agents.records import MAX_TOOLS, GenerationOptions, JsonObject, Record, ToolSpec
+
+MAX_INSTRUCTION_CHARS = 100_000
+MAX_PARTS = 64
+"""Of a team, all told."""
+MAX_DEPTH = 8
+MAX_ROUNDS = 100
+MAX_AGENT_COMPLETIONS = 100
+DEFAULT_COMPLETIONS = 12
+
+AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class AgentBehaviour(Record):
+    """What an agent is told and may do."""
+
+    instructions: str = Field(default="", max_length=MAX_INSTRUCTION_CHARS)
+    """Its system message."""
+    tools: tuple[str | ToolSpec, ...] = Field(default=(), max_length=MAX_TOOLS)
+    """What it may call: names, each of which is replaced by the whole tool when the run is
+    admitted."""
+    answer: JsonObject | None = None
+    """JSON schema of its answer; without one it is any text."""
+    max_completions: int = Field(default=DEFAULT_COMPLETIONS, ge=1, le=MAX_AGENT_COMPLETIONS)
+    """How often its model is asked in one step: once, and once more after each round of calls."""
+    generation: GenerationOptions | None = None
+    """How its completions are sampled; the pool's own way where it says nothing."""
+
+    @model_validator(mode="after")
+    def _check_answer_and_generation(self) -> Self:
+        if self.generation is not None and self.generation.n != 1:
+            raise ValueError("an agent goes on from one completion: leave out generation.n")
+        if self.answer is not None:
+            try:
+                AnswerSchema(self.answer)
+            except InvalidOptions as error:
+                raise ValueError(str(error)) from error
+        return self
+
+
+class AgentPart(AgentBehaviour):
+    """One agent."""
+
+    kind: Literal["agent"] = "agent"
+    name: AgentName
+    model: str = Field(default="llm", min_length=1, max_length=128)
+    """The policy that answers for it, where the run assigns none."""
+
+
+class SequencePart(Record):
+    """One after the other. Each agent reads what those before it answered; the last answer is the
+    sequence's."""
+
+    kind: Literal["sequence"] = "sequence"
+    parts: tuple[Part, ...] = Field(min_length=1)
+
+
+class ParallelPart(Record):
+    """Side by side. None reads the others; all answers together are its answer."""
+
+    kind: Literal["parallel"] = "parallel"
+    parts: tuple[Part, ...] = Field(min_length=1, max_length=MAX_PARALLEL)
+
+
+class LoopPart(Record):
+    """One after the other, again and again, until the last part's answer meets the condition or the
+    rounds are used up. The first part's last answer is the loop's."""
+
+    kind: Literal["loop"] = "loop"
+    parts: tuple[Part, ...] = Field(min_length=1)
+    until: str | JsonObject
+    """A text that the last part's answer contains; or fields, with their values, of an answer that
+    is a JSON object."""
+    max_rounds: int = Field(default=5, ge=1, le=MAX_ROUNDS)
+
+    def is_done(self, answer: str) -> bool:
+        """Whether the condition holds for an answer of the last part."""
+        if isinstance(self.until, str):
+            return self.until in answer
+        fields = _json_object(answer)
+        return all(name in fields and fields[name] == value for name, value in self.until.items())
+
+
+Part = Annotated[AgentPart | SequencePart | ParallelPart | LoopPart, Field(discriminator="kind")]
+SequencePart.model_rebuild()
+ParallelPart.model_rebuild()
+LoopPart.model_rebuild()
+_part: TypeAdapter[Part] = TypeAdapter(Part)
+
+
+def parse_team(data: JsonValue) -> Part:
+    """A team from a run's options. Raises `InvalidOptions` for what is none, for two agents of one
+    name, and for a team that is too large."""
+    try:
+        team = _part.validate_python(data)
+    except (ValidationError, RecursionError) as error:
+        if isinstance(error, RecursionError):
+            raise InvalidOptions("the team is nested too deeply") from error
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidOptions(f"the team, at {where or 'its top'}: {first['msg']}") from error
+    by_name: dict[str, AgentPart] = {}
+    for count, (path, part) in enumerate(walk(team), 1):
+        if len(path) > MAX_DEPTH or count > MAX_PARTS:
+            raise InvalidOptions(
+                f"a team has at most {MAX_PARTS} parts, nested {MAX_DEPTH} deep; make two of it"
+            )
+        if isinstance(part, AgentPart) and by_name.setdefault(part.name, part) != part:
+            raise InvalidOptions(f"two different agents of the team are called {part.name!r}")
+    return team
+
+
+def team_of(options: JsonObject) -> Part:
+    """The team of a run of the workflow `team`. Raises `InvalidOptions`."""
+    return parse_team(options.get("team"))
+
+
+def walk(team: Part, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Part]]:
+    """Every part with its path, the outer before the inner."""
+    yield path, team
+    for place, part in enumerate(inner_parts(team)):
+        yield from walk(part, (*path, place))
+
+
+def inner_parts(part: Part) -> tuple[Part, ...]:
+    return () if isinstance(part, AgentPart) else part.parts
+
+
+def part_at(team: Part, path: tuple[int, ...]) -> Part:
+    """Raises `IndexError` for a path that leads nowhere."""
+    for place in path:
+        team = inner_parts(team)[place]
+    return team
+
+
+def agents_of_team(team: Part) -> dict[str, AgentPart]:
+    """By name."""
+    return {part.name: part for _, part in walk(team) if isinstance(part, AgentPart)}
+
+
+def with_agents(team: Part, change: dict[str, AgentPart]) -> Part:
+    """The team with these agents in place of those of their names."""
+    if isinstance(team, AgentPart):
+        return change.get(team.name, team)
+    parts = tuple(with_agents(part, change) for part in team.parts)
+    return team.model_copy(update={"parts": parts})
+
+
+def answering_agent(team: Part) -> AgentPart | None:
+    """Whose answer the team's is; None where several answers together are."""
+    match team:
+        case AgentPart():
+            return team
+        case SequencePart():
+            return answering_agent(team.parts[-1])
+        case LoopPart():
+            return answering_agent(team.parts[0])
+        case ParallelPart():
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A part, and the rounds in which it is taken."""
+
+    path: tuple[int, ...] = ()
+    rounds: tuple[int, ...] = ()
+
+
+def opening(team: Part, place: Place) -> Place:
+    """The first part that takes a step when the part at `place` begins: an agent, or a
+    `parallel`."""
+    part = part_at(team, place.path)
+    while isinstance(part, SequencePart | LoopPart):
+        rounds = (*place.rounds, 0) if isinstance(part, LoopPart) else place.rounds
+        place = Place((*place.path, 0), rounds)
+        part = part.parts[0]
+    return place
+
+
+@dataclass(frozen=True, slots=True)
+class BranchDone:
+    """A branch of the `parallel` at this path is done."""
+
+    path: tuple[int, ...]
+
+
+def following(team: Part, place: Place, answer: str) -> Place | BranchDone | None:
+    """What follows once the part at `place` has answered; None at the team's end."""
+    path, rounds = place.path, place.rounds
+    while path:
+        path, position = path[:-1], path[-1]
+        outer = part_at(team, path)
+        parts = inner_parts(outer)
+        if isinstance(outer, ParallelPart):
+            return BranchDone(path)
+        if position + 1 < len(parts):
+            return opening(team, Place((*path, position + 1), rounds))
+        if isinstance(outer, LoopPart):
+            again = rounds[-1] + 1
+            if again < outer.max_rounds and not outer.is_done(answer):
+                return opening(team, Place((*path, 0), (*rounds[:-1], again)))
+            rounds = rounds[:-1]
+    return None
+
+
+def visible_parts(team: Part, place: Place) -> list[tuple[int, ...]]:
+    """Paths of the parts whose latest answers an agent reads, the oldest first: those before it,
+    and in a loop what the round before came to."""
+    paths: list[tuple[int, ...]] = []
+    rounds = list(place.rounds)
+    part = team
+    for depth, position in enumerate(place.path):
+        outer = place.path[:depth]
+        earlier = [(*outer, number) for number in range(position)]
+        if isinstance(part, LoopPart) and rounds.pop(0) > 0:
+            paths += [(*outer, number) for number in range(position, len(part.parts))]
+        if not isinstance(part, ParallelPart):
+            paths += earlier
+        part = inner_parts(part)[position]
+    return paths
+
+
+def width(part: Part) -> int:
+    """How many lanes a part needs: a `parallel` those of all its parts, and one to gather on."""
+    widths = [width(inner) for inner in inner_parts(part)]
+    if isinstance(part, ParallelPart):
+        return sum(widths) + 1
+    return max(widths, default=1)
+
+
+def lane(team: Part, path: tuple[int, ...]) -> int:
+    """The branch number that the steps of a part begin on."""
+    number = 0
+    for position in path:
+        if isinstance(team, ParallelPart):
+            number += sum(width(part) for part in team.parts[:position])
+        team = inner_parts(team)[position]
+    return number
+
+
+def gathering_lane(team: Part, path: tuple[int, ...]) -> int:
+    """The branch number on which the answers of the `parallel` at `path` are put together."""
+    return lane(team, path) + width(part_at(team, path)) - 1
+
+
+def _json_object(text: str) -> JsonObject:
+    from pydantic_core import from_json
+
+    try:
+        value = from_json(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,45 @@
+"""`agent`: one model with tools and instructions of any domain, and the conversation as its caller
+wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from loopline.agents.payloads import AGENT, QuestionPayload
+from loopline.agents.records import JsonObject, Run, Step, ToolSpec
+from loopline.agents.team_parts import AgentBehaviour
+from loopline.agents.tools.offered import whole_tools
+from loopline.agents.workflows.endings import answered, gave_up_by, no_route
+from loopline.agents.workflows.routing import Handoff, Routing, parse_options
+
+
+class AgentWorkflow:
+    """One step. Its options are those of `AgentBehaviour`; a task's own tools are offered, too."""
+
+    name = "agent"
+    roles = (AGENT,)
+    default_policies: Mapping[str, str] = {AGENT: "llm"}
+    offers_tools = True
+
+    def check_options(self, options: JsonObject) -> JsonObject:
+        return parse_options(self.name, AgentBehaviour, options).model_dump(mode="json")
+
+    def first(self, run: Run) -> tuple[Handoff, ...]:
+        return (Handoff(role=AGENT, turn=0, payload=QuestionPayload()),)
+
+    def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+        match step.decision.kind:
+            case "answer":
+                return answered(step)
+            case "give_up":
+                return gave_up_by(step)
+            case _:
+                raise no_route(self.name, step)
+
+    def tools_in(self, options: JsonObject) -> tuple[str | ToolSpec, ...]:
+        return parse_options(self.name, AgentBehaviour, options).tools
+
+    def with_tools(self, options: JsonObject, specs: Mapping[str, ToolSpec]) -> JsonObject:
+        behaviour = parse_options(self.name, AgentBehaviour, options)
+        tools = whole_tools(behaviour.tools, specs)
+        return behaviour.model_copy(update={"tools": tools}).model_dump(mode="json")

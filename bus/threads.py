@@ -1,0 +1,56 @@
+"""Threads: which run goes on from which. A thread's key names its last run; what was said stands in
+the runs. A caller that goes on from a run it has read either becomes the thread's next, or learns
+that another one did."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from loopline.bus import scripts
+from loopline.bus.bus import Bus
+from loopline.bus.keys import MAX_RUN_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadHead:
+    """What a thread's key holds."""
+
+    run_id: str
+    """Its last run; it may not be admitted yet, or never be if its caller died before that."""
+    previous: str
+    """The run that it goes on from; empty for the first."""
+    claimed: float
+    """When it became the last one, in Unix seconds by the clock of its caller."""
+
+    def text(self) -> str:
+        return f"{self.run_id} {self.previous or '-'} {self.claimed:.3f}"
+
+    @classmethod
+    def parse(cls, text: str) -> ThreadHead:
+        run_id, previous, claimed = text.split(" ")
+        return cls(run_id, "" if previous == "-" else previous, float(claimed))
+
+
+async def read_thread(bus: Bus, thread: str) -> ThreadHead | None:
+    """None for a thread that has no run, or none within the bus's retention."""
+    key = bus.keys.shard_of(thread).thread(thread)
+    text = await bus.redis.get(key)
+    return ThreadHead.parse(text.decode()) if text else None
+
+
+async def advance_thread(
+    bus: Bus, thread: str, read: ThreadHead | None, next_run: ThreadHead | None
+) -> bool:
+    """Let the thread go on with another run; None takes the first one back. False if another caller
+    was faster than this one since it has read the thread: nothing was changed then."""
+    key = bus.keys.shard_of(thread).thread(thread)
+    # As long as its last run can be read.
+    life = int((MAX_RUN_SECONDS + bus.settings.retention_seconds) * 1000)
+    arguments = [read.text() if read else "", next_run.text() if next_run else "", life]
+    return await scripts.call(bus.redis, "advance_thread", [key], arguments) == 1
+
+
+def claim(run_id: str, previous: str) -> ThreadHead:
+    """The head that a caller writes for its run."""
+    return ThreadHead(run_id, previous, time.time())

@@ -1,0 +1,39 @@
+"""One file is an application: tools, agents, and how to ask them (`loopline.runtime.app.app`)."""
+
+from __future__ import annotations
+
+from loopline.runtime.app.app import App
+from loopline.runtime.app.errors import (
+    AnswerTimeout,
+    AskError,
+    GaveUp,
+    RunCancelled,
+    ThreadBusy,
+    WrongAnswer,
+)
+from loopline.runtime.app.events import (
+    Answered,
+    Event,
+    StepEnded,
+    TextDelta,
+    TextRestarted,
+    ToolCalled,
+)
+from loopline.runtime.app.thread import Thread
+
+__all__ = [
+    "AnswerTimeout",
+    "Answered",
+    "App",
+    "AskError",
+    "Event",
+    "GaveUp",
+    "RunCancelled",
+    "StepEnded",
+    "TextDelta",
+    "TextRestarted",
+    "Thread",
+    "ThreadBusy",
+    "ToolCalled",
+    "WrongAnswer",
+]

@@ -1,0 +1,273 @@
+"""An application in one file:
+
+    from loopline import App
+
+    app = App()
+
+    @app.tool
+    def price(sku: str) -> float:
+        '''The price of an article in euros.'''
+        return PRICES[sku]
+
+    support = app.agent("support", instructions="You sell things.", tools=[price], model="slm")
+
+`runtime up --app shop.py` serves it; `await app.ask("How much is A7?")` asks it from any process
+that can reach the deployment, `app.sync.ask(…)` where there is no event loop. Each ask is a run
+like any other: journalled, resumed by other workers, shown by `runtime runs show`.
+
+An ask opens a connection of its own. A server keeps one for all of them, by `async with app:` or as
+`FastAPI(lifespan=app.lifespan)`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import warnings
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import pydantic
+
+from loopline.agents.records import Message, ToolSpec
+from loopline.agents.team_parts import Part, agents_of_team
+from loopline.runtime.app import asking
+from loopline.runtime.app.definition import Definition, schema_of
+from loopline.runtime.app.errors import WrongAnswer
+from loopline.runtime.app.events import Event
+from loopline.runtime.app.session import Session, bus_session
+from loopline.runtime.app.sync import SyncApp
+from loopline.runtime.app.testing import Model, local_session
+from loopline.runtime.app.thread import Thread
+from loopline.runtime.errors import InputError
+
+T = TypeVar("T")
+DEFAULT_SECONDS = 600.0
+
+
+class App(Definition):
+    """See the module."""
+
+    def __init__(self, *, redis_url: str | None = None) -> None:
+        """Without a `redis_url` the deployment is found as commands find it: the one of the folder
+        `.loopline` here, or of `LOOPLINE_STATE`, or the bus that `LOOPLINE_BUS__REDIS_URL`
+        names."""
+        super().__init__()
+        caller = inspect.currentframe()
+        outer = caller.f_back if caller else None
+        self._file = Path(outer.f_code.co_filename).resolve() if outer else None
+        self._redis_url = redis_url
+        self._shared: Session | None = None
+        self._shared_loop: asyncio.AbstractEventLoop | None = None
+        self._users = 0
+        self._stack = AsyncExitStack()
+        self._joining = asyncio.Lock()
+        self._local: Session | None = None
+        self._warned = False
+
+    @overload
+    async def ask(
+        self,
+        question: str,
+        *,
+        answer: type[T],
+        agent: Part | str | None = None,
+        timeout: float = DEFAULT_SECONDS,
+        messages: Sequence[Message] = (),
+    ) -> T: ...
+
+    @overload
+    async def ask(
+        self,
+        question: str,
+        *,
+        answer: None = None,
+        agent: Part | str | None = None,
+        timeout: float = DEFAULT_SECONDS,
+        messages: Sequence[Message] = (),
+    ) -> str: ...
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        answer: Any = None,
+        agent: Part | str | None = None,
+        timeout: float = DEFAULT_SECONDS,
+        messages: Sequence[Message] = (),
+    ) -> Any:
+        """The answer: the model's text, or an instance of `answer`. `agent` says who is asked where
+        the app has several. `messages` is what was said before, and what the system says.
+
+        Raises `AnswerTimeout` after `timeout` seconds (the run is cancelled), `WrongAnswer` if the
+        model never gave such an answer, another `AskError` for a run that ended without one,
+        `InputError`, `Overloaded`, and `BusUnavailable` or `Unreachable` without a deployment. A
+        caller that is cancelled cancels the run.
+        """
+        async with self.session() as session:
+            team = self.checked_team(session, agent, answer)
+            run = asking.new_run(
+                session, team, question, timeout=timeout, messages=whole(messages, question)
+            )
+            trajectory = await asking.finish(session, run, timeout)
+        return parsed(trajectory.answer or "", answer, run.id)
+
+    async def stream(
+        self,
+        question: str,
+        *,
+        agent: Part | str | None = None,
+        timeout: float = DEFAULT_SECONDS,
+        messages: Sequence[Message] = (),
+    ) -> AsyncGenerator[Event]:
+        """What happens until the answer, the event `Answered`. Raises as `ask` does; a reader that
+        closes the generator early cancels the run."""
+        async with self.session() as session:
+            team = self.checked_team(session, agent, None)
+            run = asking.new_run(
+                session,
+                team,
+                question,
+                timeout=timeout,
+                messages=whole(messages, question),
+                stream=True,
+            )
+            async with aclosing(asking.events(session, run, timeout)) as events:
+                async for event in events:
+                    yield event
+
+    def thread(self, thread_id: str) -> Thread:
+        """A conversation of several turns under a name of yours, which any process can go on
+        with. Raises `InputError` for a name that is empty or too long."""
+        return Thread(self, thread_id)
+
+    @cached_property
+    def sync(self) -> SyncApp:
+        """The same for code without an event loop, or called from one that it may block."""
+        return SyncApp(self)
+
+    def testing(self, **models: Model) -> AbstractAsyncContextManager[None]:
+        """Within this block the app is asked in this process, without a deployment: each pool that
+        its agents name is given as a list of texts and tool calls that its model says one after the
+        other, as a function of the messages, or as `ModelSettings`.
+
+            async with app.testing(slm=[call("price", sku="A7"), "12 euros"]):
+                assert await app.ask("How much is A7?") == "12 euros"
+        """
+        return self._testing(models)
+
+    @asynccontextmanager
+    async def _testing(self, models: Mapping[str, Model]) -> AsyncGenerator[None]:
+        async with local_session(models, self.call_tool) as session:
+            before, self._local = self._local, session
+            try:
+                yield
+            finally:
+                self._local = before
+
+    # -- connections --------------------------------------------------------------------------
+
+    async def __aenter__(self) -> App:
+        async with self._joining:
+            if self._shared is None and self._local is None:
+                self._shared = await self._stack.enter_async_context(bus_session(self._redis_url))
+                self._shared_loop = asyncio.get_running_loop()
+            self._users += 1
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        async with self._joining:
+            self._users -= 1
+            if self._users == 0:
+                self._shared = self._shared_loop = None
+                await self._stack.aclose()
+
+    @asynccontextmanager
+    async def lifespan(self, server: object = None) -> AsyncGenerator[None]:
+        """Keeps one connection while a server runs: `FastAPI(lifespan=app.lifespan)`."""
+        async with self:
+            yield
+
+    @asynccontextmanager
+    async def session(self) -> AsyncGenerator[Session]:
+        """The connection that is kept in this event loop, or one of its own."""
+        if self._local is not None:
+            yield self._local
+        elif self._shared is not None and self._shared_loop is asyncio.get_running_loop():
+            yield self._shared
+        else:
+            async with bus_session(self._redis_url) as session:
+                yield session
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is asked in this process (`testing`)."""
+        return self._local is not None
+
+    def checked_team(self, session: Session, agent: Part | str | None, answer: Any) -> Part:
+        """Who is asked, with the type of the answer. Raises `InputError`, also where the deployment
+        does not serve this app's tools."""
+        team = self.part(agent)
+        if answer is not None:
+            team = asking.with_answer(team, schema_of(answer))
+        if session.needs_app:
+            names = {
+                tool.name
+                for part in agents_of_team(team).values()
+                for tool in part.tools
+                if isinstance(tool, ToolSpec) and tool.name in self.tools
+            }
+            if names and session.app is None:
+                raise InputError(
+                    f"the deployment serves no app, so nobody runs {', '.join(sorted(names))}",
+                    hint=f"start it by `runtime up --app {self._file or 'FILE'}`.",
+                )
+            self._warn_of_change(session)
+        return team
+
+    def _warn_of_change(self, session: Session) -> None:
+        app, file = session.app, self._file
+        if self._warned or app is None or file is None or str(file) != app.path:
+            return
+        try:
+            digest = digest_of(file)
+        except OSError:
+            return
+        if digest != app.digest:
+            self._warned = True
+            warnings.warn(
+                f"{file} has changed since `runtime up`: tools run as they were then, until "
+                "`runtime down` and `runtime up`",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+
+def whole(messages: Sequence[Message], question: str) -> tuple[Message, ...]:
+    """The conversation with the question at its end; empty where that is all."""
+    return (*messages, Message(role="user", content=question)) if messages else ()
+
+
+def parsed(text: str, answer: Any, run_id: str) -> Any:
+    """The answer as its type. Raises `WrongAnswer` for what the type refuses and its schema did
+    not."""
+    if answer is None or isinstance(answer, dict):
+        return text
+    try:
+        return pydantic.TypeAdapter(answer).validate_json(text)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        wrong = WrongAnswer(
+            f"the answer is not what was asked for: {where or 'it'}: {first['msg']}", run_id
+        )
+        wrong.answer = text
+        raise wrong from error
+
+
+def digest_of(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()

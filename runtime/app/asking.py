@@ -1,0 +1,123 @@
+"""One ask, from the run that it becomes to the answer or the error that it comes to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+
+from loopline.agents.errors import UnknownName
+from loopline.agents.records import Budget, Message, Outcome, Run, Trajectory
+from loopline.agents.team_parts import AgentPart, Part, agents_of_team, answering_agent, with_agents
+from loopline.bus import BusError, pool_of
+from loopline.runtime.app.errors import AnswerTimeout, error_of
+from loopline.runtime.app.events import Answered, Event, TextDelta, TextRestarted, events_of
+from loopline.runtime.app.session import Session
+from loopline.runtime.errors import InputError
+
+CANCEL_SECONDS = 5.0
+"""That a cancelled ask waits for the bus."""
+GRACE_SECONDS = 5.0
+"""Beyond the run's deadline, at which the bus ends it: for word of that to come."""
+
+
+def new_run(
+    session: Session,
+    team: Part,
+    question: str,
+    *,
+    timeout: float,
+    messages: Sequence[Message] = (),
+    stream: bool = False,
+) -> Run:
+    """Raises `InputError` for an unknown model, or a question that can't be used."""
+    for agent in agents_of_team(team).values():
+        if pool_of(agent.model) not in session.pools:
+            error = UnknownName("model pool", pool_of(agent.model), session.pools)
+            raise InputError(f"agent {agent.name!r}: {error}")
+    return session.client.new_run(
+        question,
+        workflow="team",
+        options={"team": team.model_dump(mode="json")},
+        budget=Budget(seconds=timeout),
+        messages=messages,
+        stream=stream,
+    )
+
+
+def with_answer(team: Part, schema: dict[str, object]) -> Part:
+    """The team, whose answer has this JSON schema. Raises `InputError` where no agent's answer is
+    the team's."""
+    agent = answering_agent(team)
+    if agent is None:
+        raise InputError(
+            "several agents answer side by side, so there is no one answer to give a type",
+            hint="put an agent behind them: app.sequence(app.parallel(…), summary)",
+        )
+    typed = AgentPart.model_validate({**agent.model_dump(), "answer": schema})
+    return with_agents(team, {agent.name: typed})
+
+
+async def finish(session: Session, run: Run, timeout: float) -> Trajectory:
+    """Submit and wait. A caller that is cancelled, or has waited long enough, cancels the run.
+
+    Raises an `AskError` for a run without an answer, and what `Client.submit` raises.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            await session.submit(run)
+            trajectory = await session.wait(run.id)
+    except TimeoutError as error:
+        await cancel(session, run.id)
+        raise AnswerTimeout(f"no answer within {timeout:g} s", run.id) from error
+    except asyncio.CancelledError:
+        await cancel(session, run.id)
+        raise
+    if trajectory.outcome is not Outcome.ANSWERED:
+        raise error_of(trajectory)
+    return trajectory
+
+
+async def cancel(session: Session, run_id: str) -> None:
+    """A bus that is away ends the run at its deadline."""
+    with suppress(BusError, TimeoutError):
+        async with asyncio.timeout(CANCEL_SECONDS):
+            await session.cancel(run_id)
+
+
+async def events(session: Session, run: Run, timeout: float) -> AsyncGenerator[Event]:
+    """What happens in the run, to its answer. Raises as `finish` does; a reader that stops early
+    cancels the run."""
+    told, ended = 0, False
+    try:
+        # No time-out around a `yield`, which would strike in the reader's code: the bus ends the
+        # run at its deadline, and its log with it.
+        async with asyncio.timeout(timeout):
+            await session.submit(run)
+        async for event in session.follow(run.id):
+            fields = event.fields
+            match event.kind:
+                case "tokens":
+                    yield TextDelta(fields["agent"], fields["text"])
+                case "restart":
+                    yield TextRestarted(fields["agent"], fields["text"])
+                case "step":
+                    steps = await session.steps(run.id)
+                    for step in steps[told : int(fields["index"]) + 1]:
+                        for item in events_of(step):
+                            yield item
+                    told = max(told, int(fields["index"]) + 1)
+                case _:
+                    pass
+        ended = True
+        try:
+            async with asyncio.timeout(GRACE_SECONDS):
+                trajectory = await session.wait(run.id)
+        except TimeoutError as error:
+            raise AnswerTimeout(f"no word of the run's end after {timeout:g} s", run.id) from error
+        if trajectory.outcome is not Outcome.ANSWERED:
+            raise error_of(trajectory)
+        yield Answered(run.id, trajectory.answer or "")
+    finally:
+        if not ended:
+            await cancel(session, run.id)

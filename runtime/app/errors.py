@@ -1,0 +1,56 @@
+"""How an ask can fail, each with its own type. All are `UserError`s and name the run."""
+
+from __future__ import annotations
+
+from loopline.agents.records import Outcome, Trajectory
+from loopline.runtime.errors import UserError
+
+
+class AskError(UserError):
+    """The run ended without an answer that can be given."""
+
+    def __init__(self, message: str, run_id: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint or f"`runtime runs show {run_id}` shows its steps.")
+        self.run_id = run_id
+
+
+class AnswerTimeout(AskError, TimeoutError):
+    """No answer within the time that the caller gave. The run was cancelled."""
+
+
+class RunCancelled(AskError):
+    """Somebody else cancelled the run."""
+
+
+class GaveUp(AskError):
+    """The model came to no answer."""
+
+
+class WrongAnswer(GaveUp):
+    """The model's answer never fitted the type that was asked for. `answer` is its last one."""
+
+    answer: str = ""
+
+
+class ThreadBusy(AskError):
+    """The run before in this thread did not end within the time that the caller gave."""
+
+
+def error_of(trajectory: Trajectory) -> AskError:
+    """What to raise for a run that ended without an answer."""
+    run_id = trajectory.run.id
+    reason = trajectory.reason or "no reason was given"
+    match trajectory.outcome:
+        case Outcome.DEADLINE:
+            return AnswerTimeout(f"the run came to no answer in time: {reason}", run_id)
+        case Outcome.CANCELLED:
+            return RunCancelled(f"the run was cancelled: {reason}", run_id)
+        case Outcome.GAVE_UP:
+            last = trajectory.steps[-1].decision.data if trajectory.steps else {}
+            if "wrong_answer" in last:
+                error = WrongAnswer(f"the answer is not what was asked for: {reason}", run_id)
+                error.answer = str(last["wrong_answer"])
+                return error
+            return GaveUp(f"the run gave up: {reason}", run_id)
+        case outcome:
+            return AskError(f"the run ended as {outcome.value}: {reason}", run_id)

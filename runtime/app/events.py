@@ -1,0 +1,72 @@
+"""What happens in a run, as `App.stream` tells it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from loopline.agents.records import JsonObject, Step
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A model has written more."""
+
+    agent: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextRestarted:
+    """Another worker took a completion over and its text differs: this stands in place of all text
+    of that completion."""
+
+    agent: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled:
+    """A tool was called; told when the step that called it is committed."""
+
+    agent: str
+    name: str
+    arguments: JsonObject
+    output: JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """An agent's turn is committed. `answer` is what it came to, if it answered."""
+
+    agent: str
+    decision: str
+    answer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The run's end."""
+
+    run_id: str
+    answer: str
+
+
+Event = TextDelta | TextRestarted | ToolCalled | StepEnded | Answered
+
+
+def events_of(step: Step) -> list[Event]:
+    """What a committed step tells of."""
+    events: list[Event] = []
+    turns = step.observation.get("turns")
+    calls = step.candidates[step.selected].calls if step.candidates else ()
+    for call, entries in zip(calls, turns if isinstance(turns, list) else [], strict=False):
+        if not isinstance(entries, list):
+            continue
+        for tool_call, entry in zip(call.tool_calls, entries, strict=False):
+            output = entry.get("output") if isinstance(entry, dict) else None
+            events.append(ToolCalled(step.agent, tool_call.name, tool_call.arguments or {}, output))
+    answer = step.decision.data.get("answer")
+    text = answer if isinstance(answer, str) else None
+    return [*events, StepEnded(step.agent, step.decision.kind, text)]

@@ -1,0 +1,159 @@
+"""A conversation of several turns. Its turns are runs; the bus keeps which is the last one.
+
+Turns are taken one after the other, whoever takes them: an ask waits for the one before it. A turn
+that came to no answer (a time-out, an error) is left out of what later turns read. A thread lives
+as long as the bus keeps its last run (`bus.retention_seconds`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from loopline.agents.records import Message, Outcome, Run
+from loopline.agents.team_parts import Part
+from loopline.bus import ThreadHead, claim
+from loopline.runtime.app import asking
+from loopline.runtime.app.errors import ThreadBusy
+from loopline.runtime.app.session import Session
+from loopline.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from loopline.runtime.app.app import App
+
+T = TypeVar("T")
+DEFAULT_SECONDS = 600.0
+MAX_ID_CHARS = 200
+ADMISSION_SECONDS = 30.0
+"""After it claimed the thread, for a caller to have its run admitted. One that died before that is
+passed over then."""
+_LOOK_SECONDS = 0.1
+
+
+class Thread:
+    """Made by `App.thread`."""
+
+    def __init__(self, app: App, thread_id: str) -> None:
+        if not thread_id or len(thread_id) > MAX_ID_CHARS or not thread_id.isprintable():
+            raise InputError(f"a thread's name has 1 to {MAX_ID_CHARS} printable characters")
+        self.id = thread_id
+        self._app = app
+
+    @overload
+    async def ask(
+        self,
+        question: str,
+        *,
+        answer: type[T],
+        agent: Part | str | None = None,
+        timeout: float = DEFAULT_SECONDS,
+    ) -> T: ...
+
+    @overload
+    async def ask(
+        self,
+        question: str,
+        *,
+        answer: None = None,
+        agent: Part | str | None = None,
+        timeout: float = DEFAULT_SECONDS,
+    ) -> str: ...
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        answer: Any = None,
+        agent: Part | str | None = None,
+        timeout: float = DEFAULT_SECONDS,
+    ) -> Any:
+        """The next turn: as `App.ask`, with all that was said in this thread before. It waits for
+        the turn in work; raises `ThreadBusy` if that takes longer than `timeout`."""
+        from loopline.runtime.app.app import parsed
+
+        app, give_up = self._app, time.monotonic() + timeout
+        async with app.session() as session:
+            team = app.checked_team(session, agent, answer)
+            while True:
+                head = await session.head(self.id)
+                head, messages = await self._read(session, head, give_up)
+                left = max(0.1, give_up - time.monotonic())
+                asked = Message(role="user", content=question)
+                run = asking.new_run(
+                    session, team, question, timeout=left, messages=(*messages, asked)
+                )
+                mine = claim(run.id, self._before(head))
+                if await session.advance(self.id, head, mine):
+                    break
+            try:
+                trajectory = await asking.finish(session, run, left)
+            except BaseException:
+                if not await session.is_known(run.id):  # it never was admitted
+                    await session.advance(self.id, mine, head)
+                raise
+        return parsed(trajectory.answer or "", answer, run.id)
+
+    async def messages(self) -> list[Message]:
+        """What was said, without a turn that is in work."""
+        async with self._app.session() as session:
+            head = await session.head(self.id)
+            while head is not None:
+                if not await session.is_known(head.run_id):
+                    head = _previous(head)
+                    continue
+                run, said = await self._run_of(session, head.run_id, wait=False)
+                return [*run.task.messages[:-1], *said]
+            return []
+
+    def _before(self, head: ThreadHead | None) -> str:
+        return head.run_id if head else ""
+
+    async def _read(
+        self, session: Session, head: ThreadHead | None, give_up: float
+    ) -> tuple[ThreadHead | None, list[Message]]:
+        """What was said up to the thread's last run, once that has ended; and the head that this
+        was read of."""
+        while head is not None:
+            if await session.is_known(head.run_id):
+                try:
+                    async with asyncio.timeout(max(0.0, give_up - time.monotonic())):
+                        run, said = await self._run_of(session, head.run_id, wait=True)
+                except TimeoutError as error:
+                    raise self._busy(head) from error
+                return head, [*run.task.messages[:-1], *said]
+            # Claimed and not admitted: its caller is about to do that, or died.
+            if time.time() - head.claimed > ADMISSION_SECONDS:
+                return await self._pass_over(session, head)
+            if time.monotonic() > give_up:
+                raise self._busy(head)
+            await asyncio.sleep(_LOOK_SECONDS)
+            head = await session.head(self.id)
+        return None, []
+
+    async def _pass_over(
+        self, session: Session, head: ThreadHead
+    ) -> tuple[ThreadHead, list[Message]]:
+        if not head.previous or not await session.is_known(head.previous):
+            return head, []
+        run, said = await self._run_of(session, head.previous, wait=True)
+        return head, [*run.task.messages[:-1], *said]
+
+    async def _run_of(
+        self, session: Session, run_id: str, *, wait: bool
+    ) -> tuple[Run, list[Message]]:
+        """A run of the thread, and what its turn adds: the question and the answer, or nothing."""
+        if not wait and not await session.has_ended(run_id):
+            return await session.run(run_id), []
+        trajectory = await session.wait(run_id)
+        if trajectory.outcome is not Outcome.ANSWERED:
+            return trajectory.run, []
+        answer = Message(role="assistant", content=trajectory.answer or "")
+        return trajectory.run, [trajectory.run.task.messages[-1], answer]
+
+    def _busy(self, head: ThreadHead) -> ThreadBusy:
+        return ThreadBusy(f"thread {self.id!r}: the turn before has not ended", head.run_id)
+
+
+def _previous(head: ThreadHead) -> ThreadHead | None:
+    return ThreadHead(head.previous, "", head.claimed) if head.previous else None

@@ -1,0 +1,168 @@
+"""Apps asked in this process: what they define, typed answers, threads, teams, the sync twin."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pydantic import BaseModel
+
+from loopline import App
+from loopline.agents.records import Message
+from loopline.runtime.app import Answered, StepEnded, ToolCalled, WrongAnswer
+from loopline.runtime.app.testing import Reply, call
+from loopline.runtime.errors import InputError
+
+PRICES = {"A7": 12.5}
+
+
+class Quote(BaseModel):
+    sku: str
+    price: float
+
+
+def shop() -> App:
+    app = App()
+
+    @app.tool
+    def price(sku: str) -> float:
+        """The price of an article in euros."""
+        return PRICES[sku]
+
+    app.agent("support", instructions="You sell things.", tools=[price], model="slm")
+    return app
+
+
+async def test_an_agent_calls_a_function_of_its_app() -> None:
+    app, seen = shop(), list[str]()
+
+    def model(messages: tuple[Message, ...]) -> Reply:
+        seen.append(messages[-1].content)
+        return call("price", sku="A7") if len(seen) == 1 else "12.5 euros, ~5 °C"
+
+    async with app.testing(slm=model):
+        assert await app.ask("How much is A7?") == "12.5 euros, ~5 °C"
+    assert seen == ["How much is A7?", "12.5"]
+
+
+async def test_what_a_tool_raises_the_model_reads() -> None:
+    app = shop()
+    async with app.testing(slm=[call("price", sku="B1"), "It is not for sale."]):
+        events = [event async for event in app.stream("How much is B1?")]
+    [called] = [event for event in events if isinstance(event, ToolCalled)]
+    assert called.name == "price"
+    assert called.output == {"error": "price failed: KeyError: 'B1'"}
+    assert [event.decision for event in events if isinstance(event, StepEnded)] == ["answer"]
+    assert isinstance(events[-1], Answered)
+
+
+async def test_a_typed_answer_is_an_instance_and_a_wrong_one_is_asked_again() -> None:
+    app = shop()
+    replies = [call("price", sku="A7"), "12.5", '{"sku": "A7", "price": 12.5}']
+    async with app.testing(slm=replies):
+        quote = await app.ask("How much is A7?", answer=Quote)
+    assert quote == Quote(sku="A7", price=12.5)
+
+
+async def test_a_model_that_never_gives_the_type_is_an_error_with_its_last_answer() -> None:
+    app = shop()
+    async with app.testing(slm=["a", "b", "c"]):
+        with pytest.raises(WrongAnswer, match="after 3 tries") as caught:
+            await app.ask("How much is A7?", answer=Quote)
+    assert caught.value.answer == "c"
+
+
+async def test_a_thread_remembers_and_takes_its_turns_one_after_the_other() -> None:
+    app, heard = App(), list[list[str]]()
+    app.agent("echo", model="slm")
+
+    def model(messages: tuple[Message, ...]) -> str:
+        heard.append([message.content for message in messages])
+        return f"answer {len(heard)}"
+
+    async with app.testing(slm=model):
+        thread = app.thread("customer-7")
+        assert await thread.ask("one") == "answer 1"
+        await asyncio.gather(app.thread("customer-7").ask("two"), thread.ask("three"))
+        said = [message.content for message in await thread.messages()]
+    assert heard[0] == ["one"]
+    assert heard[1][:2] == ["one", "answer 1"]
+    assert len(heard[2]) == 5
+    assert said[:2] == ["one", "answer 1"]
+    assert {said[2], said[4]} == {"two", "three"}
+
+
+async def test_a_turn_without_an_answer_is_left_out_of_the_thread() -> None:
+    app = App()
+    app.agent("echo", model="slm")
+    async with app.testing(slm=["a", " ", "c"]):
+        thread = app.thread("t")
+        await thread.ask("one")
+        with pytest.raises(Exception, match="gave up"):
+            await thread.ask("two")
+        await thread.ask("three")
+        said = [message.content for message in await thread.messages()]
+    assert said == ["one", "a", "three", "c"]
+
+
+async def test_a_row_side_by_side_and_a_loop_are_one_line_each() -> None:
+    app = App()
+    writer, critic, editor = (app.agent(name, model="slm") for name in ("w", "c", "e"))
+    row = app.sequence(writer, critic, editor)
+    fan = app.parallel(writer, critic)
+    loop = app.loop(writer, critic, until="APPROVED")
+    async with app.testing(slm=["1", "2", "3"]):
+        assert await app.ask("Q", agent=row) == "3"
+    async with app.testing(slm=["1", "2"]):
+        assert await app.ask("Q", agent=fan) == "w:\n1\n\nc:\n2"
+    async with app.testing(slm=["draft", "no", "better", "APPROVED"]):
+        assert await app.ask("Q", agent=loop) == "better"
+
+
+def test_the_sync_twin_works_without_a_loop_and_within_one() -> None:
+    app = shop()
+
+    async def main() -> tuple[str, str]:
+        async with app.testing(slm=["one", "two"]):
+            return app.sync.ask("Q"), await asyncio.to_thread(app.sync.ask, "Q")
+
+    assert asyncio.run(main()) == ("one", "two")
+
+
+async def test_names_that_are_wrong_are_answered_with_near_ones() -> None:
+    app = shop()
+    async with app.testing(slm=["a"]):
+        with pytest.raises(InputError, match="did you mean 'support'"):
+            await app.ask("Q", agent="suport")
+    async with app.testing(slmm=["a"]):
+        with pytest.raises(InputError, match="did you mean 'slmm'"):
+            await app.ask("Q")
+
+
+def test_what_cannot_be_defined_is_refused_at_its_line() -> None:
+    app = shop()
+    with pytest.raises(InputError, match="two tools called 'price'"):
+        app.tool(name="price", description="x")(lambda: 1)
+    with pytest.raises(InputError, match="two agents called 'support'"):
+        app.agent("support")
+    with pytest.raises(InputError, match="until= is data"):
+        app.loop(app.agent("w"), until=print)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="2 agents or teams"):
+        app.main()
+    with pytest.raises(TypeError, match="needs a docstring"):
+        app.tool(lambda: 1)
+
+
+async def test_side_by_side_answers_have_no_one_type() -> None:
+    app = App()
+    fan = app.parallel(app.agent("a", model="slm"), app.agent("b", model="slm"))
+    async with app.testing(slm=["a"]):
+        with pytest.raises(InputError, match="no one answer"):
+            await app.ask("Q", agent=fan, answer=Quote)
+
+
+async def test_a_test_that_gives_too_few_replies_is_told_so() -> None:
+    app = shop()
+    async with app.testing(slm=[call("price", sku="A7")]):
+        with pytest.raises(InputError, match="asked once more"):
+            await app.ask("How much is A7?")
