@@ -9,7 +9,11 @@ from loopline.agents.payloads import AGENT, QuestionPayload
 from loopline.agents.records import JsonObject, Run, Step, ToolSpec
 from loopline.agents.team_parts import AgentBehaviour
 from loopline.agents.tools.offered import whole_tools
-from loopline.agents.workflows.endings import answered, gave_up_by, no_route
+from loopline.agents.workflows.endings import (
+    finish_given_up_by_role,
+    finish_with_answer,
+    no_route_error,
+)
 from loopline.agents.workflows.routing import Handoff, Routing, parse_options
 
 
@@ -30,11 +34,11 @@ class AgentWorkflow:
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         match step.decision.kind:
             case "answer":
-                return answered(step)
+                return finish_with_answer(step)
             case "give_up":
-                return gave_up_by(step)
+                return finish_given_up_by_role(step)
             case _:
-                raise no_route(self.name, step)
+                raise no_route_error(self.name, step)
 
     def tools_in(self, options: JsonObject) -> tuple[str | ToolSpec, ...]:
         return parse_options(self.name, AgentBehaviour, options).tools

@@ -25,7 +25,7 @@ from loopline.agents.team_parts import (
     with_agents,
 )
 from loopline.agents.tools.offered import whole_tools
-from loopline.agents.workflows.endings import gave_up_by, no_route
+from loopline.agents.workflows.endings import finish_given_up_by_role, no_route_error
 from loopline.agents.workflows.routing import (
     Arrive,
     Continue,
@@ -76,9 +76,9 @@ class TeamWorkflow:
             case "gather", "gather":
                 turn = next_turn((*journal, step), place.path)
             case "answer", "give_up":
-                return gave_up_by(step)
+                return finish_given_up_by_role(step)
             case _:
-                raise no_route(self.name, step)
+                raise no_route_error(self.name, step)
         successor = following(team, place, str(step.decision.data.get("answer", "")))
         match successor:
             case None:

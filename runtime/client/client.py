@@ -144,7 +144,6 @@ class Client:
         account: str = "",
         webhook: str | None = None,
         prompt_files: Mapping[str, str] | None = None,
-        messages: Sequence[Message] = (),
     ) -> Run:
         """A run that is ready to be submitted: options checked, prompts pinned by their hashes.
         `messages` are the conversation whose last user message is the prompt; `prompt_files` stand
