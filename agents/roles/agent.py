@@ -105,13 +105,16 @@ def conversation_of(
     start = 0
     while start < len(written_messages) and written_messages[start].role == "system":
         start += 1
-    told = [behaviour.instructions, *(message.content for message in written_messages[:start])]
+    system_parts = [
+        behaviour.instructions,
+        *(message.content for message in written_messages[:start]),
+    ]
     if behaviour.answer is not None:
-        told.append(
+        system_parts.append(
             "Answer with one JSON value that fits this JSON schema, and with nothing else:\n"
             + AnswerSchema(behaviour.answer).text
         )
-    system = "\n\n".join(filter(None, told))
+    system = "\n\n".join(filter(None, system_parts))
     turns = list(written_messages[start:])
     if answers:
         last = max((i for i, turn in enumerate(turns) if turn.role == "user"), default=None)

@@ -88,7 +88,7 @@ async def cancel(session: Session, run_id: str) -> None:
 async def events(session: Session, run: Run, timeout: float) -> AsyncGenerator[Event]:
     """What happens in the run, to its answer. Raises as `finish` does; a reader that stops early
     cancels the run."""
-    told, ended = 0, False
+    reported, ended = 0, False
     try:
         # No time-out around a `yield`, which would strike in the reader's code: the bus ends the
         # run at its deadline, and its log with it.
@@ -103,10 +103,10 @@ async def events(session: Session, run: Run, timeout: float) -> AsyncGenerator[E
                     yield TextRestarted(fields["agent"], fields["text"])
                 case "step":
                     steps = await session.steps(run.id)
-                    for step in steps[told : int(fields["index"]) + 1]:
+                    for step in steps[reported : int(fields["index"]) + 1]:
                         for item in events_of(step):
                             yield item
-                    told = max(told, int(fields["index"]) + 1)
+                    reported = max(reported, int(fields["index"]) + 1)
                 case _:
                     pass
         ended = True

@@ -1,8 +1,8 @@
 """A conversation of several turns. Its turns are runs; the bus keeps which is the last one.
 
-Turns are taken one after the other, whoever takes them: an ask waits for the one before it. A turn
-that came to no answer (a time-out, an error) is left out of what later turns read. A thread lives
-as long as the bus keeps its last run (`bus.retention_seconds`).
+Turns are taken one after the other, whichever process takes them: an ask waits for the one before
+it. A turn that came to no answer (a time-out, an error) is left out of what later turns read. A
+thread lives as long as the bus keeps its last run (`bus.retention_seconds`).
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class Thread:
                 head = await session.head(self.id)
                 head, messages = await self._read(session, head, give_up)
                 left = max(0.1, give_up - time.monotonic())
-                asked = Message(role="user", content=question)
+                turn = Message(role="user", content=question)
                 run = asking.new_run(
-                    session, team, question, timeout=left, messages=(*messages, asked)
+                    session, team, question, timeout=left, messages=(*messages, turn)
                 )
                 mine = claim(run.id, self._before(head))
                 if await session.advance(self.id, head, mine):
@@ -102,8 +102,8 @@ class Thread:
                 if not await session.is_known(head.run_id):
                     head = _previous(head)
                     continue
-                run, said = await self._run_of(session, head.run_id, wait=False)
-                return [*run.task.messages[:-1], *said]
+                run, added = await self._run_of(session, head.run_id, wait=False)
+                return [*run.task.messages[:-1], *added]
             return []
 
     def _before(self, head: ThreadHead | None) -> str:
@@ -118,10 +118,10 @@ class Thread:
             if await session.is_known(head.run_id):
                 try:
                     async with asyncio.timeout(max(0.0, give_up - time.monotonic())):
-                        run, said = await self._run_of(session, head.run_id, wait=True)
+                        run, added = await self._run_of(session, head.run_id, wait=True)
                 except TimeoutError as error:
                     raise self._busy(head) from error
-                return head, [*run.task.messages[:-1], *said]
+                return head, [*run.task.messages[:-1], *added]
             # Claimed and not admitted: its caller is about to do that, or died.
             if time.time() - head.claimed > ADMISSION_SECONDS:
                 return await self._pass_over(session, head)
@@ -136,8 +136,8 @@ class Thread:
     ) -> tuple[ThreadHead, list[Message]]:
         if not head.previous or not await session.is_known(head.previous):
             return head, []
-        run, said = await self._run_of(session, head.previous, wait=True)
-        return head, [*run.task.messages[:-1], *said]
+        run, added = await self._run_of(session, head.previous, wait=True)
+        return head, [*run.task.messages[:-1], *added]
 
     async def _run_of(
         self, session: Session, run_id: str, *, wait: bool

@@ -181,11 +181,9 @@ class PromptFile(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _read(cls, given: object) -> object:
+    def _read(cls, data: object) -> object:
         return (
-            {"path": given, "content": prompt_content(Path(given))}
-            if isinstance(given, str)
-            else given
+            {"path": data, "content": prompt_content(Path(data))} if isinstance(data, str) else data
         )
 
 
@@ -201,8 +199,8 @@ class AppFile(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _read(cls, given: object) -> object:
-        values = {"path": given} if isinstance(given, str) else given
+    def _read(cls, data: object) -> object:
+        values = {"path": data} if isinstance(data, str) else data
         if not isinstance(values, dict) or "digest" in values or "path" not in values:
             return values  # pyright: ignore[reportUnknownVariableType]
         path = Path(str(values["path"])).expanduser().resolve()

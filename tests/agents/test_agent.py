@@ -124,16 +124,16 @@ async def test_a_schema_that_never_ends_costs_a_bounded_check() -> None:
 
 
 async def test_sampling_options_reach_the_model_but_a_forced_tool_is_called_once() -> None:
-    seen: list[Any] = []
+    options_seen: list[Any] = []
 
     class Recording(ScriptedHost):
         async def complete(self, messages: Any, **words: Any) -> Any:
-            seen.append(words["options"])
+            options_seen.append(words["options"])
             return await super().complete(messages, **words)
 
     forced = {"temperature": 0.7, "tool_choice": {"mode": "required"}}
     run = agent_run(tools=["calculate"], generation=forced)
     host = Recording([says("", asks("calculate", expression="1 + 1")), says("2")])
     await run_locally(run, {"agent": host})
-    assert [options.tool_choice.mode for options in seen] == ["required", "auto"]
-    assert {options.temperature for options in seen} == {0.7}
+    assert [options.tool_choice.mode for options in options_seen] == ["required", "auto"]
+    assert {options.temperature for options in options_seen} == {0.7}

@@ -34,15 +34,15 @@ def shop() -> App:
 
 
 async def test_an_agent_calls_a_function_of_its_app() -> None:
-    app, seen = shop(), list[str]()
+    app, requests = shop(), list[str]()
 
     def model(messages: tuple[Message, ...]) -> Reply:
-        seen.append(messages[-1].content)
-        return call("price", sku="A7") if len(seen) == 1 else "12.5 euros, ~5 °C"
+        requests.append(messages[-1].content)
+        return call("price", sku="A7") if len(requests) == 1 else "12.5 euros, ~5 °C"
 
     async with app.testing(slm=model):
         assert await app.ask("How much is A7?") == "12.5 euros, ~5 °C"
-    assert seen == ["How much is A7?", "12.5"]
+    assert requests == ["How much is A7?", "12.5"]
 
 
 async def test_what_a_tool_raises_the_model_reads() -> None:
@@ -84,12 +84,12 @@ async def test_a_thread_remembers_and_takes_its_turns_one_after_the_other() -> N
         thread = app.thread("customer-7")
         assert await thread.ask("one") == "answer 1"
         await asyncio.gather(app.thread("customer-7").ask("two"), thread.ask("three"))
-        said = [message.content for message in await thread.messages()]
+        texts = [message.content for message in await thread.messages()]
     assert heard[0] == ["one"]
     assert heard[1][:2] == ["one", "answer 1"]
     assert len(heard[2]) == 5
-    assert said[:2] == ["one", "answer 1"]
-    assert {said[2], said[4]} == {"two", "three"}
+    assert texts[:2] == ["one", "answer 1"]
+    assert {texts[2], texts[4]} == {"two", "three"}
 
 
 async def test_a_turn_without_an_answer_is_left_out_of_the_thread() -> None:
@@ -101,8 +101,8 @@ async def test_a_turn_without_an_answer_is_left_out_of_the_thread() -> None:
         with pytest.raises(Exception, match="gave up"):
             await thread.ask("two")
         await thread.ask("three")
-        said = [message.content for message in await thread.messages()]
-    assert said == ["one", "a", "three", "c"]
+        texts = [message.content for message in await thread.messages()]
+    assert texts == ["one", "a", "three", "c"]
 
 
 async def test_a_row_side_by_side_and_a_loop_are_one_line_each() -> None:

@@ -79,8 +79,8 @@ async def test_asks_are_answered_by_workers_that_know_the_files_tools(
         assert await app.thread("t").ask("This is the first turn.") == "Hello."
     # Another connection, as another process has it; and the command, by the agent's name.
     assert await app.thread("t").ask("This is the second turn.") == "I remember."
-    asked = await asyncio.to_thread(deployment.ask, "How much is A7?", "--workflow", "support")
-    assert (asked["answer"], asked["run"]["workflow"]) == (QUOTE, "team")
+    record = await asyncio.to_thread(deployment.ask, "How much is A7?", "--workflow", "support")
+    assert (record["answer"], record["run"]["workflow"]) == (QUOTE, "team")
 
 
 async def test_workers_killed_in_the_middle_of_an_ask_still_answer_once(
