@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 EXTRAS := torch,train,bench,tools,dev
 
 .PHONY: help install gguf packages demo test suite coverage lint types floors docs lock compose-check
-.PHONY: clean
+.PHONY: clean clients
 
 help:
 	@echo "make install   create $(VENV) with what the demo and the tests need"
@@ -16,6 +16,8 @@ help:
 	@echo "make test      style, types, floors, compose file, and the whole test suite; compiles"
 	@echo "               llama.cpp the first time, and as root installs the packages of the system"
 	@echo "               that tests use; tests of what is missing are skipped, and counted at the end"
+	@echo "make clients   OpenAI's client, its peers and its users against the gateway, each in an"
+	@echo "               environment of its own; without it their tests are skipped"
 	@echo "make docs      build the site strictly into build/site: generated references, links checked"
 	@echo "make coverage  the suite's tests that are not slow, and how much of the code they run"
 	@echo "make lock      write requirements-core.txt again: the core's versions with hashes"
@@ -89,6 +91,12 @@ packages:
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; } \
 	    >/dev/null 2>&1 || echo "not installed:$$missing (their tests are skipped)"; \
 	fi
+
+# Each client of the gateway's tests in an environment of its own, made once and kept in
+# ~/.cache/loopline/clients; pip and npm fetch about 600 MB.
+clients: install
+	$(BIN)/python -m tests.clients.environments
+	$(BIN)/pytest tests/clients $(PYTEST)
 
 demo: install
 	@$(BIN)/python -m loopline.runtime.demo

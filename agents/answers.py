@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from loopline.agents.arithmetic import ExpressionError, evaluate, show
+from loopline.agents.arithmetic import ExpressionError, evaluate, format_number
 from loopline.agents.records import Trajectory
-from loopline.agents.thinking import said
+from loopline.agents.thinking import text_without_thoughts
 
 MAX_ANSWER_BYTES = 1_000_000
 """Of an answer as it is delivered; a longer one says that it was cut, and its text stays in the
@@ -58,7 +58,7 @@ _REPLACEMENTS = (
 _MATH_DOLLARS = re.compile(r"(?<!\\)\$(?!\s)([^$]*)(?<![\\\s])\$")
 
 
-def plain(text: str) -> str:
+def strip_latex(text: str) -> str:
     """Text without the LaTeX that only formats: one line, no final full stop. For comparing: what
     is delivered is the text itself."""
     text = _MATH_DOLLARS.sub(r"\1", text)
@@ -72,10 +72,10 @@ def plain(text: str) -> str:
 def final_answer(text: str) -> str:
     """What a run answers, of a model's text: the content of the last box, else all that was said,
     to the letter but for blank lines at its ends."""
-    spoken = said(text)
+    spoken = text_without_thoughts(text)
     boxed = last_boxed(spoken)
-    whole = _BLANK_LINES.sub("", spoken).rstrip() if boxed is None else unboxed(boxed)
-    return _within_bounds(whole)
+    whole = _BLANK_LINES.sub("", spoken).rstrip() if boxed is None else unwrap_box(boxed)
+    return _truncate_answer(whole)
 
 
 _BLANK_LINES = re.compile(r"\A(?:[ \t]*\r?\n)+")
@@ -86,7 +86,7 @@ _SHOWN = (
 )
 
 
-def unboxed(boxed: str) -> str:
+def unwrap_box(boxed: str) -> str:
     """The content of a box as it is shown: without the LaTeX that only formats, if it is LaTeX."""
     if not any(sign in boxed for sign in "\\${"):
         return boxed.strip()
@@ -96,7 +96,7 @@ def unboxed(boxed: str) -> str:
     return boxed.strip()
 
 
-def _within_bounds(answer: str) -> str:
+def _truncate_answer(answer: str) -> str:
     whole = answer.encode()
     if len(whole) <= MAX_ANSWER_BYTES:
         return answer
@@ -123,7 +123,7 @@ class Number:
     """A percent sign followed; `value` is the number before it."""
 
     def __str__(self) -> str:
-        return show(self.value) + ("%" if self.percent else "")
+        return format_number(self.value) + ("%" if self.percent else "")
 
 
 VULGAR_FRACTIONS = {
@@ -184,7 +184,7 @@ def parse_number(text: str) -> Number | None:
     """
     if len(text) > MAX_NUMBER_CHARS:
         return None
-    text = _FRACTION.sub(_written_out, plain(text)).strip()
+    text = _FRACTION.sub(_expand_fraction, strip_latex(text)).strip()
     for sign, fraction in VULGAR_FRACTIONS.items():
         text = text.replace(sign, f" {fraction} ")
     _, equals, right = text.rpartition("=")
@@ -210,5 +210,5 @@ def parse_number(text: str) -> Number | None:
     return Number(-value if negative else value, percent=bool(match["percent"]))
 
 
-def _written_out(match: re.Match[str]) -> str:
+def _expand_fraction(match: re.Match[str]) -> str:
     return f" {match[1] or match[2]}/{match[3] or match[4]}"

@@ -76,7 +76,7 @@ def evaluate(expression: str) -> Fraction:
     return _Parser(_tokens(expression.translate(_LOOKALIKES))).whole()
 
 
-def show(value: Fraction) -> str:
+def format_number(value: Fraction) -> str:
     """An integer, else the exact decimal if it ends within 12 places, else `a/b`."""
     if value.denominator == 1:
         return str(value.numerator)
@@ -119,7 +119,7 @@ def _tokens(text: str) -> list[_Token]:
             continue
         operator = _OPERATOR.match(text, at)
         if operator is None:
-            raise _unexpected(text, at)
+            raise _unexpected_token_error(text, at)
         sign = operator.group()
         tokens.append(_Token("**" if sign == "^" else sign, Fraction(0), at, attached))
         at = operator.end()
@@ -132,10 +132,10 @@ def _number(match: re.Match[str], at: int) -> Fraction:
     if len(exponent) > 4:
         raise ExpressionError(f"the number at character {at + 1} is too large or too small")
     value = Fraction(int(whole + decimals), 10 ** len(decimals))
-    return _bounded(value * Fraction(10) ** int(exponent))
+    return _check_size(value * Fraction(10) ** int(exponent))
 
 
-def _unexpected(text: str, at: int) -> ExpressionError:
+def _unexpected_token_error(text: str, at: int) -> ExpressionError:
     excerpt = text[at : at + 12].split()[0]
     if excerpt.startswith(","):
         return ExpressionError(
@@ -148,7 +148,7 @@ def _unexpected(text: str, at: int) -> ExpressionError:
     )
 
 
-def _bounded(value: Fraction) -> Fraction:
+def _check_size(value: Fraction) -> Fraction:
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
         raise ExpressionError(f"a number on the way is too large (more than {MAX_BITS} bits)")
     return value
@@ -187,17 +187,17 @@ class _Parser:
         while self._token.kind in ("+", "-"):
             sign = self._take().kind
             term = self._product()
-            value = _bounded(value + term if sign == "+" else value - term)
+            value = _check_size(value + term if sign == "+" else value - term)
         return value
 
     def _product(self) -> Fraction:
-        value = self._signed()
+        value = self._unary()
         while self._token.kind in ("*", "/", "//", "%"):
             operator = self._take()
-            value = _bounded(_multiplied(operator, value, self._signed()))
+            value = _check_size(_multiply(operator, value, self._unary()))
         return value
 
-    def _signed(self) -> Fraction:
+    def _unary(self) -> Fraction:
         negative = False
         while self._token.kind in ("+", "-"):
             negative ^= self._take().kind == "-"
@@ -209,16 +209,16 @@ class _Parser:
         if self._token.kind != "**":
             return base
         operator = self._take()
-        self._deeper(operator)
-        exponent = self._signed()
+        self._check_depth(operator)
+        exponent = self._unary()
         self._depth -= 1
-        return _raised(operator, base, exponent)
+        return _raise_to_power(operator, base, exponent)
 
     def _percent(self) -> Fraction:
         value = self._atom()
         while self._token.kind == "%" and self._is_percent_sign():
             self._take()
-            value = _bounded(value / 100)
+            value = _check_size(value / 100)
         return value
 
     def _is_percent_sign(self) -> bool:
@@ -238,7 +238,7 @@ class _Parser:
         if token.kind == "number":
             return token.value
         if token.kind == "(":
-            self._deeper(token)
+            self._check_depth(token)
             value = self._sum()
             closing = self._take() if self._token.kind == ")" else None
             if closing is None:
@@ -255,7 +255,7 @@ class _Parser:
             f"a number was expected at character {token.at + 1}, not {token.kind!r}"
         )
 
-    def _deeper(self, token: _Token) -> None:
+    def _check_depth(self, token: _Token) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise ExpressionError(
@@ -263,7 +263,7 @@ class _Parser:
             )
 
 
-def _multiplied(operator: _Token, left: Fraction, right: Fraction) -> Fraction:
+def _multiply(operator: _Token, left: Fraction, right: Fraction) -> Fraction:
     if operator.kind == "*":
         return left * right
     if right == 0:
@@ -274,10 +274,10 @@ def _multiplied(operator: _Token, left: Fraction, right: Fraction) -> Fraction:
     return Fraction(floor) if operator.kind == "//" else left - right * floor
 
 
-def _raised(operator: _Token, base: Fraction, exponent: Fraction) -> Fraction:
+def _raise_to_power(operator: _Token, base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1:
         raise ExpressionError(
-            f"the exponent at character {operator.at + 1} is {show(exponent)}: only whole "
+            f"the exponent at character {operator.at + 1} is {format_number(exponent)}: only whole "
             "exponents have exact results"
         )
     power = exponent.numerator
@@ -289,4 +289,4 @@ def _raised(operator: _Token, base: Fraction, exponent: Fraction) -> Fraction:
         )
     if base == 0 and power < 0:
         raise ExpressionError(f"division by zero at character {operator.at + 1}")
-    return _bounded(base**power)
+    return _check_size(base**power)

@@ -29,7 +29,7 @@ OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
 """What this project writes itself (`loopline.workers.engines.text.tool_markup`)."""
 
-_REGIONS: Mapping[str, str | None] = {
+REGIONS: Mapping[str, str | None] = {
     OPEN: CLOSE,
     "<tool_calls>": "</tool_calls>",
     "<TOOLCALL>": "</TOOLCALL>",
@@ -52,7 +52,7 @@ _REGIONS: Mapping[str, str | None] = {
     "<|tool_call|>": None,
 }
 """What begins a markup → what ends it."""
-_OPENING = re.compile("|".join(map(re.escape, _REGIONS)))
+OPENING = re.compile("|".join(map(re.escape, REGIONS)))
 _END_OF_TURN = re.compile(r"(?:<\|(?:eom_id|eot_id|im_end|end_of_text|endoftext)\|>|</s>)\s*\Z")
 _CHANNEL_CALL = re.compile(
     r"<\|channel\|>[^<]{0,100}? to=(?:functions\.)?(?P<name>[\w.-]{1,100})[^<]{0,100}"
@@ -61,7 +61,7 @@ _CHANNEL_CALL = re.compile(
     r"(?:<\|constrain\|>[^<]{0,100})?<\|message\|>"
 )
 _CHANNEL_END = re.compile(r"<\|(?:call|end|return|start|channel)\|>")
-_SECTION = re.compile(r"(?m)^>>>(?P<name>[\w.-]{1,100})\n")
+SECTION = re.compile(r"(?m)^>>>(?P<name>[\w.-]{1,100})\n")
 _FENCED = re.compile(
     r"\A```(?:json|python|tool_call|tool_code|xml)?[ \t]*\n(?P<body>.*)\n```\Z", re.DOTALL
 )
@@ -75,7 +75,7 @@ _INVOKED_WITH = re.compile(
 )
 _ARGUMENT = re.compile(r"<arg_key>(?P<name>[^<]{1,200})</arg_key>\s{0,20}<arg_value>")
 _NAMED = re.compile(r"(?:call:)?(?P<name>[\w.-]{1,100}(?::[0-9]{1,4})?)\s{0,20}(?=\{)")
-_CALLED = re.compile(r"\A[\w.]{1,100}\(")
+CALLED = re.compile(r"\A[\w.]{1,100}\(")
 _DEEPSEEK = re.compile(r"<｜tool▁call▁begin｜>(?P<head>[^<]{0,200})<｜tool▁sep｜>")
 _KIMI = re.compile(
     r"<\|tool_call_begin\|>\s{0,20}(?P<head>[^<]{1,200})<\|tool_call_argument_begin\|>"
@@ -83,7 +83,7 @@ _KIMI = re.compile(
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _MAX_CALLED_CHARS = 20_000
 """Of calls in Python's writing: they are parsed as Python."""
-_DECODER = json.JSONDecoder()
+DECODER = json.JSONDecoder()
 
 Offered = Mapping[str, JsonObject]
 """The tools on offer: name → schema of the parameters."""
@@ -133,7 +133,7 @@ def _calls(regions: Sequence[_Region], tools: Offered) -> Iterator[WrittenCall]:
     return itertools.islice(every, MAX_CALLS)
 
 
-def without_calls(
+def strip_calls(
     text: str, tools: Offered = NONE, *, quoted: bool = False, opened: bool = False
 ) -> str:
     """What was said around the calls; an unclosed call is dropped to the end of the text. With
@@ -142,20 +142,17 @@ def without_calls(
     regions = _regions(spoken, tools)
     if quoted:
         blocks = _blocks(spoken)
-        regions = [region for region in regions if not _within(region.start, blocks)]
+        regions = [region for region in regions if not _is_inside(region.start, blocks)]
     if not regions:
         return "" if _bare_calls(spoken, tools) else spoken
-    pieces: list[str] = []
-    position = 0
-    for region in regions:
-        pieces.append(spoken[position : region.start])
-        position = region.end
-    pieces.append(spoken[position:])
+    pieces = [spoken[: regions[0].start].rstrip()]
+    ends = [*(region.start for region in regions[1:]), len(spoken)]
+    pieces += [spoken[region.end : end].strip() for region, end in zip(regions, ends, strict=True)]
     # In lines of their own: what stood on both sides of a call was no one sentence, or equation.
-    return "\n".join(piece.strip() for piece in pieces if piece.strip())
+    return "\n".join(filter(None, pieces))
 
 
-def _within(position: int, blocks: Sequence[tuple[int, int]]) -> bool:
+def _is_inside(position: int, blocks: Sequence[tuple[int, int]]) -> bool:
     place = bisect.bisect_right(blocks, position, key=lambda block: block[0]) - 1
     return place >= 0 and position < blocks[place][1]
 
@@ -163,14 +160,16 @@ def _within(position: int, blocks: Sequence[tuple[int, int]]) -> bool:
 def _regions(text: str, tools: Offered) -> list[_Region]:
     regions: list[_Region] = []
     endings = _Endings(text)
-    opening = _OPENING.search(text)
+    opening = OPENING.search(text)
     while opening is not None:
         region = _region_at(text, opening, endings)
         regions.append(region)
-        opening = _OPENING.search(text, max(region.end, opening.end()))
+        opening = OPENING.search(text, max(region.end, opening.end()))
     if regions:
         return regions
-    sections = _parts([match for match in _SECTION.finditer(text) if match["name"] in tools], text)
+    sections = _split_at_marks(
+        [match for match in SECTION.finditer(text) if match["name"] in tools], text
+    )
     return [
         _Region(match.start(), match.end() + len(body), body, name=match["name"])
         for match, body in sections
@@ -178,7 +177,7 @@ def _regions(text: str, tools: Offered) -> list[_Region]:
 
 
 def _region_at(text: str, opening: re.Match[str], endings: _Endings) -> _Region:
-    start, closing = opening.end(), _REGIONS[opening[0]]
+    start, closing = opening.end(), REGIONS[opening[0]]
     if closing is None:
         following = text.find(opening[0], start)
         end = len(text) if following < 0 else following
@@ -245,65 +244,74 @@ def _blocks(text: str) -> list[tuple[int, int]]:
 def _calls_in(region: _Region, tools: Offered) -> list[WrittenCall]:
     body = region.body.strip().removeprefix("<|plugin|>").strip()
     if region.cut is not None:
-        return [_broken(body, f"the call was cut off before {region.cut}")]
+        return [_broken_call(body, f"the call was cut off before {region.cut}")]
     if region.name:
-        return [_with_json(region.name, body)]
+        return [_call_from_json_arguments(region.name, body)]
     fenced = _FENCED.match(body)
     if fenced is not None:
         body = fenced["body"].strip()
-    calls = list(_marked(body, tools))
-    return calls or _of_json(body) or _called(body) or [_broken(body, _why_no_call(body))]
+    calls = list(_parse_marked_calls(body, tools))
+    return (
+        calls
+        or calls_in_json(body)
+        or _parse_python_calls(body)
+        or [_broken_call(body, _parse_error(body))]
+    )
 
 
-def _marked(body: str, tools: Offered) -> Iterator[WrittenCall]:
+def _parse_marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
     """Calls that have marks of their own within the markup."""
     if body.startswith("<function="):
-        for named, inner in _parts(_FUNCTION.finditer(body), body):
+        for named, inner in _split_at_marks(_FUNCTION.finditer(body), body):
             inner = inner.partition("</function>")[0]
             values = {
                 match["name"]: value.rpartition("</parameter>")[0].removesuffix("\n")
-                for match, value in _parts(_PARAMETER.finditer(inner), inner)
+                for match, value in _split_at_marks(_PARAMETER.finditer(inner), inner)
             }
             if values or not inner.strip():
-                yield _of_texts(named["name"], values, inner, tools)
+                yield _call_from_texts(named["name"], values, inner, tools)
             else:
-                yield _with_json(named["name"], inner.strip())
+                yield _call_from_json_arguments(named["name"], inner.strip())
     elif _INVOKE.match(body):
-        for named, inner in _parts(_INVOKE.finditer(body), body):
+        for named, inner in _split_at_marks(_INVOKE.finditer(body), body):
             inner = inner.partition(f"</{named['tag']}>")[0]
             values = {
                 match["name"]: value.rpartition(f"</{match['tag']}>")[0]
-                for match, value in _parts(_INVOKED_WITH.finditer(inner), inner)
+                for match, value in _split_at_marks(_INVOKED_WITH.finditer(inner), inner)
             }
-            yield _of_texts(named["name"], values, inner, tools)
+            yield _call_from_texts(named["name"], values, inner, tools)
     elif _DEEPSEEK.match(body):
-        for named, inner in _parts(_DEEPSEEK.finditer(body), body):
+        for named, inner in _split_at_marks(_DEEPSEEK.finditer(body), body):
             inner = inner.partition("<｜tool▁call▁end｜>")[0].strip()
             name = named["head"].strip()
             if name == "function" and "\n" in inner:
                 name, _, inner = inner.partition("\n")
             fenced = _FENCED.match(inner.strip())
-            yield _with_json(name.strip(), (fenced["body"] if fenced else inner).strip())
+            yield _call_from_json_arguments(
+                name.strip(), (fenced["body"] if fenced else inner).strip()
+            )
     elif _KIMI.match(body):
-        for named, inner in _parts(_KIMI.finditer(body), body):
+        for named, inner in _split_at_marks(_KIMI.finditer(body), body):
             inner = inner.partition("<|tool_call_end|>")[0]
-            yield _with_json(named["head"].strip(), inner.strip())
+            yield _call_from_json_arguments(named["head"].strip(), inner.strip())
     elif "[ARGS]" in body and "[" not in body[:1]:
         name, _, arguments = body.partition("[ARGS]")
-        yield _with_json(name.partition("[CALL_ID]")[0].strip(), arguments.strip())
+        yield _call_from_json_arguments(name.partition("[CALL_ID]")[0].strip(), arguments.strip())
     elif "<arg_key>" in body:
         values = {
             match["name"].strip(): value.partition("</arg_value>")[0]
-            for match, value in _parts(_ARGUMENT.finditer(body), body)
+            for match, value in _split_at_marks(_ARGUMENT.finditer(body), body)
         }
-        yield _of_texts(body.partition("<arg_key>")[0].strip(), values, body, tools)
+        yield _call_from_texts(body.partition("<arg_key>")[0].strip(), values, body, tools)
     elif (named := _NAMED.match(body)) is not None:
-        yield _with_json(named["name"], body[named.end() :])
+        yield _call_from_json_arguments(named["name"], body[named.end() :])
     elif body in tools:
         yield WrittenCall(body, {}, "{}")
 
 
-def _parts(marks: Iterable[re.Match[str]], text: str) -> Iterator[tuple[re.Match[str], str]]:
+def _split_at_marks(
+    marks: Iterable[re.Match[str]], text: str
+) -> Iterator[tuple[re.Match[str], str]]:
     """Each mark with what stands between it and the next one."""
     listed = list(marks)
     for match, following in itertools.zip_longest(listed, listed[1:]):
@@ -311,7 +319,7 @@ def _parts(marks: Iterable[re.Match[str]], text: str) -> Iterator[tuple[re.Match
             yield match, text[match.end() : len(text) if following is None else following.start()]
 
 
-def _of_texts(name: str, values: Mapping[str, str], raw: str, tools: Offered) -> WrittenCall:
+def _call_from_texts(name: str, values: Mapping[str, str], raw: str, tools: Offered) -> WrittenCall:
     """A call whose values are written bare: of a parameter that is a text as they are, of others
     as JSON if they are that."""
     schemas: object = tools.get(name, {}).get("properties")
@@ -336,36 +344,36 @@ def _json_value(text: str) -> tuple[object] | None:
         return None
 
 
-def _with_json(name: str, raw: str) -> WrittenCall:
+def _call_from_json_arguments(name: str, raw: str) -> WrittenCall:
     """A call whose arguments are one JSON object."""
     name = re.sub(r":[0-9]{1,4}\Z", "", name).removeprefix("functions.")
     arguments, error = parse_arguments(raw or "{}")
     return WrittenCall(name, arguments, raw, error)
 
 
-def _of_json(body: str) -> list[WrittenCall]:
+def calls_in_json(body: str) -> list[WrittenCall]:
     """Objects one behind the other, or lists of them; none for what is not JSON."""
     calls: list[WrittenCall] = []
     position = 0
     while position < len(body) and len(calls) < MAX_CALLS:
         try:
-            value, end = _DECODER.raw_decode(body, position)
+            value, end = DECODER.raw_decode(body, position)
         except (ValueError, RecursionError):
             return []
         values: list[object] = value if isinstance(value, list) else [value]
         if not values:
             return []
-        calls += [_of_object(entry, body[position:end]) for entry in values]
+        calls += [_call_from_object(entry, body[position:end]) for entry in values]
         position = end
         while position < len(body) and body[position] in " \t\r\n;,":
             position += 1
     return calls
 
 
-def _of_object(value: object, raw: str) -> WrittenCall:
+def _call_from_object(value: object, raw: str) -> WrittenCall:
     checked, error = parse_arguments(raw if isinstance(value, dict) else json.dumps(value))
     if not isinstance(value, dict) or (checked is None and error and "object" not in error):
-        return _broken(raw, (error or "").replace("the arguments are", "the call is", 1))
+        return _broken_call(raw, (error or "").replace("the arguments are", "the call is", 1))
     call = cast("dict[str, object]", value)
     inner = call.get("function")
     if isinstance(inner, dict):
@@ -374,20 +382,20 @@ def _of_object(value: object, raw: str) -> WrittenCall:
         (n for k in ("name", "function", "tool_name") if isinstance(n := call.get(k), str)), ""
     )
     if not name:
-        return _broken(raw, "the call has no name")
+        return _broken_call(raw, "the call has no name")
     arguments = next((call[key] for key in _ARGUMENTS if key in call), None)
     if isinstance(arguments, str) and parse_arguments(arguments)[0] is not None:
-        return _with_json(name, arguments)
+        return _call_from_json_arguments(name, arguments)
     written = json.dumps(arguments, ensure_ascii=False)
     if not isinstance(arguments, dict):
         error = f"the arguments must be a JSON object, not {type(arguments).__name__}"
         return WrittenCall(name, None, written, error)
-    return _with_json(name, written)
+    return _call_from_json_arguments(name, written)
 
 
-def _called(body: str) -> list[WrittenCall]:
+def _parse_python_calls(body: str) -> list[WrittenCall]:
     """Calls in Python's writing: one, a list of them, or one in each line."""
-    if len(body) > _MAX_CALLED_CHARS or not (body.startswith("[") or _CALLED.match(body)):
+    if len(body) > _MAX_CALLED_CHARS or not (body.startswith("[") or CALLED.match(body)):
         return []
     try:
         tree = ast.parse(body)
@@ -399,14 +407,14 @@ def _called(body: str) -> list[WrittenCall]:
             return []
         values = line.value.elts if isinstance(line.value, ast.List | ast.Tuple) else [line.value]
         for value in values:
-            call = _called_once(value)
+            call = _parse_python_call(value)
             if call is None:
                 return []
             calls.append(call)
     return calls
 
 
-def _called_once(value: ast.expr) -> WrittenCall | None:
+def _parse_python_call(value: ast.expr) -> WrittenCall | None:
     if not isinstance(value, ast.Call):
         return None
     raw = ast.unparse(value)
@@ -418,7 +426,7 @@ def _called_once(value: ast.expr) -> WrittenCall | None:
         return WrittenCall(name, None, raw, "the arguments must be plain values")
     if value.args or None in arguments:
         return WrittenCall(name, None, raw, "the arguments must be named")
-    return _with_json(name, written)
+    return _call_from_json_arguments(name, written)
 
 
 def _bare_calls(text: str, tools: Offered) -> list[WrittenCall]:
@@ -428,16 +436,16 @@ def _bare_calls(text: str, tools: Offered) -> list[WrittenCall]:
         return []
     fenced = _FENCED.match(body)
     body = fenced["body"].strip() if fenced else body.removeprefix("functools")
-    if body[:1] not in ("{", "[") and not _CALLED.match(body):
+    if body[:1] not in ("{", "[") and not CALLED.match(body):
         return []
-    calls = _of_json(body) or _called(body)
+    calls = calls_in_json(body) or _parse_python_calls(body)
     return calls if all(call.name in tools for call in calls) else []
 
 
-def _why_no_call(body: str) -> str:
+def _parse_error(body: str) -> str:
     _, error = parse_arguments(body)
     return (error or "the call has no name").replace("the arguments are", "the call is", 1)
 
 
-def _broken(raw: str, error: str) -> WrittenCall:
+def _broken_call(raw: str, error: str) -> WrittenCall:
     return WrittenCall("", None, raw.strip(), error)

@@ -21,8 +21,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from loopline.agents.arithmetic import ExpressionError, evaluate, show
-from loopline.agents.call_markup import without_calls
+from loopline.agents.arithmetic import ExpressionError, evaluate, format_number
+from loopline.agents.call_markup import strip_calls
 
 MAX_TEXT_CHARS = 100_000
 MAX_EQUATIONS = 200
@@ -86,7 +86,7 @@ _OF_THINGS = re.compile(
 
 def equations(text: str) -> list[Equation]:
     """Every equation between plain numbers that a model's text says, in order; at most 200."""
-    text = without_calls(text)[:MAX_TEXT_CHARS]
+    text = strip_calls(text)[:MAX_TEXT_CHARS]
     for pattern, replacement in _LATEX:
         text = pattern.sub(replacement, text)
     results: list[Equation] = []
@@ -103,42 +103,42 @@ def equations(text: str) -> list[Equation]:
 
 def _equation(before: str, after: str) -> Equation | None:
     left, right = _left_side(before), _right_side(after)
-    if left is None or right is None or not (_computes(left) or _computes(right)):
+    if left is None or right is None or not (_is_computation(left) or _is_computation(right)):
         return None
     if _STACKED.search(left) or _STACKED.search(right):
         return None
     if "%" in left + right and any(sign in left + right for sign in "+-−–"):
         # "80 - 20% = 64" means 20 % of the 80: not what a calculator makes of it.
         return None
-    equation = _read(left, right)
+    equation = _parse_equation(left, right)
     if equation is None or equation.holds:
         return equation
     label = _LABEL.match(left)
-    unlabelled = _read(left[label.end() :], right) if label else None
-    if label and unlabelled and (_computes(unlabelled.left) or _computes(right)):
+    unlabelled = _parse_equation(left[label.end() :], right) if label else None
+    if label and unlabelled and (_is_computation(unlabelled.left) or _is_computation(right)):
         # Without a number it is a bullet rather than a sign: so it is quoted.
         equation = unlabelled if unlabelled.holds or not label["number"] else equation
     rest = after.lstrip()[len(right) :]
-    if not equation.holds and (_REMAINDER.match(rest) or _made_whole(equation, rest)):
+    if not equation.holds and (_REMAINDER.match(rest) or _may_be_rounded_quotient(equation, rest)):
         return None
     return equation
 
 
-def _read(left: str, right: str) -> Equation | None:
+def _parse_equation(left: str, right: str) -> Equation | None:
     try:
         exact, claimed = evaluate(left), evaluate(right)
     except ExpressionError:
         return None
     holds = (
         exact == claimed
-        or _rounded(exact, claimed, right)
-        or _runs_on(exact, right)
-        or _in_percent(exact, claimed, left, right)
+        or _holds_rounded(exact, claimed, right)
+        or _is_truncated_decimal(exact, right)
+        or _holds_in_percent(exact, claimed, left, right)
     )
     return Equation(left, right, exact, holds)
 
 
-def _made_whole(equation: Equation, rest: str) -> bool:
+def _may_be_rounded_quotient(equation: Equation, rest: str) -> bool:
     """Whether it may be a quotient of things that can't be split."""
     divides = any(sign in equation.left for sign in "/÷")
     whole = equation.right.replace(",", "")
@@ -172,7 +172,7 @@ def _left_side(text: str) -> str | None:
             return None  # glued to something, as in "f(2)" or "x2"
         if head[-1] == ":" and head[-2:-1].isdigit():
             return None  # a time of day
-        if head.rstrip()[-1:].isalpha() and not _computes(stripped):
+        if head.rstrip()[-1:].isalpha() and not _is_computation(stripped):
             return None  # a name with a number, as in "Week 2 = 35 + 35"
     return stripped
 
@@ -198,14 +198,14 @@ def _right_side(text: str) -> str | None:
     return stripped if any(char.isdigit() for char in stripped) else None
 
 
-def _computes(side: str) -> bool:
+def _is_computation(side: str) -> bool:
     return any(char in _OPERATORS for char in side.lstrip("-−–+"))
 
 
 _DECIMAL = re.compile(r"-?[0-9,]*\.([0-9]+)(%?)")
 
 
-def _rounded(exact: Fraction, claimed: Fraction, right: str) -> bool:
+def _holds_rounded(exact: Fraction, claimed: Fraction, right: str) -> bool:
     decimals = _DECIMAL.fullmatch(right)
     if decimals is None:
         return False
@@ -213,7 +213,7 @@ def _rounded(exact: Fraction, claimed: Fraction, right: str) -> bool:
     return abs(exact - claimed) <= last_place / 2
 
 
-def _in_percent(exact: Fraction, claimed: Fraction, left: str, right: str) -> bool:
+def _holds_in_percent(exact: Fraction, claimed: Fraction, left: str, right: str) -> bool:
     """`12 / 48 * 100 = 25%`, the usual way to write it."""
     return right.endswith("%") and "%" not in left and exact == claimed * 100
 
@@ -221,7 +221,7 @@ def _in_percent(exact: Fraction, claimed: Fraction, left: str, right: str) -> bo
 _FIRST_NUMBER = re.compile(r"-?[0-9][0-9,]*(?:\.[0-9]+)?")
 
 
-def _runs_on(exact: Fraction, right: str) -> bool:
+def _is_truncated_decimal(exact: Fraction, right: str) -> bool:
     first = _FIRST_NUMBER.match(right)
     if first is None or first.end() == len(right):
         return False
@@ -235,5 +235,5 @@ def first_wrong(text: str) -> str | None:
     """The first equation that does not hold, with its true value, or `None`."""
     for equation in equations(text):
         if not equation.holds:
-            return f"{equation} is wrong: the left side is {show(equation.exact)}"
+            return f"{equation} is wrong: the left side is {format_number(equation.exact)}"
     return None

@@ -61,7 +61,7 @@ class Frontier:
                 self._joins[join] = OpenJoin(len(handoffs), continuation)
                 self._publish(handoffs)
             case Arrive(join):
-                self._arrive(step, join)
+                self._record_arrival(step, join)
             case Finish():
                 self.finish = routing
 
@@ -72,7 +72,7 @@ class Frontier:
                 raise NoRoute(f"two hand-overs share turn {handoff.turn}, branch {handoff.branch}")
             self._waiting[key] = handoff
 
-    def _arrive(self, step: Step, join: str) -> None:
+    def _record_arrival(self, step: Step, join: str) -> None:
         opened = self._joins.pop(join, None)
         if opened is None:
             raise NoRoute(f"run {step.run_id}: the join {join!r} is not open")

@@ -128,6 +128,6 @@ class ResumePayload(Payload):
     branches: int = Field(ge=1, le=MAX_PARALLEL)
 
 
-def calculator_on(run: Run) -> bool:
+def has_calculator(run: Run) -> bool:
     """Whether this run's models are offered `calculate`."""
     return run.options.get("calculator") is not False

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
-from loopline.agents.thinking import parted
+from loopline.agents.thinking import split_thoughts
 
 RECORDS_VERSION = 1
 
@@ -147,6 +147,11 @@ class SamplingParams(Record):
     frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
     presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
 
+    @property
+    def penalizes(self) -> bool:
+        """Tokens that were generated before are more, or less, likely than the model has them."""
+        return self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
+
 
 class ToolChoice(Record):
     """Whether the model must call a tool, may, or must not."""
@@ -171,12 +176,14 @@ class GenerationOptions(Record):
     parallel_tool_calls: bool = True
     token_texts: bool = False
     """Give the text of each output token, too (`Call.tokens`)."""
+    top_logprobs: int = Field(default=0, ge=0, le=20)
+    """Give so many of the likeliest tokens at each place, too (`Call.top_logprobs`)."""
 
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
         """The pool's defaults, and over them what the caller has set."""
-        chosen = self.model_dump(include=set(SamplingParams.model_fields), exclude_none=True)
+        values = self.model_dump(include=set(SamplingParams.model_fields), exclude_none=True)
         n = max(self.n, defaults.n)
-        return defaults.model_copy(update={**chosen, "n": n})
+        return defaults.model_copy(update={**values, "n": n})
 
 
 class Usage(Record):
@@ -243,6 +250,9 @@ class Call(Record):
     tokens: tuple[str, ...] = ()
     """Text of each output token, where the caller asked for it. Bytes that are not UTF-8 by
     themselves are U+FFFD."""
+    top_logprobs: tuple[tuple[tuple[str, float], ...], ...] = ()
+    """For each output token the likeliest tokens in its place, where the caller asked for them:
+    text and natural log-probability, the likeliest first."""
     sampling: SamplingParams
     finish_reason: FinishReason
     grammar_masked: bool = False
@@ -257,12 +267,12 @@ class Call(Record):
     @property
     def said(self) -> str:
         """The text without what the model only thought; empty if it came to nothing else."""
-        return parted(self.text, opened=self.begins_in_thought).said
+        return split_thoughts(self.text, opened=self.begins_in_thought).said
 
     @property
     def thought(self) -> str:
         """What it thought, wherever it stands."""
-        inner = parted(self.text, opened=self.begins_in_thought).thought
+        inner = split_thoughts(self.text, opened=self.begins_in_thought).thought
         return "\n\n".join(filter(None, (self.reasoning, inner)))
 
 
@@ -340,7 +350,7 @@ class Trajectory(Record):
     """Why, for every outcome but `answered` and `solved`."""
     ended: float
     team_reward: float | None = None
-    """What the workflow says that the run is worth (`loopline.agents.workflows.rewarded`); None
+    """What the workflow says that the run is worth (`loopline.agents.workflows.add_rewards`); None
     where it says nothing."""
     agent_rewards: dict[str, float] = Field(default_factory=dict)
     """By role, from the same."""
@@ -382,7 +392,8 @@ class UnknownUsage(Record):
 
 class UsageEntry(Record):
     """One line of the append-only usage ledger: one per model call that was paid for, or may have
-    been, whether or not its result was used. `loopline.agents.usage.calls_once` reads them."""
+    been, whether or not its result was used. `loopline.agents.usage.deduplicate_usage` reads
+    them."""
 
     run_id: str
     call_id: str

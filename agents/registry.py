@@ -61,7 +61,7 @@ class Registry(Generic[T]):
 
     def names(self) -> tuple[str, ...]:
         """Every name that `get` knows, without loading any plug-in."""
-        return tuple(sorted({*self._items, *self._built_in, *self._found()}))
+        return tuple(sorted({*self._items, *self._built_in, *self._find_entry_points()}))
 
     def get(self, name: str) -> T:
         """The item of that name.
@@ -71,7 +71,7 @@ class Registry(Generic[T]):
         if name not in self._items and name in self._built_in:
             self._items[name] = load_object(self.what, self._built_in[name], self._is_item)
         item = self._items.get(name)
-        entry = self._found().get(name)
+        entry = self._find_entry_points().get(name)
         if entry is None:
             if item is None:
                 raise UnknownName(self.what, name, self.names())
@@ -84,7 +84,7 @@ class Registry(Generic[T]):
             )
         return plugin
 
-    def _found(self) -> dict[str, EntryPoint]:
+    def _find_entry_points(self) -> dict[str, EntryPoint]:
         if self._plugins is None:
             plugins: dict[str, EntryPoint] = {}
             for entry in entry_points(group=self.group):

@@ -96,7 +96,7 @@ def _recorded_tools(step: Step) -> Iterable[tuple[str, JsonObject, JsonObject]]:
         if not isinstance(entries, list):
             continue
         for position, entry in enumerate(entries):
-            name, output = _entry(entry)
+            name, output = _split_entry(entry)
             if name is not None and output is not None:
                 yield name, _arguments(call, position, entry), output
 
@@ -110,7 +110,7 @@ def _arguments(call: Call, position: int, entry: JsonValue) -> JsonObject:
     return (tool_calls[0].arguments or {}) if tool_calls else {}
 
 
-def _entry(entry: JsonValue) -> tuple[str | None, JsonObject | None]:
+def _split_entry(entry: JsonValue) -> tuple[str | None, JsonObject | None]:
     if not isinstance(entry, dict):
         return None, None
     name, output = entry.get("tool"), entry.get("output")

@@ -13,6 +13,8 @@ from pydantic import AfterValidator, Field, StrictFloat, StrictInt, model_valida
 
 from loopline.agents.records import RECORDS_VERSION, RUN_ID, Record
 
+SESSION_TAG = "session"
+"""Tag of a run that belongs to a session: its value names the session."""
 MAX_REWARD = 1e9
 MAX_COMMENT_CHARS = 2_000
 
@@ -41,10 +43,10 @@ class Reward(Record):
 
     version: int = RECORDS_VERSION
     id: Name
-    """Whoever posts it may choose it: a reward that is sent again under its id counts once."""
+    """The caller may choose it: a reward that is sent again under its id counts once."""
     run_id: str | None = Field(default=None, pattern=RUN_ID)
     session: SessionId | None = None
-    """Of runs with the tag `session`: the reward is for each of their trajectories. Either this or
+    """Of runs with that tag: the reward is for each of their trajectories. Either this or
     `run_id` is given."""
     agent: Name | None = None
     """None: the whole team earned it."""

@@ -11,7 +11,7 @@ from loopline.agents.records import Decision, JsonObject, Run, Step, StepTimings
 from loopline.agents.roles import roles
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.workflows import workflows
-from loopline.agents.workflows.endings import failed
+from loopline.agents.workflows.endings import finish_with_failure
 from loopline.agents.workflows.routing import Handoff, Routing
 
 
@@ -38,7 +38,8 @@ async def take_step(
     `journal` holds the steps committed so far, `clock` gives Unix seconds, `waited` is the time
     in seconds between publication and now. Raises a retryable `RequestFailed` (and whatever
     error of its own the host raises): the step was not taken, and may be repeated. A failure
-    that no repetition can fix is a step with the decision `failed`, which ends the run.
+    that no repetition can fix is a step with the decision `failed`, which ends the
+    run.
     """
     started = clock()
     role = roles.get(handoff.role)
@@ -74,7 +75,7 @@ async def take_step(
 def route_step(run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
     """What follows a step. The decision `failed` ends the run in every workflow."""
     if step.decision.kind == "failed":
-        return failed(step)
+        return finish_with_failure(step)
     return workflows.get(run.workflow).route(run, journal, step)
 
 

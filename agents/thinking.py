@@ -20,6 +20,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _NAMED = r"(?:[a-z]{1,16}[:_])?(?:think(?:ing)?|thoughts?|reasoning|scratch_?pad)>"
@@ -44,30 +45,30 @@ _ENDS = (
     r"\[unused17\]",
 )
 _DELIMITER = rf"(?P<opening>{'|'.join(_OPENINGS)})|(?P<end>{'|'.join(_ENDS)})"
-_DELIMITERS = re.compile(_DELIMITER)
-_MARKS = re.compile(
+DELIMITERS = re.compile(_DELIMITER)
+MARKS = re.compile(
     rf"{_DELIMITER}"
-    r"|(?:(?m:^)|(?<=[>\]▷]))[ \t]{0,8}(?P<fence>```|~~~)[`~]*(?P<info>[^\n`]*)(?m:$)"
+    r"|(?:(?m:^)|(?<=[>\]▷]))[ \t]{0,8}(?P<fence>```|~~~)[`~]{0,100}+(?P<info>[^\n`]{0,200})(?m:$)"
     # Code in a line: what stands directly between its marks, or it would pair any two.
     r"|(?<![`\w])`(?P<code>[^`\s](?:[^`\n]{0,500}[^`\s])?)`(?![`\w])"
 )
-_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "„": "“"}
-_MENTION = re.compile(r"[ \t]+\S|[ \t]*[,.;:!?)]")
+QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "„": "“"}
+MENTION = re.compile(r"[ \t]+\S|[ \t]*[,.;:!?)]")
 """What follows a delimiter that is spoken of in the middle of a sentence."""
 
-_CHANNEL = re.compile(
+CHANNEL = re.compile(
     r"(?:<\|start\|>[^<]{0,200})?<\|channel\|>(?P<name>[^<]{0,200})(?:<\|constrain\|>[^<]{0,100})?"
     r"<\|message\|>|\A\s*(?P<first>analysis|commentary|final)<\|message\|>"
 )
-_CHANNEL_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
-_BARE_CHANNEL = re.compile(r"\s*analysis")
-_GLUED = re.compile(r"[^\Wa-z_]")
-_BARE_FINAL = "assistantfinal"
+CHANNEL_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
+BARE_CHANNEL = re.compile(r"\s*analysis")
+GLUED = re.compile(r"[^\Wa-z_]")
+BARE_FINAL = "assistantfinal"
 """A server that leaves control tokens out leaves the channels' names, glued to what they held."""
-_WORDS_BEFORE = re.compile(r"\s*here(?:'s|’s| is) my thought process:", re.IGNORECASE)
-_WORDS_BETWEEN = re.compile(r"here(?:'s|’s| is) my response:", re.IGNORECASE)
+WORDS_BEFORE = re.compile(r"\s*here(?:'s|’s| is) my thought process:", re.IGNORECASE)
+WORDS_BETWEEN = re.compile(r"here(?:'s|’s| is) my response:", re.IGNORECASE)
 
-_WRAPPINGS = (
+WRAPPINGS = (
     ("<|begin_of_solution|>", "<|end_of_solution|>"),
     ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ("<|begin_of_box|>", "<|end_of_box|>"),
@@ -75,7 +76,7 @@ _WRAPPINGS = (
     ("<response>", "</response>"),
 )
 """Around the whole of what was said behind a thought."""
-_BLANK_LINES = re.compile(r"\A(?:[ \t]*\r?\n)+")
+BLANK_LINES = re.compile(r"\A(?:[ \t]*\r?\n)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,32 +84,40 @@ class SplitText:
     """A text in its two parts."""
 
     said: str
-    """The text itself, to the letter, if there is no thought in it; else without blank lines at
-    its ends."""
+    """The text itself, to the letter, if there is no thought in it; else without white space at its
+    end, and without the blank lines between a thought and it."""
     thought: str
-    """Without delimiters; blocks apart by a blank line."""
+    """Without delimiters, and without calls of functions; blocks apart by a blank line."""
     spans: tuple[tuple[int, int], ...] = ()
     """Where the thoughts stand in the text, delimiters included, in order: begin and end."""
 
 
-def parted(text: str, *, opened: bool = False) -> SplitText:
+def split_thoughts(text: str, *, opened: bool = False) -> SplitText:
     """Part a model's text. `opened`: its prompt ended within a thought that was opened there."""
     if not text or (not opened and _is_json(text)):
         return SplitText(text, "")
-    spans = _spans(text, opened)
+    if opened and repeats_opening(text):
+        opened = False
+    spans, thought_in = _spans(text, opened)
     if not spans:
         return SplitText(text, "")
-    thoughts = [_without_delimiters(text[start:end]).strip() for start, end in spans]
+    thoughts = [thought_in(text[start:end]).strip() for start, end in spans]
     return SplitText(
-        said=_unwrapped(_joined(text, spans)),
+        said=_joined(text, spans),
         thought="\n\n".join(filter(None, thoughts)),
         spans=tuple(spans),
     )
 
 
-def said(text: str, *, opened: bool = False) -> str:
+def repeats_opening(text: str) -> bool:
+    """Whether a text begins with the opening that its prompt has already written."""
+    mark = DELIMITERS.match(text.lstrip())
+    return mark is not None and mark["opening"] is not None
+
+
+def text_without_thoughts(text: str, *, opened: bool = False) -> str:
     """What a model said. Empty if it only thought."""
-    return parted(text, opened=opened).said
+    return split_thoughts(text, opened=opened).said
 
 
 def opens_thought(prompt: str) -> bool:
@@ -127,29 +136,30 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _spans(text: str, opened: bool) -> list[tuple[int, int]]:
+def _spans(text: str, opened: bool) -> tuple[list[tuple[int, int]], Callable[[str], str]]:
+    """Where the thoughts stand, and what reads a thought from one of these spans."""
     channels = _channel_spans(text)
     if channels is not None:
-        return channels
-    begun = _WORDS_BEFORE.match(text)
+        return channels, _contents
+    begun = WORDS_BEFORE.match(text)
     if begun is not None:
-        ended = _WORDS_BETWEEN.search(text, begun.end())
-        return [(0, len(text) if ended is None else ended.end())]
-    bare = _BARE_CHANNEL.match(text)
+        ended = WORDS_BETWEEN.search(text, begun.end())
+        return [(0, len(text) if ended is None else ended.end())], _behind_words
+    bare = BARE_CHANNEL.match(text)
     if bare is not None:
-        final = text.find(_BARE_FINAL)
+        final = text.find(BARE_FINAL)
         if final >= 0:
-            return [(0, final + len(_BARE_FINAL))]
-        if _GLUED.match(text, bare.end()):
-            return [(0, len(text))]
-    if not opened and _DELIMITERS.search(text) is None:
-        return []
-    return _delimited(text, opened)
+            return [(0, final + len(BARE_FINAL))], _behind_name
+        if GLUED.match(text, bare.end()):
+            return [(0, len(text))], _behind_name
+    if not opened and DELIMITERS.search(text) is None:
+        return [], _without_delimiters
+    return _delimited(text, opened), _without_delimiters
 
 
 def _channel_spans(text: str) -> list[tuple[int, int]] | None:
     """All but the contents of the channel `final`; None for a text without channels."""
-    headers = list(_CHANNEL.finditer(text))
+    headers = list(CHANNEL.finditer(text))
     if not headers:
         return None
     spans: list[tuple[int, int]] = []
@@ -157,7 +167,7 @@ def _channel_spans(text: str) -> list[tuple[int, int]] | None:
     for header in headers:
         if (header["name"] or header["first"] or "").strip() != "final":
             continue
-        ended = _CHANNEL_END.search(text, header.end())
+        ended = CHANNEL_END.search(text, header.end())
         if header.end() > begin:
             spans.append((begin, header.end()))
         begin = len(text) if ended is None else ended.start()
@@ -169,7 +179,7 @@ def _delimited(text: str, opened: bool) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     start, depth, ended = 0, int(opened), -1
     """Of the thought that is open: its begin, how deep it is, and the last end within it."""
-    for mark in _unquoted(text, opened):
+    for mark in _unquoted_delimiters(text, opened):
         if mark["opening"]:
             if depth == 0:
                 start, ended = mark.start(), -1
@@ -186,7 +196,9 @@ def _delimited(text: str, opened: bool) -> list[tuple[int, int]]:
     if ended >= 0:
         # An opening too many was spoken of. What is open behind the last end is another thought.
         spans.append((start, ended))
-        start = next((m.start() for m in _unquoted(text, False, ended) if m["opening"]), -1)
+        start = next(
+            (m.start() for m in _unquoted_delimiters(text, False, ended) if m["opening"]), -1
+        )
     elif opened and start == 0:
         return [(0, len(text))]
     if start >= 0 and _is_opened_at(text, start):
@@ -194,9 +206,9 @@ def _delimited(text: str, opened: bool) -> list[tuple[int, int]]:
     return spans
 
 
-def _unquoted(text: str, opened: bool, begin: int = 0) -> list[re.Match[str]]:
+def _unquoted_delimiters(text: str, opened: bool, begin: int = 0) -> list[re.Match[str]]:
     """The delimiters that are none of a quotation, in order."""
-    marks = [mark for mark in _MARKS.finditer(text, begin) if not _in_quotes(text, mark)]
+    marks = [mark for mark in MARKS.finditer(text, begin) if not is_quoted(text, mark)]
     fences = [place for place, mark in enumerate(marks) if mark["fence"]]
     following = dict(itertools.pairwise(fences))
     matches: list[re.Match[str]] = []
@@ -206,8 +218,8 @@ def _unquoted(text: str, opened: bool, begin: int = 0) -> list[re.Match[str]]:
         if mark["code"] is not None:
             # Within a thought nobody closes what he opens: there a mark of code says nothing.
             begin, end = mark.span("code")
-            inner = [m for m in _DELIMITERS.finditer(text, begin, end) if not _in_quotes(text, m)]
-            if depth or not _balanced(inner):
+            inner = [m for m in DELIMITERS.finditer(text, begin, end) if not is_quoted(text, m)]
+            if depth or not is_balanced(inner):
                 matches += inner
                 depth = _depth(depth, inner)
         elif mark["fence"]:
@@ -218,7 +230,7 @@ def _unquoted(text: str, opened: bool, begin: int = 0) -> list[re.Match[str]]:
                     for inner_mark in marks[place + 1 : closing]
                     if not inner_mark["code"]
                 ]
-                if _balanced(inner):
+                if is_balanced(inner):
                     place = closing
         else:
             matches.append(mark)
@@ -233,7 +245,7 @@ def _depth(depth: int, marks: list[re.Match[str]]) -> int:
     return depth
 
 
-def _balanced(marks: list[re.Match[str]]) -> bool:
+def is_balanced(marks: list[re.Match[str]]) -> bool:
     """Whether every end has its opening before it."""
     depth = 0
     for mark in marks:
@@ -243,29 +255,33 @@ def _balanced(marks: list[re.Match[str]]) -> bool:
     return True
 
 
-def _in_quotes(text: str, mark: re.Match[str]) -> bool:
+def is_quoted(text: str, mark: re.Match[str]) -> bool:
     if mark.start() == 0 or not (mark["opening"] or mark["end"]):
         return False
-    closing = _QUOTES.get(text[mark.start() - 1])
+    closing = QUOTES.get(text[mark.start() - 1])
     return closing is not None and text.startswith(closing, mark.end())
 
 
 def _is_opened_at(text: str, start: int) -> bool:
     """Whether an opening that nothing closes is one, and not spoken of in a sentence."""
     line = text.rfind("\n", 0, start) + 1
-    mark = _DELIMITERS.match(text, start)
-    return not text[line:start].strip() or mark is None or not _MENTION.match(text, mark.end())
+    mark = DELIMITERS.match(text, start)
+    return not text[line:start].strip() or mark is None or not MENTION.match(text, mark.end())
 
 
-def _without_delimiters(thought: str) -> str:
+def _behind_words(thought: str) -> str:
+    begun = WORDS_BEFORE.match(thought)
+    return WORDS_BETWEEN.sub("", thought[0 if begun is None else begun.end() :])
+
+
+def _behind_name(thought: str) -> str:
+    bare = BARE_CHANNEL.match(thought)
+    return thought[0 if bare is None else bare.end() :].removesuffix(BARE_FINAL)
+
+
+def _strip_delimiters(thought: str) -> str:
     """Of one span."""
-    if "<|channel|>" in thought or "<|message|>" in thought:
-        thoughts = [_CHANNEL_END.split(part, maxsplit=1)[0] for part in _contents(thought)]
-        return "\n\n".join(part.strip() for part in thoughts if part.strip())
-    bare = _WORDS_BEFORE.match(thought) or _BARE_CHANNEL.match(thought)
-    if bare is not None:
-        return _WORDS_BETWEEN.sub("", thought[bare.end() :]).removesuffix(_BARE_FINAL)
-    first = _DELIMITERS.match(thought.lstrip())
+    first = DELIMITERS.match(thought.lstrip())
     inner = thought.lstrip()[first.end() :] if first is not None and first["opening"] else thought
     last = _final_delimiter(inner[-64:])
     ends = last is not None and last["end"]
@@ -274,19 +290,28 @@ def _without_delimiters(thought: str) -> str:
 
 def _final_delimiter(text: str) -> re.Match[str] | None:
     """The delimiter that the text ends with."""
-    marks = [mark for mark in _DELIMITERS.finditer(text) if mark.end() == len(text)]
+    marks = [mark for mark in DELIMITERS.finditer(text) if mark.end() == len(text)]
     return marks[0] if marks else None
 
 
-def _contents(text: str) -> list[str]:
-    headers = list(_CHANNEL.finditer(text))
-    if not headers:
-        return []
+def _contents(text: str) -> str:
+    """The thoughts of the messages in a span between two messages of `final`."""
+    headers = list(CHANNEL.finditer(text))
     ends = [*(header.start() for header in headers[1:]), len(text)]
-    return [text[header.end() : end] for header, end in zip(headers, ends, strict=True)]
+    thoughts = [
+        CHANNEL_END.split(text[header.end() : end], maxsplit=1)[0].strip()
+        for header, end in zip(headers, ends, strict=False)
+        if not calls_function(header)
+    ]
+    return "\n\n".join(filter(None, thoughts))
 
 
-def _joined(text: str, spans: list[tuple[int, int]]) -> str:
+def calls_function(header: re.Match[str]) -> bool:
+    """Whether a message of a channel is for a function: a call, not a thought."""
+    return " to=" in header[0]
+
+
+def _join_spans(text: str, spans: list[tuple[int, int]]) -> str:
     """What stands between the spans."""
     pieces: list[str] = []
     begin = 0
@@ -298,12 +323,15 @@ def _joined(text: str, spans: list[tuple[int, int]]) -> str:
                 pieces.append(" ")
             pieces.append(piece)
         begin = end
-    return _BLANK_LINES.sub("", "".join(pieces)).rstrip()
+    joined = "".join(pieces).rstrip()
+    if text[: spans[0][0]].strip():
+        return joined
+    return _unwrap(BLANK_LINES.sub("", joined))
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap(text: str) -> str:
     inner = text.strip()
-    for opening, end in _WRAPPINGS:
+    for opening, end in WRAPPINGS:
         if inner.startswith(opening) and inner.endswith(end) and inner.count(opening) == 1:
             return inner[len(opening) : -len(end)].strip()
     return text

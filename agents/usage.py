@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from loopline.agents.records import UsageEntry
 
 
-def calls_once(entries: Iterable[UsageEntry]) -> list[UsageEntry]:
+def deduplicate_usage(entries: Iterable[UsageEntry]) -> list[UsageEntry]:
     """The entries without unknown ones that a later entry tells the usage of, in their order."""
     listed = list(entries)
     call_keys = {

@@ -13,12 +13,12 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from loopline.agents.answers import last_boxed, parse_number, unboxed
+from loopline.agents.answers import last_boxed, parse_number, unwrap_box
 from loopline.agents.equations import equations, first_wrong
 from loopline.agents.payloads import ExpectedType
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Record
-from loopline.agents.thinking import said
+from loopline.agents.thinking import text_without_thoughts
 
 _REASON_CHARS = 500
 
@@ -123,7 +123,9 @@ class Verification:
         return [verdict.model_dump(mode="json") for verdict in self.verdicts]
 
 
-async def climb(evidence: Evidence, host: Host, rungs: Sequence[Rung] = LADDER) -> Verification:
+async def check_rungs(
+    evidence: Evidence, host: Host, rungs: Sequence[Rung] = LADDER
+) -> Verification:
     """Climb until a rung fails or the ladder ends."""
     verdicts: list[Verdict] = []
     for rung in rungs:
@@ -138,11 +140,11 @@ def typed_answer(text: str, expected: ExpectedType) -> str | None:
 
     Numbers lose commas, currency and units; an integer also a percent sign.
     """
-    boxed = last_boxed(said(text))
+    boxed = last_boxed(text_without_thoughts(text))
     if boxed is None:
         return None
     if expected == "text":
-        return unboxed(boxed) or None
+        return unwrap_box(boxed) or None
     number = parse_number(boxed)
     if number is None:
         return None

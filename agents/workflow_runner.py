@@ -13,7 +13,7 @@ from loopline.agents.frontier import Frontier, frontier_of
 from loopline.agents.protocols import Host
 from loopline.agents.records import Run, Step, Trajectory
 from loopline.agents.stepping import take_step
-from loopline.agents.workflows import rewarded
+from loopline.agents.workflows import add_rewards
 from loopline.agents.workflows.routing import Handoff
 
 MAX_STEPS = 2_000
@@ -45,7 +45,9 @@ async def run_locally(
     while frontier.finish is None:
         waiting = frontier.waiting
         if not waiting:
-            raise NoRoute(f"workflow {run.workflow!r} stopped without an end: {_where(frontier)}")
+            raise NoRoute(
+                f"workflow {run.workflow!r} stopped without an end: {_describe_frontier(frontier)}"
+            )
         if len(steps) >= MAX_STEPS:
             raise NoRoute(f"workflow {run.workflow!r} came to no end in {MAX_STEPS} steps")
         handoff = waiting[pick(waiting) if pick else 0]
@@ -54,7 +56,7 @@ async def run_locally(
         )
         frontier.commit(step_result.step, step_result.routing)
         steps = (*steps, step_result.step)
-    return rewarded(
+    return add_rewards(
         Trajectory(
             run=run,
             steps=steps,
@@ -74,6 +76,6 @@ def _host(hosts: Hosts, handoff: Handoff) -> Host:
     return hosts[handoff.agent]
 
 
-def _where(frontier: Frontier) -> str:
+def _describe_frontier(frontier: Frontier) -> str:
     joins = frontier.joins
     return f"open joins: {', '.join(joins)}" if joins else "nothing is waiting"

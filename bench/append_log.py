@@ -10,7 +10,7 @@ from loopline.bench.errors import OutputError
 from loopline.runtime import append_log
 from loopline.runtime.append_log import damaged_line_message, torn_notice
 
-__all__ = ["AppendLog", "corrupt", "read_log", "torn_notice"]
+__all__ = ["AppendLog", "corrupt_line_error", "read_log", "torn_notice"]
 
 
 class AppendLog(append_log.AppendLog):
@@ -26,6 +26,6 @@ def read_log(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     return append_log.read_log(path, OutputError)
 
 
-def corrupt(path: Path, number: int, why: str) -> OutputError:
+def corrupt_line_error(path: Path, number: int, why: str) -> OutputError:
     """The error for a line that should have been whole."""
     return OutputError(damaged_line_message(path, number, why))

@@ -34,13 +34,13 @@ class Arm:
     """From 0: its place in a report's palette; None: whichever is free."""
 
 
-def _of_a_workflow(name: str) -> Arm | None:
+def _workflow_arm(name: str) -> Arm | None:
     if name not in workflows.names() or not _accepts(name, {}):
         return None
     return Arm(name, name, {}, f"the workflow {name} with the deployment's policies")
 
 
-def _of_a_policy(name: str) -> Arm:
+def _policy_arm(name: str) -> Arm:
     colour = arm.colour if (arm := QUESTION_ARMS.listed.get(name)) else None
     about = "one completion for each question"
     return Arm(name, "completion", {"completion": name}, about, colour=colour)
@@ -103,7 +103,7 @@ QUESTION_ARMS = Arms(
             Arm("slm", "solo", {"solo": "slm"}, "the small model alone", colour=2),
         )
     },
-    _of_a_workflow,
+    _workflow_arm,
     _workflows,
 )
 """For a question that has an answer."""
@@ -111,7 +111,7 @@ TOOL_ARMS = Arms.of(
     Arm("umi", "umi", {}, "planner, caller and summarizer", colour=1),
     Arm("single", "umi_single", {}, "one model that does the work of all three", colour=0),
 )
-POLICY_ARMS = Arms(other=_of_a_policy, others=lambda: "any policy of the deployment")
+POLICY_ARMS = Arms(other=_policy_arm, others=lambda: "any policy of the deployment")
 """For one completion to each question: the arm carries the name of the policy that gives it."""
 
 
@@ -144,7 +144,7 @@ def team_arms(
     )
 
 
-def with_setting(instance: JsonObject, setting: JsonObject) -> JsonObject:
+def override_setting(instance: JsonObject, setting: JsonObject) -> JsonObject:
     """An instance that a team plays, played otherwise in these points."""
     base_setting = instance.get("setting")
     return {
@@ -170,7 +170,7 @@ def _accepts(workflow: str, options: JsonObject) -> bool:
     return True
 
 
-def exchanged(arm: Arm, policies: Mapping[str, str]) -> dict[str, str]:
+def exchange_policies(arm: Arm, policies: Mapping[str, str]) -> dict[str, str]:
     """Role → policy of an arm whose two roles play with each other's, from those that they would
     play with. Raises UsageError where both are the same."""
     first, second = arm.roles

@@ -52,7 +52,7 @@ def file_benchmark(data: FileStamp, scorer: FileStamp | None) -> Benchmark:
     def require(manifest: Manifest) -> None:
         # The questions are in the manifest: a file that has gone is not missed.
         if data.file.exists() and data.changed:
-            raise UsageError(_changed(data) + ", or begin a new benchmark")
+            raise UsageError(_changed_message(data) + ", or begin a new benchmark")
         score()
 
     rule = EXACT_RULE
@@ -83,7 +83,7 @@ def load_scorer(stamp: FileStamp) -> Score:
     digest = hashlib.sha256(source).hexdigest()
     if digest != stamp.sha256:
         raise UsageError(
-            _changed(stamp) + ", or score every answer with the new one: "
+            _changed_message(stamp) + ", or score every answer with the new one: "
             f"bench rescore DIRECTORY --scorer {path.name}"
         )
     # Not by an import: Python may keep compiled code of a file that was edited within a second.
@@ -119,7 +119,7 @@ def _score_of(module: ModuleType, path: Path) -> Score:
     return cast(Score, score)
 
 
-def _changed(stamp: FileStamp) -> str:
+def _changed_message(stamp: FileStamp) -> str:
     return (
         f"{stamp.path}: the file has changed since the benchmark began (then sha256 "
         f"{stamp.sha256[:12]}…); put it back as it was"

@@ -29,11 +29,11 @@ class GroupFlush:
     async def __call__(self) -> None:
         """Return when everything written before the call is on the disk."""
         if self._next is None:
-            self._next = asyncio.create_task(self._after(self._running))
+            self._next = asyncio.create_task(self._flush_after(self._running))
         # A caller that is cancelled must not take the others' flush with it.
         await asyncio.shield(self._next)
 
-    async def _after(self, earlier: asyncio.Task[None] | None) -> None:
+    async def _flush_after(self, earlier: asyncio.Task[None] | None) -> None:
         if earlier is not None:
             await asyncio.wait([earlier])
         # From here on what is written may come too late for this flush.

@@ -15,8 +15,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from loopline.agents.records import UsageEntry
-from loopline.agents.usage import calls_once
-from loopline.bench.append_log import AppendLog, corrupt, read_log
+from loopline.agents.usage import deduplicate_usage
+from loopline.bench.append_log import AppendLog, corrupt_line_error, read_log
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def read_ledger(path: Path) -> list[UsageEntry]:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise corrupt(path, number, f"{where}: {first['msg']}") from error
+            raise corrupt_line_error(path, number, f"{where}: {first['msg']}") from error
     return entries
 
 
@@ -103,7 +103,7 @@ def total(entries: Iterable[UsageEntry]) -> Sum:
     """The sum of entries, discarded ones included: they were paid for. A call that was entered as
     unknown and became known counts as known."""
     result = Sum()
-    for entry in calls_once(entries):
+    for entry in deduplicate_usage(entries):
         result += sum_of(entry)
     return result
 

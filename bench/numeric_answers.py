@@ -26,7 +26,7 @@ def numeric_benchmark(
         judge=lambda manifest, _: _judge(),
         checkers=DESCRIPTIONS,
         class_of=_class_of,
-        rescorer=_rescorer,
+        rescorer=_open_rescorer,
         **changes,
     )
 
@@ -39,7 +39,7 @@ def _judge() -> Generator[Judge]:
 
 
 @contextmanager
-def _rescorer(manifest: Manifest) -> Generator[Rescorer]:
+def _open_rescorer(manifest: Manifest) -> Generator[Rescorer]:
     with Scorer() as scorer:
         yield lambda result, item: result.scored(scorer.score(result.prediction, item.gold))
 

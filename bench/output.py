@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 from loopline.agents.environments.code import CodeProblem
 from loopline.agents.environments.math_team import MathProblem
 from loopline.agents.records import JsonObject, Record
-from loopline.bench.append_log import corrupt, read_log, torn_notice
+from loopline.bench.append_log import corrupt_line_error, read_log, torn_notice
 from loopline.bench.datasets import Item
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.origins import Origin
@@ -220,11 +220,13 @@ class OutputDirectory:
                     result = Result.model_validate(record)
                     stored.results[(result.arm, result.item)] = result
                 else:
-                    raise corrupt(self.items_path, number, f"unknown type {kind!r}")
+                    raise corrupt_line_error(self.items_path, number, f"unknown type {kind!r}")
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
                 where = ".".join(str(part) for part in first["loc"])
-                raise corrupt(self.items_path, number, f"{where}: {first['msg']}") from error
+                raise corrupt_line_error(
+                    self.items_path, number, f"{where}: {first['msg']}"
+                ) from error
         for path in (self.items_path, self.ledger_path, self.transcripts_path):
             notice = torn_notice(path)
             if notice:

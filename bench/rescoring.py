@@ -26,7 +26,7 @@ def rescore_all(path: Path, scorer: Path | None = None) -> tuple[list[JsonObject
     directory = OutputDirectory(path)
     manifest = directory.manifest()
     if scorer is not None:
-        manifest = _with_scorer(path, manifest, scorer)
+        manifest = _replace_scorer(path, manifest, scorer)
     benchmark = benchmark_of(manifest)
     if benchmark.rescorer is None:
         raise UsageError(
@@ -56,7 +56,7 @@ def rescore_all(path: Path, scorer: Path | None = None) -> tuple[list[JsonObject
     return changes, write_reports(directory)
 
 
-def _with_scorer(path: Path, manifest: Manifest, scorer: Path) -> Manifest:
+def _replace_scorer(path: Path, manifest: Manifest, scorer: Path) -> Manifest:
     origin = manifest.origin
     if origin is None or origin.data is None:
         raise UsageError(

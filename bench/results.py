@@ -249,7 +249,7 @@ def _tool_runs(step: Step) -> int:
     )
 
 
-def _awaited(step: Step) -> Sequence[Call]:
+def _slowest_calls(step: Step) -> Sequence[Call]:
     """The calls of the candidate that took longest: for the others the step did not wait."""
     return max(
         (candidate.calls for candidate in step.candidates),
@@ -264,7 +264,7 @@ def _seconds(trajectory: Trajectory) -> Seconds:
     for step in trajectory.steps:
         queue += step.timings.waited
         busy = 0.0
-        for call in _awaited(step):
+        for call in _slowest_calls(step):
             queue += call.latency.queue
             busy += call.latency.total
             name = call.policy.name

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from loopline.agents.records import Budget, Run, Trajectory, UsageEntry
-from loopline.bench.arms import Arm, with_setting, workflow_options
+from loopline.bench.arms import Arm, override_setting, workflow_options
 from loopline.bench.journal import Journal
 from loopline.bench.judgement import Judge
 from loopline.bench.ledger import total
@@ -128,7 +128,7 @@ class Runner:
             # Each by itself: when one has failed, `gather` lets the others go on.
             await tasks.end([interrupted, *workers])
         if self._stop is None or not self._unfinished():
-            await self._late_entries()
+            await self._charge_late_entries()
             return Ending.COMPLETE
         return self._stop
 
@@ -174,16 +174,16 @@ class Runner:
     async def _work(self) -> None:
         while self._stop is None and self._todo:
             job = self._todo[0]
-            if not self._unpriced(job):
+            if not self._has_no_price(job):
                 await self._next()
                 continue
             # What a run of this arm costs is not known: the first one goes alone.
             async with self._first[job.arm.name]:
-                if self._stop is None and self._todo and self._unpriced(self._todo[0]):
+                if self._stop is None and self._todo and self._has_no_price(self._todo[0]):
                     await self._next()
 
     async def _next(self) -> None:
-        if self._over_budget(self._todo[0]):
+        if self._exceeds_budget(self._todo[0]):
             self._stop = Ending.BUDGET
             return
         job = self._todo.popleft()
@@ -193,24 +193,24 @@ class Runner:
         finally:
             self._flying.pop(job.key, None)
 
-    def _unpriced(self, job: Job) -> bool:
+    def _has_no_price(self, job: Job) -> bool:
         return (
             self._manifest.budget_micro_dollars is not None
             and job.key not in self._admitted
             and not self._costs[job.arm.name]
         )
 
-    def _over_budget(self, job: Job) -> bool:
+    def _exceeds_budget(self, job: Job) -> bool:
         """Whether one more run would pass the budget, by what runs of its arm have cost so far."""
         budget = self._manifest.budget_micro_dollars
         if budget is None or job.key in self._admitted:
             return False
-        expected = self._expected(job.arm.name) + sum(
-            self._expected(arm) for arm, _ in self._flying
+        expected = self._expected_cost(job.arm.name) + sum(
+            self._expected_cost(arm) for arm, _ in self._flying
         )
         return self._spent + expected > budget or self._spent >= budget
 
-    def _expected(self, arm: str) -> float:
+    def _expected_cost(self, arm: str) -> float:
         costs = self._costs[arm]
         return sum(costs) / len(costs) if costs else 0.0
 
@@ -238,7 +238,7 @@ class Runner:
         manifest = self._manifest
         environment, instance = job.item.task or (manifest.benchmark, {"item": job.item.id})
         if job.arm.setting:
-            instance = with_setting(instance, job.arm.setting)
+            instance = override_setting(instance, job.arm.setting)
         return self._client.new_run(
             job.item.question,
             workflow=job.arm.workflow,
@@ -277,7 +277,7 @@ class Runner:
         self._costs[job.arm.name].append(result.micro_dollars)
         self._progress.finished(result, newly)
 
-    async def _late_entries(self) -> None:
+    async def _charge_late_entries(self) -> None:
         """Book calls that were paid for in vain and became known only after their run's end."""
         runs = [result.run_id for result in self._results.values()]
         for start in range(0, len(runs), 32):

@@ -17,10 +17,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loopline.agents.prompts import replacement
+from loopline.agents.prompts import parse_replacement_prompt
 from loopline.agents.records import JsonObject
 from loopline.agents.workflows import prompts_of
-from loopline.bench.arms import Arm, exchanged
+from loopline.bench.arms import Arm, exchange_policies
 from loopline.bench.benchmark import Benchmark
 from loopline.bench.datasets import Dataset, Request, require_seed
 from loopline.bench.errors import OutputError, UsageError
@@ -91,12 +91,12 @@ def start(request: BenchRequest) -> BenchOutcome:
     manifest = manifest_of(request, dataset)
     benchmark.require(manifest)
     deployment = _deployment(request.profile, request.redis_url)
-    manifest = with_deployment(manifest, request.arms, deployment.settings)
+    manifest = add_deployment(manifest, request.arms, deployment.settings)
     profile = deployment.run.profile if deployment.run else request.profile
     manifest = manifest.model_copy(update={"profile": profile})
     directory = OutputDirectory(request.output or _default_output(benchmark.name))
     directory.create(manifest, dataset.problems)
-    _lend(directory, deployment.state)
+    _publish_problems(directory, deployment.state)
     return asyncio.run(conduct(directory, _connector(deployment.settings)))
 
 
@@ -117,7 +117,7 @@ def resume(
     deployment = _deployment(None, redis_url)
     settings = deployment.settings
     arms = benchmark.arms_for(manifest.reference).named(manifest.arms)
-    today = with_deployment(manifest, arms, settings)
+    today = add_deployment(manifest, arms, settings)
     _require_policies(path, manifest, today)
     for arm in arms:
         for pool in sorted(needed_pools(arm, settings.policies)):
@@ -139,13 +139,13 @@ def resume(
         changes["concurrency"] = _concurrency(concurrency)
     if budget_dollars is not None:
         changes["budget_micro_dollars"] = _budget(budget_dollars)
-    _lend(directory, deployment.state)
+    _publish_problems(directory, deployment.state)
     return asyncio.run(
         conduct(directory, _connector(settings), manifest=manifest.model_copy(update=changes))
     )
 
 
-def _lend(directory: OutputDirectory, state: StateDirectory) -> None:
+def _publish_problems(directory: OutputDirectory, state: StateDirectory) -> None:
     """Put the problems, if there are any, where the deployment's judge looks for them. One on
     another machine needs a copy of the folder, which it says to anyone who asks it. Raises
     OutputError."""
@@ -237,7 +237,7 @@ def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
     )
 
 
-def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> Manifest:
+def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> Manifest:
     """The manifest with what serves each pool, and with the deployment's options where the command
     leaves them open. Raises UsageError when an arm's pool is missing, or a worker for one of its
     roles."""
@@ -269,14 +269,15 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
         )
         for name, pool in pools.items()
     }
-    played = {arm.name: _played(arm, settings.policies) for arm in arms}
+    played = {arm.name: _playing_policies(arm, settings.policies) for arm in arms}
     options = manifest.options
     if options is not None:
         arm_options = [settings.options.get(arm.workflow, {}) for arm in arms]
         options = dict(ChainMap(options, *arm_options))
     prompt_files = {file for arm in arms for file in prompts_of(arm.workflow, arm.environment)}
     all_prompts = (
-        replacement(file.content, name, origin=file.path) for name, file in settings.prompts.items()
+        parse_replacement_prompt(file.content, name, origin=file.path)
+        for name, file in settings.prompts.items()
     )
     prompts = {prompt.file: prompt.hash for prompt in all_prompts if prompt.file in prompt_files}
     return manifest.model_copy(
@@ -342,16 +343,16 @@ def _policies_of(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
     return policies_for(arm.workflow, {**role_policies, **arm.policies}, arm.environment)
 
 
-def _played(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
+def _playing_policies(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
     """Role → policy of the roles that play in an arm. Raises UsageError where a swap changes
     nothing."""
     by_role = _policies_of(arm, policies)
     if arm.swapped:
-        return exchanged(arm, by_role)
+        return exchange_policies(arm, by_role)
     return {role: by_role[role] for role in _roles_of(arm)}
 
 
-def brief(ended: BenchOutcome) -> dict[str, Any]:
+def summary_line(ended: BenchOutcome) -> dict[str, Any]:
     """The line of JSON that `--json` ends with."""
     line: dict[str, Any] = {
         "output": str(ended.directory.path),
@@ -401,7 +402,7 @@ def show(ended: BenchOutcome, *, as_json: bool) -> None:
 
         print_report(facts, ended.directory.path)
     if as_json:
-        sys.stdout.write(json.dumps(brief(ended)) + "\n")
+        sys.stdout.write(json.dumps(summary_line(ended)) + "\n")
 
 
 def _on_interrupt(runner: Runner, progress: RunProgress, grace: float) -> Callable[[], None]:

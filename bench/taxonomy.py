@@ -15,7 +15,7 @@ from loopline.agents.equations import first_wrong
 from loopline.agents.records import Outcome, Step, Trajectory
 from loopline.bench.checkers import PRIMARY
 from loopline.bench.checkers.numbers import clean, find_numbers, last_number
-from loopline.bench.checkers.numeric import every_box, gold_number
+from loopline.bench.checkers.numeric import boxed_answers, gold_number
 
 
 class Class(StrEnum):
@@ -126,7 +126,7 @@ def signals_of(trajectory: Trajectory, reference_values: Sequence[str] = ()) -> 
             step.agent in {"slm", "expert"} and step.decision.kind in {"give_up", "failed"}
             for step in steps
         ),
-        SUBTASK_OFF_PATH: _off_path(steps, reference_values),
+        SUBTASK_OFF_PATH: _left_reference_path(steps, reference_values),
         WRONG_EQUATION: any(
             first_wrong(call.text) is not None
             for step in steps
@@ -134,7 +134,7 @@ def signals_of(trajectory: Trajectory, reference_values: Sequence[str] = ()) -> 
             for call in step.calls
         ),
         CUT_OFF: any(call.finish_reason == "length" for step in steps for call in step.calls),
-        WITHOUT_ANSWER: trajectory.outcome is Outcome.GAVE_UP and _said_nothing(steps),
+        WITHOUT_ANSWER: trajectory.outcome is Outcome.GAVE_UP and _gave_no_answer(steps),
     }
     return tuple(name for name, holds in facts.items() if holds)
 
@@ -158,7 +158,7 @@ def classify(
         return Class.NO_ANSWER if facts & {WITHOUT_ANSWER, CUT_OFF} else Class.GAVE_UP
     if not prediction or where == "none":
         return Class.NO_ANSWER
-    if _gold_is_there(prediction, gold):
+    if _contains_gold(prediction, gold):
         return Class.FORMAT
     if any(verdicts.get(name) for name in ("flexible", "math_verify", "delegate", "strict")):
         return Class.CHECKERS
@@ -171,7 +171,7 @@ def classify(
     return Class.REASONING
 
 
-def _gold_is_there(prediction: str, gold: str) -> bool:
+def _contains_gold(prediction: str, gold: str) -> bool:
     """Whether the gold number is the last number of the text, or stands in any box."""
     number = gold_number(gold)
     if number is None:
@@ -182,12 +182,12 @@ def _gold_is_there(prediction: str, gold: str) -> bool:
         return True
     return any(
         number.readings & wanted
-        for box in every_box(prediction)
+        for box in boxed_answers(prediction)
         for number in find_numbers(clean(box))
     )
 
 
-def _off_path(steps: Sequence[Step], reference_values: Sequence[str]) -> bool:
+def _left_reference_path(steps: Sequence[Step], reference_values: Sequence[str]) -> bool:
     reference_numbers = {value for text in reference_values if (value := _value(text)) is not None}
     if not reference_numbers:
         return False
@@ -206,7 +206,7 @@ def _value(text: str) -> Fraction | None:
     return None if number is None else number.value
 
 
-def _said_nothing(steps: Sequence[Step]) -> bool:
+def _gave_no_answer(steps: Sequence[Step]) -> bool:
     """Whether the last step gave up over a text without an answer (not over its turns)."""
     last = steps[-1] if steps else None
     if last is None or last.decision.kind != "give_up" or not last.calls:

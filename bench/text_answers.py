@@ -91,7 +91,7 @@ def scored_benchmark(
 
 def same_text(item: Question, answer: str) -> bool:
     """Whether the answer is the gold one."""
-    return _normalized(answer) == _normalized(item.gold)
+    return _normalize(answer) == _normalize(item.gold)
 
 
 class TextJudge:
@@ -105,7 +105,7 @@ class TextJudge:
         """Raises JudgingError where the function fails."""
         ended = trajectory.outcome in ENDED_WITH_AN_ANSWER
         answer = trajectory.answer if ended else None
-        verdicts, measures = self._scored(question, answer)
+        verdicts, measures = self._score_answer(question, answer)
         return Judgement(
             verdicts=verdicts,
             prediction=answer,
@@ -116,13 +116,13 @@ class TextJudge:
 
     def rescore(self, result: Result, item: Question) -> Result:
         """The result with today's score. Raises JudgingError."""
-        verdicts, measures = self._scored(item, result.prediction)
+        verdicts, measures = self._score_answer(item, result.prediction)
         other_measures = {name: value for name, value in result.measures.items() if name != SCORE}
         return result.model_copy(
             update={"verdicts": verdicts, "measures": other_measures | measures}
         )
 
-    def _scored(
+    def _score_answer(
         self, item: Question, answer: str | None
     ) -> tuple[dict[str, bool], dict[str, float]]:
         if not answer or not answer.strip():
@@ -159,7 +159,7 @@ def place_of(score: Score, error: BaseException | None) -> str:
     return f"{file}:{lines[-1] if lines else line}"
 
 
-def _normalized(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 

@@ -44,7 +44,12 @@ def main() -> int:
     began = time.monotonic()
     state = Path(tempfile.mkdtemp(prefix="loopline-demo-"))
     results = Path("results") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
-    environment = {**os.environ, "LOOPLINE_STATE": str(state), "PYTHONUNBUFFERED": "1"}
+    environment = {
+        "LOOPLINE_GATEWAY__PORT": "0",  # another deployment of the machine may have the usual one
+        **os.environ,
+        "LOOPLINE_STATE": str(state),
+        "PYTHONUNBUFFERED": "1",
+    }
     code = 0
     try:
         _step(environment, "runtime", "up", "--profile", "micro", "--detach")

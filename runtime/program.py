@@ -26,8 +26,8 @@ from loopline.runtime.errors import (
     MendableError,
 )
 from loopline.runtime.terminal.safe_text import guard_output, sanitize
-from loopline.workers.gc_tuning import end_quickly
-from loopline.workers.installation import missing
+from loopline.workers.gc_tuning import skip_final_collection
+from loopline.workers.installation import missing_package_hint
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -172,7 +172,7 @@ def program(name: str, about: str) -> typer.Typer:
 
 def run(app: typer.Typer) -> None:
     """Run the command that this process was started with, and exit."""
-    end_quickly()
+    skip_final_collection()
     with guard_output():
         try:
             app()
@@ -218,7 +218,7 @@ def explain_error(error: Exception) -> tuple[str, int | None]:
         if is_outage(error):  # and no script or argument of ours
             message = f"Redis refused this, or went away meanwhile ({error}): {remedy(error)}"
             return sanitize(message), EXIT_UNREACHABLE
-    if isinstance(error, ModuleNotFoundError) and (advice := missing(error)):
+    if isinstance(error, ModuleNotFoundError) and (advice := missing_package_hint(error)):
         return advice, EXIT_FAILED
     if isinstance(error, OSError) and (error.filename is not None or error.errno in _OF_THE_DISK):
         return message, EXIT_FAILED

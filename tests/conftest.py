@@ -25,6 +25,9 @@ FLAVOURS = ("valkey", "redis")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The suite starts hundreds of processes: each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Deployments of tests that run side by side would ask for one port. A test of the gateway starts it
+# by `--set workers.gateway.count=1`, on a free port.
+os.environ["LOOPLINE_WORKERS__GATEWAY__COUNT"] = "0"
 
 # A shell that starts a command in the background may let it, and all that it starts, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -10,6 +10,7 @@ BROUGHT_BY = (
     (r"\bbwrap\b", "apt-get install bubblewrap"),
     (r"\bdocker-compose\b", "apt-get install docker-compose"),
     (r"\bnode\b", "apt-get install nodejs"),
+    (r"make clients", "make clients"),
     (r"make gguf", "make gguf"),
     (r"make (install|test)", "make test"),
     (r"_DATA\b", "LOOPLINE_DATA=FOLDER make test"),

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from loopline.bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
 from loopline.workers.engines.protocol import EngineError
-from loopline.workers.gc_tuning import end_quickly
+from loopline.workers.gc_tuning import skip_final_collection
 from loopline.workers.process import Worker
 from loopline.workers.settings import worker_settings
 
@@ -19,7 +19,7 @@ JOIN_SECONDS = 60.0
 
 
 def main() -> int:
-    end_quickly()
+    skip_final_collection()
     if len(sys.argv) != 2:
         print("usage: python -m loopline.workers SETTINGS.json", file=sys.stderr)
         return 2

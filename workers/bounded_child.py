@@ -45,21 +45,23 @@ async def ask_child(module: str, request: bytes, *, max_answer_bytes: int) -> by
     )  # fmt: skip
     try:
         answer, error_output, _ = await asyncio.gather(
-            _read(child.stdout, max_answer_bytes), _last(child.stderr), _write(child, request)
+            _read(child.stdout, max_answer_bytes),
+            _read_last_bytes(child.stderr),
+            _write(child, request),
         )
         status = await child.wait()
     finally:
         if child.returncode is None:
-            await finish(_killed(child))
+            await finish(_kill_at_exit(child))
     if status < 0:
-        raise ChildFailed(_why(-status))
+        raise ChildFailed(_exit_reason(-status))
     if status != 0:
         last = error_output.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise ChildFailed("it needs too much memory" if "MemoryError" in last else last[:300])
     return answer
 
 
-async def _killed(child: Process) -> None:
+async def _kill_at_exit(child: Process) -> None:
     send(child, signal.SIGKILL)
     await child.wait()
 
@@ -71,7 +73,7 @@ def _environment() -> dict[str, str]:
     return {**variables, "PYTHONPATH": os.pathsep.join(places)}
 
 
-def _why(number: int) -> str:
+def _exit_reason(number: int) -> str:
     match number:
         case signal.SIGXCPU:
             return "reading it takes too long"
@@ -91,7 +93,7 @@ async def _read(output: asyncio.StreamReader | None, limit: int) -> bytes:
     return bytes(answer)
 
 
-async def _last(output: asyncio.StreamReader | None) -> bytes:
+async def _read_last_bytes(output: asyncio.StreamReader | None) -> bytes:
     assert output is not None
     tail = b""
     while chunk := await output.read(_READ_BYTES):

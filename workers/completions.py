@@ -31,8 +31,8 @@ def sampling_of(
 ) -> SamplingParams:
     """How to sample: what the run's caller set, over what the role asks for, over the pool's
     defaults; the seed, where none of them has one, is the agent's."""
-    chosen = options.sampling(sampling or settings.sampling())
-    return chosen if chosen.seed is not None else chosen.model_copy(update={"seed": seed})
+    resolved = options.sampling(sampling or settings.sampling())
+    return resolved if resolved.seed is not None else resolved.model_copy(update={"seed": seed})
 
 
 def request_key(run: Run, turn: int, branch: int, count: int) -> str:
@@ -63,6 +63,7 @@ def call_of(
         reasoning=completion.reasoning,
         begins_in_thought=completion.begins_in_thought,
         tokens=completion.tokens,
+        top_logprobs=completion.top_logprobs,
         prompt_ids=completion.prompt_ids,
         output_ids=completion.output_ids,
         logprobs=completion.logprobs,

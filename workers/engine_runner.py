@@ -128,6 +128,7 @@ class _StepHost:
             tool_choice=options.tool_choice,
             parallel_tool_calls=options.parallel_tool_calls,
             token_texts=options.token_texts,
+            top_logprobs=options.top_logprobs,
             sampling=sampling_of(pool.settings, sampling, options, agent_seed(run, handoff.agent)),
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
             json_schema=json_schema,

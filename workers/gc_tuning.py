@@ -15,7 +15,7 @@ def collect_rarely() -> None:
     gc.set_threshold(*THRESHOLDS)
 
 
-def end_quickly() -> None:
+def skip_final_collection() -> None:
     """At its end Python looks for garbage in all that was ever imported, of torch for a second or
     two, though the system is about to take the memory back. To be called first, so that it comes
     behind all that ends otherwise."""

@@ -64,7 +64,7 @@ class Pool:
         try:
             request = self._request(delivery, payload, deadline)
             if payload.stream:
-                completions = await self._streamed(request, delivery, payload.agent, paid)
+                completions = await self._generate_streamed(request, delivery, payload.agent, paid)
             else:
                 completions = await self._generate(request, None, paid)
         except EngineBroken:
@@ -94,6 +94,7 @@ class Pool:
             tool_choice=options.tool_choice,
             parallel_tool_calls=options.parallel_tool_calls,
             token_texts=options.token_texts,
+            top_logprobs=options.top_logprobs,
             sampling=sampling,
             previous_ids=payload.previous_ids,
             json_schema=payload.json_schema,
@@ -104,7 +105,7 @@ class Pool:
             stream=payload.stream,
         )
 
-    async def _streamed(
+    async def _generate_streamed(
         self, request: GenerateRequest, delivery: Delivery, agent: str, paid: PaidCalls
     ) -> list[Completion]:
         # Of several completions only the first is published: the others have nothing to go on from.
@@ -132,7 +133,7 @@ class Pool:
                 elif isinstance(event, Sending):
                     await paid.sending(event)
                 elif isinstance(event, Discarded | NotBilled):
-                    paid.came_to_nothing(event)
+                    paid.discard_call(event)
                 else:
                     completions.append(event)
         if stream is not None:

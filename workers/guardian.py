@@ -37,11 +37,11 @@ def main() -> int:
         os.set_blocking(end, False)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, _heard)
+        signal.signal(number, _ignore_signal)
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        _become(command, watched, parent, libc)
+        _exec_command(command, watched, parent, libc)
     # The pipes of the program are its own: their ends must be seen while this process lives.
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
@@ -49,11 +49,11 @@ def main() -> int:
     return _guard(child, watched, woken)
 
 
-def _heard(_number: int, _frame: FrameType | None) -> None:
+def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
     """Nothing: the number comes through the pipe of `set_wakeup_fd`."""
 
 
-def _become(command: list[str], watched: int, parent: int, libc: ctypes.CDLL | None) -> None:
+def _exec_command(command: list[str], watched: int, parent: int, libc: ctypes.CDLL | None) -> None:
     try:
         os.close(watched)
         signal.set_wakeup_fd(-1)
@@ -83,14 +83,14 @@ def _guard(child: int, watched: int, woken: int) -> int:
             return 128 + signal.SIGKILL
         if signal.SIGTERM in os.read(woken, 1_024):
             _signal(os.killpg, child, signal.SIGTERM)
-        for pid, status in _reaped():
+        for pid, status in _reap_children():
             if pid == child:
                 _end_all(child)
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
 
 
-def _reaped() -> Iterator[tuple[int, int]]:
+def _reap_children() -> Iterator[tuple[int, int]]:
     try:
         while (exit_info := os.waitpid(-1, os.WNOHANG))[0]:
             yield exit_info

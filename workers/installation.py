@@ -17,17 +17,17 @@ _FIRST = ("torch", "bench", "tools", "gguf", "train")
 """Extras to name before others that bring the same package."""
 
 
-def how_to_install(extra: str) -> str:
+def install_hint(extra: str) -> str:
     """For an optional part of `pyproject.toml`: from the checkout that this is, with the versions
     that were tested, else from the package index."""
-    if not in_checkout():
+    if not is_checkout():
         return f"pip install 'loopline[{extra}]'"
     if extra == "gguf":  # It is compiled, which takes a while and a target of its own.
         return "in the checkout: make gguf"
     return f"in the checkout: pip install --constraint constraints.txt --editable '.[{extra}]'"
 
 
-def in_checkout() -> bool:
+def is_checkout() -> bool:
     """Whether this code is read from a checkout of the project, not from an installed wheel."""
     return (Path(__file__).resolve().parents[1] / "pyproject.toml").is_file()
 
@@ -39,7 +39,7 @@ def require(*modules: str) -> None:
             raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
 
-def missing(error: ModuleNotFoundError) -> str | None:
+def missing_package_hint(error: ModuleNotFoundError) -> str | None:
     """What to tell the user of a package that was not found; None for a module of ours, or one that
     no extra brings: that is a defect."""
     module = (error.name or "").partition(".")[0]
@@ -49,7 +49,7 @@ def missing(error: ModuleNotFoundError) -> str | None:
         return None
     wanted = [_extra_of(error), *_FIRST, *brought_by]
     extra = next(requirement for requirement in wanted if requirement in brought_by)
-    return f"this needs the package {name}, which is not installed; {how_to_install(extra)}"
+    return f"this needs the package {name}, which is not installed; {install_hint(extra)}"
 
 
 def extras() -> dict[str, frozenset[str]]:
@@ -69,13 +69,13 @@ def extras() -> dict[str, frozenset[str]]:
             brought.setdefault(marker[1], set()).update(
                 (f"[{name.strip()}]" for name in inner) if is_loopline else [requirement[1].lower()]
             )
-    return {extra: frozenset(_flat(extra, brought)) for extra in brought}
+    return {extra: frozenset(_flatten_extra(extra, brought)) for extra in brought}
 
 
-def _flat(extra: str, brought: dict[str, set[str]]) -> set[str]:
+def _flatten_extra(extra: str, brought: dict[str, set[str]]) -> set[str]:
     names: set[str] = set()
     for name in brought.get(extra, ()):
-        names |= _flat(name[1:-1], brought) if name.startswith("[") else {name}
+        names |= _flatten_extra(name[1:-1], brought) if name.startswith("[") else {name}
     return names
 
 

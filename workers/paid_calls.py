@@ -15,7 +15,7 @@ from loopline.agents.records import Call, Latency, PolicyRef, UnknownUsage, Usag
 from loopline.bus import Delivery
 from loopline.workers.completions import usage_entry
 from loopline.workers.engines.protocol import Discarded, NotBilled, Sending
-from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars, most_micro_dollars
+from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars, max_micro_dollars
 
 DIED = "sent; its worker ended, or lost the request, before it could enter an answer"
 
@@ -28,9 +28,9 @@ class _Call:
     """As the mark has it."""
     sending: Sending
     at: float
-    in_vain: list[UsageEntry] = field(default_factory=list[UsageEntry])
+    discarded_usage: list[UsageEntry] = field(default_factory=list[UsageEntry])
     over: bool = False
-    """Nothing more comes of it: `in_vain` is what it was paid for."""
+    """Nothing more comes of it: `discarded_usage` is what it was paid for."""
 
 
 class PaidCalls:
@@ -53,15 +53,17 @@ class PaidCalls:
         """Write a call down. Raises `LeaseLost` or `RunEnded`: then it must not be sent."""
         over = {key: call for key, call in self._calls.items() if call.over}
         # Of several candidates in vain each has an entry, which the reply makes.
-        over = {key: call for key, call in over.items() if len(call.in_vain) < 2}
-        accounted = [(call.number, _line(*call.in_vain)) for call in over.values()]
+        over = {key: call for key, call in over.items() if len(call.discarded_usage) < 2}
+        accounted = [(call.number, _entry_line(*call.discarded_usage)) for call in over.values()]
         self._marked += 1
         call = _Call(self._marked, event, time.time())
-        await self._delivery.mark(call.number, _line(self._unknown(call, DIED)), accounted)
+        await self._delivery.mark(
+            call.number, _entry_line(self._unknown_entry(call, DIED)), accounted
+        )
         self._calls = {key: paid_call for key, paid_call in self._calls.items() if key not in over}
         self._calls[event.number] = call
 
-    def came_to_nothing(self, event: Discarded | NotBilled) -> None:
+    def discard_call(self, event: Discarded | NotBilled) -> None:
         """Nobody can use what was paid for, or nothing was."""
         call = self._calls.get(event.sending)
         if call is not None:
@@ -69,11 +71,11 @@ class PaidCalls:
         if isinstance(event, NotBilled):
             return
         if event.usage is None:
-            entries = [] if call is None else [self._unknown(call, event.why)]
+            entries = [] if call is None else [self._unknown_entry(call, event.why)]
         else:
             cost = cost_micro_dollars(event.usage, self._settings.price)
             entries = [self._entry(call, time.time(), usage=event.usage, cost=cost)]
-        (self._unsent if call is None else call.in_vain).extend(entries)
+        (self._unsent if call is None else call.discarded_usage).extend(entries)
 
     def entries(self, answer: Sequence[Call], sendings: Sequence[int]) -> list[tuple[bytes, bytes]]:
         """For the reply, which answers with these candidates, each of the call of that number: its
@@ -82,27 +84,29 @@ class PaidCalls:
         step = (envelope.run_id, self._agent, envelope.turn, envelope.branch)
         usage_entries = list(self._unsent)
         for number, call in self._calls.items():
-            usage_entries += call.in_vain
+            usage_entries += call.discarded_usage
             if not call.over and number not in sendings:
-                usage_entries.append(self._unknown(call, "sent; what became of it was not told"))
+                usage_entries.append(
+                    self._unknown_entry(call, "sent; what became of it was not told")
+                )
         for candidate, number in zip(answer, sendings, strict=True):
             sent_as = self._sent_as(self._calls.get(number))
             usage_entries.append(usage_entry(*step, candidate, sent_as=sent_as))
         return [
-            (_line(entry), _line(entry.model_copy(update={"discarded": True})))
+            (_entry_line(entry), _entry_line(entry.model_copy(update={"discarded": True})))
             for entry in usage_entries
         ]
 
     def _sent_as(self, call: _Call | None) -> str:
         return "" if call is None else self._delivery.call_name(call.number)
 
-    def _unknown(self, call: _Call, why: str) -> UsageEntry:
+    def _unknown_entry(self, call: _Call, why: str) -> UsageEntry:
         prompt, completion = call.sending.prompt, call.sending.completion
         most = UnknownUsage(
             why=why,
             prompt=prompt,
             completion=completion,
-            micro_dollars=most_micro_dollars(prompt, completion, self._settings.price),
+            micro_dollars=max_micro_dollars(prompt, completion, self._settings.price),
         )
         return self._entry(call, call.at, unknown=most)
 
@@ -133,6 +137,6 @@ class PaidCalls:
         )
 
 
-def _line(*entry: UsageEntry) -> bytes:
+def _entry_line(*entry: UsageEntry) -> bytes:
     """Of one entry or none."""
     return b"".join(record.model_dump_json().encode() for record in entry)

@@ -68,7 +68,7 @@ class PolicyFollower:
             # Never published: of an adapter that does not begin with the model the engine says so.
             return None if policy in self._begin_plain else policy
         if served_policy.version is None:
-            raise _nothing_served(policy, served_policy)
+            raise _not_served_error(policy, served_policy)
         return policy if served_policy.version else None
 
     def state(self) -> dict[str, dict[str, object]]:
@@ -80,7 +80,9 @@ class PolicyFollower:
         is refused, and the last one that could be goes on serving."""
         for policy in policies:
             if policy.pool == self._pool:
-                served_policy = self._served.setdefault(policy.name, self._before(policy.name))
+                served_policy = self._served.setdefault(
+                    policy.name, self._initial_policy(policy.name)
+                )
                 wanted = (policy.current, policy.published_at(policy.current))
                 if wanted != (served_policy.seen, served_policy.seen_published):
                     (
@@ -97,12 +99,12 @@ class PolicyFollower:
                 await self._change(policy, served_policy)
                 served_policy.seen, served_policy.seen_published = wanted
 
-    def _before(self, policy: str) -> ServedPolicy:
+    def _initial_policy(self, policy: str) -> ServedPolicy:
         """What serves a policy before its first version."""
         return ServedPolicy(version=0 if policy in self._begin_plain else None)
 
     async def _change(self, policy: Policy, served_policy: ServedPolicy) -> None:
-        for version in self._wanted(policy):
+        for version in self._wanted_versions(policy):
             published = policy.published_at(version)
             serves = (version, published) == (served_policy.version, served_policy.published)
             try:
@@ -140,7 +142,7 @@ class PolicyFollower:
             # Nobody chose the plain model: it only stood in until now.
             served_policy.version = None
 
-    def _wanted(self, policy: Policy) -> Iterator[int]:
+    def _wanted_versions(self, policy: Policy) -> Iterator[int]:
         """The version in use, then those that it may be replaced by, the last one in use first."""
         in_use = (*policy.earlier, policy.current)
         # A rollback may choose the plain model. That an adapter's first version follows upon
@@ -165,7 +167,7 @@ class PolicyFollower:
             await self._engine.load_adapter(policy.name, path, version)
 
 
-def _nothing_served(policy: str, served_policy: ServedPolicy) -> EngineError:
+def _not_served_error(policy: str, served_policy: ServedPolicy) -> EngineError:
     if served_policy.refused is None:
         return EngineError(
             f"policy {policy!r}: its first version is still being loaded",

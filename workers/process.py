@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from loopline.agents.tools.threads import in_thread_of_its_own
+from loopline.agents.tools.threads import run_in_own_thread
 from loopline.bus import (
     Agreement,
     Bus,
@@ -169,7 +169,7 @@ class Worker:
             log.info("ready", worker=self.name, kind=self._kind, streams=self._streams)
             tasks = [asyncio.create_task(server.run()) for server in self._servers]
             draining = [
-                background.start(self._drain_on(event), name=name, may_end=True)
+                background.start(self._drain_when_stopped(event), name=name, may_end=True)
                 for name, event in (("draining", stop), ("joining again", self._bus.on_change))
             ]
             stack.push_async_callback(background.stop, draining)
@@ -197,7 +197,7 @@ class Worker:
         finally:
             await end([joining, stopping])
 
-    async def _drain_on(self, stop: asyncio.Event) -> None:
+    async def _drain_when_stopped(self, stop: asyncio.Event) -> None:
         await stop.wait()
         self._drain()
 
@@ -291,12 +291,12 @@ class Worker:
         needs, where loading has a time in which it should end."""
         if model.engine not in ("torch", "llama_cpp"):
             return
-        from loopline.workers.engines.local.model_files import fetch, from_hub
+        from loopline.workers.engines.local.model_files import fetch, is_on_hub
 
-        if from_hub(model):
+        if is_on_hub(model):
             self._state = "downloading"
             self._news.set()
-            await in_thread_of_its_own(fetch, model)
+            await run_in_own_thread(fetch, model)
             self._state = "starting"
             self._news.set()
 

@@ -33,7 +33,7 @@ from pydantic import TypeAdapter
 
 from loopline.agents.records import RECORDS_VERSION, Step, Trajectory, UsageEntry
 from loopline.agents.rewards import Reward
-from loopline.agents.workflows import rewarded
+from loopline.agents.workflows import add_rewards
 from loopline.workers.atomic_files import PARTIAL, atomic_file, write_atomic
 from loopline.workers.file_lock import FileLock
 
@@ -161,7 +161,7 @@ class Table:
         refuses or another recorder keeps the lock, and ValueError if a file that may hold part of
         the batch is damaged: the batch stays on the bus."""
         try:
-            async with self._locked():
+            async with self._lock():
                 self._write(entries)
         except BlockingIOError:
             raise
@@ -173,7 +173,7 @@ class Table:
             ) from error
 
     @asynccontextmanager
-    async def _locked(self) -> AsyncGenerator[None]:
+    async def _lock(self) -> AsyncGenerator[None]:
         lock = FileLock(self._folder)
         waited = 0.0
         while True:
@@ -195,7 +195,7 @@ class Table:
             lock.release()
 
     def _write(self, entries: Sequence[Entry]) -> None:
-        written = self._on_disk([entry for entry, _ in entries])
+        written = self._written_entries([entry for entry, _ in entries])
         rows: dict[str, pa.RecordBatch] = {}
         for entry, fields in entries:
             if entry in written:
@@ -205,7 +205,7 @@ class Table:
                 # One by one: a number that fits no column spoils its own row only.
                 rows[entry] = pa.RecordBatch.from_pylist([row], schema=self._schema)
             except Exception as error:  # noqa: BLE001 - a workflow's own code says what it earned
-                self._set_aside(entry, fields, error)
+                self._quarantine(entry, fields, error)
         if rows:
             self._write_file(rows)
         self.rows += len(rows)
@@ -221,7 +221,7 @@ class Table:
         ):
             pq.write_table(table, file, compression="zstd")
 
-    def _set_aside(self, entry: str, fields: dict[bytes, bytes], error: Exception) -> None:
+    def _quarantine(self, entry: str, fields: dict[bytes, bytes], error: Exception) -> None:
         """Keep what can't be read, whole, alongside the tables: one bad entry must not stop the
         rest, and must not be lost either."""
         folder = self._folder.parent / "unreadable"
@@ -231,7 +231,7 @@ class Table:
         write_atomic(path, orjson.dumps({"error": str(error), "fields_hex": body}))
         log.error("entry set aside", entry=entry, path=str(path), error=str(error))
 
-    def _on_disk(self, entries: Sequence[str]) -> set[str]:
+    def _written_entries(self, entries: Sequence[str]) -> set[str]:
         """Which of these have been written, by this recorder or another. The folder, which is all
         that recorders have in common, is listed each time, and the names say which files to look
         into. Only what a name says is remembered: no file is ever written under another's."""
@@ -284,7 +284,7 @@ def trajectory_of(fields: dict[bytes, bytes]) -> Trajectory:
     and whatever the workflow raises."""
     outcome, answer, reason = (fields[name].decode() for name in (b"outcome", b"answer", b"reason"))
     steps, ended = _STEPS.validate_json(fields[b"steps"]), int(fields[b"ended"]) / 1000
-    return rewarded(Trajectory.from_texts(fields[b"run"], steps, outcome, answer, reason, ended))
+    return add_rewards(Trajectory.from_texts(fields[b"run"], steps, outcome, answer, reason, ended))
 
 
 def trajectory_row(fields: dict[bytes, bytes]) -> dict[str, Any]:

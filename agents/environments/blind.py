@@ -63,7 +63,9 @@ def blind_scores(training: Sequence[Instance], held_out: Sequence[Instance]) -> 
     scores: dict[str, int] = {}
     for agent in (PLAN, TOOL):
         best = best_blind_player(training, agent)
-        scores[f"blind {agent.replace('_', ' ')}"] = solved_by(best, opened(held_out, agent))
+        scores[f"blind {agent.replace('_', ' ')}"] = count_solved(
+            best, open_episodes(held_out, agent)
+        )
     return scores
 
 
@@ -71,26 +73,26 @@ def best_blind_player(
     training: Sequence[Instance], agent: Agent, *, seed: int = 0, tries: int = TRIES
 ) -> BlindPlayer:
     """The best that the search finds. Deterministic for a seed; `training` has a puzzle or more."""
-    episodes = opened(training[:PUZZLES], agent)
+    episodes = open_episodes(training[:PUZZLES], agent)
     items = _items(episodes[0].puzzle, agent)
     setting = episodes[0].puzzle.setting
     most = setting.calls if agent == TOOL else _LONGEST
     rng = random.Random(seed)
     best = BlindPlayer(agent, ((items[0],),))
-    record = solved_by(best, episodes)
-    simple = list(_simple(items, most))
+    record = count_solved(best, episodes)
+    simple = list(_simple_answers(items, most))
     for number in range(len(simple) + tries):
         if number < len(simple):
             answers = simple[number]
         else:
-            answers = _changed(best.answers, items, most, min(DIFFERENT, setting.turns), rng)
-        solved = solved_by(BlindPlayer(agent, answers), episodes, least=record + 1)
+            answers = _mutate_answer(best.answers, items, most, min(DIFFERENT, setting.turns), rng)
+        solved = count_solved(BlindPlayer(agent, answers), episodes, least=record + 1)
         if solved > record:
             best, record = BlindPlayer(agent, answers), solved
     return best
 
 
-def opened(instances: Sequence[Instance], agent: Agent) -> list[Anyone]:
+def open_episodes(instances: Sequence[Instance], agent: Agent) -> list[Anyone]:
     """Their episodes at their beginning, played by that agent alone."""
     episodes: list[Anyone] = []
     for instance in instances:
@@ -100,7 +102,7 @@ def opened(instances: Sequence[Instance], agent: Agent) -> list[Anyone]:
     return episodes
 
 
-def solved_by(player: BlindPlayer, episodes: Sequence[Anyone], least: int = 0) -> int:
+def count_solved(player: BlindPlayer, episodes: Sequence[Anyone], least: int = 0) -> int:
     """How many of these it solves. It stops where it can't come to `least` any more."""
     solved = 0
     for remaining, episode in zip(range(len(episodes), 0, -1), episodes, strict=True):
@@ -113,7 +115,7 @@ def solved_by(player: BlindPlayer, episodes: Sequence[Anyone], least: int = 0) -
     return solved
 
 
-def _simple(items: Sequence[str], most: int) -> Iterator[tuple[tuple[str, ...], ...]]:
+def _simple_answers(items: Sequence[str], most: int) -> Iterator[tuple[tuple[str, ...], ...]]:
     """One item in all answers, once and as often as may be; of calls of one name a few."""
     attempts = Counter[str]()
     for item in items:
@@ -124,7 +126,7 @@ def _simple(items: Sequence[str], most: int) -> Iterator[tuple[tuple[str, ...], 
                 yield ((item,) * often,)
 
 
-def _changed(
+def _mutate_answer(
     answers: tuple[tuple[str, ...], ...],
     items: Sequence[str],
     most: int,

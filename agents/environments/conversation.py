@@ -38,9 +38,9 @@ from loopline.agents.environments.game import (
     Rewards,
     Transition,
     Verdict,
-    weighted,
+    weighted_parts,
 )
-from loopline.agents.environments.puzzle_splits import Split, content_hash, drawn, split_of
+from loopline.agents.environments.puzzle_splits import Split, content_hash, draw_puzzles, split_of
 from loopline.agents.records import JsonObject, Record, Task
 
 _TRIES = 5_000
@@ -167,10 +167,10 @@ class ConversationEpisode:
         mistake = (self.puzzle.setting.mistake_cost, read - 1.0)
         rewards = Rewards(
             (
-                *weighted("team", {"solved": (1.0, solved)}),
-                *weighted("local", {"score": (1.0, judged.score)}),
-                *weighted("dense", {"score": (1.0, judged.score), "mistake": mistake}),
-                *weighted("sparse", {"solved": (1.0, solved)}),
+                *weighted_parts("team", {"solved": (1.0, solved)}),
+                *weighted_parts("local", {"score": (1.0, judged.score)}),
+                *weighted_parts("dense", {"score": (1.0, judged.score), "mistake": mistake}),
+                *weighted_parts("sparse", {"solved": (1.0, solved)}),
             ),
             mask=read,
         )
@@ -184,7 +184,7 @@ class ConversationEpisode:
         return replace(self)
 
 
-def conversations(
+def conversation_environment(
     name: str,
     title: str,
     agents: tuple[AgentSpec, ...],
@@ -203,7 +203,7 @@ def conversations(
             made = draw(rng, difficulty)
             return made if made.split is split else None
 
-        return drawn(name, split, seed, wanted, _TRIES)
+        return draw_puzzles(name, split, seed, wanted, _TRIES)
 
     def opened(instance: P) -> ConversationEpisode:
         return ConversationEpisode(instance, instance.setting.team or team)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from loopline.agents.environments.game import Agent, Episode
-from loopline.agents.environments.puzzle_splits import Split, as_split, different
+from loopline.agents.environments.puzzle_splits import Split, as_split, take_distinct
 from loopline.agents.errors import InvalidOptions, InvalidTask
 from loopline.agents.prompts import Prompt, parse_prompt
 from loopline.agents.records import JsonObject, Task
@@ -245,7 +245,7 @@ class Environment(Generic[D, I, E]):
         sized = {} if size is None else dict.fromkeys(self.sides, size)
         try:
             wanted = json.dumps({**sized, **difficulty, "setting": setting})
-            return _validated(self.difficulty, wanted)
+            return _validate_instance(self.difficulty, wanted)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             names = [str(part) for part in first["loc"]]
@@ -264,7 +264,7 @@ class Environment(Generic[D, I, E]):
         """`count` different instances of one split; a longer list begins with the shorter one.
         Raises ValueError where there are not that many."""
         drawn = self.stream(as_split(split), seed, difficulty)
-        return different(drawn, count, lambda instance: instance.id)
+        return take_distinct(drawn, count, lambda instance: instance.id)
 
 
 AnyEnvironment = Environment[Any, Any, Episode]
@@ -273,14 +273,14 @@ AnyEnvironment = Environment[Any, Any, Episode]
 def parse_instance(name: str, model: type[M], instance: JsonObject) -> M:
     """Raises `InvalidTask`, naming the environment and the field."""
     try:
-        return _validated(model, json.dumps(instance))
+        return _validate_instance(model, json.dumps(instance))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the instance"
         raise InvalidTask(f"no {name} instance: {where}: {first['msg']}") from error
 
 
-def _validated(model: type[M], text: str) -> M:
+def _validate_instance(model: type[M], text: str) -> M:
     """Raises ValidationError."""
     assert issubclass(model, BaseModel)
     return model.model_validate_json(text)

@@ -9,10 +9,10 @@ the task is solved. `loopline.agents.environments.environment` is the object tha
 
 An instance is a JSON object that holds everything (it is `records.Task.instance`). An action is the
 text that a model wrote; reading it is the environment's work, so nobody else can read it otherwise.
-Everything is pure: the same instance and the same texts lead to the same episode (`replayed`), and
-what is tried on a `copy` leaves the original as it was. That is how K candidates are scored before
-the best one is applied. Where agents answer by programs (`ProgrammedEpisode`), what came of running
-one is handed over alongside its text.
+Everything is pure: the same instance and the same texts lead to the same episode
+(`replay_episode`), and what is tried on a `copy` leaves the original as it was. That is how K
+candidates are scored before the best one is applied. Where agents answer by programs
+(`ProgrammedEpisode`), what came of running one is handed over alongside its text.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class Resettable(Protocol):
     def reset(self, instance: JsonObject) -> Episode: ...
 
 
-def replayed(
+def replay_episode(
     environment: Resettable, instance: JsonObject, actions: Iterable[ActionRecord]
 ) -> Episode:
     """The episode after these actions. Raises `InvalidTask`, `OutOfTurn` or `ProgramNotRun`, and
@@ -234,22 +234,22 @@ def replayed(
         episode = environment.reset(instance)
     for action in actions:
         with environment_code(environment.name, f"as an action of {action.agent} was played again"):
-            taken_by(episode, action)
+            replay_action(episode, action)
     return episode
 
 
-def taken_by(episode: Episode, action: ActionRecord) -> Transition:
+def replay_action(episode: Episode, action: ActionRecord) -> Transition:
     """Apply an action as it was taken. Raises `OutOfTurn` or `ProgramNotRun`."""
     if isinstance(episode, ProgrammedEpisode):
         return episode.apply(action.agent, action.text, action.ran)
     return episode.apply(action.agent, action.text)
 
 
-def progressed(before: float, after: float, read: float) -> tuple[Part, ...]:
+def progress_parts(before: float, after: float, read: float) -> tuple[Part, ...]:
     """The parts of `progress` from Φ before and after an action. `read` is 0 or 1."""
-    return weighted("progress", {"nearer": (1.0, after - before), "format": (READABLE, read)})
+    return weighted_parts("progress", {"nearer": (1.0, after - before), "format": (READABLE, read)})
 
 
-def weighted(group: Group, scores: Mapping[str, tuple[float, float]]) -> tuple[Part, ...]:
+def weighted_parts(group: Group, scores: Mapping[str, tuple[float, float]]) -> tuple[Part, ...]:
     """Parts of one group from name → (weight, score)."""
     return tuple(Part(group, name, score, weight) for name, (weight, score) in scores.items())

@@ -11,13 +11,13 @@ STEPS: dict[str, Cell] = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
 MIRRORED = {"U": "D", "D": "U", "L": "R", "R": "L"}
 
 
-def beside(cell: Cell, move: str) -> Cell:
+def neighbor(cell: Cell, move: str) -> Cell:
     """The next cell in the direction of a move; it may lie outside."""
     row, column = STEPS[move]
     return cell[0] + row, cell[1] + column
 
 
-def said(cell: Cell) -> str:
+def cell_name(cell: Cell) -> str:
     """`row 1, column 1` is the top left."""
     return f"row {cell[0] + 1}, column {cell[1] + 1}"
 
@@ -27,7 +27,7 @@ def manhattan(first: Cell, second: Cell) -> int:
     return abs(first[0] - second[0]) + abs(first[1] - second[1])
 
 
-def apart(first: Cell, second: Cell) -> str:
+def describe_offset(first: Cell, second: Cell) -> str:
     """Where `second` lies, seen from `first`: `3 up and 0 right`."""
     down, right = second[0] - first[0], second[1] - first[1]
     vertical = f"{abs(down)} {'down' if down >= 0 else 'up'}"

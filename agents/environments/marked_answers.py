@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from loopline.agents.environments.game import Refusal
-from loopline.agents.thinking import said
+from loopline.agents.thinking import text_without_thoughts
 
 MARK = "####"
 MAX_LIST_CHARS = 8_000
@@ -37,7 +37,7 @@ class Call:
 
 def read_moves(text: str, most: int) -> tuple[str, ...] | Refusal:
     """`#### [U, R, R]`: at least one and at most `most` moves."""
-    body = _body(text)
+    body = _list_body(text)
     if isinstance(body, Refusal):
         return body
     moves = tuple(part.strip() for part in body.split(","))
@@ -51,11 +51,11 @@ def read_moves(text: str, most: int) -> tuple[str, ...] | Refusal:
 
 def read_rows(text: str) -> tuple[tuple[int, ...], ...] | Refusal:
     """`#### [[1, 2], [3, 4]]` or `#### [(1, 2), (3, 4)]`: rows of whole numbers."""
-    body = _body(text)
+    body = _list_body(text)
     if isinstance(body, Refusal):
         return body
     rows: list[tuple[int, ...]] = []
-    for piece in _pieces(body, _ROW):
+    for piece in _list_items(body, _ROW):
         if isinstance(piece, Refusal):
             return piece
         numbers = [n.strip() for n in (piece["a"] or piece["b"] or "").split(",")]
@@ -70,11 +70,11 @@ def read_rows(text: str) -> tuple[tuple[int, ...], ...] | Refusal:
 
 def read_calls(text: str, most: int) -> tuple[Call, ...] | Refusal:
     """`#### [bfs(6), step(U)]`: at least one and at most `most` calls."""
-    body = _body(text)
+    body = _list_body(text)
     if isinstance(body, Refusal):
         return body
     calls: list[Call] = []
-    for piece in _pieces(body, _CALL):
+    for piece in _list_items(body, _CALL):
         if isinstance(piece, Refusal):
             return piece
         arguments_text = piece["arguments"].strip()
@@ -87,9 +87,9 @@ def read_calls(text: str, most: int) -> tuple[Call, ...] | Refusal:
     return tuple(calls)
 
 
-def _body(text: str) -> str | Refusal:
+def _list_body(text: str) -> str | Refusal:
     """What stands between the brackets of the only list; not empty."""
-    text = said(text)
+    text = text_without_thoughts(text)
     marks = list(_MARKED.finditer(text))
     if not marks and re.search(rf"(?<!#){MARK}(?!#)", text):
         return Refusal("not_a_list", f"{MARK} is not followed by [")
@@ -109,7 +109,7 @@ def _body(text: str) -> str | Refusal:
     return body or Refusal("empty", "the list is empty")
 
 
-def _pieces(body: str, shape: re.Pattern[str]) -> list[re.Match[str] | Refusal]:
+def _list_items(body: str, shape: re.Pattern[str]) -> list[re.Match[str] | Refusal]:
     """The items of a list, each in that shape, with commas between them; a refusal ends it."""
     pieces: list[re.Match[str] | Refusal] = []
     place = 0

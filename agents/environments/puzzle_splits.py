@@ -50,7 +50,7 @@ def as_split(name: Split | str) -> Split:
 P = TypeVar("P")
 
 
-def drawn(
+def draw_puzzles(
     game: str, split: Split, seed: int, draw: Callable[[random.Random], P | None], tries: int
 ) -> Iterator[P]:
     """Endless puzzles, the same ones for the same game, split and seed. `draw` answers `None` where
@@ -68,7 +68,7 @@ def drawn(
             )
 
 
-def different(source: Iterator[P], count: int, key: Callable[[P], str]) -> list[P]:
+def take_distinct(source: Iterator[P], count: int, key: Callable[[P], str]) -> list[P]:
     """The first `count` puzzles with different keys; a longer list begins with the shorter one.
 
     Raises ValueError for a negative count, and when the source only repeats itself.

@@ -34,9 +34,9 @@ from loopline.agents.environments.tool_language import Program, ToolFunction, ma
 from loopline.agents.environments.tool_program import (
     ProgramRun,
     ToRun,
-    program_in,
+    describe_run,
+    extract_program,
     program_manual,
-    told,
 )
 from loopline.agents.prompts import load_prompt
 from loopline.agents.records import JsonObject, Record
@@ -89,7 +89,7 @@ class Setting(Record):
 
     @field_validator("team")
     @classmethod
-    def _known_order(cls, team: tuple[Agent, ...]) -> tuple[Agent, ...]:
+    def _check_team(cls, team: tuple[Agent, ...]) -> tuple[Agent, ...]:
         if team not in (AGENTS, *((agent,) for agent in AGENTS)):
             raise ValueError("a team is tool_agent, then plan_agent; or one of them alone")
         return team
@@ -263,7 +263,7 @@ class TeamEpisode(Generic[S, A]):
         return ToRun(program, self.observe(agent), self.puzzle.setting.program_seconds)
 
     def _program(self, agent: Agent, text: str) -> str:
-        return program_in(text) if agent == TOOL and self.by_program else ""
+        return extract_program(text) if agent == TOOL and self.by_program else ""
 
     def apply(self, agent: Agent, text: str, ran: ProgramRun | None = None) -> Transition:
         if self.done:
@@ -302,7 +302,7 @@ class TeamEpisode(Generic[S, A]):
             self.proposal = Proposal((f"refused: {ran}",), None)
             return Step(self.state, None, self.state, refusals=(ran,)), f"refused: {ran}"
         lines = tuple(f"{output.call}: {output.text}" for output in ran.outputs)
-        step = self._proposed(ran)
+        step = self._proposed_step(ran)
         self.proposal = Proposal(lines, step.action)
         return step, "\n".join(lines)
 
@@ -317,7 +317,7 @@ class TeamEpisode(Generic[S, A]):
                 "a program is proposed that nobody ran: puzzles with the setting python are played "
                 "by the workflow pair, with a judge"
             )
-        lines = told(program, ran)
+        lines = describe_run(program, ran)
         read = (
             Refusal("program_failed", ran.trouble)
             if ran.trouble
@@ -332,7 +332,7 @@ class TeamEpisode(Generic[S, A]):
         self.proposal = Proposal(lines, step.action)
         return replace(step, worked=float(not ran.trouble)), "\n".join(lines)
 
-    def _proposed(self, ran: Program[tuple[S, A]]) -> Step[S, A]:
+    def _proposed_step(self, ran: Program[tuple[S, A]]) -> Step[S, A]:
         action = ran.scratch[1]
         if action == self.puzzle.nothing():
             step: Step[S, A] = Step(self.state, action, self.state)

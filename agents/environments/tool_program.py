@@ -44,7 +44,7 @@ class ToRun:
     seconds: float
 
 
-def program_in(text: str, function: str | None = None) -> str:
+def extract_program(text: str, function: str | None = None) -> str:
     """The program of a completion, which defines the function that is asked for; empty without one
     that can be run."""
     code = extract_code(text, function)
@@ -57,10 +57,10 @@ def last_line(output: str) -> str:
     return last if len(last) <= MAX_LINE else ""
 
 
-def told(program: str, ran: ProgramRun) -> tuple[str, ...]:
+def describe_run(program: str, ran: ProgramRun) -> tuple[str, ...]:
     """A program and what came of it, as the next agent reads them."""
-    lines = [_fenced(program[:MAX_SHOWN], "python")]
-    lines += ["It printed:", _fenced(ran.output)] if ran.output.strip() else ["It printed nothing"]
+    lines = [_fence(program[:MAX_SHOWN], "python")]
+    lines += ["It printed:", _fence(ran.output)] if ran.output.strip() else ["It printed nothing"]
     if ran.trouble:
         lines.append(f"It ended badly: {ran.trouble}")
     return tuple(lines)
@@ -75,5 +75,5 @@ def program_manual(seconds: float) -> str:
     )
 
 
-def _fenced(text: str, language: str = "") -> str:
+def _fence(text: str, language: str = "") -> str:
     return f"```{language}\n{text.strip(chr(10))}\n```"

@@ -11,8 +11,8 @@ and the rest is the system text, word for word. A prompt is never a template: no
 it, and a question travels in a message of its own, where it can't pose as an instruction of ours.
 Raise the version when you change a text; its hash changes by itself and is part of every run.
 
-A run may bring other files in place of shipped ones (`Run.prompt_files`). `replacement` is the
-border that they pass.
+A run may bring other files in place of shipped ones (`Run.prompt_files`).
+`parse_replacement_prompt` is the border that they pass.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def parse_prompt(content: str, *, origin: str) -> Prompt:
     )
 
 
-def replacement(content: str, name: str, *, origin: str) -> Prompt:
+def parse_replacement_prompt(content: str, name: str, *, origin: str) -> Prompt:
     """The content of a file that is to stand in place of the shipped prompt `name`.
 
     Raises `InvalidPrompt` for what is not a prompt file, is another prompt's, cannot be written as
@@ -122,7 +122,7 @@ def prompt_for(run: Run, prompt: Prompt) -> str:
     """
     override = run.prompt_files.get(prompt.file)
     if override is not None:
-        prompt = _replaced(override, prompt.name)
+        prompt = _cached_replacement(override, prompt.name)
     admitted = run.prompts.get(prompt.file)
     if admitted is not None and admitted != prompt.hash:
         raise PromptMismatch(
@@ -134,6 +134,6 @@ def prompt_for(run: Run, prompt: Prompt) -> str:
 
 
 @lru_cache(maxsize=64)
-def _replaced(content: str, name: str) -> Prompt:
+def _cached_replacement(content: str, name: str) -> Prompt:
     """Cached: every step of every run asks for it."""
-    return replacement(content, name, origin=f"the run's own {name}.md")
+    return parse_replacement_prompt(content, name, origin=f"the run's own {name}.md")

@@ -23,7 +23,7 @@ from loopline.agents.roles.umi.planner import UmiPlanner
 from loopline.agents.roles.umi.single import UmiSingle
 from loopline.agents.roles.umi.summarizer import UmiSummarizer
 
-__all__ = ["Role", "StepContext", "StepResult", "every_prompt", "roles"]
+__all__ = ["Role", "StepContext", "StepResult", "all_prompts", "roles"]
 
 
 def _is_role(item: object) -> TypeGuard[Role]:
@@ -50,7 +50,7 @@ roles.register(Reasoner())
 roles.register(ToolUser())
 
 
-def every_prompt() -> dict[str, Prompt]:
+def all_prompts() -> dict[str, Prompt]:
     """Prompt file → shipped prompt, of all roles. A plug-in that cannot be loaded troubles only the
     run that wants it, so its prompts are left out."""
     prompts: dict[str, Prompt] = {}

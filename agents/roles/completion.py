@@ -10,7 +10,7 @@ from loopline.agents.prompts import Prompt, load_prompt
 from loopline.agents.protocols import Host
 from loopline.agents.records import Decision
 from loopline.agents.roles.protocol import StepContext, StepResult
-from loopline.agents.roles.umi.step import completion, refuse_other_payloads, result
+from loopline.agents.roles.umi.step import completion, refuse_other_payloads, step_result
 
 PromptName = Literal["function_calls", "api_call", "prompt_writer"]
 
@@ -44,5 +44,5 @@ class Completion:
         prompt = load_prompt(options.prompt)
         call = await completion(context, host, prompt, context.run.task.prompt)
         if not call.said.strip():
-            return result(call, Decision(kind="give_up", data={"reason": "the text is empty"}))
-        return result(call, Decision(kind="answer", data={"answer": call.said}))
+            return step_result(call, Decision(kind="give_up", data={"reason": "the text is empty"}))
+        return step_result(call, Decision(kind="answer", data={"answer": call.said}))

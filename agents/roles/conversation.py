@@ -28,7 +28,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from loopline.agents.call_markup import without_calls, written_calls
+from loopline.agents.call_markup import strip_calls, written_calls
 from loopline.agents.errors import MalformedModelOutput, RequestFailed
 from loopline.agents.payloads import MAX_PARALLEL, Subproblem
 from loopline.agents.protocols import Host
@@ -118,12 +118,12 @@ class Conversation:
                 return self._failure
             if not call.tool_calls:
                 self._turns.append([])
-                return FinalText(call.said, cut_off(call))
+                return FinalText(call.said, truncation_reason(call))
             entries, problems = await self._dispatch(call)
             self._turns.append(list(entries))
             if problems:
                 return Handover(problems)
-            self._messages.extend(turn_messages(call, entries, _no_answer))
+            self._messages.extend(turn_messages(call, entries, _missing_answer))
         return OutOfCompletions(f"no answer after {MAX_COMPLETIONS} completions")
 
     def result(self, decision: Decision) -> StepResult:
@@ -155,7 +155,7 @@ class Conversation:
         entries: list[JsonObject | None] = []
         problems: list[Subproblem] = []
         for position, tool_call in enumerate(call.tool_calls):
-            checked = self._checked(position, tool_call)
+            checked = self._check_call(position, tool_call)
             if isinstance(checked, str):
                 entries.append({"output": {"error": checked}})
                 continue
@@ -181,7 +181,7 @@ class Conversation:
             )
         return entries, tuple(problems)
 
-    def _checked(
+    def _check_call(
         self, position: int, tool_call: ToolCall
     ) -> tuple[ToolDeclaration[Any], Any] | str:
         """The tool with its parsed arguments, or what is wrong with the call."""
@@ -215,7 +215,7 @@ def assistant_message(call: Call) -> Message:
     whole = not call.tool_calls or bool(written_calls(call.text, offered, opened=opened))
     return Message(
         role="assistant",
-        content=without_calls(call.text, offered, opened=opened) if call.tool_calls else call.said,
+        content=strip_calls(call.text, offered, opened=opened) if call.tool_calls else call.said,
         tool_calls=call.tool_calls,
         raw_text=call.text if whole else None,
     )
@@ -260,11 +260,11 @@ def whole_tool_text(output: JsonValue) -> str:
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
-def _no_answer(position: int) -> str:
+def _missing_answer(position: int) -> str:
     raise ValueError(f"tool call {position} was handed over, yet the step goes on")
 
 
-def cut_off(call: Call) -> str | None:
+def truncation_reason(call: Call) -> str | None:
     """Why a text ends before its end, if it does."""
     match call.finish_reason:
         case "length":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopline.agents.answers import final_answer, last_boxed
-from loopline.agents.call_markup import without_calls
+from loopline.agents.call_markup import strip_calls
 from loopline.agents.records import Call, Decision
 from loopline.agents.roles.conversation import (
     Conversation,
@@ -27,9 +27,11 @@ def final_result(conversation: Conversation, ending: Ending) -> StepResult:
             boxed = last_boxed(text) is not None
             if cut_off is not None and not boxed:
                 return conversation.result(_give_up(f"{cut_off}, before an answer"))
-            answer = final_answer(without_calls(text, quoted=True))
+            answer = final_answer(strip_calls(text, quoted=True))
             if not answer:
-                return conversation.result(_give_up(_why_none(text, conversation.calls)))
+                return conversation.result(
+                    _give_up(_missing_answer_reason(text, conversation.calls))
+                )
             return conversation.result(
                 Decision(kind="answer", data={"answer": answer, "boxed": boxed})
             )
@@ -41,7 +43,7 @@ def final_result(conversation: Conversation, ending: Ending) -> StepResult:
             raise TypeError(f"a conversation that ends as {ending!r} has no final text")
 
 
-def _why_none(text: str, calls: Sequence[Call]) -> str:
+def _missing_answer_reason(text: str, calls: Sequence[Call]) -> str:
     if text.strip():
         return "the model's final text is a call of a tool, and none was offered to it"
     if calls and calls[-1].thought:

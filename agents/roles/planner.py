@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import JsonValue, TypeAdapter
 
 from loopline.agents.errors import JournalIncomplete, UnexpectedPayload
-from loopline.agents.payloads import QuestionPayload, ResumePayload, Subproblem, calculator_on
+from loopline.agents.payloads import QuestionPayload, ResumePayload, Subproblem, has_calculator
 from loopline.agents.prompts import Prompt, load_prompt, prompt_for
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Decision, Message, Step
@@ -43,9 +43,9 @@ class Planner:
                 f"role planner takes no {context.payload.type_name!r}, only the question or a "
                 "resumption"
             )
-        messages, previous = self._so_far(context)
+        messages, previous = self._conversation_so_far(context)
         tools: list[ToolDeclaration[Any]] = [delegate, delegate_many]
-        if calculator_on(context.run):
+        if has_calculator(context.run):
             tools.append(calculate)
         conversation = Conversation(host, messages, tools=tools, previous=previous)
         ending = await conversation.run()
@@ -56,7 +56,7 @@ class Planner:
             return conversation.result(Decision(kind="delegate", data={"problems": problems}))
         return final_result(conversation, ending)
 
-    def _so_far(self, context: StepContext) -> tuple[list[Message], Call | None]:
+    def _conversation_so_far(self, context: StepContext) -> tuple[list[Message], Call | None]:
         messages = [
             Message(role="system", content=prompt_for(context.run, self.prompts[0])),
             Message(role="user", content=context.run.task.prompt),

@@ -29,7 +29,7 @@ class SmallSolver:
             raise UnexpectedPayload(f"role slm takes no {payload.type_name!r}, only a sub-task")
         solution = await solve(context, payload, self.prompts[0], host)
         conversation, verification = solution.conversation, solution.verification
-        if solution.failure is not None and not solution.about_the_problem:
+        if solution.failure is not None and not solution.is_problem_failure:
             return conversation.result(solution.failure.decision)
         data: JsonObject = {"verification": verification.as_json() if verification else []}
         if verification is not None and verification.answer is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopline.agents.errors import UnexpectedPayload
-from loopline.agents.payloads import QuestionPayload, calculator_on
+from loopline.agents.payloads import QuestionPayload, has_calculator
 from loopline.agents.prompts import Prompt, load_prompt, prompt_for
 from loopline.agents.protocols import Host
 from loopline.agents.records import Message
@@ -32,6 +32,6 @@ class Solo:
             Message(role="system", content=prompt_for(context.run, self.prompts[0])),
             Message(role="user", content=context.run.task.prompt),
         )
-        tools = (calculate,) if calculator_on(context.run) else ()
+        tools = (calculate,) if has_calculator(context.run) else ()
         conversation = Conversation(host, messages, tools=tools)
         return final_result(conversation, await conversation.run())

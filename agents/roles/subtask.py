@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loopline.agents.payloads import EscalationPayload, ExpectedType, SubtaskPayload, calculator_on
+from loopline.agents.payloads import EscalationPayload, ExpectedType, SubtaskPayload, has_calculator
 from loopline.agents.prompts import Prompt, prompt_for
 from loopline.agents.protocols import Host
 from loopline.agents.records import Message
@@ -17,7 +17,7 @@ from loopline.agents.roles.conversation import (
 )
 from loopline.agents.roles.protocol import StepContext
 from loopline.agents.tools.calculator import calculate
-from loopline.agents.verification import Evidence, Verification, climb
+from loopline.agents.verification import Evidence, Verification, check_rungs
 
 _ABOUT_THE_PROBLEM = frozenset({"context_overflow", "content_filter"})
 """Failures that are about this problem and this model: another model may well solve it. Any
@@ -47,7 +47,7 @@ class Solution:
         return self.ending if isinstance(self.ending, RequestFailure) else None
 
     @property
-    def about_the_problem(self) -> bool:
+    def is_problem_failure(self) -> bool:
         """Whether the failure, if there is one, lies in this problem and not in the deployment."""
         return self.failure is not None and self.failure.kind in _ABOUT_THE_PROBLEM
 
@@ -75,11 +75,11 @@ async def solve(
     """Let the host's policy solve the problem, and check its answer."""
     system = prompt_for(context.run, prompt)
     messages = subtask_messages(system, payload.problem, payload.expected_type)
-    tools = (calculate,) if calculator_on(context.run) else ()
+    tools = (calculate,) if has_calculator(context.run) else ()
     conversation = Conversation(host, messages, tools=tools)
     ending = await conversation.run()
     verification = None
     if isinstance(ending, FinalText):
         evidence = Evidence(payload.problem, payload.expected_type, tuple(conversation.calls))
-        verification = await climb(evidence, host)
+        verification = await check_rungs(evidence, host)
     return Solution(conversation, ending, verification)

@@ -40,15 +40,15 @@ def as_answer(name: str, value: object, max_output_chars: int) -> JsonObject:
 
 def cut_text(text: str, max_output_chars: int, full_chars: int) -> JsonObject:
     """The beginning of a text of `full_chars` characters, which says that it is one."""
-    prefix = carried(text[:max_output_chars])
+    prefix = replace_surrogates(text[:max_output_chars])
     return {"result": prefix, "truncated": True, "full_chars": full_chars}
 
 
 def error_answer(text: str) -> JsonObject:
     """What went wrong, cut."""
-    return {"error": carried(text[:SHOWN_CHARS])}
+    return {"error": replace_surrogates(text[:SHOWN_CHARS])}
 
 
-def carried(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """What a message can carry of a text: half a surrogate pair becomes a question mark."""
     return text.encode(errors="replace").decode()

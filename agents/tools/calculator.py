@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from loopline.agents.arithmetic import MAX_CHARS, ExpressionError, evaluate, show
+from loopline.agents.arithmetic import MAX_CHARS, ExpressionError, evaluate, format_number
 from loopline.agents.tools.declaration import Arguments, ToolFailed, tool
 
 
@@ -22,6 +22,6 @@ class CalculateArguments(Arguments):
 def calculate(arguments: CalculateArguments) -> str:
     """Compute an arithmetic expression exactly. Gives an integer, a decimal or a fraction a/b."""
     try:
-        return show(evaluate(arguments.expression))
+        return format_number(evaluate(arguments.expression))
     except ExpressionError as error:
         raise ToolFailed(str(error)) from error

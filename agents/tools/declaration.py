@@ -44,8 +44,8 @@ from pydantic_core import ErrorDetails
 from loopline.agents.records import JsonObject, ToolSpec
 from loopline.agents.tools.answers import MAX_OUTPUT_CHARS, SHOWN_CHARS, as_answer, error_answer
 from loopline.agents.tools.schema import inline_schema
-from loopline.agents.tools.signature import arguments_of_signature, called_with_fields
-from loopline.agents.tools.threads import TooManyLeftBehind, in_thread_of_its_own
+from loopline.agents.tools.signature import accept_model, arguments_of_signature
+from loopline.agents.tools.threads import TooManyLeftBehind, run_in_own_thread
 
 MAX_ARGUMENT_CHARS = 200_000
 """Arguments beyond this are refused unparsed."""
@@ -98,13 +98,13 @@ class ToolDeclaration(Generic[A]):
             return self.arguments.model_validate(arguments)
         except ValidationError as error:
             problems = error.errors(include_url=False, include_context=False)
-            details = "; ".join(_told(problem) for problem in problems[:_SHOWN_ERRORS])
+            details = "; ".join(_describe_problem(problem) for problem in problems[:_SHOWN_ERRORS])
             more = len(problems) - _SHOWN_ERRORS
             rest = f"; and {more} more" if more > 0 else ""
             raise InvalidArguments(f"invalid arguments for {self.name}: {details}{rest}") from error
 
 
-def _told(problem: ErrorDetails) -> str:
+def _describe_problem(problem: ErrorDetails) -> str:
     where = ".".join(str(part) for part in problem["loc"]) or "arguments"
     value = problem["input"]
     suffix = ""
@@ -150,7 +150,7 @@ class Tool(ToolDeclaration[A]):
             return await self.function(parsed)
         if self.quick:
             return self.function(parsed)
-        value = await in_thread_of_its_own(self.function, parsed)
+        value = await run_in_own_thread(self.function, parsed)
         return await value if isinstance(value, Awaitable) else value
 
 
@@ -187,12 +187,12 @@ def tool(
         if not summary:
             raise TypeError(f"tool {label!r} needs a docstring: it is what the model reads")
         hints = _hints(label, function)
-        model = _only_model(function, hints)
+        model = _single_model(function, hints)
         return Tool(
             name=label,
             description=summary,
             arguments=model or arguments_of_signature(label, function, hints, Arguments),
-            function=function if model else called_with_fields(function),
+            function=function if model else accept_model(function),
             quick=quick,
             max_output_chars=max_output_chars,
             timeout_seconds=timeout_seconds,
@@ -210,7 +210,7 @@ def _hints(label: str, function: Callable[..., Any]) -> dict[str, Any]:
         ) from error
 
 
-def _only_model(function: Callable[..., Any], hints: dict[str, Any]) -> type[BaseModel] | None:
+def _single_model(function: Callable[..., Any], hints: dict[str, Any]) -> type[BaseModel] | None:
     """The model, if the function takes that and nothing else."""
     parameters = list(inspect.signature(function).parameters)
     model = hints.get(parameters[0]) if len(parameters) == 1 else None

@@ -44,11 +44,11 @@ class HandOverTool(ToolDeclaration[A]):
         return self.problems(arguments)
 
 
-def _one(arguments: ProblemArguments) -> tuple[ProblemArguments, ...]:
+def _single_problem(arguments: ProblemArguments) -> tuple[ProblemArguments, ...]:
     return (arguments,)
 
 
-def _several(arguments: ProblemsArguments) -> tuple[ProblemArguments, ...]:
+def _problem_list(arguments: ProblemsArguments) -> tuple[ProblemArguments, ...]:
     return tuple(arguments.problems)
 
 
@@ -56,7 +56,7 @@ delegate = HandOverTool(
     name="delegate",
     description="Hand one sub-problem to a small, fast math solver and get its answer.",
     arguments=ProblemArguments,
-    problems=_one,
+    problems=_single_problem,
 )
 
 delegate_many = HandOverTool(
@@ -66,5 +66,5 @@ delegate_many = HandOverTool(
         "Answers come back numbered, in the same order."
     ),
     arguments=ProblemsArguments,
-    problems=_several,
+    problems=_problem_list,
 )

@@ -7,8 +7,8 @@ A task of the environment `api_worlds` offers the APIs of its world, one of `too
 it describes, whose calls are noted and not carried out. Any other may name registered
 tools in its instance: `{"tools": ["calculate", …]}`. Tools that no process has registered (of MCP
 servers, of HTTP APIs) stand there whole, as `ToolSpec`: anyone who admits a run puts them in place
-of their names (`unregistered_tools`, `with_specs`). So the run keeps what was offered, and a server
-that describes its tools otherwise later changes nothing for it.
+of their names (`unregistered_tools`, `attach_specs`). So the run keeps what was offered, and a
+server that describes its tools otherwise later changes nothing for it.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def offered_tools(task: Task, *, otherwise: Sequence[str] = ()) -> OfferedTools:
     if task.environment == "api_worlds":
         return _world_apis(task)
     if task.environment == tool_step.ENVIRONMENT:
-        return _noted(task)
+        return _noted_tools(task)
     named = _tools_in(task) if "tools" in task.instance else otherwise
     specs: dict[str, ToolSpec] = {}
     try:
@@ -151,7 +151,7 @@ def unregistered_tools(task: Task) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(named) if name not in tool_names)
 
 
-def with_specs(task: Task, specs: Mapping[str, ToolSpec]) -> Task:
+def attach_specs(task: Task, specs: Mapping[str, ToolSpec]) -> Task:
     """The task with each of these tools whole in place of its name."""
     whole = [
         specs.get(entry, entry) if isinstance(entry, str) else entry for entry in _tools_in(task)
@@ -162,7 +162,7 @@ def with_specs(task: Task, specs: Mapping[str, ToolSpec]) -> Task:
     return task.model_copy(update={"instance": {**task.instance, "tools": written}})
 
 
-def _noted(task: Task) -> NotedTools:
+def _noted_tools(task: Task) -> NotedTools:
     try:
         return NotedTools(GivenStep.model_validate(task.instance).tools)
     except ValidationError as error:

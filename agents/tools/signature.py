@@ -38,7 +38,7 @@ def arguments_of_signature(
     return create_model(f"{label}_arguments", __base__=base, **fields)
 
 
-def called_with_fields(function: Callable[..., Any]) -> Callable[[BaseModel], Any]:
+def accept_model(function: Callable[..., Any]) -> Callable[[BaseModel], Any]:
     """The same function, of one model that `arguments_of_signature` made."""
     if inspect.iscoroutinefunction(function):
 

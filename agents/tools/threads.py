@@ -22,7 +22,7 @@ class TooManyLeftBehind(Exception):
     """Calls of a function never came back, so many that no more are begun."""
 
 
-async def in_thread_of_its_own(function: Callable[[A], T], argument: A) -> T:
+async def run_in_own_thread(function: Callable[[A], T], argument: A) -> T:
     """What `asyncio.to_thread` does, without its pool.
 
     A function that never returns keeps its thread for ever. In the shared pool of a few threads

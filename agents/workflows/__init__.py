@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from loopline.agents.errors import PluginError, UnknownName
 from loopline.agents.payloads import PLAYER
-from loopline.agents.prompts import Prompt, replacement
+from loopline.agents.prompts import Prompt, parse_replacement_prompt
 from loopline.agents.records import Run, Trajectory
 from loopline.agents.registry import Registry
 from loopline.agents.roles import roles
@@ -46,6 +46,7 @@ __all__ = [
     "Rewarding",
     "Routing",
     "Workflow",
+    "add_rewards",
     "agents_of",
     "offers_tools",
     "parse_options",
@@ -53,7 +54,6 @@ __all__ = [
     "policy_of",
     "prompt_hashes",
     "prompts_of",
-    "rewarded",
     "serving_role",
     "workflows",
 ]
@@ -120,7 +120,9 @@ def prompt_hashes(
     for file, content in (files or {}).items():
         if file not in prompts:
             raise UnknownName(f"prompt of workflow {workflow!r} called", file, prompts)
-        prompts[file] = replacement(content, prompts[file].name, origin=f"the run's own {file}")
+        prompts[file] = parse_replacement_prompt(
+            content, prompts[file].name, origin=f"the run's own {file}"
+        )
     return {file: prompt.hash for file, prompt in prompts.items()}
 
 
@@ -150,7 +152,7 @@ def policy_of(run: Run, role: str) -> str:
     return policy
 
 
-def rewarded(trajectory: Trajectory) -> Trajectory:
+def add_rewards(trajectory: Trajectory) -> Trajectory:
     """The trajectory with the rewards that its workflow gives; as it is where it gives none.
 
     Also where its workflow is not at hand: anyone who records runs need not have every package that

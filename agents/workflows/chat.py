@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from loopline.agents.payloads import QuestionPayload
 from loopline.agents.records import JsonObject, Run, Step
 from loopline.agents.roles.chat import ChatOptions
-from loopline.agents.workflows.endings import answered, no_route
+from loopline.agents.workflows.endings import finish_with_answer, no_route_error
 from loopline.agents.workflows.routing import Handoff, Routing, parse_options
 
 
@@ -28,5 +28,5 @@ class ChatWorkflow:
 
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         if (step.agent, step.decision.kind) == ("chat", "answer"):
-            return answered(step)
-        raise no_route(self.name, step)
+            return finish_with_answer(step)
+        raise no_route_error(self.name, step)

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from loopline.agents.payloads import QuestionPayload
 from loopline.agents.records import JsonObject, Run, Step
 from loopline.agents.roles.completion import CompletionOptions
-from loopline.agents.workflows.endings import answered, gave_up_by, no_route
+from loopline.agents.workflows.endings import (
+    finish_given_up_by_role,
+    finish_with_answer,
+    no_route_error,
+)
 from loopline.agents.workflows.routing import Handoff, Routing, parse_options
 
 
@@ -27,8 +31,8 @@ class CompletionWorkflow:
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         match step.agent, step.decision.kind:
             case "completion", "answer":
-                return answered(step)
+                return finish_with_answer(step)
             case "completion", "give_up":
-                return gave_up_by(step)
+                return finish_given_up_by_role(step)
             case _:
-                raise no_route(self.name, step)
+                raise no_route_error(self.name, step)

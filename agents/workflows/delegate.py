@@ -22,7 +22,12 @@ from loopline.agents.payloads import (
 )
 from loopline.agents.records import JsonObject, Run, Step
 from loopline.agents.roles.planner import delegated_problems
-from loopline.agents.workflows.endings import answered, gave_up, gave_up_by, no_route
+from loopline.agents.workflows.endings import (
+    finish_given_up_by_role,
+    finish_with_answer,
+    finish_without_answer,
+    no_route_error,
+)
 from loopline.agents.workflows.routing import (
     MAX_TURNS,
     Arrive,
@@ -58,27 +63,27 @@ class DelegateWorkflow:
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         match step.agent, step.decision.kind:
             case "planner", "answer":
-                return answered(step)
+                return finish_with_answer(step)
             case "planner", "give_up":
-                return gave_up_by(step)
+                return finish_given_up_by_role(step)
             case "planner", "delegate":
-                return self._delegated(step)
+                return self._route_delegation(step)
             case (("slm" | "expert"), "answer"):
                 return Arrive(_join(_asked_turn(step)))
             case "expert", "give_up":
                 # The planner reads the reason as the answer to its call, and decides what to do.
                 return Arrive(_join(_asked_turn(step)))
             case "slm", "escalate":
-                return self._escalated(step)
+                return self._route_escalation(step)
             case _:
-                raise no_route(self.name, step)
+                raise no_route_error(self.name, step)
 
-    def _delegated(self, step: Step) -> Routing:
+    def _route_delegation(self, step: Step) -> Routing:
         problems = delegated_problems(step)
         if not problems:
-            raise no_route(self.name, step)
+            raise no_route_error(self.name, step)
         if step.turn + 3 >= MAX_TURNS:
-            return gave_up(f"planner: no answer within {MAX_TURNS} turns")
+            return finish_without_answer(f"planner: no answer within {MAX_TURNS} turns")
         return Fanout(
             handoffs=tuple(
                 Handoff(
@@ -101,10 +106,10 @@ class DelegateWorkflow:
             ),
         )
 
-    def _escalated(self, step: Step) -> Routing:
+    def _route_escalation(self, step: Step) -> Routing:
         payload = parse_payload(step.input)
         if not isinstance(payload, SubtaskPayload):
-            raise no_route(self.name, step)
+            raise no_route_error(self.name, step)
         reason = step.decision.data.get("reason")
         return Continue(
             (
@@ -130,5 +135,5 @@ def _join(asked_turn: int) -> str:
 def _asked_turn(step: Step) -> int:
     payload = parse_payload(step.input)
     if not isinstance(payload, SubtaskPayload | EscalationPayload):
-        raise no_route("delegate", step)
+        raise no_route_error("delegate", step)
     return payload.asked_turn

@@ -9,29 +9,29 @@ from loopline.agents.records import Outcome, Step
 from loopline.agents.workflows.routing import Finish
 
 
-def answered(step: Step) -> Finish:
+def finish_with_answer(step: Step) -> Finish:
     """The role's answer is the run's answer."""
     return Finish(Outcome.ANSWERED, answer=_text(step.decision.data.get("answer")))
 
 
-def gave_up(reason: str) -> Finish:
+def finish_without_answer(reason: str) -> Finish:
     """The run ends without an answer."""
     return Finish(Outcome.GAVE_UP, reason=reason)
 
 
-def gave_up_by(step: Step) -> Finish:
+def finish_given_up_by_role(step: Step) -> Finish:
     """A role gave up, and nobody stands in for it."""
-    return gave_up(f"{step.agent}: {_text(step.decision.data.get('reason'))}")
+    return finish_without_answer(f"{step.agent}: {_text(step.decision.data.get('reason'))}")
 
 
-def failed(step: Step) -> Finish:
+def finish_with_failure(step: Step) -> Finish:
     """A request of the step failed for good."""
     kind = _text(step.decision.data.get("failure"))
     reason = _text(step.decision.data.get("reason"))
     return Finish(outcome_of_failure(kind), reason=f"{step.agent}: {kind}: {reason}")
 
 
-def no_route(workflow: str, step: Step) -> NoRoute:
+def no_route_error(workflow: str, step: Step) -> NoRoute:
     """The error for a decision that a workflow does not know."""
     return NoRoute(
         f"workflow {workflow!r} does not know what follows the decision {step.decision.kind!r} "

@@ -31,7 +31,7 @@ from loopline.agents.roles.pair.code_team import code_instance
 from loopline.agents.roles.pair.episode import environment_of, episode_of, text_of
 from loopline.agents.roles.pair.math_team import math_instance
 from loopline.agents.roles.pair.settings import PairOptions
-from loopline.agents.workflows.endings import no_route
+from loopline.agents.workflows.endings import no_route_error
 from loopline.agents.workflows.routing import Continue, Finish, Handoff, Routing, parse_options
 
 
@@ -72,7 +72,7 @@ class PairWorkflow:
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         data = step.decision.data
         if step.decision.kind != "acted" or not _plays(run, step.agent):
-            raise no_route(self.name, step)
+            raise no_route_error(self.name, step)
         if data.get("done") is True:
             handed_in = data.get("answer")
             answer = handed_in if isinstance(handed_in, str) else text_of(step)
@@ -81,7 +81,7 @@ class PairWorkflow:
             return Finish(Outcome.FAILED, answer=answer, reason=str(data.get("reason")))
         following = data.get("next")
         if not isinstance(following, str) or not _plays(run, following):
-            raise no_route(self.name, step)
+            raise no_route_error(self.name, step)
         return Continue((_handoff(run, following, step.turn + 1),))
 
     def rewarded(self, trajectory: Trajectory) -> Trajectory:
@@ -114,7 +114,7 @@ def _plays(run: Run, agent: Agent) -> bool:
     return agent in members
 
 
-def asks_a_judge(run: Run) -> bool:
+def needs_judge(run: Run) -> bool:
     """A team of code or mathematics does, and one whose agent writes programs."""
     if run.task.environment in _JUDGED:
         return True

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 
 from loopline.agents.payloads import QuestionPayload
 from loopline.agents.records import JsonObject, Run, Step
-from loopline.agents.workflows.endings import answered, gave_up_by, no_route
+from loopline.agents.workflows.endings import (
+    finish_given_up_by_role,
+    finish_with_answer,
+    no_route_error,
+)
 from loopline.agents.workflows.routing import Handoff, Options, Routing, parse_options
 
 
@@ -33,8 +37,8 @@ class SoloWorkflow:
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         match step.agent, step.decision.kind:
             case "solo", "answer":
-                return answered(step)
+                return finish_with_answer(step)
             case "solo", "give_up":
-                return gave_up_by(step)
+                return finish_given_up_by_role(step)
             case _:
-                raise no_route(self.name, step)
+                raise no_route_error(self.name, step)

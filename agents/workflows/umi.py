@@ -14,9 +14,14 @@ from collections.abc import Iterable, Mapping
 from loopline.agents.environments import tool_step
 from loopline.agents.payloads import QuestionPayload
 from loopline.agents.records import JsonObject, Outcome, Run, Step
-from loopline.agents.roles.umi.settings import UmiOptions, options_of, require_calls_can_be_held
+from loopline.agents.roles.umi.settings import UmiOptions, options_of, require_constrainable_calls
 from loopline.agents.roles.umi.transcript import CALLING
-from loopline.agents.workflows.endings import answered, gave_up, gave_up_by, no_route
+from loopline.agents.workflows.endings import (
+    finish_given_up_by_role,
+    finish_with_answer,
+    finish_without_answer,
+    no_route_error,
+)
 from loopline.agents.workflows.routing import Continue, Finish, Handoff, Routing, parse_options
 
 _SHOWN_CHARS = 200
@@ -39,35 +44,37 @@ class UmiWorkflow:
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
         """Raises `InvalidTask`: a run whose tools can't be offered is not let in."""
-        require_calls_can_be_held(run)
+        require_constrainable_calls(run)
         return (Handoff(role="umi_planner", turn=0, payload=QuestionPayload()),)
 
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         match step.agent, step.decision.kind:
             case "umi_planner", "call":
-                return self._called(run, journal, step)
+                return self._route_call(run, journal, step)
             case "umi_planner", "conclude":
                 return hand_over("umi_summarizer", step)
             case (("umi_planner" | "umi_summarizer"), "give_up"):
-                return gave_up_by(step)
+                return finish_given_up_by_role(step)
             case "umi_caller", ("call" | "refused"):
-                return self._observed(run, journal, step)
+                return self._route_observation(run, journal, step)
             case "umi_summarizer", "answer":
-                return answered(step)
+                return finish_with_answer(step)
             case _:
-                raise no_route(self.name, step)
+                raise no_route_error(self.name, step)
 
-    def _called(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+    def _route_call(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         limit = options_of(run).max_calls
         if sum(1 for _ in calling_steps(journal)) >= limit:
-            return gave_up(f"umi_planner: wants another call after {limit}, which is the limit")
+            return finish_without_answer(
+                f"umi_planner: wants another call after {limit}, which is the limit"
+            )
         return hand_over("umi_caller", step)
 
-    def _observed(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
-        return after_observation(run, journal, step) or hand_over("umi_planner", step)
+    def _route_observation(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+        return finish_after_observation(run, journal, step) or hand_over("umi_planner", step)
 
 
-def after_observation(run: Run, journal: tuple[Step, ...], step: Step) -> Finish | None:
+def finish_after_observation(run: Run, journal: tuple[Step, ...], step: Step) -> Finish | None:
     """The end of a run, if it ends where a tool has answered: after the one step of a `tool_step`,
     or where nothing new comes of it. The same call counts wherever it was made: two calls in turn
     are a cycle too."""
@@ -78,7 +85,9 @@ def after_observation(run: Run, journal: tuple[Step, ...], step: Step) -> Finish
     if 1 + sum(_outcome(earlier) == this for earlier in calling_steps(journal)) < limit:
         return None
     call = json.dumps(this[0], ensure_ascii=False)[:_SHOWN_CHARS]
-    return gave_up(f"{step.agent}: {limit} times the same call and observation: {call}")
+    return finish_without_answer(
+        f"{step.agent}: {limit} times the same call and observation: {call}"
+    )
 
 
 def calling_steps(journal: Iterable[Step]) -> Iterable[Step]:

@@ -12,9 +12,13 @@ from collections.abc import Mapping
 from loopline.agents.payloads import QuestionPayload
 from loopline.agents.records import JsonObject, Run, Step
 from loopline.agents.roles.umi.settings import UmiOptions, tools_of
-from loopline.agents.workflows.endings import answered, gave_up_by, no_route
+from loopline.agents.workflows.endings import (
+    finish_given_up_by_role,
+    finish_with_answer,
+    no_route_error,
+)
 from loopline.agents.workflows.routing import Handoff, Routing, parse_options
-from loopline.agents.workflows.umi import after_observation, hand_over
+from loopline.agents.workflows.umi import finish_after_observation, hand_over
 
 
 class UmiSingleWorkflow:
@@ -37,10 +41,10 @@ class UmiSingleWorkflow:
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         match step.agent, step.decision.kind:
             case "umi_single", ("call" | "refused"):
-                return after_observation(run, journal, step) or hand_over("umi_single", step)
+                return finish_after_observation(run, journal, step) or hand_over("umi_single", step)
             case "umi_single", "answer":
-                return answered(step)
+                return finish_with_answer(step)
             case "umi_single", "give_up":
-                return gave_up_by(step)
+                return finish_given_up_by_role(step)
             case _:
-                raise no_route(self.name, step)
+                raise no_route_error(self.name, step)

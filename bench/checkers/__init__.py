@@ -80,7 +80,7 @@ class Scorer:
         extraction = numeric.extract(text)
         wanted = numeric.gold_number(gold)
         verdicts = Verdicts(
-            numeric=numeric.answers(extraction, wanted)
+            numeric=numeric.matches_gold(extraction, wanted)
             if wanted is not None
             else same(extraction.expression, final, self._math_verify),
             strict=lm_eval.strict(text, gold),

@@ -76,7 +76,7 @@ class ApiDatabase:
         entries = self._entries.get(call.name)
         if entries is None:
             return ApiVerdict.UNKNOWN_FUNCTION
-        argument_values = {self._untagged(value) for _, value in call.arguments}
+        argument_values = {self._strip_tag(value) for _, value in call.arguments}
         domains = {entry.domain for entry in entries if argument_values.issuperset(entry.values)}
         if not domains:
             return ApiVerdict.UNKNOWN_ARGUMENTS
@@ -84,12 +84,12 @@ class ApiDatabase:
 
     def _values(self, call: PythonCall) -> tuple[str, ...]:
         return tuple(
-            self._untagged(value)
+            self._strip_tag(value)
             for keyword, value in call.arguments
             if self._hub != "torchhub" or keyword in _TORCH_ARGUMENTS
         )
 
-    def _untagged(self, value: str) -> str:
+    def _strip_tag(self, value: str) -> str:
         if self._hub != "torchhub" or "/" not in value:
             return value
         return value.partition(":")[0]

@@ -87,18 +87,18 @@ def check(
     if len(calls) != len(question.wanted):
         return BfclVerdict("wrong number of calls", f"{len(calls)}, not {len(question.wanted)}")
     verdicts = [
-        [_checked(question, wanted, call, dots_as_underscores) for call in calls]
+        [_check_wanted_call(question, wanted, call, dots_as_underscores) for call in calls]
         for wanted in question.wanted
     ]
     if len(calls) == 1:
         return verdicts[0][0]
-    lonely = _unmatched([[verdict.right for verdict in row] for row in verdicts])
+    lonely = _unmatched_row([[verdict.right for verdict in row] for row in verdicts])
     return (
         RIGHT if lonely is None else BfclVerdict("no matching call", question.wanted[lonely].name)
     )
 
 
-def _checked(
+def _check_wanted_call(
     question: Question, wanted: WantedCall, call: ToolCall, dots_as_underscores: bool
 ) -> BfclVerdict:
     function = question.function(wanted.name)
@@ -212,7 +212,7 @@ def _plain(value: Any) -> Any:
     return _IGNORED.sub("", value).lower().replace("'", '"')
 
 
-def _unmatched(fits: list[list[bool]]) -> int | None:
+def _unmatched_row(fits: list[list[bool]]) -> int | None:
     """The first row that cannot have a column of its own alongside the rows before it.
 
     Augmenting paths (Kuhn): a row takes a free column, or one whose row can move to another.

@@ -16,16 +16,16 @@ _FLEXIBLE = re.compile(r"-?[$0-9.,]{2,}|-?[0-9]+")
 def strict(prediction: str, gold: str) -> bool:
     """Whether the first `#### number` is the gold answer, as text."""
     match = _STRICT.search(prediction)
-    return match is not None and _ignored(match[1].strip()) == _ignored(gold)
+    return match is not None and _strip_ignored(match[1].strip()) == _strip_ignored(gold)
 
 
 def flexible(prediction: str, gold: str) -> bool:
     """Whether the last number-like text is the gold answer, as text."""
     matches = _FLEXIBLE.findall(prediction)
-    return bool(matches) and _ignored(matches[-1].strip()) == _ignored(gold)
+    return bool(matches) and _strip_ignored(matches[-1].strip()) == _strip_ignored(gold)
 
 
-def _ignored(text: str) -> str:
+def _strip_ignored(text: str) -> str:
     text = text.replace(",", "").replace("$", "")
     # Greedy up to the last marker that a blank follows, as the harness' pattern has it.
     text = text.rpartition("#### ")[2] if "#### " in text else text

@@ -34,16 +34,16 @@ def leading_number(text: str) -> int | None:
     text = text.strip(" \t\n*_`$\"'“”(.:").lower()[:_MAX_CHARS]
     han = _HAN.match(text)
     if han is not None:
-        return _of_han(han[0])
+        return _parse_han(han[0])
     sign = 1
     for word in ("negative ", "minus "):
         if text.startswith(word):
             sign, text = -1, text.removeprefix(word).lstrip()
-    value = _of_english(text)
+    value = _parse_english(text)
     return None if value is None else sign * value
 
 
-def _of_english(text: str) -> int | None:
+def _parse_english(text: str) -> int | None:
     total, current, has_number, only_article = 0, 0, False, True
     at = 0
     for match in _WORD.finditer(text):
@@ -71,7 +71,7 @@ def _adds(current: int, small: int) -> bool:
     return current % 10 == 0 and current % 100 >= 20 and 0 < small < 10
 
 
-def _of_han(text: str) -> int | None:
+def _parse_han(text: str) -> int | None:
     total = section = digit = 0
     for sign in text:
         if sign in _HAN_DIGITS:

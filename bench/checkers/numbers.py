@@ -20,8 +20,8 @@ from loopline.agents.answers import SCALES
 from loopline.bench.checkers.spelling import clean
 
 __all__ = [
-    "MAX_DIGITS", "RELATION", "SUM_OF_UNKNOWNS", "Number", "clean", "exact", "find_numbers",
-    "last_number",
+    "MAX_DIGITS", "RELATION", "SUM_OF_UNKNOWNS", "Number", "clean", "exact_fraction",
+    "find_numbers", "last_number",
 ]  # fmt: skip
 
 MAX_DIGITS = 120
@@ -136,7 +136,7 @@ def last_number(cleaned: str) -> Number | None:
     return _number(cleaned, matches[0]) if matches else None
 
 
-def exact(text: str) -> Fraction | None:
+def exact_fraction(text: str) -> Fraction | None:
     """A plain decimal such as `1,234.50` as a fraction; None when it is absurdly long."""
     digits = text.replace(",", "").replace(" ", "")
     if len(digits) > MAX_DIGITS:
@@ -203,10 +203,10 @@ def _value(match: re.Match[str]) -> Fraction | None:
         part = _ratio(group["up"] or group["up1"], group["down"] or group["down1"])
         if part is None or group["whole"] is None:
             return part
-        whole = exact(group["whole"])
+        whole = exact_fraction(group["whole"])
         return None if whole is None else whole + part
     if group["mixed"] is not None:
-        part, whole = _ratio(group["mixed_up"], group["mixed_down"]), exact(group["mixed"])
+        part, whole = _ratio(group["mixed_up"], group["mixed_down"]), exact_fraction(group["mixed"])
         return None if part is None or whole is None else whole + part
     if group["over"] is not None:
         return _ratio(group["over"], group["under"])
@@ -216,13 +216,13 @@ def _value(match: re.Match[str]) -> Fraction | None:
     if group["first"] is not None:
         return _ratio(group["first"], group["second"])
     if group["periodic"] is not None:
-        return periodic(group["periodic"], group["period"])
+        return periodic_fraction(group["periodic"], group["period"])
     if group["mantissa"] is not None:
         return _scaled(group["mantissa"], group["ten"] or group["ten1"])
     return _power(group["base"], group["power"] or group["power1"])
 
 
-def periodic(head: str, period: str) -> Fraction | None:
+def periodic_fraction(head: str, period: str) -> Fraction | None:
     """`0.1` and `6` of 0.1666…; None when it is absurdly long."""
     if len(head) + len(period) > MAX_DIGITS:
         return None
@@ -233,21 +233,21 @@ def periodic(head: str, period: str) -> Fraction | None:
 
 
 def _ratio(up: str, down: str) -> Fraction | None:
-    numerator, denominator = exact(up), exact(down)
+    numerator, denominator = exact_fraction(up), exact_fraction(down)
     if numerator is None or not denominator:
         return None
     return numerator / denominator
 
 
 def _scaled(mantissa: str, exponent: str) -> Fraction | None:
-    value = exact(mantissa)
+    value = exact_fraction(mantissa)
     if value is None or len(exponent) > 4 or abs(int(exponent)) > MAX_EXPONENT:
         return None
     return value * Fraction(10) ** int(exponent)
 
 
 def _power(base: str, exponent: str) -> Fraction | None:
-    value = exact(base)
+    value = exact_fraction(base)
     if value is None or len(exponent) > 4 or abs(int(exponent)) > MAX_EXPONENT:
         return None
     if not value and int(exponent) < 0:

@@ -1,5 +1,5 @@
-"""The primary checker: the answer that a text states (`stated_answers`), compared as an exact
-number; and where the gold answer is none, as an expression.
+"""The primary checker: the answer that a text states (`statements`), compared as an exact number;
+and where the gold answer is none, as an expression.
 
 A box wins over everything after it ("\\boxed{21} years old in 3 years" is 21). A box that holds
 nothing, or only a placeholder, is not an answer: the next box before it counts, or the text. A
@@ -23,11 +23,11 @@ from loopline.bench.checkers.numbers import (
     find_numbers,
     last_number,
 )
-from loopline.bench.checkers.stated_answers import every_box, stated
-from loopline.workers.judging.units import measured_alike
+from loopline.bench.checkers.stated_answers import boxed_answers, statements
+from loopline.workers.judging.units import same_measure
 
 __all__ = [
-    "Extraction", "answers", "check", "every_box", "extract", "final_part", "gold_number",
+    "Extraction", "boxed_answers", "check", "extract", "final_part", "gold_number", "matches_gold",
 ]  # fmt: skip
 
 
@@ -99,7 +99,7 @@ _WORDS = 4
 def extract(prediction: str) -> Extraction:
     """The answer of a prediction. Never raises, whatever the text is."""
     expression = ""
-    for statement in stated(prediction):
+    for statement in statements(prediction):
         excerpt = " ".join(statement.text.split())
         if statement.place == "box":
             return Extraction(_number_of_box(statement.text), "box", excerpt, statement.text)
@@ -109,7 +109,7 @@ def extract(prediction: str) -> Extraction:
             if number is None:
                 return Extraction(None, "none", "", expression)
             return Extraction(number, "text", number.text.strip(), expression)
-        number = _number_stated(statement.text)
+        number = _stated_number(statement.text)
         if number is not None:
             return Extraction(number, "text", number.text.strip(), statement.text.lstrip(":：= "))
         if statement.place == "phrase" and expression == "":
@@ -122,16 +122,16 @@ def check(prediction: str, gold: str) -> bool:
     wanted = gold_number(gold)
     if wanted is None:
         raise ValueError(f"the gold answer {gold[:80]!r} is not a number")
-    return answers(extract(prediction), wanted)
+    return matches_gold(extract(prediction), wanted)
 
 
-def answers(extraction: Extraction, wanted: Number) -> bool:
+def matches_gold(extraction: Extraction, wanted: Number) -> bool:
     """Whether an extracted answer is the number that is wanted; in its unit, where both have one:
     5 cm is not 5 km."""
     number = extraction.number
     if number is None or number.value is None or wanted.value is None:
         return False
-    measured = measured_alike(number.value, number.around, wanted.value, wanted.around)
+    measured = same_measure(number.value, number.around, wanted.value, wanted.around)
     return bool(number.readings & wanted.readings) if measured is None else measured
 
 
@@ -141,7 +141,7 @@ def gold_number(gold: str) -> Number | None:
     final = final_part(gold)
     if not any(character.isalnum() for character in final) and not _SIGNS.search(final):
         raise ValueError(f"the gold answer {gold[:80]!r} says nothing")
-    boxes = every_box(final)
+    boxes = boxed_answers(final)
     number = _number_of_box(boxes[0] if boxes else final)
     return None if number is None or number.value is None else number
 
@@ -163,7 +163,7 @@ def _last_number(text: str) -> Number | None:
     number = last_number(cleaned)
     if number is not None and number.value is not None and _OWED.fullmatch(line):
         return replace(number, value=-number.value, text=f"-{number.text}")
-    return number or _in_words(text)
+    return number or _number_in_words(text)
 
 
 def _number_of_box(content: str) -> Number | None:
@@ -179,7 +179,7 @@ def _number_of_box(content: str) -> Number | None:
         return None
     numbers = find_numbers(part)
     if not numbers:
-        return _in_words(part)
+        return _number_in_words(part)
     first = numbers[0]
     if len(numbers) == 1:
         rest = _PER.sub(" ", f"{part[: first.start]} {part[first.end :]}")
@@ -197,7 +197,7 @@ def _has_unknowns(side: str) -> bool:
     return SUM_OF_UNKNOWNS.search(side.rpartition(",")[2]) is not None
 
 
-def _number_stated(text: str) -> Number | None:
+def _stated_number(text: str) -> Number | None:
     """The number of a sentence that states an answer; without a value where it states several, or
     a calculation that it leaves to its reader."""
     cleaned = clean(text)
@@ -206,7 +206,7 @@ def _number_stated(text: str) -> Number | None:
         return duration
     numbers = find_numbers(cleaned)
     if not numbers:
-        return _in_words(text)
+        return _number_in_words(text)
     equals = max(cleaned.rfind("="), cleaned.rfind("≈"))
     behind = [number for number in numbers if number.start > equals]
     if not behind:
@@ -240,7 +240,7 @@ def _duration(cleaned: str) -> Number | None:
     return Number(total, False, 0, len(whole), whole, also=frozenset({total / parts}))
 
 
-def _in_words(text: str) -> Number | None:
+def _number_in_words(text: str) -> Number | None:
     """The number that the last line of a text is in words, or what stands behind its colon."""
     line = text.strip().rpartition("\n")[2]
     for part in (line, re.split(r"[:：]", line)[-1]):

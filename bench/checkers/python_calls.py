@@ -40,7 +40,7 @@ class PythonCall:
 
 def expression(text: str) -> ast.expr | None:
     """The text as one Python expression; None when it is none."""
-    tree = _parsed(text, "eval")
+    tree = _parse(text, "eval")
     return tree.body if isinstance(tree, ast.Expression) else None
 
 
@@ -51,14 +51,14 @@ def calls(text: str) -> list[PythonCall]:
     searched for `name(…)`, and the arguments of each are read one by one; so are calls with a
     positional argument behind a keyword, which databases and models write.
     """
-    tree = _parsed(text, "exec")
+    tree = _parse(text, "exec")
     if tree is None:
-        return list(_found(text[:MAX_CHARS]))
+        return list(_find_calls(text[:MAX_CHARS]))
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return [_call(node) for node in nodes[:MAX_CALLS]]
 
 
-def _parsed(text: str, mode: str) -> ast.AST | None:
+def _parse(text: str, mode: str) -> ast.AST | None:
     if len(text) > MAX_CHARS:
         return None
     try:
@@ -92,7 +92,7 @@ def _value(node: ast.expr) -> str:
     return ast.unparse(node)
 
 
-def _found(text: str) -> Iterator[PythonCall]:
+def _find_calls(text: str) -> Iterator[PythonCall]:
     for number, opening in enumerate(_OPENING.finditer(text)):
         if number == MAX_CALLS:
             return

@@ -82,12 +82,12 @@ _BEGIN, _END = r"(?<![0-9.,'])", r"(?![0-9]|[.,'][0-9])"
 """Of a whole number with all its separators."""
 
 
-def _without(separators: str) -> Callable[[re.Match[str]], str]:
+def _remove_separators(separators: str) -> Callable[[re.Match[str]], str]:
     table = str.maketrans("", "", separators)
     return lambda match: match[0].translate(table)
 
 
-def _with_decimal_comma(match: re.Match[str]) -> str:
+def _normalize_decimal_comma(match: re.Match[str]) -> str:
     return match[0].replace(".", "").replace(" ", "").replace(",", ".")
 
 
@@ -112,18 +112,18 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
         (r"(?<=[0-9])['_](?=[0-9]{3}(?![0-9]))", ""),
         (
             rf"{_BEGIN}[0-9]{{1,3}}(?:[. ][0-9]{{3}}){{1,20}},[0-9]{{1,2}}{_END}",
-            _with_decimal_comma,
+            _normalize_decimal_comma,
         ),
-        (rf"{_BEGIN}[0-9]{{1,3}}(?:\.[0-9]{{3}}){{2,20}}{_END}", _without(".")),
-        (rf"{_BEGIN}[0-9]{{1,3}}(?: [0-9]{{3}}){{2,20}}{_END}", _without(" ")),
+        (rf"{_BEGIN}[0-9]{{1,3}}(?:\.[0-9]{{3}}){{2,20}}{_END}", _remove_separators(".")),
+        (rf"{_BEGIN}[0-9]{{1,3}}(?: [0-9]{{3}}){{2,20}}{_END}", _remove_separators(" ")),
         # "70 000", but not "7 250": only noughts are surely a group.
         (r"(?<=[0-9]) (?=000(?![0-9]))", ","),
-        (rf"(?<![0-9.,'(\[])0,[0-9]{{1,12}}{_END}(?![)\]])", _with_decimal_comma),
-        (rf"(?<![0-9.,'(\[])[0-9]{{1,9}},[0-9][0-9]{_END}(?![)\]])", _with_decimal_comma),
+        (rf"(?<![0-9.,'(\[])0,[0-9]{{1,12}}{_END}(?![)\]])", _normalize_decimal_comma),
+        (rf"(?<![0-9.,'(\[])[0-9]{{1,9}},[0-9][0-9]{_END}(?![)\]])", _normalize_decimal_comma),
         (
             rf"(?:(?<=\$)|(?<=\$ ))[0-9]{{1,9}},[0-9]{_END}"
             rf"|(?<![0-9.,'(\[])[0-9]{{1,9}},[0-9](?=\s?(?:[%$]|(?!and\b|or\b)[A-Za-z]))",
-            _with_decimal_comma,
+            _normalize_decimal_comma,
         ),
         (r"\\(?:left|right|displaystyle|bf|it)(?![A-Za-z])", ""),
         (r"\\(?:dfrac|tfrac|cfrac)(?![A-Za-z])", r"\\frac"),

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from loopline.agents.thinking import said
+from loopline.agents.thinking import text_without_thoughts
 
 Place = Literal["box", "mark", "phrase", "bold", "text"]
 
@@ -100,33 +100,33 @@ _BOLD_CONCLUSION = re.compile(
 _BOLD = re.compile(r"\*\*([^*\n]{1,60})\*\*")
 
 
-def stated(text: str) -> Iterator[Statement]:
+def statements(text: str) -> Iterator[Statement]:
     """Where the answer may stand, the best place first; the last is the whole text."""
-    text = _answered(text)
+    text = _cut_after_answer(text)
     box = _last_box(text)
     if box is not None:
         yield Statement(box, "box")
         return
-    mark = _tagged(text) or _marked(text)
+    mark = _tagged_answer(text) or _marked_answer(text)
     if mark is not None:
         yield Statement(mark, "mark")
-    phrase = _phrase(text)
+    phrase = _phrase_answer(text)
     if phrase is not None:
         yield Statement(phrase, "phrase")
-    bold = _bold(text)
+    bold = _bold_answer(text)
     if bold is not None:
         yield Statement(bold, "bold")
     yield Statement(text, "text")
 
 
-def every_box(text: str) -> list[str]:
+def boxed_answers(text: str) -> list[str]:
     """The contents of the last boxes of a text, the one that begins last first."""
     return [content for content, _, _ in _boxes_from_the_end(text)]
 
 
-def _answered(text: str) -> str:
+def _cut_after_answer(text: str) -> str:
     """Without what stands behind an answer and is not part of it: the next question."""
-    text = said(text)
+    text = text_without_thoughts(text)
     for end in _END_OF_TURN.finditer(text):
         if text[: end.start()].strip():
             text = text[: end.start()]
@@ -159,7 +159,7 @@ def _boxes_from_the_end(text: str) -> Iterator[tuple[str, int, int]]:
     for match in reversed(deque(_BOX.finditer(text), maxlen=MAX_BOXES)):
         at = match.end()
         if text[at : at + 1] == "{":
-            content, end = _balanced(text, at)
+            content, end = _balanced_content(text, at)
             yield content, match.start(), end
         elif text[match.start()] == "\\":
             bare = _BARE.match(text, at)
@@ -167,7 +167,7 @@ def _boxes_from_the_end(text: str) -> Iterator[tuple[str, int, int]]:
                 yield bare[0], match.start(), bare.end()
 
 
-def _balanced(text: str, opening: int) -> tuple[str, int]:
+def _balanced_content(text: str, opening: int) -> tuple[str, int]:
     """The text inside the brace at `opening`, and where it ends; up to the end of the line if it
     never closes."""
     depth = 0
@@ -189,13 +189,13 @@ def _balanced(text: str, opening: int) -> tuple[str, int]:
     return line, opening + 1 + len(line)
 
 
-def _tagged(text: str) -> str | None:
+def _tagged_answer(text: str) -> str | None:
     """What stands in the last tag of that name."""
     last = deque(_TAG.finditer(text), maxlen=1)
     return last[0][1] if last else None
 
 
-def _marked(text: str) -> str | None:
+def _marked_answer(text: str) -> str | None:
     """What stands behind `####`; None where that is a heading, or taken back."""
     last_match: re.Match[str] | None = None
     for match in _MARK.finditer(text):
@@ -213,7 +213,7 @@ def _marked(text: str) -> str | None:
     return None if correction and re.search(r"\d", behind[correction.end() :]) else last_match[1]
 
 
-def _phrase(text: str) -> str | None:
+def _phrase_answer(text: str) -> str | None:
     """What the text says last is the answer; None where it draws another conclusion behind it."""
     for match in reversed(deque(_PHRASE.finditer(text), maxlen=MAX_PHRASES)):
         if _NOT.match(text, match.end()):
@@ -231,7 +231,7 @@ def _phrase(text: str) -> str | None:
     return None
 
 
-def _bold(text: str) -> str | None:
+def _bold_answer(text: str) -> str | None:
     """The one thing in bold in the text's last conclusion."""
     last = deque(_BOLD_CONCLUSION.finditer(text), maxlen=1)
     bold = _BOLD.findall(last[0]["rest"]) if last else []

@@ -84,15 +84,15 @@ def _json_call(value: Any) -> ToolCall | None:
         value = inner
     name = value.get("name")
     if isinstance(name, str):
-        return _named(name, value.get("arguments", value.get("parameters", {})))
+        return _named_call(name, value.get("arguments", value.get("parameters", {})))
     # BFCL's own decoded form: {function: {argument: value}}.
     if len(value) == 1:
         ((name, arguments),) = value.items()
-        return _named(name, arguments)
+        return _named_call(name, arguments)
     return None
 
 
-def _named(name: str, arguments: Any) -> ToolCall | None:
+def _named_call(name: str, arguments: Any) -> ToolCall | None:
     if isinstance(arguments, str):
         try:
             arguments = parse(arguments)
@@ -149,17 +149,17 @@ def _number(node: ast.expr) -> int | float | None:
             base, power = _number(first), _number(second)
             if base is None or power is None or abs(power) > _MAX_POWER:
                 return None
-            return _within(lambda: base**power)
+            return _compute_bounded(lambda: base**power)
         case ast.BinOp(left=first, op=op, right=second) if type(op) in _OPERATORS:
             left, right = _number(first), _number(second)
             if left is None or right is None:
                 return None
-            return _within(lambda: _OPERATORS[type(op)](left, right))
+            return _compute_bounded(lambda: _OPERATORS[type(op)](left, right))
         case _:
             return None
 
 
-def _within(compute: Callable[[], Any]) -> int | float | None:
+def _compute_bounded(compute: Callable[[], Any]) -> int | float | None:
     try:
         number = compute()
     except ArithmeticError:

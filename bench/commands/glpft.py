@@ -16,11 +16,16 @@ def register(app: typer.Typer) -> None:
 def glpft(
     output: Annotated[Path, typer.Argument(help="Folder of models, results and the report.")],
     sizes: Annotated[
-        str, typer.Option(help="Comma-separated: micro-0.2m, micro-0.8m, micro-2m.")
+        str, typer.Option(help="Model sizes, comma-separated: micro-0.2m, micro-0.8m, micro-2m.")
     ] = "micro-0.2m,micro-0.8m",
-    seeds: Annotated[str, typer.Option(help="Comma-separated: of weights and order.")] = "1,2,3",
+    seeds: Annotated[
+        str, typer.Option(help="Seeds of weights and order, comma-separated.")
+    ] = "1,2,3",
     methods: Annotated[
-        str, typer.Option(help="Comma-separated: single, multitask, one-stage, glpft, no-reuse.")
+        str,
+        typer.Option(
+            help="Methods, comma-separated: single, multitask, one-stage, glpft, no-reuse."
+        ),
     ] = "single,multitask,one-stage,glpft",
     tokens: Annotated[
         str,
@@ -31,7 +36,7 @@ def glpft(
         int, typer.Option(help="Held-out instructions: worlds, wordings, combinations alike.")
     ] = 1_000,
     unseen_apis: Annotated[
-        int, typer.Option(min=0, help="Further ones with unseen APIs, reported apart.")
+        int, typer.Option(min=0, help="Held-out instructions with unseen APIs, reported apart.")
     ] = 250,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Cells at once, each on one core.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,

@@ -30,14 +30,16 @@ def grpo(
     seeds: Annotated[
         str,
         typer.Option(
-            help="Comma-separated. Arms that the findings compare have all of them, the others the "
+            help="Seeds, comma-separated. Arms that the findings compare have all of them, the "
+            "others the "
             "first three."
         ),
     ] = "1,2,3,4,5,6,7,8",
     arms: Annotated[
         str,
         typer.Option(
-            help="Comma-separated: warm-start, continued-sft, expert-iteration, single-agent, "
+            help="Arms, comma-separated: warm-start, continued-sft, expert-iteration, "
+            "single-agent, "
             "single-agent-grpo, mas-grpo, mas-grpo-at-equal-tokens, at-grpo, at-grpo-per-role, "
             "at-grpo-lora-per-role, swapped-policies, tool-agent-alone, best-of-k; those that "
             "these need are done as well."

@@ -43,7 +43,7 @@ def history(
     from loopline.runtime.terminal.pluralize import format_count
     from loopline.runtime.terminal.tables import new_table
 
-    proof_names = baselines.recorded()
+    proof_names = baselines.recorded_proofs()
     if proof is not None and proof not in proof_names:
         raise UsageError(
             f"there is no line of {proof!r} in {baselines.folder()}; `bench {proof} --record` adds "

@@ -130,7 +130,7 @@ class TeamOptions(RunOptions):
     attempts: Annotated[int | None, Option(default="1")] = None
     """Times that each instance is played, for pass@k, with sampled completions."""
     setting: JsonObject = Field(default_factory=dict)
-    """How it is played: turns=40, brief=true, view=3, …; may be repeated."""
+    """Rules that the players get: turns=40, brief=true, view=3, …; may be repeated."""
 
     @property
     def workflow_options(self) -> JsonObject:
@@ -331,12 +331,12 @@ class PowerOptions(JsonOptions):
     samples: int | None = Field(default=None, ge=1, le=1_000_000)
     """Number of questions."""
     target: float = Field(default=0.80, gt=0, lt=1)
-    """Power that is wanted."""
+    """Power to reach."""
     alpha: float = Field(default=0.05, gt=0, lt=1)
     """Level of the two-sided test."""
 
     @model_validator(mode="after")
-    def _asks_something(self) -> Self:
+    def _check_question(self) -> Self:
         if self.difference is None and self.samples is None:
             raise ValueError("give --difference, or --samples, or both")
         return self

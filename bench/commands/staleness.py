@@ -16,12 +16,12 @@ def register(app: typer.Typer) -> None:
 def staleness(
     output: Annotated[Path, typer.Argument(help="Folder of models, results and the report.")],
     ages: Annotated[
-        str, typer.Option(help="Comma-separated: how many versions ago samples were drawn.")
+        str, typer.Option(help="Ages of samples in versions, comma-separated.")
     ] = "0,1,2,4,8,16,32",
     corrections: Annotated[
-        str, typer.Option(help="Comma-separated: none, clip, truncated, decoupled.")
+        str, typer.Option(help="Corrections, comma-separated: none, clip, truncated, decoupled.")
     ] = "none,clip,truncated,decoupled",
-    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "1",
+    seeds: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "1",
     updates: Annotated[int, typer.Option(min=1, help="Updates of each training.")] = 48,
     episodes: Annotated[int, typer.Option(min=1, help="Puzzles per update.")] = 24,
     held_out: Annotated[int, typer.Option(min=1, help="Puzzles to measure on.")] = 400,

@@ -60,7 +60,7 @@ class Dataset:
     """With what decides them, for the judge: neither on the bus nor in a manifest."""
 
 
-def left_out(skipped: Sequence[Skipped]) -> str:
+def skipped_summary(skipped: Sequence[Skipped]) -> str:
     """What was not read, as the end of a data set's `source`: how many records, and of each reason
     how many and the first places. Nothing where all was read."""
     from loopline.runtime.terminal.safe_text import sanitize

@@ -24,7 +24,7 @@ from pydantic import AliasChoices, BaseModel, Field
 
 from loopline.agents.answers import last_boxed
 from loopline.bench.datasets import Dataset, Item, Request, sample
-from loopline.bench.datasets.location import data_root, find_first, not_found
+from loopline.bench.datasets.location import data_root, find_first, not_found_error
 from loopline.bench.datasets.math_questions import MathQuestion
 from loopline.bench.datasets.parquet_rows import read_rows
 from loopline.bench.errors import DataError, UsageError
@@ -100,7 +100,7 @@ def read(year: int, data: Path | None = None) -> Reading[MathQuestion]:
         raise UsageError(f"there is no AIME of {year} here; there are 2024 and 2025")
     paths = _paths(year, data)
     for path in paths:
-        if (named := _named_year(path)) not in (None, year):
+        if (named := _year_of_path(path)) not in (None, year):
             raise DataError(f"{path} is of AIME {named} by its name, and {year} is asked for")
     records: list[MathQuestion] = []
     skipped: list[Skipped] = []
@@ -138,11 +138,11 @@ def _paths(year: int, data: Path | None) -> tuple[Path, ...]:
     folders = (*_TOGETHER, *copies, "")
     files = find_first(root, folders, _NAMED[year]) or find_first(root, (*copies, ""), _UNNAMED)
     if not files:
-        raise not_found(root, folders, (*_NAMED[year], *_UNNAMED), SOURCES[year])
+        raise not_found_error(root, folders, (*_NAMED[year], *_UNNAMED), SOURCES[year])
     return files
 
 
-def _named_year(path: Path) -> int | None:
+def _year_of_path(path: Path) -> int | None:
     """The year that the file's name tells, else one of its folders': many copies tell it nowhere
     else."""
     for part in reversed(path.resolve().parts[-3:]):
@@ -191,11 +191,11 @@ def _question(year: int, place: str, value: Any) -> MathQuestion:
     return MathQuestion(
         id=f"aime{year % 100}/{dated['rest'] if dated else name}",
         question=row.problem,
-        answer=_whole(row),
+        answer=_integer_answer(row),
     )
 
 
-def _whole(row: _Row) -> str:
+def _integer_answer(row: _Row) -> str:
     """The answer without leading zeros. Raises Unreadable."""
     written = last_boxed(row.solution or "") if row.answer is None else str(row.answer)
     if written is None:

@@ -21,8 +21,8 @@ from typing import Any
 from pydantic import AliasChoices, BaseModel, Field, JsonValue
 
 from loopline.agents.environments.code import CallTest, CodeProblem, ProgramTest
-from loopline.bench.datasets.code_problems import made
-from loopline.bench.datasets.location import data_root, find_first, not_found
+from loopline.bench.datasets.code_problems import validate_record
+from loopline.bench.datasets.location import data_root, find_first, not_found_error
 from loopline.bench.errors import UsageError
 from loopline.trainers.data.json_files import (
     Limits,
@@ -79,7 +79,7 @@ class _Row(BaseModel):
     starter_code: str = Field(max_length=MAX_TEXT)
 
 
-def is_there(split: str, data: Path | None = None) -> bool:
+def is_available(split: str, data: Path | None = None) -> bool:
     """Whether the split lies where `load` looks for it. Raises DataError where it can't look."""
     root = data_root("APPS", data, SOURCE)
     return _folder(root, split) is not None or bool(find_first(root, FOLDERS, (f"{split}.jsonl",)))
@@ -96,7 +96,7 @@ def load(split: str, data: Path | None = None) -> Reading[CodeProblem]:
     if files := find_first(root, FOLDERS, (f"{split}.jsonl",)):
         read = read_lines(files[0], lambda _, value: _line(split, value), _LIMITS)
         return Reading(read.records, read.skipped, (files[0].name,))
-    raise not_found(root, FOLDERS, (f"{split}/0000/{_QUESTION}", f"{split}.jsonl"), SOURCE)
+    raise not_found_error(root, FOLDERS, (f"{split}/0000/{_QUESTION}", f"{split}.jsonl"), SOURCE)
 
 
 def _folder(root: Path, split: str) -> Path | None:
@@ -111,13 +111,13 @@ def _folders(folder: Path, split: str) -> Reading[CodeProblem]:
     skipped: list[Skipped] = []
     for subfolder in sorted(path for path in folder.iterdir() if path.is_dir()):
         try:
-            records.append(_in_folder(subfolder, split))
+            records.append(_problem_in_folder(subfolder, split))
         except Unreadable as error:
             skipped.append(error.at(f"{folder.name}/{subfolder.name}"))
     return Reading(tuple(records), tuple(skipped), (f"{folder.name}/",))
 
 
-def _in_folder(folder: Path, split: str) -> CodeProblem:
+def _problem_in_folder(folder: Path, split: str) -> CodeProblem:
     tests_file, solutions = folder / "input_output.json", folder / "solutions.json"
     about, starter = folder / "metadata.json", folder / "starter_code.py"
     metadata = _document(about) if about.is_file() else {}
@@ -158,14 +158,14 @@ def _problem(
     # Some outputs of calls stand in a list of one; APPS' judge takes the element, too.
     lists = [item for item in test_data.outputs if isinstance(item, list) and len(item) == 1]
     wrapped = len(lists) == len(test_data.outputs)
-    return made(
+    return validate_record(
         CodeProblem,
         id=name,
         statement=question,
         starter_code=starter,
         preamble=PREAMBLE if test_data.fn_name else PREAMBLE + _STREAMS,
         tests=tuple(
-            _called(test_data.fn_name, test_input, wanted, wrapped=wrapped)
+            _call_test(test_data.fn_name, test_input, wanted, wrapped=wrapped)
             if test_data.fn_name
             else program_test(test_input, wanted)
             for test_input, wanted in zip(test_data.inputs, test_data.outputs, strict=True)
@@ -175,11 +175,13 @@ def _problem(
     )
 
 
-def _called(function: str, arguments: JsonValue, wanted: JsonValue, *, wrapped: bool) -> CallTest:
+def _call_test(
+    function: str, arguments: JsonValue, wanted: JsonValue, *, wrapped: bool
+) -> CallTest:
     if not isinstance(arguments, list):
         raise Unreadable("not the expected fields", "the input of a call is a list of arguments")
     alternatives = tuple(wanted) if wrapped and isinstance(wanted, list) else ()
-    return made(
+    return validate_record(
         CallTest,
         function=function,
         arguments=tuple(arguments),
@@ -197,7 +199,7 @@ def program_test(stdin: JsonValue, wanted: JsonValue) -> ProgramTest:
         wanted = "\n".join(map(str, wanted))
     if not isinstance(stdin, str) or not isinstance(wanted, str):
         raise Unreadable("not the expected fields", "a program reads and writes text")
-    return made(ProgramTest, stdin=stdin, stdout=wanted)
+    return validate_record(ProgramTest, stdin=stdin, stdout=wanted)
 
 
 def _document(path: Path) -> Any:

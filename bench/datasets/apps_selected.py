@@ -21,10 +21,10 @@ from typing import Any
 from pydantic import BaseModel, Field, JsonValue
 
 from loopline.agents.environments.code import CallTest, CodeProblem, ProgramTest
-from loopline.agents.environments.code.parsing import parsed
+from loopline.agents.environments.code.parsing import parse_program
 from loopline.bench.datasets.apps import FOLDERS, PREAMBLE, program_test
-from loopline.bench.datasets.code_problems import made
-from loopline.bench.datasets.location import data_root, find_first, not_found
+from loopline.bench.datasets.code_problems import validate_record
+from loopline.bench.datasets.location import data_root, find_first, not_found_error
 from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_lines
 
 SOURCE = "https://github.com/Md-Ashraful-Pramanik/MapCoder (data/APPS/selected150.jsonl)"
@@ -50,7 +50,7 @@ class _Row(BaseModel):
     starter_code: str = Field(max_length=MAX_TEXT)
 
 
-def is_there(data: Path | None = None) -> bool:
+def is_available(data: Path | None = None) -> bool:
     """Whether the file lies where `load` looks for it. Raises DataError where it can't look."""
     return bool(find_first(data_root("APPS", data, SOURCE), FOLDERS, (_SELECTED,)))
 
@@ -60,7 +60,7 @@ def load(data: Path | None = None) -> Reading[CodeProblem]:
     root = data_root("APPS", data, SOURCE)
     files = find_first(root, FOLDERS, (_SELECTED,))
     if not files:
-        raise not_found(root, FOLDERS, (_SELECTED,), SOURCE)
+        raise not_found_error(root, FOLDERS, (_SELECTED,), SOURCE)
     names: set[str] = set()
 
     def problem(_: int, value: Any) -> CodeProblem:
@@ -69,7 +69,7 @@ def load(data: Path | None = None) -> Reading[CodeProblem]:
             raise Unreadable("a problem that stands there already", row.name)
         names.add(row.name)
         tests, examples = _tests(row)
-        return made(
+        return validate_record(
             CodeProblem,
             id=f"apps/{row.name}",
             statement=row.description,
@@ -97,7 +97,7 @@ def _tests(row: _Row) -> tuple[Tests, Tests]:
     if row.name not in _NUMBERS_AND_TEXTS:
         texts = {at for split in splits for at, text in enumerate(split) if not _is_literal(text)}
     calls = tuple(
-        made(
+        validate_record(
             CallTest,
             function=function,
             arguments=tuple(
@@ -119,7 +119,7 @@ def _signature(starter: str) -> tuple[str, int]:
     """The function's name and how many arguments it takes at most."""
     match = re.search(r"^def\s", starter, re.MULTILINE)
     try:
-        tree = parsed(f"{starter.rstrip()} pass") if match else None
+        tree = parse_program(f"{starter.rstrip()} pass") if match else None
     except ValueError as error:
         raise Unreadable("the starter code is not Python", str(error)) from error
     head = tree.body[-1] if tree else None

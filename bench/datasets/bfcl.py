@@ -158,7 +158,7 @@ def read(category: Category, questions_path: Path, possible: Path | None) -> Rea
         row = fit(_AnswerRow, value)
         if row.id in answers:
             raise Unreadable("an id twice", row.id)
-        answers[row.id] = _wanted(row)
+        answers[row.id] = _wanted_calls(row)
 
     def question(_: int, value: Any) -> Question:
         row = fit(_Row, value)
@@ -185,7 +185,7 @@ def read(category: Category, questions_path: Path, possible: Path | None) -> Rea
     return Reading(questions.records, (*skipped, *questions.skipped, *unasked))
 
 
-def _wanted(row: _AnswerRow) -> tuple[WantedCall, ...]:
+def _wanted_calls(row: _AnswerRow) -> tuple[WantedCall, ...]:
     if any(len(call) != 1 for call in row.ground_truth):
         raise Unreadable("not the expected fields", "ground_truth: one function a call")
     calls = tuple(

@@ -21,8 +21,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from loopline.agents.environments.code import CodeProblem, ProgramTest
-from loopline.bench.datasets.code_problems import made
-from loopline.bench.datasets.location import data_root, find_first, not_found
+from loopline.bench.datasets.code_problems import validate_record
+from loopline.bench.datasets.location import data_root, find_first, not_found_error
 from loopline.bench.datasets.parquet_rows import read_shards
 from loopline.bench.errors import UsageError
 from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_list
@@ -101,8 +101,8 @@ def load(data: Path | None = None, split: str = "test") -> Reading[CodeProblem]:
         return read_shards(files, columns, lambda place, row: _problem(split, place, row))
     file_names = (published, _LIST) if split == "test" else (published,)
     if files := find_first(root, _FOLDERS, file_names[1:]):
-        return _listed(files[0])
-    raise not_found(root, _FOLDERS, file_names, SOURCE)
+        return _read_listed(files[0])
+    raise not_found_error(root, _FOLDERS, file_names, SOURCE)
 
 
 def _problem(split: str, place: str, value: Any) -> CodeProblem:
@@ -117,13 +117,13 @@ def _problem(split: str, place: str, value: Any) -> CodeProblem:
     if not tests:
         raise Unreadable("no tests", row.name)
     limit = row.time_limit
-    return made(
+    return validate_record(
         CodeProblem,
         id=f"code_contests/{split}/{place}",
         statement=row.description.strip(),
         examples=public,
         tests=tests,
-        solutions=_python(row.solutions),
+        solutions=_python_solutions(row.solutions),
         difficulty=_DIFFICULTIES[row.difficulty] if row.difficulty < len(_DIFFICULTIES) else "",
         wall_seconds=(limit.seconds + limit.nanos / 1e9 or None) if limit else None,
         memory_bytes=row.memory_limit_bytes or None,
@@ -134,19 +134,19 @@ def _programs(tests: _Tests) -> tuple[ProgramTest, ...]:
     if len(tests.input) != len(tests.output):
         raise Unreadable("inputs and outputs differ in number")
     return tuple(
-        made(ProgramTest, stdin=test_input, stdout=wanted)
+        validate_record(ProgramTest, stdin=test_input, stdout=wanted)
         for test_input, wanted in zip(tests.input, tests.output, strict=True)
     )
 
 
-def _python(solutions: _Solutions) -> tuple[str, ...]:
+def _python_solutions(solutions: _Solutions) -> tuple[str, ...]:
     if len(solutions.language) != len(solutions.solution):
         raise Unreadable("not the expected fields", "solutions: languages and programs differ")
     both = zip(solutions.language, solutions.solution, strict=True)
     return tuple(program for language, program in both if language == _PYTHON_3)[:MAX_SOLUTIONS]
 
 
-def _listed(path: Path) -> Reading[CodeProblem]:
+def _read_listed(path: Path) -> Reading[CodeProblem]:
     return replace(read_list(path, _listed_problem), files=(path.name,))
 
 
@@ -154,7 +154,7 @@ def _listed_problem(number: int, value: Any) -> CodeProblem:
     row = fit(_ListedRow, value)
     time, memory = _TIME.search(row.problem), _MEMORY.search(row.problem)
     seconds = int(time[1]) + int(time[2]) / 1e9 if time else 0.0
-    return made(
+    return validate_record(
         CodeProblem,
         id=f"code_contests/{number}",
         statement=row.problem.strip(),

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from loopline.agents.environments.code.parsing import parsed
-from loopline.agents.environments.code.problem import defined
+from loopline.agents.environments.code.parsing import parse_program
+from loopline.agents.environments.code.problem import defined_names
 from loopline.trainers.data.json_files import Unreadable, fit
 
 M = TypeVar("M", bound=BaseModel)
 
 
-def made(model: type[M], **fields: Any) -> M:
+def validate_record(model: type[M], **fields: Any) -> M:
     """A record of ours out of published values, which may be anything. Raises Unreadable."""
     return fit(model, fields)
 
@@ -27,7 +27,7 @@ def names_under_test(tests: Sequence[str], solution: str) -> tuple[str, ...]:
     Raises Unreadable where there are none, or a test can't be parsed.
     """
     used = _names(tests)
-    names = tuple(dict.fromkeys(name for name in defined(solution) if name in used))
+    names = tuple(dict.fromkeys(name for name in defined_names(solution) if name in used))
     if not names:
         raise Unreadable("the tests use nothing that the solution defines")
     return names
@@ -38,7 +38,7 @@ def imports_for(tests: Sequence[str], solution: str) -> str:
     used = _names(tests)
     lines = [
         ast.unparse(node)
-        for node in parsed(solution).body
+        for node in parse_program(solution).body
         if isinstance(node, ast.Import | ast.ImportFrom)
         and used & {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
     ]
@@ -48,7 +48,7 @@ def imports_for(tests: Sequence[str], solution: str) -> str:
 def _names(sources: Sequence[str]) -> set[str]:
     """Names that are used in them. Raises Unreadable."""
     try:
-        trees = [parsed(source) for source in sources]
+        trees = [parse_program(source) for source in sources]
     except ValueError as error:
         raise Unreadable("a test is not Python", str(error)) from error
     return {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}

@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from loopline.agents.environments.code import AssertionTest, CodeProblem
-from loopline.agents.environments.code.parsing import parsed
-from loopline.bench.datasets.code_problems import made
+from loopline.agents.environments.code.parsing import parse_program
+from loopline.bench.datasets.code_problems import validate_record
 from loopline.bench.datasets.location import data_root, find
 from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_lines
 
@@ -38,13 +38,13 @@ def load(data: Path | None = None) -> Reading[CodeProblem]:
 
     def problem(_: int, value: Any) -> CodeProblem:
         row = fit(_Row, value)
-        return made(
+        return validate_record(
             CodeProblem,
             id=row.task_id.lower(),
             statement=row.prompt,
             starter_code=row.prompt,
-            preamble=_given(row.prompt, row.entry_point),
-            tests=(made(AssertionTest, source=f"{row.test}\ncheck({row.entry_point})"),),
+            preamble=_prompt_preamble(row.prompt, row.entry_point),
+            tests=(validate_record(AssertionTest, source=f"{row.test}\ncheck({row.entry_point})"),),
             # Helpers of the prompt that a test uses are the judge's own.
             setup=row.prompt,
             names=(row.entry_point,),
@@ -54,11 +54,11 @@ def load(data: Path | None = None) -> Reading[CodeProblem]:
     return read_lines(path, problem)
 
 
-def _given(prompt: str, function: str) -> str:
+def _prompt_preamble(prompt: str, function: str) -> str:
     """The prompt's imports and helpers, which a model that repeats the function often leaves
     out."""
     try:
-        tree = parsed(prompt)
+        tree = parse_program(prompt)
     except ValueError as error:
         raise Unreadable("the prompt is not Python", str(error)) from error
     kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from loopline.agents.environments.code import CallTest, CodeProblem, CodeTest, ProgramTest
-from loopline.bench.datasets.code_problems import made
+from loopline.bench.datasets.code_problems import validate_record
 from loopline.bench.datasets.location import data_root, find
 from loopline.trainers.data.json_files import Limits, Reading, Unreadable, fit, parse, read_lines
 
@@ -76,10 +76,10 @@ def _problem(value: Any) -> CodeProblem:
     about = parse(row.metadata) if row.metadata else {}
     function = about.get("func_name") if isinstance(about, dict) else None
     public = _cases(row.public_test_cases, function)
-    private = _cases(_private(row.private_test_cases), function)
+    private = _cases(_private_cases(row.private_test_cases), function)
     if not public and not private:
         raise Unreadable("no tests")
-    return made(
+    return validate_record(
         CodeProblem,
         id=f"livecodebench/{row.question_id}",
         statement=row.question_content,
@@ -100,23 +100,25 @@ def _cases(content: str, function: Any) -> tuple[CodeTest, ...]:
 
 def _case(test: _Test, function: Any) -> CodeTest:
     if test.testtype == "stdin":
-        return made(ProgramTest, stdin=test.input, stdout=test.output)
+        return validate_record(ProgramTest, stdin=test.input, stdout=test.output)
     if not isinstance(function, str) or not function:
         raise Unreadable("not the expected fields", "metadata.func_name: a function is called")
     # An argument a line, each JSON.
     arguments = tuple(parse(line) for line in test.input.split("\n") if line.strip())
-    return made(CallTest, function=function, arguments=arguments, expected=parse(test.output))
+    return validate_record(
+        CallTest, function=function, arguments=arguments, expected=parse(test.output)
+    )
 
 
-def _private(content: str) -> str:
+def _private_cases(content: str) -> str:
     try:
         parse(content)
     except Unreadable:
-        return _unpacked(content)
+        return _unpack(content)
     return content
 
 
-def _unpacked(content: str) -> str:
+def _unpack(content: str) -> str:
     """The string in base64 of zlib of a pickle. Raises Unreadable."""
     try:
         packed = base64.b64decode(content, validate=True)

@@ -33,7 +33,7 @@ def find(root: Path, folders: Sequence[str], file: str, source: str) -> Path:
     """A file in one of the folders below `root`, plain or compressed. Raises DataError."""
     paths = find_first(root, folders, (file,))
     if not paths:
-        raise not_found(root, folders, (file,), source)
+        raise not_found_error(root, folders, (file,), source)
     return paths[0]
 
 
@@ -50,7 +50,7 @@ def find_first(root: Path, folders: Sequence[str], patterns: Sequence[str]) -> t
     return ()
 
 
-def not_found(
+def not_found_error(
     root: Path, folders: Sequence[str], patterns: Sequence[str], source: str
 ) -> DataError:
     """What to raise where `find_first` has found nothing."""

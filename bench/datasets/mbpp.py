@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from loopline.agents.environments.code import AssertionTest, CodeProblem
-from loopline.bench.datasets.code_problems import imports_for, made, names_under_test
+from loopline.bench.datasets.code_problems import imports_for, names_under_test, validate_record
 from loopline.bench.datasets.location import data_root, find
 from loopline.bench.errors import UsageError
 from loopline.trainers.data.json_files import Reading, fit, read_lines, read_list
@@ -79,8 +79,8 @@ def _problem(
     name: str, text: str, code: str, tests: list[str], setup: str, example_count: int
 ) -> CodeProblem:
     names = names_under_test([*tests, setup], code)
-    assertions = tuple(made(AssertionTest, source=test) for test in tests)
-    return made(
+    assertions = tuple(validate_record(AssertionTest, source=test) for test in tests)
+    return validate_record(
         CodeProblem,
         id=name,
         statement=text,

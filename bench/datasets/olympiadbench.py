@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from loopline.bench.datasets.location import data_root, find_first, not_found
+from loopline.bench.datasets.location import data_root, find_first, not_found_error
 from loopline.bench.datasets.math_questions import AnswerKind, MathQuestion
 from loopline.bench.datasets.parquet_rows import read_rows
 from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_lines
@@ -62,7 +62,7 @@ def _path(data: Path | None) -> Path:
     root = data_root("OlympiadBench", data, SOURCE)
     files = find_first(root, _FOLDERS, _FILES)
     if not files:
-        raise not_found(root, _FOLDERS, _FILES, SOURCE)
+        raise not_found_error(root, _FOLDERS, _FILES, SOURCE)
     return files[0]
 
 

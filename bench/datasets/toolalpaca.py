@@ -151,7 +151,7 @@ def _question(api: _Api, at: int) -> Question:
         raise Unreadable("no golden answer")
     # `components` is the document's schema section, not a function.
     functions = {
-        name: _without(api.Authentication, text)
+        name: _remove_key_parameters(api.Authentication, text)
         for name, text in api.Function_Description.items()
         if name != "components"
     }
@@ -159,7 +159,7 @@ def _question(api: _Api, at: int) -> Question:
     return Question(f"{api.Name}/{at}", api.Name, functions, api.Instructions[at], actions)
 
 
-def _without(keys: dict[str, JsonValue], text: str) -> str:
+def _remove_key_parameters(keys: dict[str, JsonValue], text: str) -> str:
     """A function's description without the parameters that hold keys: anyone who calls the API for
     a model puts them in."""
     line = _PARAMETERS.search(text)

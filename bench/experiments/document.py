@@ -74,14 +74,14 @@ def markdown(document: Document) -> str:
         blocks.append("\n".join(f"- {verdict}" for verdict in document.verdicts))
     for section in document.sections:
         blocks += filter(None, (f"## {section.heading}" if section.heading else "", section.about))
-        for caption, (head, rows) in _filled(section):
+        for caption, (head, rows) in _filled_tables(section):
             blocks.append("\n".join([f"{caption}:", "", *markdown_table(head, rows)]))
     return "\n\n".join([*blocks, *filter(None, document.closing)]) + "\n"
 
 
 def html(document: Document) -> str:
     """The same as one HTML file that needs nothing else."""
-    parts = [f"<h1>{escape(document.title)}</h1>", _soft(document.about)]
+    parts = [f"<h1>{escape(document.title)}</h1>", _add_break_points(document.about)]
     parts += [f'<p class="lead">{escape(verdict)}</p>' for verdict in document.verdicts]
     for section in document.sections:
         if section.heading:
@@ -90,9 +90,9 @@ def html(document: Document) -> str:
             parts.append(f"<p>{escape(section.about)}</p>")
         drawn = [figure(drawing, caption) for drawing, caption in section.drawings if drawing]
         parts.append(f'<div class="two">{"".join(drawn)}</div>')
-        for caption, (head, rows) in _filled(section):
+        for caption, (head, rows) in _filled_tables(section):
             parts += [f'<p class="lead">{escape(caption)}</p>', table(head, rows)]
-    parts += [_soft(line) for line in document.closing if line]
+    parts += [_add_break_points(line) for line in document.closing if line]
     return page(document.title, "\n".join(parts))
 
 
@@ -109,7 +109,7 @@ def show(document: Document, output: Path, console: Console) -> None:
     for section in document.sections:
         for line in filter(None, (section.about,)):
             say(f"\n{line}")
-        for caption, (head, rows) in _filled(section):
+        for caption, (head, rows) in _filled_tables(section):
             drawn = new_table(*head, words=(head[0], *document.words))
             for row in rows:
                 drawn.add_row(*map(plain, row))
@@ -122,9 +122,9 @@ def show(document: Document, output: Path, console: Console) -> None:
             say(line)
 
 
-def _filled(section: Section) -> Iterator[tuple[str, Table]]:
+def _filled_tables(section: Section) -> Iterator[tuple[str, Table]]:
     return ((caption, table) for caption, table in section.tables.items() if table[1])
 
 
-def _soft(text: str) -> str:
+def _add_break_points(text: str) -> str:
     return f'<p class="soft">{escape(text)}</p>'

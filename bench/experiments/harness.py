@@ -107,7 +107,7 @@ def conduct(output: Path, work: Callable[[], T | None]) -> T:
     return result
 
 
-def do_cells(
+def run_cells(
     cells: Sequence[CellT],
     output: Path,
     experiment: str,
@@ -154,7 +154,7 @@ def claim(output: Path, settings: BaseModel, *, free: Mapping[str, Any] | None =
         )
 
 
-def listed(option: str, text: str, choices: Sequence[str] | None = None) -> list[str]:
+def parse_names(option: str, text: str, choices: Sequence[str] | None = None) -> list[str]:
     """Comma-separated names, each once. Raises `UsageError`, also for one that is not known."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:

@@ -47,7 +47,7 @@ def differences_plot(claims: Iterable[tuple[str, str, Estimate]]) -> str:
         intervals.Line(
             f"{first} − {second}: {points(gap)}",
             _interval(gap),
-            intervals.certainty(_interval(gap)),
+            intervals.certainty_class(_interval(gap)),
         )
         for first, second, gap in claims
     ]

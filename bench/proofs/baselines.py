@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loopline.agents.records import Record
-from loopline.bench.append_log import AppendLog, corrupt, read_log
+from loopline.bench.append_log import AppendLog, corrupt_line_error, read_log
 from loopline.bench.errors import OutputError
 from loopline.build import build, build_of_checkout
 
@@ -123,11 +123,11 @@ def read(proof: str) -> list[Baseline]:
         try:
             lines.append(Baseline.model_validate(record))
         except ValidationError as error:
-            raise corrupt(path, number, str(error.errors()[0]["msg"])) from error
+            raise corrupt_line_error(path, number, str(error.errors()[0]["msg"])) from error
     return lines
 
 
-def recorded() -> list[str]:
+def recorded_proofs() -> list[str]:
     """The proofs that have lines."""
     return sorted(path.stem for path in folder().glob("*.jsonl"))
 

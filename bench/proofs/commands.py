@@ -33,11 +33,13 @@ PROOFS: dict[str, Entry] = {
     "failover": Entry("Kill a gpu worker amid 16 streams, and time the failover.", 3),
     "faults": Entry("Attack a deployment under load, and check its whole history.", 5),
     "fidelity": Entry("Compare the engines' log-probabilities with a plain pass.", 4, "about 7"),
+    "gateway-faults": Entry("Attack gateways under streams, and compare what was read.", 8),
     "gpu": Entry(
         "Take a model of 1.7B through serving, training and swapping.", 1, "about 5 on a GPU"
     ),
     "grpo-faults": Entry("Attack `train grpo loop`, and check every group.", 3),
     "grpo-speed": Entry("Measure rollouts and training steps against peers.", 9),
+    "rewards": Entry("Kill who posts rewards, and the recorder; count the rewards.", 2),
     "soak": Entry("Load an engine with requests that are cancelled and late.", 3),
     "training": Entry("Measure supervised training against trl's SFTTrainer.", 8),
     "validity": Entry("Measure the validity of tool calls and of JSON answers.", 2),

@@ -34,7 +34,7 @@ from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.tables import new_table
 from loopline.workers.atomic_files import write_atomic
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 SHOWN = 10
 """Violations that are printed, each with its history."""
@@ -93,7 +93,7 @@ class Progress:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True, end=end)
 
 
-def nothing_to_check(options: Options) -> None:
+def accept_all_options(options: Options) -> None:
     """Of a proof whose options are right by their types."""
 
 
@@ -110,7 +110,7 @@ class Proof(Generic[OptionsT]):
     run: Callable[[OptionsT, Progress], Outcome]
     """Measures. Raises `BenchError` for what can't be measured. While it runs it may set
     `Progress.outcome`."""
-    check: Callable[[OptionsT], None] = nothing_to_check
+    check: Callable[[OptionsT], None] = accept_all_options
     """Before anything is started. Raises `UsageError`."""
     full: Mapping[str, object] = field(default_factory=dict[str, object])
     """Options of the long form: values in place of defaults by `--full`."""
@@ -143,11 +143,11 @@ def conduct(proof: Proof[OptionsT], options: OptionsT) -> Outcome:
         outcome = proof.run(options, progress)
     except KeyboardInterrupt:
         # Here, because typer turns it into a silent exit.
-        anything = display.so_far(progress)
+        anything = display.show_partial(progress)
         progress.say("stopped; what was measured so far stands above" if anything else "stopped")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except Exception:
-        display.so_far(progress)
+        display.show_partial(progress)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -168,7 +168,7 @@ class _Display(Generic[OptionsT]):
     options: OptionsT
     began: float
 
-    def so_far(self, progress: Progress) -> bool:
+    def show_partial(self, progress: Progress) -> bool:
         """What was measured before an end that was not planned; False where there is nothing."""
         outcome = progress.outcome() if progress.outcome is not None else Outcome()
         if outcome.measurements or outcome.violations:
@@ -203,7 +203,7 @@ def line_of(
         "options": options.model_dump(mode="json", exclude=NOT_MEASURED),
         "measurements": {
             measurement.key: {
-                name: _rounded(value) if isinstance(value, float) else value
+                name: _round(value) if isinstance(value, float) else value
                 for name, value in measurement.model_dump(
                     exclude={"name", "subject", "group"}, exclude_defaults=True
                 ).items()
@@ -215,7 +215,7 @@ def line_of(
     }
 
 
-def _rounded(value: float) -> float | None:
+def _round(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
@@ -272,7 +272,7 @@ def require_engines(only: str) -> None:
     """Raises `UsageError` where llama_cpp is to be measured and is not installed."""
     if only != "torch" and find_spec("llama_cpp") is None:
         raise UsageError(
-            f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --only torch"
+            f"llama-cpp-python is not installed; {install_hint('gguf')}; or --only torch"
         )
 
 

@@ -79,7 +79,7 @@ def change_of(values: Sequence[RecordedValue | None]) -> Change:
     ):
         return ""
     last, before = measurements[-1], measurements[-2]
-    if _missed(last) and not _missed(before):
+    if _misses_bar(last) and not _misses_bar(before):
         return "worse"
     bounds = _bounds(before)
     if bounds is None:
@@ -101,7 +101,7 @@ def _bounds(value: RecordedValue) -> tuple[float, float] | None:
     return value.low, value.high
 
 
-def _missed(value: RecordedValue) -> bool:
+def _misses_bar(value: RecordedValue) -> bool:
     if value.bar is None or value.value is None:
         return False
     return value.value < value.bar if value.better == "higher" else value.value > value.bar

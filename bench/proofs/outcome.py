@@ -150,7 +150,7 @@ def tables(measurements: Sequence[Measurement]) -> list[Table]:
         place.append(measurement)
     result = [_by_subject(group, members) for group, members in grouped.items()]
     if whole:
-        rows = [[m.name, m.text(), m.unit, _demand(m), _verdict(m)] for m in whole]
+        rows = [[m.name, m.text(), m.unit, _bar_text(m), _verdict(m)] for m in whole]
         result.append(Table("Measurements", ["measurement", "value", "unit", "bar", ""], rows))
     return result
 
@@ -172,7 +172,7 @@ def _heading(measurement: Measurement) -> str:
     return f"{measurement.name}{unit}"
 
 
-def _demand(measurement: Measurement) -> str:
+def _bar_text(measurement: Measurement) -> str:
     if measurement.bar is None:
         return ""
     sign = "≥" if measurement.better == "higher" else "≤"

@@ -55,7 +55,7 @@ def environment_of(choices: JsonObject) -> AnyEnvironment:
         raise UsageError(f"--game {game}: {error}") from error
 
 
-def chosen(choices: JsonObject) -> Choice:
+def parse_choice(choices: JsonObject) -> Choice:
     """Raises UsageError, naming the option."""
     environment_of(choices)
     choice = options_of(Choice, choices)

@@ -25,7 +25,7 @@ from loopline.bench.datasets import Dataset, Item, Request, sample
 from loopline.bench.datasets.location import data_root
 from loopline.bench.errors import DataError, UsageError
 from loopline.bench.puzzles.baselines import baselines_of, players_by_hand
-from loopline.bench.puzzles.choice import Choice, chosen, environment_of
+from loopline.bench.puzzles.choice import Choice, environment_of, parse_choice
 from loopline.bench.puzzles.judge import CHECKERS, PuzzlesJudge, class_of
 from loopline.bench.teams.sampling import MAX_RUNS
 
@@ -42,7 +42,7 @@ Named = tuple[str, Instance]
 def load(request: Request) -> Dataset:
     """The same instances for the same game, size, split, number and seed. Raises UsageError, and
     DataError for files that can't be read."""
-    choice = chosen(request.choices)
+    choice = parse_choice(request.choices)
     environment, levels = choice.environment, choice.levels
     samples = DEFAULT_SAMPLES if request.samples is None else request.samples
     if not 1 <= samples <= MAX_SAMPLES:
@@ -54,9 +54,9 @@ def load(request: Request) -> Dataset:
         )
     published = environment.published
     if published is not None and request.split.split("/")[0] == published.name:
-        named, available, source = _published(request, choice, published, samples)
+        named, available, source = _load_published(request, choice, published, samples)
     else:
-        named, source = _generated(request, choice, samples)
+        named, source = _generate(request, choice, samples)
         available = len(named)
     return Dataset(
         name=NAME,
@@ -75,7 +75,7 @@ def load(request: Request) -> Dataset:
     )
 
 
-def _generated(request: Request, choice: Choice, samples: int) -> tuple[list[Named], str]:
+def _generate(request: Request, choice: Choice, samples: int) -> tuple[list[Named], str]:
     environment, levels, split = choice.environment, choice.levels, request.split
     if request.data is not None:
         published = environment.published
@@ -92,7 +92,7 @@ def _generated(request: Request, choice: Choice, samples: int) -> tuple[list[Nam
     return named, f"{about}, generated from seed {request.seed}"
 
 
-def _published(
+def _load_published(
     request: Request, choice: Choice, published: PublishedPuzzles[Any], samples: int
 ) -> tuple[list[Named], int, str]:
     if choice.size is not None or choice.difficulty:

@@ -13,7 +13,7 @@ from loopline.agents.environments.game import (
     Observation,
     OutOfTurn,
     ProgramNotRun,
-    taken_by,
+    replay_action,
 )
 from loopline.agents.environments.registry import find
 from loopline.agents.errors import (
@@ -25,11 +25,11 @@ from loopline.agents.errors import (
     environment_code,
 )
 from loopline.agents.records import Outcome, Trajectory
-from loopline.agents.roles.pair.episode import taken_in
+from loopline.agents.roles.pair.episode import executed_action
 from loopline.bench.errors import OutputError
 from loopline.bench.judgement import Judgement, Question
 from loopline.bench.taxonomy import ENDED_OTHERWISE, Class
-from loopline.bench.teams.playing import OTHER_INSTANCE, asked_and_played, solved_nothing
+from loopline.bench.teams.playing import OTHER_INSTANCE, played_instance, unsolved_judgement
 
 CHECKERS = {
     "solved": "the run's actions, carried out again on the instance, solve it, says its verifier"
@@ -45,9 +45,9 @@ class PuzzlesJudge:
     proposals that the next one did exactly)."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
-        instance = asked_and_played(trajectory, question)
+        instance = played_instance(trajectory, question)
         if instance is None:
-            return solved_nothing(OTHER_INSTANCE)
+            return unsolved_judgement(OTHER_INSTANCE)
         # A step that failed has no action.
         steps = [step for step in trajectory.steps if step.decision.kind == "acted"]
         environment = trajectory.run.task.environment
@@ -57,13 +57,15 @@ class PuzzlesJudge:
                 episode = played.reset(instance)
                 agent_observations: list[tuple[str, Observation]] = []
                 for step in sorted(steps, key=lambda step: step.turn):
-                    action = taken_in(step)
-                    agent_observations.append((action.agent, taken_by(episode, action).observation))
+                    action = executed_action(step)
+                    agent_observations.append(
+                        (action.agent, replay_action(episode, action).observation)
+                    )
                 verdict = episode.verify()
         except (UnknownName, PluginError, InvalidTask, EnvironmentFault) as error:
             raise OutputError(f"the item can't be played: {error}") from error
         except (OutOfTurn, ProgramNotRun, JournalIncomplete) as error:
-            return solved_nothing(str(error))
+            return unsolved_judgement(str(error))
         proposing = {spec.name for spec in played.agents if spec.proposes}
         acting = set(episode.agents) - proposing or {*episode.agents}
         real = [observation for agent, observation in agent_observations if agent in acting]
@@ -72,7 +74,7 @@ class PuzzlesJudge:
             verdicts={"solved": verdict.solved},
             prediction=last_text,
             answer=(last_text or "")[:200],
-            signals=() if verdict.solved else tuple(_why(real)),
+            signals=() if verdict.solved else tuple(_failure_classes(real)),
             measures={
                 **_measures(episode, agent_observations, real, proposing),
                 **verdict.measures,
@@ -90,12 +92,12 @@ def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
     return next((name for name in _IN_ORDER if name in signals), Class.OUT_OF_TURNS)
 
 
-def _why(real: Sequence[Observation]) -> list[str]:
+def _failure_classes(real: Sequence[Observation]) -> list[str]:
     """The classes that apply."""
     facts = {
         Class.UNREADABLE: bool(real) and not real[-1].action,
         # An answer is final: of puzzles that are answered and not played to their end.
-        Class.WRONG_ANSWER: bool(real) and _answered(real[-1]),
+        Class.WRONG_ANSWER: bool(real) and _is_answered(real[-1]),
         Class.ILLEGAL: any(observation.action and observation.refusals for observation in real),
     }
     return [str(name) for name, holds in facts.items() if holds]
@@ -120,5 +122,5 @@ def _measures(
     return measures
 
 
-def _answered(last: Observation) -> bool:
+def _is_answered(last: Observation) -> bool:
     return bool(last.action.get("answer")) and not last.refusals

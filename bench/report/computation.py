@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from loopline.agents.records import UsageEntry
 from loopline.agents.roles.pair.settings import PairOptions
-from loopline.agents.usage import calls_once
+from loopline.agents.usage import deduplicate_usage
 from loopline.bench.benchmark import Benchmark
 from loopline.bench.checkers import PRIMARY
 from loopline.bench.compat import compare_books
@@ -39,7 +39,7 @@ from loopline.bench.statistics import (
     wilson,
 )
 from loopline.bench.taxonomy import CUT_OFF
-from loopline.bench.teams.findings import findings_of, repeated
+from loopline.bench.teams.findings import findings_of, repetition_notes
 
 
 def facts_of(directory: OutputDirectory) -> Facts:
@@ -61,9 +61,9 @@ def compute(manifest: Manifest, stored: StoredRuns, entries: Sequence[UsageEntry
     benchmark = benchmark_of(manifest)
     arms = [_arm(benchmark, name, manifest, stored) for name in manifest.arms]
     superseded = _charge(arms, stored, entries)
-    notices = [*stored.notices, *_broken(arms), *_mixed(arms, entries)]
-    notices += [*_checks(arms, stored, entries), *repeated(manifest)]
-    notices += _cut_off(manifest, arms) if benchmark.team else []
+    notices = [*stored.notices, *_broken_run_notes(arms), *_mixed_policy_notes(arms, entries)]
+    notices += [*_checks(arms, stored, entries), *repetition_notes(manifest)]
+    notices += _cut_off_notes(manifest, arms) if benchmark.team else []
     return Facts(
         benchmark,
         manifest,
@@ -101,7 +101,7 @@ def _charge(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntr
     by_name = {arm.name: arm for arm in arms}
     finished = {result.run_id for arm in arms for result in arm.results}
     superseded = Sum()
-    for entry in calls_once(entries):
+    for entry in deduplicate_usage(entries):
         if entry.run_id in owner and entry.run_id not in finished and not entry.discarded:
             superseded += sum_of(entry)
         arm = by_name.get(owner.get(entry.run_id, ""))
@@ -117,7 +117,7 @@ def _charge(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntr
     return superseded
 
 
-def _broken(arms: list[ArmRuns]) -> list[str]:
+def _broken_run_notes(arms: list[ArmRuns]) -> list[str]:
     """That runs broke, which a table of right answers does not tell from wrong ones."""
     broken = [result for arm in arms for result in arm.broken()]
     if not broken:
@@ -130,7 +130,7 @@ def _broken(arms: list[ArmRuns]) -> list[str]:
     return [f"{len(broken):,} of {runs:,} runs ended in errors ({parts}): {where}"]
 
 
-def _cut_off(manifest: Manifest, arms: list[ArmRuns]) -> list[str]:
+def _cut_off_notes(manifest: Manifest, arms: list[ArmRuns]) -> list[str]:
     """That teams had too few tokens to say what they wanted: an answer that breaks off is as wrong
     as one that is. Other workflows have a class for it."""
     runs = [result for arm in arms for result in arm.results]
@@ -144,7 +144,7 @@ def _cut_off(manifest: Manifest, arms: list[ArmRuns]) -> list[str]:
     ]
 
 
-def _mixed(arms: list[ArmRuns], entries: Sequence[UsageEntry]) -> list[str]:
+def _mixed_policy_notes(arms: list[ArmRuns], entries: Sequence[UsageEntry]) -> list[str]:
     """That an arm is more than one system: other weights were published while it ran, or before it
     was resumed."""
     owner = {result.run_id: arm.name for arm in arms for result in arm.results}
@@ -383,7 +383,7 @@ def _timings(
         "arms": {arm.name: _arm_timings(arm) for arm in arms},
         "paid": total(entries).as_dict(),
         "discarded": total(
-            usage_entry for usage_entry in calls_once(entries) if usage_entry.discarded
+            usage_entry for usage_entry in deduplicate_usage(entries) if usage_entry.discarded
         ).as_dict(),
         "run_ids": {f"{arm}/{item}": run for (arm, item), run in stored.admitted.items()},
     }

@@ -32,16 +32,16 @@ def shares_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) 
     edges = [edge for line in lines for edge in (*_ends(line), *line.dots)]
     room = max(0.01, (max(edges) - min(edges)) * 0.08)
     low, high = max(0.0, min(edges) - room), min(1.0, max(edges) + room)
-    return _drawing(label, lines, svg.Scale(low, high, _SIDE, WIDTH - _SIDE), say)
+    return _plot(label, lines, svg.Scale(low, high, _SIDE, WIDTH - _SIDE), say)
 
 
 def differences_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) -> str:
     """Zero stands in the middle."""
     reach = 1.1 * max(0.01, *(abs(edge) for line in lines for edge in _ends(line)))
-    return _drawing(label, lines, svg.Scale(-reach, reach, _SIDE, WIDTH - _SIDE), say)
+    return _plot(label, lines, svg.Scale(-reach, reach, _SIDE, WIDTH - _SIDE), say)
 
 
-def certainty(interval: Interval) -> str:
+def certainty_class(interval: Interval) -> str:
     """The colour class of a difference: grey where the interval holds zero."""
     return "unsure" if interval.low <= 0 <= interval.high else "sure"
 
@@ -50,7 +50,7 @@ def _ends(line: Line) -> tuple[float, float]:
     return line.interval.low, line.interval.high
 
 
-def _drawing(label: str, lines: Sequence[Line], x: svg.Scale, say: Callable[[float], str]) -> str:
+def _plot(label: str, lines: Sequence[Line], x: svg.Scale, say: Callable[[float], str]) -> str:
     bottom = _TOP + _ROW * len(lines)
     parts: list[str] = []
     for tick in x.ticks(5):

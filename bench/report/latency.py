@@ -42,7 +42,7 @@ def stacked_latency(facts: Facts) -> str:
         parts.append(svg.name(left, y + 18, name, "name"))
         begin = 0.0
         for part, value in means.items():
-            words = f"{name}: {_named(part)} {seconds(value)}"
+            words = f"{name}: {_part_label(part)} {seconds(value)}"
             parts.append(
                 svg.rect(x(begin), y, x(begin + value) - x(begin), 26, _part_class(part),
                          svg.hint(words))
@@ -53,7 +53,7 @@ def stacked_latency(facts: Facts) -> str:
     return svg.picture(WIDTH, height, "Mean latency by part", *parts)
 
 
-def run_at(arm: ArmRuns, share: float) -> Result | None:
+def run_at_quantile(arm: ArmRuns, share: float) -> Result | None:
     """The run whose wall time is that quantile of the arm's (0.5 is the median)."""
     ordered = sorted(arm.results, key=lambda result: (result.seconds.wall, result.item))
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
@@ -82,7 +82,7 @@ def waterfall(transcript: dict[str, Any]) -> str:
         parts.append(_bar(x, y, start - waited, start, "part-queue", "waiting for a worker"))
         parts.append(_bar(x, y, start, end, "part-other", f"{name}: {seconds(end - start)}"))
         now = start
-        for call in _awaited(step["calls"]):
+        for call in _slowest_calls(step["calls"]):
             queue, first, decode = (float(value) for value in call["seconds"])
             parts.append(_bar(x, y, now, min(end, now + queue), "part-queue", "engine's queue"))
             now += queue
@@ -98,7 +98,7 @@ def _place(step: dict[str, Any]) -> str:
     return f"{step['agent']} {step['turn']}{branch}"
 
 
-def _awaited(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _slowest_calls(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of the candidate that took longest. Older transcripts don't say whose a call is: there
     all follow each other."""
     candidates: dict[int, list[dict[str, Any]]] = {}
@@ -122,7 +122,7 @@ def _legend(arms: dict[str, dict[str, float]]) -> str:
     drawn: list[str] = []
     at = 14.0
     for name in names:
-        words = _named(name)
+        words = _part_label(name)
         drawn.append(svg.rect(at, 6, 11, 11, _part_class(name)))
         drawn.append(svg.text(at + 16, 16, words, "tick"))
         at += 30 + 6.2 * len(words)
@@ -131,7 +131,7 @@ def _legend(arms: dict[str, dict[str, float]]) -> str:
     return "".join(drawn)
 
 
-def _named(part: str) -> str:
+def _part_label(part: str) -> str:
     names = {"queue": "waiting", "other": "tools, hand-over"}
     return names.get(part, part.removeprefix("pool:"))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from loopline.bench.report import figures as say
 from loopline.bench.report.discarded_usage import ledger_note
 from loopline.bench.report.facts import Facts
-from loopline.bench.report.measures import names_of, pair_rows, shown
-from loopline.bench.report.options import played_with
+from loopline.bench.report.measures import format_summary, names_of, pair_rows
+from loopline.bench.report.options import options_sentence
 from loopline.bench.report.sections import compat_figure, headline, title
-from loopline.bench.report.unfinished import left_to_do
+from loopline.bench.report.unfinished import remaining_work
 from loopline.bench.teams import tables as teams
 
 
@@ -19,10 +19,10 @@ def render(facts: Facts) -> str:
         f"# {title(facts)}",
         "",
         f"{len(manifest.items):,} of {manifest.available:,} questions, split {manifest.split}, "
-        f"seed {manifest.seed}, from {manifest.source}. {played_with(manifest)}",
+        f"seed {manifest.seed}, from {manifest.source}. {options_sentence(manifest)}",
         "",
     ]
-    remaining = left_to_do(facts)
+    remaining = remaining_work(facts)
     if remaining:
         lines += [f"**Not complete.** {remaining}", ""]
     lines += [f"> {notice}\n" for notice in facts.notices]
@@ -119,10 +119,10 @@ def _measures(facts: Facts) -> list[str]:
         cells: list[str] = []
         for arm in arms.values():
             summary = arm["measures"].get(measure)
-            cells.append("–" if summary is None else shown(summary))
+            cells.append("–" if summary is None else format_summary(summary))
         rows.append([measure, *cells])
     paired = [
-        [f"{pair['a']} − {pair['b']}", measure.replace("_", " "), shown(summary)]
+        [f"{pair['a']} − {pair['b']}", measure.replace("_", " "), format_summary(summary)]
         for pair in facts.results["pairs"]
         for measure, summary in pair_rows(pair)
     ]

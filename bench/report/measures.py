@@ -83,7 +83,7 @@ def pair_rows(pair: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [*differences, *([] if rate is None else [(f"win rate of {pair['a']}", rate)])]
 
 
-def shown(summary: dict[str, Any]) -> str:
+def format_summary(summary: dict[str, Any]) -> str:
     """A mean with its interval."""
     if summary["estimate"] is None:
         return "–"
@@ -102,10 +102,10 @@ def _mean(name: str, values: Sequence[float], seed: int) -> dict[str, Any]:
 
 
 def _summary(n: int, interval: Interval) -> dict[str, Any]:
-    return {"n": n, **_known(interval)}
+    return {"n": n, **_interval_fields(interval)}
 
 
-def _known(interval: Interval) -> dict[str, float | None]:
+def _interval_fields(interval: Interval) -> dict[str, float | None]:
     # Over no item the mean is NaN, which is not JSON.
     values = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
     return {name: None if value != value else value for name, value in values.items()}

@@ -6,7 +6,7 @@ from loopline.agents.records import JsonObject
 from loopline.bench.output import Manifest
 
 
-def played_with(manifest: Manifest) -> str:
+def options_sentence(manifest: Manifest) -> str:
     """The sentence that says by which options runs were played: with how many candidates, drawn
     how, with how many tokens to say it in."""
     if manifest.options is None:

@@ -13,17 +13,17 @@ from loopline.bench.report import figures as say
 from loopline.bench.report.discarded_usage import ledger_note
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.flow import failure_flow
-from loopline.bench.report.latency import run_at, stacked_latency, waterfall
+from loopline.bench.report.latency import run_at_quantile, stacked_latency, waterfall
 from loopline.bench.report.links import place, run_of
 from loopline.bench.report.measures import MEANINGS, names_of
-from loopline.bench.report.options import played_with
+from loopline.bench.report.options import options_sentence
 from loopline.bench.report.plots import (
     accuracy_against_cost,
     arm_class,
     checker_intervals,
     differences,
 )
-from loopline.bench.report.unfinished import left_to_do
+from loopline.bench.report.unfinished import remaining_work
 from loopline.bench.teams import tables
 from loopline.runtime.terminal.pages.templates import render
 
@@ -39,7 +39,7 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Marku
     """The page from top to bottom."""
     manifest = facts.manifest
     classes = tuple(facts.classes)
-    medians = [(arm.name, run) for arm in facts.arms if (run := run_at(arm, 0.5))]
+    medians = [(arm.name, run) for arm in facts.arms if (run := run_at_quantile(arm, 0.5))]
 
     def look(arm: str, prefix: str) -> str:
         return arm_class(facts, arm).replace("arm", prefix)
@@ -50,7 +50,7 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Marku
         facts=facts,
         title=title(facts),
         about=_about(facts),
-        left=left_to_do(facts),
+        left=remaining_work(facts),
         verdict=headline(facts),
         accuracy_against_cost=accuracy_against_cost(facts),
         differences=differences(facts),
@@ -76,7 +76,7 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Marku
         say=say,
         place=place,
         run_of=run_of,
-        run_at=run_at,
+        run_at=run_at_quantile,
         look=look,
         compat_figure=compat_figure,
         prices=_prices,
@@ -90,7 +90,7 @@ def _about(facts: Facts) -> str:
     day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(manifest.created))
     return (
         f"{len(manifest.items):,} of {manifest.available:,} questions, split {manifest.split}, "
-        f"seed {manifest.seed}, from {manifest.source}; {day}. {played_with(manifest)}"
+        f"seed {manifest.seed}, from {manifest.source}; {day}. {options_sentence(manifest)}"
     )
 
 

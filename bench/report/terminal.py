@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from loopline.bench.report import figures as say
 from loopline.bench.report.facts import Facts
-from loopline.bench.report.measures import names_of, pair_rows, shown
-from loopline.bench.report.options import played_with
+from loopline.bench.report.measures import format_summary, names_of, pair_rows
+from loopline.bench.report.options import options_sentence
 from loopline.bench.report.sections import compat_figure, headline, title
-from loopline.bench.report.unfinished import left_to_do
+from loopline.bench.report.unfinished import remaining_work
 from loopline.bench.teams import tables as players
 from loopline.runtime.terminal.tables import new_table
 
@@ -42,11 +42,11 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
             say.seconds(facts.timings["arms"][name]["wall"]["p50"]),
         )
     console.print(table)
-    settings_line = played_with(facts.manifest)
+    settings_line = options_sentence(facts.manifest)
     console.print(settings_line, markup=False, highlight=False, soft_wrap=True)
     print_players(facts, console)
     print_measures(facts, console)
-    remaining = left_to_do(facts, path)
+    remaining = remaining_work(facts, path)
     if remaining:
         console.print(f"Not complete. {remaining}", markup=False, highlight=False, soft_wrap=True)
     sentence = headline(facts)
@@ -83,12 +83,14 @@ def print_measures(facts: Facts, console: Console) -> None:
     for name in names:
         measure_figures = [arm["measures"].get(name) for arm in arms.values()]
         table.add_row(
-            name.replace("_", " "), *("–" if f is None else shown(f) for f in measure_figures)
+            name.replace("_", " "),
+            *("–" if f is None else format_summary(f) for f in measure_figures),
         )
     console.print(table)
     for pair in facts.results["pairs"]:
         for name, measure_figures in pair_rows(pair):
-            line = f"{pair['a']} − {pair['b']}: {name.replace('_', ' ')} {shown(measure_figures)}"
+            pair_name = f"{pair['a']} − {pair['b']}"
+            line = f"{pair_name}: {name.replace('_', ' ')} {format_summary(measure_figures)}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

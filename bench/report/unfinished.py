@@ -7,7 +7,7 @@ from pathlib import Path
 from loopline.bench.report.facts import Facts
 
 
-def left_to_do(facts: Facts, directory: Path | None = None) -> str:
+def remaining_work(facts: Facts, directory: Path | None = None) -> str:
     """What follows `Not complete.`: what is missing, and how to go on; empty for a benchmark that
     is complete."""
     remaining = facts.results["not_done"]

@@ -39,7 +39,7 @@ class TeamChoice(Record):
     """The bench's own judge may run programs without bubblewrap."""
 
 
-def chosen(request: Request, datasets: Sequence[str]) -> TeamChoice:
+def parse_choice(request: Request, datasets: Sequence[str]) -> TeamChoice:
     """Raises UsageError, naming the option."""
     choice = options_of(TeamChoice, request.choices)
     if choice.dataset not in datasets:
@@ -83,7 +83,7 @@ def require_split(name: str, split: str, splits: Sequence[str]) -> None:
         raise UsageError(f"--split: {name} has no {split!r}; it has: {', '.join(splits)}")
 
 
-def drawn(names: Sequence[str], request: Request, choice: TeamChoice) -> list[str]:
+def draw_names(names: Sequence[str], request: Request, choice: TeamChoice) -> list[str]:
     """The problems that are asked, by id. Raises UsageError."""
     items = [Item(id=name, question="", gold="") for name in names]
     ids = [item.id for item in sample(items, request.samples, request.seed)]
@@ -95,7 +95,7 @@ def drawn(names: Sequence[str], request: Request, choice: TeamChoice) -> list[st
     return ids
 
 
-def repeated(item: Item, attempts: int) -> list[Item]:
+def repeat_item(item: Item, attempts: int) -> list[Item]:
     """An item for each attempt, one after the other: a run that stops early has whole instances."""
     if attempts == 1:
         return [item]
@@ -105,7 +105,7 @@ def repeated(item: Item, attempts: int) -> list[Item]:
     ]
 
 
-def taken_from(files: Sequence[str]) -> str:
+def source_files_note(files: Sequence[str]) -> str:
     """Which files a source's problems are from, where a reader takes one of several forms."""
     if not files:
         return ""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loopline.agents.environments.code import CodeProblem, CodeTest
-from loopline.agents.environments.code.leakage import tells
+from loopline.agents.environments.code.leakage import leaks_test
 from loopline.agents.environments.code.team import CodeInstance, CodeSetting
 from loopline.bench.arms import team_arms
 from loopline.bench.benchmark import Benchmark, by_signals
@@ -27,21 +27,21 @@ from loopline.bench.datasets import (
     apps_selected,
     code_contests,
     humaneval,
-    left_out,
     livecodebench,
     mbpp,
+    skipped_summary,
 )
 from loopline.bench.datasets.constants import best_constant
 from loopline.bench.errors import DataError
 from loopline.bench.teams.choice import (
     TeamChoice,
     by_id,
-    chosen,
-    drawn,
-    repeated,
+    draw_names,
+    parse_choice,
+    repeat_item,
     require_split,
     setting_of,
-    taken_from,
+    source_files_note,
 )
 from loopline.bench.teams.constant_programs import solving_constant
 from loopline.bench.teams.problem_judge import CODE_CHECKERS, class_of, code_judge, require_sandbox
@@ -66,16 +66,18 @@ _SELECTED = "selected"
 def load(request: Request) -> Dataset:
     """The problems to measure with: the same for the same data set, split, number and seed. Raises
     UsageError, and DataError for files that can't be read."""
-    return _loaded(request, READERS)
+    return _load(request, READERS)
 
 
 def load_for_training(request: Request) -> Dataset:
     """The same problems to train on, under the same ids. Raises as `load`."""
-    return _loaded(request, {name: _unshown(read) for name, read in _TO_TRAIN_ON.items()})
+    return _load(
+        request, {name: _without_leaked_tests(read) for name, read in _TO_TRAIN_ON.items()}
+    )
 
 
-def _loaded(request: Request, readers: Mapping[str, Reader]) -> Dataset:
-    choice = chosen(request, list(readers))
+def _load(request: Request, readers: Mapping[str, Reader]) -> Dataset:
+    choice = parse_choice(request, list(readers))
     setting = setting_of(CodeSetting, choice)
     reading = readers[choice.dataset](request.split, request.data)
     if not reading.records:
@@ -84,17 +86,18 @@ def _loaded(request: Request, readers: Mapping[str, Reader]) -> Dataset:
         raise DataError(f"{choice.dataset}: there is no problem in it{why}")
     problems_by_id, skipped = by_id(reading)
     selected_problems = [
-        problems_by_id[name] for name in drawn(list(problems_by_id), request, choice)
+        problems_by_id[name] for name in draw_names(list(problems_by_id), request, choice)
     ]
     items: list[Item] = []
     for problem in selected_problems:
-        items += repeated(_item(problem, request.split, setting), choice.attempts)
+        items += repeat_item(_item(problem, request.split, setting), choice.attempts)
     return Dataset(
         name=NAME,
         split=request.split,
         items=tuple(items),
         available=len(problems_by_id) * choice.attempts,
-        source=f"{choice.dataset}, {request.split}{taken_from(reading.files)}{left_out(skipped)}",
+        source=f"{choice.dataset}, "
+        f"{request.split}{source_files_note(reading.files)}{skipped_summary(skipped)}",
         reference={
             "dataset": choice.dataset,
             "attempts": choice.attempts,
@@ -129,7 +132,7 @@ def _humaneval(split: str, data: Path | None) -> Reading[CodeProblem]:
     return humaneval.load(data)
 
 
-def _unshown(read: Reader) -> Reader:
+def _without_leaked_tests(read: Reader) -> Reader:
     """Problems whose tests are those that neither an example nor the statement gives away. Of one
     without any nothing can be learned."""
 
@@ -137,7 +140,7 @@ def _unshown(read: Reader) -> Reader:
         return tuple(
             test
             for test in problem.tests
-            if test not in problem.examples and not tells(problem.statement, test)
+            if test not in problem.examples and not leaks_test(problem.statement, test)
         )
 
     def unshown(split: str, data: Path | None) -> Reading[CodeProblem]:
@@ -172,7 +175,7 @@ def _apps(split: str, data: Path | None) -> Reading[CodeProblem]:
     if split == _SELECTED:
         return apps_selected.load(data)
     # The 150 stand for the 5,000 where these are not there; the source says so.
-    if split == "test" and not apps.is_there(split, data) and apps_selected.is_there(data):
+    if split == "test" and not apps.is_available(split, data) and apps_selected.is_available(data):
         return apps_selected.load(data)
     return apps.load(split, data)
 

@@ -10,11 +10,11 @@ from loopline.agents.environments.code import AssertionTest, CodeProblem, Progra
 def solving_constant(problem: CodeProblem) -> str | None:
     """What a program prints or returns, whatever it is given, that passes all tests; None where no
     constant does."""
-    values = set(_wanted(problem))
+    values = set(_expected_constants(problem))
     return values.pop() if len(values) == 1 else None
 
 
-def _wanted(problem: CodeProblem) -> list[str | None]:
+def _expected_constants(problem: CodeProblem) -> list[str | None]:
     """What each test, or each assertion of one, wants to be printed or returned; None where that is
     no constant."""
     outputs: list[str | None] = []
@@ -22,13 +22,13 @@ def _wanted(problem: CodeProblem) -> list[str | None]:
         if isinstance(test, ProgramTest):
             outputs.append(test.stdout.strip())
         elif isinstance(test, AssertionTest):
-            outputs += _asserted(test.source)
+            outputs += _asserted_constants(test.source)
         else:
             outputs.append(repr(test.expected))
     return outputs
 
 
-def _asserted(source: str) -> list[str | None]:
+def _asserted_constants(source: str) -> list[str | None]:
     try:
         nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -61,7 +61,7 @@ def findings_of(
     return {manifest.benchmark: findings}
 
 
-def repeated(manifest: Manifest) -> list[str]:
+def repetition_notes(manifest: Manifest) -> list[str]:
     """What a reader of the other figures must know where instances were played several times."""
     attempts = _attempts_of(manifest)
     if attempts == 1 or not benchmark_of(manifest).team:
@@ -91,7 +91,7 @@ def pass_at(k: int, n: int, solved: int) -> float:
     return 1 - comb(n - solved, k) / comb(n, k)
 
 
-def ladder(attempts: int) -> list[int]:
+def pass_at_ks(attempts: int) -> list[int]:
     """The k of pass@k: powers of two, and the number of attempts."""
     powers = [1 << power for power in range(attempts.bit_length())]
     return sorted({*(k for k in powers if k <= attempts), attempts})
@@ -108,7 +108,12 @@ def success(attempts: Mapping[str, Sequence[bool]], seed: int) -> dict[str, Any]
         interval = mean_share(
             [sum(outcomes) / len(outcomes) for outcomes in attempts.values()], seed=seed
         )
-    return {"n": len(runs), "right": sum(runs), "instances": len(attempts), **_known(interval)}
+    return {
+        "n": len(runs),
+        "right": sum(runs),
+        "instances": len(attempts),
+        **_interval_fields(interval),
+    }
 
 
 def _curve(attempts: Attempts, wanted: int, seed: int) -> dict[str, Any]:
@@ -117,11 +122,11 @@ def _curve(attempts: Attempts, wanted: int, seed: int) -> dict[str, Any]:
     return {
         str(k): {
             "instances": len(whole),
-            **_known(
+            **_interval_fields(
                 mean_share([pass_at(k, wanted, sum(outcomes)) for outcomes in whole], seed=seed)
             ),
         }
-        for k in ladder(wanted)
+        for k in pass_at_ks(wanted)
     }
 
 
@@ -181,12 +186,12 @@ def _baselines(manifest: Manifest) -> Iterator[tuple[str, dict[str, Any]]]:
         case {"baselines": dict(solved), "instances": int(n)}:
             for name, right in solved.items():
                 if isinstance(right, int):
-                    yield name, {"n": n, "right": right, **_known(wilson(right, n))}
+                    yield name, {"n": n, "right": right, **_interval_fields(wilson(right, n))}
         case _:
             return
 
 
-def _known(interval: Interval) -> dict[str, float | None]:
+def _interval_fields(interval: Interval) -> dict[str, float | None]:
     # Over nothing the mean is NaN, which is not JSON.
     values = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
     return {name: None if value != value else value for name, value in values.items()}

@@ -29,12 +29,12 @@ from loopline.bench.errors import DataError
 from loopline.bench.teams.choice import (
     TeamChoice,
     by_id,
-    chosen,
-    drawn,
-    repeated,
+    draw_names,
+    parse_choice,
+    repeat_item,
     require_split,
     setting_of,
-    taken_from,
+    source_files_note,
 )
 from loopline.bench.teams.problem_judge import MATH_CHECKERS, class_of, math_judge, require_sandbox
 from loopline.trainers.data.json_files import Reading
@@ -47,7 +47,7 @@ def load(request: Request) -> Dataset:
     """The same problems for the same data set, split, number and seed. Raises UsageError, and
     DataError for a file that can't be read, also for a broken record: no score is of fewer problems
     than it says."""
-    choice = chosen(request, list(READERS))
+    choice = parse_choice(request, list(READERS))
     setting = setting_of(MathSetting, choice)
     reading = READERS[choice.dataset](request)
     records_by_id, skipped = by_id(reading)
@@ -55,18 +55,20 @@ def load(request: Request) -> Dataset:
         first = skipped[0] if skipped else None
         why = f"{first.where}: {first.reason} ({first.detail})" if first else "there is no problem"
         raise DataError(f"{choice.dataset}: {why}")
-    selected_records = [records_by_id[name] for name in drawn(list(records_by_id), request, choice)]
+    selected_records = [
+        records_by_id[name] for name in draw_names(list(records_by_id), request, choice)
+    ]
     problems = [_problem(entry) for entry in selected_records]
     items: list[Item] = []
     for entry, problem in zip(selected_records, problems, strict=True):
         item = _item(problem, entry.split or request.split, setting)
-        items += repeated(item, choice.attempts)
+        items += repeat_item(item, choice.attempts)
     return Dataset(
         name=NAME,
         split=request.split,
         items=tuple(items),
         available=len(records_by_id) * choice.attempts,
-        source=f"{choice.dataset}{taken_from(reading.files)}",
+        source=f"{choice.dataset}{source_files_note(reading.files)}",
         reference={
             "dataset": choice.dataset,
             "attempts": choice.attempts,
@@ -121,16 +123,16 @@ def _olympiadbench(request: Request) -> Reading[MathQuestion]:
 def _gsm8k(request: Request) -> Reading[MathQuestion]:
     require_split("gsm8k", request.split, gsm8k.SPLITS)
     read = gsm8k.load(replace(request, samples=None))
-    return Reading(tuple(map(_of_item, read.items)), (), (read.source,))
+    return Reading(tuple(map(_question_from_item, read.items)), (), (read.source,))
 
 
 def _wordproblems(request: Request) -> Reading[MathQuestion]:
     split = wordproblems.MIXED if request.split == "test" else request.split
     generated = wordproblems.load(replace(request, split=split))
-    return Reading(tuple(map(_of_item, generated.items)), ())
+    return Reading(tuple(map(_question_from_item, generated.items)), ())
 
 
-def _of_item(item: Item) -> MathQuestion:
+def _question_from_item(item: Item) -> MathQuestion:
     """Without what is known of the worked solution."""
     split = item.about.get("split")
     return MathQuestion(item.id, item.question, item.gold, split=str(split) if split else "")

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from loopline.agents.errors import JournalIncomplete
 from loopline.agents.records import JsonObject, Trajectory
 from loopline.agents.roles.pair.episode import text_of
-from loopline.bench.arms import with_setting
+from loopline.bench.arms import override_setting
 from loopline.bench.errors import OutputError
 from loopline.bench.judgement import Judgement, Question
 from loopline.bench.taxonomy import Class
@@ -20,20 +20,20 @@ from loopline.bench.taxonomy import Class
 OTHER_INSTANCE = "the run played another instance than it was asked"
 
 
-def asked_and_played(trajectory: Trajectory, question: Question) -> JsonObject | None:
+def played_instance(trajectory: Trajectory, question: Question) -> JsonObject | None:
     """The instance that was asked and played, with the team that played it; None where the run
     played another one. Raises OutputError for an item that no team plays."""
     match question.about.get("task"):
         case {"environment": str(environment), "instance": dict(asked)}:
             task = trajectory.run.task
-            instance = with_setting(asked, {"team": _team_of(task.instance)})
+            instance = override_setting(asked, {"team": _team_of(task.instance)})
             same = (task.environment, task.instance) == (environment, instance)
             return instance if same else None
         case _:
             raise OutputError("the item is nothing that a team plays: its manifest is damaged")
 
 
-def written_by(trajectory: Trajectory, role: str) -> list[str]:
+def texts_of_role(trajectory: Trajectory, role: str) -> list[str]:
     """The text of each action that a role executed, in order. Raises `JournalIncomplete`."""
     # A step that failed has no action.
     steps = [
@@ -45,7 +45,7 @@ def written_by(trajectory: Trajectory, role: str) -> list[str]:
 def turns_of(trajectory: Trajectory, team: tuple[str, ...], most: int) -> list[list[str]]:
     """By member of the team, what it wrote turn by turn. Raises `JournalIncomplete` for a run of
     more turns than it has, or of other agents."""
-    written = [written_by(trajectory, role) for role in team]
+    written = [texts_of_role(trajectory, role) for role in team]
     allowed = most if len(team) > 1 else 1
     if len(written[0]) > allowed:
         raise JournalIncomplete(f"{len(written[0])} turns were played, and {allowed} are allowed")
@@ -55,7 +55,7 @@ def turns_of(trajectory: Trajectory, team: tuple[str, ...], most: int) -> list[l
     return written
 
 
-def solved_nothing(why: str) -> Judgement:
+def unsolved_judgement(why: str) -> Judgement:
     """The judgement of a run that did not play what it was asked, by its rules."""
     return Judgement(
         verdicts={"solved": False}, prediction=None, signals=(Class.ILLEGAL,), detail=why

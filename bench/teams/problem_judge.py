@@ -13,7 +13,7 @@ from pathlib import Path
 
 from loopline.agents.environments.code.team import CodeInstance
 from loopline.agents.environments.math_team import MathInstance, reasoning_answer
-from loopline.agents.environments.tool_program import program_in
+from loopline.agents.environments.tool_program import extract_program
 from loopline.agents.errors import JournalIncomplete
 from loopline.agents.judging import OutputVerdict
 from loopline.agents.records import Outcome, Trajectory
@@ -22,9 +22,14 @@ from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.judgement import Judge, Judgement, Question
 from loopline.bench.output import Manifest
 from loopline.bench.taxonomy import ENDED_OTHERWISE, Class
-from loopline.bench.teams.playing import OTHER_INSTANCE, asked_and_played, solved_nothing, turns_of
+from loopline.bench.teams.playing import (
+    OTHER_INSTANCE,
+    played_instance,
+    turns_of,
+    unsolved_judgement,
+)
 from loopline.workers.judging.answers import AnswerJudge
-from loopline.workers.judging.outputs import judged_outputs
+from loopline.workers.judging.outputs import judge_outputs
 from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown
 from loopline.workers.judging.programs import ProgramJudge
 from loopline.workers.judging.service import JudgeService, judge_service
@@ -69,7 +74,7 @@ def code_judge(manifest: Manifest, folder: Path) -> Generator[Judge]:
     """The judge of `bench code`; `folder` holds the problems. Raises UsageError without a
     sandbox."""
     with _service(manifest, folder) as (service, loop):
-        _, programs = _runs_programs(service)
+        _, programs = _require_program_judge(service)
         yield CodeJudge(service.problems, programs, loop)
 
 
@@ -78,7 +83,7 @@ def math_judge(manifest: Manifest, folder: Path) -> Generator[Judge]:
     """The judge of `bench math`; `folder` holds the problems. Raises UsageError without a sandbox
     or without Math-Verify."""
     with _service(manifest, folder) as (service, loop):
-        sandbox, _ = _runs_programs(service)
+        sandbox, _ = _require_program_judge(service)
         if isinstance(service.answers, str):
             raise UsageError(service.answers)
         yield MathJudge(service.problems, service.answers, sandbox, loop)
@@ -119,19 +124,19 @@ class CodeJudge:
         self._loop = loop
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
-        played = asked_and_played(trajectory, question)
+        played = played_instance(trajectory, question)
         if played is None:
-            return solved_nothing(OTHER_INSTANCE)
+            return unsolved_judgement(OTHER_INSTANCE)
         instance = CodeInstance.model_validate(played)
         try:
             written = turns_of(trajectory, instance.setting.team, instance.setting.turns)[0]
             problem = self._problems.code(instance.judged_as)
         except JournalIncomplete as error:
-            return solved_nothing(str(error))
+            return unsolved_judgement(str(error))
         except ProblemUnknown as error:
             raise OutputError(str(error)) from error
         function = instance.question.function
-        program = program_in(written[-1], function) if written else ""
+        program = extract_program(written[-1], function) if written else ""
         verdict = self._loop.run(self._programs.program(problem, program))
         total = len(problem.tests)
         passed = total - sum(verdict.failures.values())
@@ -144,7 +149,7 @@ class CodeJudge:
             measures={
                 "pass_rate": verdict.pass_rate,
                 "turns": float(len(written)),
-                **_said_of_tests(trajectory),
+                **_test_measures(trajectory),
             },
             detail=f"of {total:,} tests: {counted}" if counted else "",
         )
@@ -166,16 +171,16 @@ class MathJudge:
         self._loop = loop
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
-        played = asked_and_played(trajectory, question)
+        played = played_instance(trajectory, question)
         if played is None:
-            return solved_nothing(OTHER_INSTANCE)
+            return unsolved_judgement(OTHER_INSTANCE)
         instance = MathInstance.model_validate(played)
         setting = instance.setting
         try:
             written = turns_of(trajectory, setting.team, setting.turns)
             problem = self._problems.math(instance.judged_as)
         except JournalIncomplete as error:
-            return solved_nothing(str(error))
+            return unsolved_judgement(str(error))
         except ProblemUnknown as error:
             raise OutputError(str(error)) from error
         solutions, programs = written[0], written[1] if len(written) > 1 else []
@@ -185,7 +190,7 @@ class MathJudge:
             right = self._loop.run(self._answers.right(answer, problem))
         elif programs and len(programs) == len(solutions):
             # The tool user had the last word: the answer is its program's, which is run again.
-            ran = self._ran(instance, programs[-1])
+            ran = self._run_program(instance, programs[-1])
             answer, right, prediction = ran.answer, ran.right, programs[-1]
             if ran.failure is not None:
                 signals = (str(Class(ran.failure)),)
@@ -198,18 +203,21 @@ class MathJudge:
             prediction=prediction,
             answer=answer[:200],
             signals=signals,
-            measures={"turns": float(len(solutions)), **_agreed(trajectory, "tool_user")},
+            measures={
+                "turns": float(len(solutions)),
+                **_agreement_measures(trajectory, "tool_user"),
+            },
             detail="" if right else "the answer is wrong" if answer else "there is no answer",
         )
 
-    def _ran(self, instance: MathInstance, text: str) -> OutputVerdict:
+    def _run_program(self, instance: MathInstance, text: str) -> OutputVerdict:
         problem = self._problems.math(instance.judged_as)
         (ran,) = self._loop.run(
-            judged_outputs(
+            judge_outputs(
                 self._sandbox,
                 self._answers,
                 problem,
-                [program_in(text)],
+                [extract_program(text)],
                 seconds=instance.setting.program_seconds,
                 reasoner="",
             )
@@ -217,14 +225,14 @@ class MathJudge:
         return ran
 
 
-def _runs_programs(service: JudgeService) -> tuple[Sandbox, ProgramJudge]:
+def _require_program_judge(service: JudgeService) -> tuple[Sandbox, ProgramJudge]:
     """Raises UsageError where nothing can."""
     if isinstance(service.sandbox, str) or service.programs is None:
         raise UsageError(str(service.sandbox))
     return service.sandbox, service.programs
 
 
-def _said_of_tests(trajectory: Trajectory) -> dict[str, float]:
+def _test_measures(trajectory: Trajectory) -> dict[str, float]:
     """By the run's own judge."""
     written = [
         step.candidates[step.selected].reward_parts
@@ -233,10 +241,10 @@ def _said_of_tests(trajectory: Trajectory) -> dict[str, float]:
     ]
     worth = [parts["local.right_test"] for parts in written if "local.right_test" in parts]
     test_measures = {"right_tests": sum(worth) / len(worth)} if worth else {}
-    return {**_agreed(trajectory, "tester"), **test_measures}
+    return {**_agreement_measures(trajectory, "tester"), **test_measures}
 
 
-def _agreed(trajectory: Trajectory, last: str) -> dict[str, float]:
+def _agreement_measures(trajectory: Trajectory, last: str) -> dict[str, float]:
     """By the run's own judge: whether its last turn ended in agreement."""
     judged = [step.decision.data.get("judged") for step in trajectory.steps if step.agent == last]
     if not judged or not isinstance(judged[-1], dict):

@@ -8,7 +8,7 @@ from loopline.agents.records import JsonObject, Trajectory
 from loopline.bench.arms import POLICY_ARMS
 from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.checkers.apibench import ApiDatabase, ApiVerdict
-from loopline.bench.datasets import Dataset, Item, Request, apibench, left_out, sample
+from loopline.bench.datasets import Dataset, Item, Request, apibench, sample, skipped_summary
 from loopline.bench.datasets.apibench import HUBS, Api, Hub, hub_of
 from loopline.bench.errors import DataError
 from loopline.bench.judgement import Judgement, Question
@@ -48,7 +48,7 @@ def load(request: Request) -> Dataset:
     for hub, reading in databases.items():
         omissions += ApiDatabase(hub, reading.records).unusable
     selected_items = sample(items, request.samples, request.seed)
-    source = f"APIBench, evaluation questions{left_out(omissions)}"
+    source = f"APIBench, evaluation questions{skipped_summary(omissions)}"
     entries: JsonObject = {
         hub: [[api.api_call, api.domain] for api in reading.records]
         for hub, reading in databases.items()

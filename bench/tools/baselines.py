@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from loopline.agents.environments.api_worlds import APIS, MAX_CALLS, Instance
-from loopline.agents.environments.api_worlds.observations import leaves, parsed
+from loopline.agents.environments.api_worlds.observations import leaf_values, parse_observation
 from loopline.agents.records import JsonObject, ToolCall
 
 Observations = Sequence[str]
@@ -25,15 +25,15 @@ GIVEN = "the oracle's calls"
 """Of the callers the one that knows the instruction."""
 
 
-def _given(instance: Instance) -> tuple[Sequence[ToolCall], Observations]:
+def _oracle_player(instance: Instance) -> tuple[Sequence[ToolCall], Observations]:
     return instance.oracle.calls, [step.observation for step in instance.oracle.steps]
 
 
-def _none(instance: Instance) -> tuple[Sequence[ToolCall], Observations]:
+def _silent_player(instance: Instance) -> tuple[Sequence[ToolCall], Observations]:
     return (), ()
 
 
-def _without_arguments(instance: Instance) -> tuple[Sequence[ToolCall], Observations]:
+def _argumentless_player(instance: Instance) -> tuple[Sequence[ToolCall], Observations]:
     reading = [name for name in instance.recipe.tools if not APIS[name].changes][:MAX_CALLS]
     world = instance.world()
     calls = [ToolCall(id=name, name=name, arguments={}) for name in reading]
@@ -42,18 +42,18 @@ def _without_arguments(instance: Instance) -> tuple[Sequence[ToolCall], Observat
 
 def _values(observations: Iterable[str]) -> Iterator[str]:
     for observation in observations:
-        yield from map(str, leaves(parsed(observation)))
+        yield from map(str, leaf_values(parse_observation(observation)))
 
 
 def _first_or_none(observations: Observations) -> str | None:
-    failed = not observations or "error" in parsed(observations[-1])
+    failed = not observations or "error" in parse_observation(observations[-1])
     return None if failed else next(_values(observations[-1:]), DONE)
 
 
 CALLERS: dict[str, Caller] = {
-    GIVEN: _given,
-    "no call": _none,
-    "each reading tool without arguments": _without_arguments,
+    GIVEN: _oracle_player,
+    "no call": _silent_player,
+    "each reading tool without arguments": _argumentless_player,
 }
 ANSWERS: dict[str, Answer] = {
     "'Done.'": lambda instruction, seen: DONE,

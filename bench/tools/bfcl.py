@@ -12,7 +12,7 @@ from loopline.bench.arms import POLICY_ARMS
 from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.checkers.bfcl import Fault, check
 from loopline.bench.checkers.tool_calls import ToolCall, calls_among, tool_calls
-from loopline.bench.datasets import Dataset, Item, Request, bfcl, left_out, sample
+from loopline.bench.datasets import Dataset, Item, Request, bfcl, sample, skipped_summary
 from loopline.bench.datasets.bfcl import (
     CATEGORIES,
     LIVE,
@@ -48,14 +48,16 @@ def load(request: Request) -> Dataset:
     items = [_item(question) for reading in readings for question in reading.records]
     skipped = [omission for reading in readings for omission in reading.skipped]
     selected_items = sample(items, request.samples, request.seed)
-    return Dataset("bfcl", request.split, selected_items, len(items), f"BFCL v4{left_out(skipped)}")
+    return Dataset(
+        "bfcl", request.split, selected_items, len(items), f"BFCL v4{skipped_summary(skipped)}"
+    )
 
 
 def _item(question: bfcl.Question) -> Item:
     return Item(
         id=question.id,
         question=prompt_of(question),
-        gold="; ".join(map(_shown, question.wanted))
+        gold="; ".join(map(_call_text, question.wanted))
         or (NOTHING if question.category in WITHOUT_CALLS else ANYTHING),
         about={
             "split": question.category,
@@ -77,7 +79,7 @@ def prompt_of(question: bfcl.Question) -> str:
     return f"Functions:\n{functions}\n\nRequest:\n{request}"
 
 
-def _shown(call: WantedCall) -> str:
+def _call_text(call: WantedCall) -> str:
     arguments = ", ".join(
         f"{name}={' | '.join(map(repr, possible))}" for name, possible in call.arguments.items()
     )
@@ -91,7 +93,7 @@ class BfclJudge:
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         bfcl_question = question_of(question.about)
-        text, calls = _called(trajectory, bfcl_question)
+        text, calls = _final_calls(trajectory, bfcl_question)
         # Without a completion nothing was held back: an error is not a right answer.
         verdict = check(bfcl_question, calls) if text or calls else None
         right = verdict is not None and verdict.right
@@ -116,7 +118,7 @@ class BfclJudge:
         )
 
 
-def _called(
+def _final_calls(
     trajectory: Trajectory, bfcl_question: bfcl.Question
 ) -> tuple[str, tuple[ToolCall, ...] | None]:
     """What was said last, and what was called with it; None for no calls at all."""

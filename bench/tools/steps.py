@@ -23,7 +23,7 @@ from loopline.agents.roles.umi.output import Action, Unreadable, read_action, re
 from loopline.bench.arms import TOOL_ARMS
 from loopline.bench.benchmark import Benchmark, by_signals
 from loopline.bench.checkers.tool_steps import Decision, StepScore, ToolStep, score_step
-from loopline.bench.datasets import Dataset, Item, Request, left_out, sample
+from loopline.bench.datasets import Dataset, Item, Request, sample, skipped_summary
 from loopline.bench.datasets.location import data_root
 from loopline.bench.errors import DataError
 from loopline.bench.judgement import Judgement, Question
@@ -47,18 +47,18 @@ _DECISIONS: dict[str, Decision] = {"call": "call", "conclude": "finish", "give_u
 def load(request: Request) -> Dataset:
     """`samples` steps. Raises UsageError or DataError."""
     if request.split == TOOLBENCH:
-        return _of_toolbench(request)
+        return _load_toolbench(request)
     if request.split in first_calls.SPLITS:
-        return _of_toolalpaca(request)
+        return _load_toolalpaca(request)
     wanted, splits = samples_of(request), splits_of(request.split)
     share = math.ceil(wanted / len(splits))
-    groups = [_of_worlds(str(split), share, request.seed) for split in splits]
+    groups = [_worlds_items(str(split), share, request.seed) for split in splits]
     items = [group[at] for at in range(share) for group in groups][:wanted]
     source = f"the oracle's steps in worlds generated from seed {request.seed}"
     return Dataset("tool_steps", request.split, tuple(items), len(items), source)
 
 
-def _of_worlds(split: str, steps: int, seed: int) -> list[Item]:
+def _worlds_items(split: str, steps: int, seed: int) -> list[Item]:
     """The first steps of a split. A longer list of instances begins with the shorter one."""
     instances = steps // 2 + 1
     while True:
@@ -68,7 +68,7 @@ def _of_worlds(split: str, steps: int, seed: int) -> list[Item]:
         instances *= 2
 
 
-def _of_toolbench(request: Request) -> Dataset:
+def _load_toolbench(request: Request) -> Dataset:
     folder = data_root("ToolBench", request.data, SOURCE)
     try:
         source = from_toolbench(folder, held_out=True)
@@ -76,23 +76,23 @@ def _of_toolbench(request: Request) -> Dataset:
         raise DataError(str(error)) from error
     items = list(_items(source.trajectories))
     selected_items = sample(items, request.samples, request.seed)
-    return Dataset("tool_steps", TOOLBENCH, selected_items, len(items), _said_of(source))
+    return Dataset("tool_steps", TOOLBENCH, selected_items, len(items), _source_note(source))
 
 
-def _of_toolalpaca(request: Request) -> Dataset:
+def _load_toolalpaca(request: Request) -> Dataset:
     reading = first_calls.read_first_calls(request.data, request.split)
     items = list(_items(reading.records))
     selected_items = sample(items, request.samples, request.seed)
     apis = first_calls.SPLITS[request.split]
     description = f"the first calls of ToolAlpaca's golden solutions, {apis} APIs"
-    source = f"{description}{left_out(reading.skipped)}"
+    source = f"{description}{skipped_summary(reading.skipped)}"
     return Dataset("tool_steps", request.split, selected_items, len(items), source)
 
 
-def _said_of(source: Source) -> str:
+def _source_note(source: Source) -> str:
     listed = source.settings.get("test_queries")
     scope = "test queries" if listed else "no list of test queries, so every query"
-    return f"ToolBench's answers, {scope}{left_out(source.skipped)}"
+    return f"ToolBench's answers, {scope}{skipped_summary(source.skipped)}"
 
 
 def _items(records: Iterable[trajectories.Trajectory]) -> Iterator[Item]:
@@ -102,22 +102,22 @@ def _items(records: Iterable[trajectories.Trajectory]) -> Iterator[Item]:
         for number, step in enumerate(trajectory.steps):
             if step.next == "call" or missing_answer_reason(step) is None:
                 yield _item(trajectory, number, step, before)
-            before.append(_given(step))
+            before.append(_given_call(step))
 
 
-def _given(step: trajectories.Step) -> GivenCall:
+def _given_call(step: trajectories.Step) -> GivenCall:
     named = step.call if step.raw_call is None else None
     return GivenCall(
         rationale=step.rationale,
         name=named.name if named else None,
         arguments=named.arguments if named else {},
         text=step.caller_text if named is None else "",
-        output=_kept(step.output),
+        output=_truncate_output(step.output),
         asked_again=step.asked_again,
     )
 
 
-def _kept(output: JsonValue) -> JsonValue:
+def _truncate_output(output: JsonValue) -> JsonValue:
     """A long answer as a tool worker cuts it."""
     match output:
         case {"result": str(text)} if len(text) > KEPT_OUTPUT_CHARS:
@@ -181,13 +181,13 @@ class StepsJudge:
         predicted = predicted_step(trajectory)
         score = score_step(predicted, reference, [str(name) for name in tools])
         exact = score.plan and score.action is not False and score.argument_f1 in (None, 1.0)
-        prediction_text = _shown(predicted)
+        prediction_text = _step_text(predicted)
         called = [CALLED] if predicted.decision == "call" else []
         return Judgement(
             verdicts={"step": exact, "plan": score.plan},
             prediction=prediction_text,
             answer=prediction_text[:200],
-            signals=(*called, *([] if exact else _why(predicted, score))),
+            signals=(*called, *([] if exact else _failure_classes(predicted, score))),
             measures=score.measures,
         )
 
@@ -211,7 +211,7 @@ def predicted_step(trajectory: Trajectory) -> ToolStep:
     """What a run of one step decided, from the texts that its models wrote."""
     texts = {step.agent: step.calls[-1].text for step in trajectory.steps if step.calls}
     if "umi_single" in texts:
-        return _of_single(texts["umi_single"])
+        return _step_from_single(texts["umi_single"])
     plan = read_plan(texts.get("umi_planner", ""))
     if isinstance(plan, Unreadable):
         return ToolStep()
@@ -224,7 +224,7 @@ def predicted_step(trajectory: Trajectory) -> ToolStep:
             return _call(read_action(texts.get("umi_caller", "")))
 
 
-def _of_single(text: str) -> ToolStep:
+def _step_from_single(text: str) -> ToolStep:
     match read_step(text):
         case CallTurn(call=call):
             return _call(call)
@@ -242,7 +242,7 @@ def _call(action: Action | Unreadable) -> ToolStep:
     return ToolStep("call", action.name, action.arguments)
 
 
-def _shown(step: ToolStep) -> str:
+def _step_text(step: ToolStep) -> str:
     match step.decision:
         case "call":
             return (
@@ -256,7 +256,7 @@ def _shown(step: ToolStep) -> str:
             return "no decision"
 
 
-def _why(predicted: ToolStep, score: StepScore) -> list[str]:
+def _failure_classes(predicted: ToolStep, score: StepScore) -> list[str]:
     unreadable = predicted.decision is None or (
         predicted.decision == "call" and predicted.action is None
     )

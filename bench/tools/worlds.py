@@ -51,14 +51,14 @@ def load(request: Request) -> Dataset:
     """Instances, the same for the same split, number and seed. Raises UsageError."""
     if request.data is not None:
         raise UsageError("--data is of no use here: worlds are generated, not read")
-    chosen = in_turn(splits_of(request.split), samples_of(request), request.seed)
+    chosen = instances_in_turn(splits_of(request.split), samples_of(request), request.seed)
     items = tuple(map(_item, chosen))
     source = f"generated from seed {request.seed}"
     reference: JsonObject = {"instances": len(chosen), "baselines": baselines_of(chosen)}
     return Dataset("worlds", request.split, items, len(items), source, reference)
 
 
-def in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Instance, ...]:
+def instances_in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Instance, ...]:
     """So many instances of these splits in equal parts, taken in turn, so that a run which stops
     early has seen every split alike."""
     shares = [samples // len(splits) + (at < samples % len(splits)) for at in range(len(splits))]
@@ -67,8 +67,8 @@ def in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Instance,
 
 
 def items_in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Item, ...]:
-    """`in_turn` as questions."""
-    return tuple(map(_item, in_turn(splits, samples, seed)))
+    """`instances_in_turn` as questions."""
+    return tuple(map(_item, instances_in_turn(splits, samples, seed)))
 
 
 def samples_of(request: Request) -> int:
@@ -117,7 +117,7 @@ class WorldsJudge:
         solved = ended and verdict.solved
         signals = [CALLED] if calls else []
         if not solved:
-            signals += _why(trajectory, instance, answer, calls, invented=invented)
+            signals += _failure_classes(trajectory, instance, answer, calls, invented=invented)
         return Judgement(
             verdicts={"solved": solved},
             prediction=answer,
@@ -139,10 +139,10 @@ def instance_of(question: Question) -> Instance:
 
 def names_unoffered(steps: Sequence[Step], offered: Sequence[str]) -> bool:
     """Whether a call names a tool that is not on offer."""
-    return any(name not in offered for name in _named(steps))
+    return any(name not in offered for name in _called_names(steps))
 
 
-def _named(steps: Sequence[Step]) -> Iterator[str]:
+def _called_names(steps: Sequence[Step]) -> Iterator[str]:
     for step in steps:
         if step.agent in CALLING and step.decision.kind in ("call", "refused") and step.calls:
             action = read_action(step.calls[-1].text)
@@ -150,7 +150,7 @@ def _named(steps: Sequence[Step]) -> Iterator[str]:
                 yield action.name
 
 
-def _why(
+def _failure_classes(
     trajectory: Trajectory,
     instance: Instance,
     answer: str | None,
@@ -161,14 +161,14 @@ def _why(
     """The classes that apply to a run that solved nothing."""
     reason, way = trajectory.reason or "", instance.oracle.answer is not None
     gave_up = trajectory.outcome is Outcome.GAVE_UP
-    damaged, undone = _changes(instance, calls)
+    damaged, undone = _unwanted_changes(instance, calls)
     needs_a_try = bool(instance.oracle.steps) and not calls
     facts = {
         Class.CYCLE: gave_up and _CYCLE in reason,
         Class.CALL_LIMIT: gave_up and _LIMIT in reason,
         Class.DAMAGE: damaged,
         Class.HALLUCINATED: invented,
-        Class.UNREADABLE: gave_up and _ended_unreadably(trajectory.steps),
+        Class.UNREADABLE: gave_up and _ends_unreadably(trajectory.steps),
         Class.GAVE_UP: gave_up and way,
         Class.NO_WAY: answer is not None and not way,
         Class.NOT_TRIED: needs_a_try,
@@ -178,7 +178,7 @@ def _why(
     return [str(name) for name, holds in facts.items() if holds]
 
 
-def _changes(instance: Instance, calls: Sequence[ToolCall]) -> tuple[bool, bool]:
+def _unwanted_changes(instance: Instance, calls: Sequence[ToolCall]) -> tuple[bool, bool]:
     """Whether a table is neither as before nor as wanted, and whether one is as before that
     should have changed."""
     recipe = instance.recipe
@@ -193,7 +193,7 @@ def _changes(instance: Instance, calls: Sequence[ToolCall]) -> tuple[bool, bool]
     )
 
 
-def _ended_unreadably(steps: Sequence[Step]) -> bool:
+def _ends_unreadably(steps: Sequence[Step]) -> bool:
     last = steps[-1] if steps else None
     if last is None or not last.calls:
         return False

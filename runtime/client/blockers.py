@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from loopline.agents.records import Run
 from loopline.agents.workflows import policy_of, serving_role
-from loopline.agents.workflows.pair import PairWorkflow, asks_a_judge, team_of
+from loopline.agents.workflows.pair import PairWorkflow, needs_judge, team_of
 from loopline.bus import OUTAGE, Bus, live_workers, pool_of
 from loopline.runtime.client.deployment import Deployment
 from loopline.runtime.observe.log_files import last_error_line
@@ -52,7 +52,7 @@ async def list_blockers(bus: Bus, run: Run, deployment: Deployment) -> list[str]
         for pool in sorted({pool_of(policy_of(run, agent)) for agent in acting})
         if inference_stream(pool) not in ready
     ]
-    if playing and asks_a_judge(run) and JUDGE_STREAM not in ready:
+    if playing and needs_judge(run) and JUDGE_STREAM not in ready:
         absent.append("the judge")
     if TOOL_STREAM not in ready and (await bus.queue_lengths([TOOL_STREAM]))[TOOL_STREAM]:
         absent.append("the tools")

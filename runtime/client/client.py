@@ -34,14 +34,14 @@ from loopline.agents.records import (
 )
 from loopline.agents.replay import fork as forked
 from loopline.agents.tools import tools
-from loopline.agents.tools.offered import unregistered_tools, with_specs
+from loopline.agents.tools.offered import attach_specs, unregistered_tools
 from loopline.agents.workflows import (
     Handoff,
+    add_rewards,
     agents_of,
     policies_for,
     prompt_hashes,
     prompts_of,
-    rewarded,
     workflows,
 )
 from loopline.bus import CLIENT_PATIENCE, Admission, Bus, BusSettings, Inbox, Join, RunState
@@ -219,7 +219,7 @@ class Client:
                     hint=(f"did you mean {near[0]!r}? " if near else "")
                     + "`runtime status --json` tells of the tool sources.",
                 )
-        return run.model_copy(update={"task": with_specs(run.task, offered)})
+        return run.model_copy(update={"task": attach_specs(run.task, offered)})
 
     async def fork(
         self,
@@ -384,7 +384,7 @@ def trajectory_of(state: RunState) -> Trajectory:
     Raises `RunUnknown`.
     """
     steps = steps_of(state)
-    return rewarded(
+    return add_rewards(
         Trajectory.from_texts(
             state.run, steps, state.outcome, state.answer, state.reason, state.ended
         )

@@ -86,7 +86,7 @@ def register(app: typer.Typer) -> None:
         letter_id: Annotated[
             str | None, typer.Argument(metavar="[ID]", help="Letter to delete.")
         ] = None,
-        everything: Annotated[bool, typer.Option("--all", help="Delete all of them.")] = False,
+        everything: Annotated[bool, typer.Option("--all", help="Delete all dead letters.")] = False,
         redis_url: RedisUrl = None,
     ) -> None:
         """Delete one dead letter, or all of them."""

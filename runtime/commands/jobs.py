@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
             str, typer.Argument(metavar="bench|train", help="Program that the job runs.")
         ],
         arguments: Annotated[
-            list[str], typer.Argument(metavar="ARGUMENT...", help="Its command line.")
+            list[str], typer.Argument(metavar="ARGUMENT...", help="Arguments of the job's program.")
         ],
     ) -> None:
         """Queue a `bench` or `train` command line. For example: `runtime jobs add train grpo

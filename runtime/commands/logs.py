@@ -14,7 +14,9 @@ def register(app: typer.Typer) -> None:
     def logs(  # pyright: ignore[reportUnusedFunction]
         kind: Annotated[
             str | None,
-            typer.Argument(help="planner, slm, gpu, …, supervisor, redis. All if left out."),
+            typer.Argument(
+                help="Worker kind (planner, slm, gpu, …), supervisor or redis; all without it."
+            ),
         ] = None,
         follow: Annotated[
             bool, typer.Option("--follow", "-f", help="Go on as lines come.")

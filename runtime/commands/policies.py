@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from loopline.bus.policies import PolicySnapshot
 
 Name = Annotated[
-    str, typer.Argument(metavar="POLICY", help="A pool (slm), or pool/adapter (slm/caller).")
+    str,
+    typer.Argument(metavar="POLICY", help="Policy: a pool (slm), or pool/adapter (slm/caller)."),
 ]
-Wait = Annotated[
-    float, typer.Option(help="Seconds to wait for the workers that serve it to say so.")
-]
+Wait = Annotated[float, typer.Option(help="Seconds to wait until the policy's workers serve it.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -115,7 +114,9 @@ def register(app: typer.Typer) -> None:
     @policies.command("pin")
     def pin(  # pyright: ignore[reportUnusedFunction]
         name: Name,
-        version: Annotated[int, typer.Argument(min=0, help="0 is the model without an adapter.")],
+        version: Annotated[
+            int, typer.Argument(min=0, help="Version to pin; 0 is the model without an adapter.")
+        ],
         redis_url: RedisUrl = None,
         wait: Wait = 30.0,
     ) -> None:

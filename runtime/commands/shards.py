@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     @app.command("shards")
     def shards(  # pyright: ignore[reportUnusedFunction]
-        number: Annotated[int, typer.Argument(min=1, max=256, help="How many there are to be.")],
+        number: Annotated[
+            int, typer.Argument(min=1, max=256, help="Number of shards from now on.")
+        ],
         redis_url: RedisUrl = None,
         wait: Annotated[
             float, typer.Option(min=0, help="Seconds to wait for what is in flight.")

@@ -1,7 +1,7 @@
 """Prompt files of the user's, in place of shipped prompts: of a profile (`[prompts]`), of one run
 (`runtime ask --prompt`), or tried by `train prompts`.
 
-A file is read here, and checked by `loopline.agents.prompts.replacement`.
+A file is read here, and checked by `loopline.agents.prompts.parse_replacement_prompt`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from loopline.agents.errors import InvalidPrompt, UnknownName
-from loopline.agents.prompts import MAX_PROMPT_FILE_CHARS, Prompt, replacement
-from loopline.agents.roles import every_prompt
+from loopline.agents.prompts import MAX_PROMPT_FILE_CHARS, Prompt, parse_replacement_prompt
+from loopline.agents.roles import all_prompts
 from loopline.runtime.config.key_value_options import key_value_texts
 from loopline.runtime.errors import InputError
 
@@ -42,7 +42,7 @@ def prompt_content(path: Path) -> str:
 
 def shipped_prompt(name: str) -> Prompt:
     """Raises `UnknownName` with the nearest name."""
-    prompts_by_name = {prompt.name: prompt for prompt in every_prompt().values()}
+    prompts_by_name = {prompt.name: prompt for prompt in all_prompts().values()}
     if name not in prompts_by_name:
         raise UnknownName("prompt", name, prompts_by_name)
     return prompts_by_name[name]
@@ -56,7 +56,7 @@ def parse_prompt_files(words: list[str]) -> dict[str, str]:
         try:
             shipped = shipped_prompt(name)
             content = prompt_content(Path(path))
-            replacement(content, name, origin=path)
+            parse_replacement_prompt(content, name, origin=path)
         except (InvalidPrompt, UnknownName) as error:
             raise InputError(f"--prompt {name}={path}: {error}") from error
         files[shipped.file] = content

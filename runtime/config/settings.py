@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, m
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from loopline.agents.errors import AgentError
-from loopline.agents.prompts import replacement
+from loopline.agents.prompts import parse_replacement_prompt
 from loopline.agents.records import JsonObject
 from loopline.agents.workflows import workflows
 from loopline.bus.policies import pool_of
@@ -285,7 +285,7 @@ class Settings(BaseSettings):
         for name, file in self.prompts.items():
             try:
                 shipped_prompt(name)
-                replacement(file.content, name, origin=file.path)
+                parse_replacement_prompt(file.content, name, origin=file.path)
             except AgentError as error:
                 raise ValueError(f"prompts.{name}: {error}") from error
         return self

@@ -87,9 +87,9 @@ class Gateway:
         caller = await self._http.caller(request)
         body = await self._http.body(request)
         try:
-            chat = ChatRequest.model_validate(body)
+            chat = ChatRequest.model_validate(body, strict=True)
         except ValidationError as error:
-            raise validation_error(error) from error
+            raise validation_error(error, body) from error
         if chat.metadata and any(tag in RESERVED_TAGS for tag in chat.metadata):
             raise invalid(f"metadata: {', '.join(RESERVED_TAGS)} are the gateway's own", "metadata")
         admitted = await self._service.admit(
@@ -117,7 +117,7 @@ class Gateway:
                 include_usage=bool(options and options.include_usage),
                 logprobs=bool(chat.logprobs),
                 token_ids=bool(chat.return_token_ids),
-                offered=tuple(tool.function.name for tool in chat.tools or ()),
+                offered=tuple(tool.name for tool in chat.offered_tools),
             )
             return await self._stream(admitted, shape, request.headers.get("last-event-id"))
         return await self._whole(

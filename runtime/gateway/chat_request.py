@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from loopline.agents.records import (
     MAX_TOOLS,
@@ -17,7 +17,7 @@ from loopline.agents.records import (
     ToolSpec,
 )
 from loopline.agents.roles.chat import ChatOptions
-from loopline.runtime.gateway.errors import invalid
+from loopline.runtime.gateway.errors import field_error, invalid
 
 MAX_MESSAGES = 10_000
 
@@ -42,6 +42,13 @@ class OtherPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     type: str
+
+    @field_validator("type")
+    @classmethod
+    def _is_another(cls, kind: str) -> str:
+        if kind in ("text", "input_text", "output_text", "refusal"):
+            raise ValueError(f"a part of type {kind!r} has other fields")
+        return kind
 
 
 Content = str | list[TextPart | RefusalPart | OtherPart] | None
@@ -80,11 +87,11 @@ class ChatMessage(BaseModel):
     @model_validator(mode="after")
     def _check_role(self) -> Self:
         if self.tool_calls and self.role != "assistant":
-            raise ValueError(f"a message of role {self.role!r} has no 'tool_calls'")
+            raise field_error("tool_calls", f"a message of role {self.role!r} has none")
         if self.role == "tool" and not self.tool_call_id:
-            raise ValueError("a message of role 'tool' needs a 'tool_call_id'")
+            raise field_error("tool_call_id", "a message of role 'tool' needs it")
         if self.content is None and self.role in ("system", "developer", "user", "tool"):
-            raise ValueError(f"a message of role {self.role!r} needs 'content'")
+            raise field_error("content", f"a message of role {self.role!r} needs it")
         return self
 
 
@@ -111,6 +118,18 @@ class NamedFunction(BaseModel):
 class NamedTool(BaseModel):
     type: Literal["function"]
     function: NamedFunction
+
+
+class AllowedTools(BaseModel):
+    mode: Literal["auto", "required"]
+    tools: list[NamedTool] = Field(min_length=1, max_length=MAX_TOOLS)
+
+
+class AllowedToolsChoice(BaseModel):
+    """Some of the tools. The list of all stays as it is, for the sake of the prompt's cache."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
 
 
 class JsonSchemaFormat(BaseModel):
@@ -156,7 +175,7 @@ class ChatRequest(BaseModel):
     model: str = Field(min_length=1, max_length=256)
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     tools: list[Tool] | None = Field(default=None, max_length=MAX_TOOLS)
-    tool_choice: Literal["auto", "none", "required"] | NamedTool | None = None
+    tool_choice: Literal["auto", "none", "required"] | NamedTool | AllowedToolsChoice | None = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
     stream: bool | None = None
@@ -164,7 +183,7 @@ class ChatRequest(BaseModel):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     n: Annotated[int, Field(ge=1, le=64)] | None = None
-    seed: int | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     stop: str | Annotated[list[str], Field(max_length=16)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
@@ -193,25 +212,42 @@ class ChatRequest(BaseModel):
     @model_validator(mode="after")
     def _check_references(self) -> Self:
         asked: set[str] = set()
-        for message in self.messages:
+        for position, message in enumerate(self.messages):
             asked.update(call.id for call in message.tool_calls or ())
             if message.role == "tool" and message.tool_call_id not in asked:
-                raise ValueError(
-                    f"a message answers the tool call {message.tool_call_id!r}, which no message"
-                    " before it has"
+                raise field_error(
+                    f"messages[{position}].tool_call_id",
+                    f"no message before has the tool call {message.tool_call_id!r}",
                 )
         names = [tool.function.name for tool in self.tools or ()]
         if len(set(names)) < len(names):
-            raise ValueError("two of the tools have one name")
-        if isinstance(self.tool_choice, NamedTool) and self.tool_choice.function.name not in names:
-            raise ValueError(
-                f"tool_choice names {self.tool_choice.function.name!r}, which is none of the tools"
-            )
+            raise field_error("tools", "two of them have one name")
+        for name in self._chosen_names():
+            if name not in names:
+                raise field_error("tool_choice", f"{name!r} is none of the tools")
         if self.tool_choice == "required" and not names:
-            raise ValueError("tool_choice 'required' needs tools")
+            raise field_error("tool_choice", "'required' needs tools")
         if self.top_logprobs and not self.logprobs:
-            raise ValueError("top_logprobs needs logprobs")
+            raise field_error("top_logprobs", "it needs 'logprobs'")
         return self
+
+    def _chosen_names(self) -> tuple[str, ...]:
+        """The tools that the choice names."""
+        match self.tool_choice:
+            case NamedTool(function=function):
+                return (function.name,)
+            case AllowedToolsChoice(allowed_tools=allowed):
+                return tuple(tool.function.name for tool in allowed.tools)
+            case _:
+                return ()
+
+    @property
+    def offered_tools(self) -> tuple[ToolSpec, ...]:
+        """Of the tools those that the model is told of."""
+        tools = tuple(_tool_spec(tool.function) for tool in self.tools or ())
+        if isinstance(self.tool_choice, AllowedToolsChoice):
+            return tuple(tool for tool in tools if tool.name in self._chosen_names())
+        return tools
 
     @property
     def conversation(self) -> tuple[Message, ...]:
@@ -225,7 +261,7 @@ class ChatRequest(BaseModel):
     def options(self) -> ChatOptions:
         """What the workflow `chat` is to do."""
         return ChatOptions(
-            tools=tuple(_tool_spec(tool.function) for tool in self.tools or ()),
+            tools=self.offered_tools,
             json_schema=self._schema(),
             generation=self.generation,
         )
@@ -264,10 +300,12 @@ class ChatRequest(BaseModel):
                 return None
 
 
-def _tool_choice(choice: str | NamedTool | None) -> ToolChoice:
+def _tool_choice(choice: str | NamedTool | AllowedToolsChoice | None) -> ToolChoice:
     match choice:
         case NamedTool(function=function):
             return ToolChoice(mode="required", name=function.name)
+        case AllowedToolsChoice(allowed_tools=AllowedTools(mode=mode)):
+            return ToolChoice(mode=mode)
         case "none":
             return ToolChoice(mode="none")
         case "required":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from loopline.agents.records import Outcome
 
@@ -79,25 +80,55 @@ def too_large(message: str) -> ApiError:
     return ApiError(413, message, code="request_too_large")
 
 
-def validation_error(error: ValidationError, within: str = "") -> ApiError:
+def validation_error(error: ValidationError, body: object, within: str = "") -> ApiError:
     """The first thing that is wrong with a body, or with the part of it that lies at `within`, by
     the field's path."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    path = _field_path(first["loc"], within)
-    if first["type"] == "extra_forbidden":
+    errors = error.errors(include_url=False, include_input=False)
+    paths = [_path_of(body, fault) for fault in errors]
+    # Of a field that may have several forms each says what it lacks. The one that came furthest
+    # into the field is of the form that was meant.
+    alternatives = [at for at, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
+    chosen = max(alternatives, key=lambda at: len(paths[at]))
+    fault, path = errors[chosen], _written_path(paths[chosen], within)
+    if fault["type"] == "extra_forbidden":
         return invalid(f"Unknown parameter: '{path}'.", path, "unknown_parameter")
-    if first["type"] == "missing":
+    if fault["type"] == "missing":
         return invalid(f"Missing required parameter: '{path}'.", path, "missing_required_parameter")
-    message = first["msg"].removeprefix("Value error, ")
+    message = fault["msg"].removeprefix("Value error, ")
     where = f"'{path}': " if path else ""
     return invalid(f"Invalid value for {where}{message}", path or None, "invalid_value")
 
 
-def _field_path(location: tuple[int | str, ...], within: str) -> str:
+def field_error(param: str, reason: str) -> PydanticCustomError:
+    """What is wrong between several fields of a body, and the one to blame."""
+    return PydanticCustomError("field_error", "{reason}", {"reason": reason, "param": param})
+
+
+def _path_of(body: object, fault: ErrorDetails) -> tuple[int | str, ...]:
+    """Where a fault is, without the names of the forms of a field that were tried on the way: the
+    body has none of these. What is missing, it has not either."""
+    if fault["type"] == "field_error":
+        return (*fault["loc"], fault.get("ctx", {})["param"])
+    location = fault["loc"]
+    missing = location[-1:] if fault["type"] == "missing" else ()
+    path: list[int | str] = []
+    value: Any = body
+    for part in location[: len(location) - len(missing)]:
+        if isinstance(part, int) and isinstance(value, list):
+            value = cast(list[Any], value)[part]
+        elif isinstance(value, dict) and part in value:
+            value = cast(dict[str, Any], value)[str(part)]
+        else:
+            continue
+        path.append(part)
+    return (*path, *missing)
+
+
+def _written_path(path: tuple[int | str, ...], within: str) -> str:
     text = within
-    for part in location:
+    for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
+    return text[:256]
 
 
 _STATUS = {

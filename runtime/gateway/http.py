@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
@@ -22,12 +23,17 @@ PING_SECONDS = 15
 """Between two comments of a silent stream: proxies end connections that say nothing."""
 
 
+REQUEST_ID = "x-request-id"
+
+
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(body), status, headers=headers, media_type="application/json")
+    """Errors have an `x-request-id` as results do."""
+    named = {REQUEST_ID: str(uuid4())} | (headers or {})
+    return Response(orjson.dumps(body), status, headers=named, media_type="application/json")
 
 
 def run_headers(admitted: Admitted) -> dict[str, str]:
-    return {"x-request-id": admitted.run.id, "x-loopline-run": admitted.run.id}
+    return {REQUEST_ID: admitted.run.id, "x-loopline-run": admitted.run.id}
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:

@@ -84,7 +84,7 @@ class ResponsesApi:
         try:
             params = ResponseRequest.model_validate(body)
         except ValidationError as error:
-            raise validation_error(error) from error
+            raise validation_error(error, body) from error
         _check(params)
         messages, previous = await self._conversation(params, caller)
         options = params.options.model_copy(update={"previous": previous})

@@ -210,7 +210,7 @@ def _validated(model: type[Parsed], value: Any, where: str) -> Parsed:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise validation_error(error, where) from error
+        raise validation_error(error, value, where) from error
 
 
 # What a run gives

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, TypeVar
 
 import orjson
@@ -22,6 +22,7 @@ from loopline.bus import (
     MessageTooLarge,
     Overloaded,
     RunState,
+    pool_of,
 )
 from loopline.runtime.client.client import run_of, steps_of, trajectory_of
 from loopline.runtime.client.run_ids import new_run_id
@@ -80,11 +81,7 @@ class RunsApi:
         model = f"workflow/{asked.workflow}"
         if not caller.allows(model):
             raise ApiError(403, f"this API key may not use '{model}'", code="model_not_allowed")
-        for policy in asked.policies.values():
-            if not caller.allows(policy):
-                raise ApiError(
-                    403, f"this API key may not use '{policy[:256]}'", code="model_not_allowed"
-                )
+        self._check_policies(caller, asked.policies)
         if asked.webhook is not None:
             await webhooks.check_url(asked.webhook, self._service.settings.gateway)
         run_id = new_run_id(self._bus.clock.now())
@@ -188,11 +185,7 @@ class RunsApi:
         _refuse_reserved(asked.tags)
         if state.active:
             raise ApiError(409, "a run can be forked once it has ended", code="run_active")
-        for policy in asked.policies.values():
-            if not caller.allows(policy):
-                raise ApiError(
-                    403, f"this API key may not use '{policy[:256]}'", code="model_not_allowed"
-                )
+        self._check_policies(caller, asked.policies)
         await self._service.budget(caller)
         run = await self._client.fork(
             trajectory_of(state),
@@ -250,6 +243,21 @@ class RunsApi:
                 return run, state
         raise _not_found(run_id)
 
+    def _check_policies(self, caller: ApiKey, named: Mapping[str, str]) -> None:
+        """Raises `ApiError` for one that no pool serves, or that the caller may not use."""
+        pools = self._service.settings.models
+        for role, policy in named.items():
+            if pool_of(policy) not in pools:
+                raise invalid(
+                    f"policies.{role[:64]}: there is no pool {pool_of(policy)[:64]!r}; there are:"
+                    f" {', '.join(pools)}",
+                    f"policies.{role[:64]}",
+                )
+            if not caller.allows(policy):
+                raise ApiError(
+                    403, f"this API key may not use '{policy[:256]}'", code="model_not_allowed"
+                )
+
     def _body(self, state: RunState) -> dict[str, Any]:
         return run_body(run_of(state), state, steps_of(state))
 
@@ -262,7 +270,7 @@ def _parse(model: type[M], body: dict[str, Any]) -> M:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        raise validation_error(error) from error
+        raise validation_error(error, body) from error
 
 
 def _refuse_reserved(tags: dict[str, str]) -> None:
@@ -275,9 +283,6 @@ def _number(text: str, name: str, least: int, most: int) -> int:
     if not text.isdecimal() or not least <= int(text[:10]) <= most:
         raise invalid(f"{name} is a number from {least} to {most}, not {text[:20]!r}", name)
     return int(text)
-
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 def translated(error: Exception) -> ApiError | None:

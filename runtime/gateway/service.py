@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -142,7 +143,7 @@ class Service:
             workflow=target.workflow,
             policies=target.policies,
             options=self._options(target.workflow, options),
-            seed=options.generation.seed or 0,
+            seed=_seed(options.generation, run_id),
             budget=await self.budget(question.caller),
             stream=question.stream,
             tags={**question.tags, **reserved},
@@ -249,8 +250,8 @@ class Service:
         whom `ApiError` reaches, is as for `stream`."""
         run_id, ended = admitted.run.id, False
         try:
-            for item in rendering.begin():
-                yield item
+            # Held back until there is more: what is refused gets a status, and no stream.
+            opening = rendering.begin()
             async with aclosing(self.client.follow(run_id, BEGIN)) as events:
                 async for event in events:
                     items = rendering.feed(event.id, event.fields)
@@ -259,6 +260,8 @@ class Service:
                         trajectory = await self.client.trajectory(run_id)
                         await self._remember(admitted, trajectory)
                         items = rendering.finish(trajectory)
+                    if items:
+                        items, opening = [*opening, *items], []
                     for item in items:
                         yield item
             if not ended:
@@ -298,6 +301,11 @@ def _prompt(messages: tuple[Message, ...]) -> str:
     """The last thing that the user said."""
     texts = [message.content for message in messages if message.role == "user"]
     return texts[-1] if texts else ""
+
+
+def _seed(generation: GenerationOptions, run_id: str) -> int:
+    """Without one of the caller's the run's own: who asks twice wants two samples."""
+    return zlib.crc32(run_id.encode()) if generation.seed is None else generation.seed
 
 
 def _seen(after: str | None) -> tuple[int, int, int]:

@@ -30,9 +30,9 @@ from loopline.runtime.observe.doctor_tools import tool_findings
 from loopline.runtime.redis import binary as redis_binary
 from loopline.runtime.terminal.safe_text import sanitize
 from loopline.workers.engines.factory import engine_names
-from loopline.workers.engines.openai.address import Address, key_in, what_is_wrong
+from loopline.workers.engines.openai.address import Address, invalid_key_reason, read_key
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 from loopline.workers.sandbox import SandboxUnavailable
 from loopline.workers.sandbox.bubblewrap import Bubblewrap
 
@@ -175,7 +175,7 @@ def _models(settings: Settings, *, online: bool) -> Iterator[Finding]:
 def _endpoint(subject: str, pool: str, model: ModelSettings, *, online: bool) -> Finding:
     where = Address.of(model.base_url).shown
     variable = model.api_key_env or (OPENAI_KEY if model.base_url is None else None)
-    key = key_in(variable) if variable else ""
+    key = read_key(variable) if variable else ""
     if variable and not key:
         return Finding(
             "missing",
@@ -183,7 +183,7 @@ def _endpoint(subject: str, pool: str, model: ModelSettings, *, online: bool) ->
             f"{model.model} at {where} needs a key in {variable}, which is not set",
             f"export {variable}=… before `runtime up`; the gpu worker reads it there.",
         )
-    wrong = what_is_wrong(key)
+    wrong = invalid_key_reason(key)
     if wrong:
         return Finding(
             "missing",
@@ -209,7 +209,7 @@ def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str |
 
     address = Address.of(model.base_url)
     base = address.shown
-    headers = {"Authorization": f"Bearer {key_in(variable)}"} if variable else {}
+    headers = {"Authorization": f"Bearer {read_key(variable)}"} if variable else {}
     proxy: Proxy | None = None
     through = ""
     try:
@@ -276,7 +276,7 @@ def _model_names(body: bytes) -> list[str]:
 
 def _weights(subject: str, pool: str, model: ModelSettings) -> Finding:
     if importlib.util.find_spec("torch") is None:
-        return Finding("missing", subject, "torch is not installed", how_to_install("torch"))
+        return Finding("missing", subject, "torch is not installed", install_hint("torch"))
     folder = _folder_of(model.model)
     if folder is not None:
         files = list(folder.glob("*.safetensors")) if folder.is_dir() else []
@@ -311,7 +311,7 @@ def _gguf(subject: str, pool: str, model: ModelSettings) -> Finding:
     from loopline.workers.engines.protocol import EngineError
 
     if importlib.util.find_spec("llama_cpp") is None:
-        return Finding("missing", subject, "llama.cpp is not installed", how_to_install("gguf"))
+        return Finding("missing", subject, "llama.cpp is not installed", install_hint("gguf"))
     if _folder_of(model.model) is None:
         return Finding(
             "warn",

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.observe.check_results import Finding
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 from loopline.workers.tool_sources.settings import McpSettings, ToolSourceSettings
 
 
@@ -40,7 +40,7 @@ def tool_findings(settings: Settings, *, online: bool) -> Iterator[Finding]:
             "missing",
             "tools",
             f"{', '.join(missing)} missing, which every tool source needs",
-            how_to_install("tools"),
+            install_hint("tools"),
         )
         return
     for name, source in settings.tools.items():

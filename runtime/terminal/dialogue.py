@@ -13,7 +13,7 @@ from typing import Any, cast
 from rich.console import Console
 from rich.text import Text
 
-from loopline.agents.call_markup import without_calls
+from loopline.agents.call_markup import strip_calls
 from loopline.agents.records import Call, Outcome, Step, ToolCall, Trajectory
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.safe_text import sanitize, sanitize_line
@@ -250,7 +250,7 @@ def _format_call(call: ToolCall) -> str:
 
 def _without_markup(call: Call) -> str:
     """The text without the tool calls in it, which are shown in another way."""
-    return without_calls(call.said, {tool_call.name: {} for tool_call in call.tool_calls})
+    return strip_calls(call.said, {tool_call.name: {} for tool_call in call.tool_calls})
 
 
 def _place_of(call_id: str) -> str:

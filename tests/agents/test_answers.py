@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.agents.answers import MAX_ANSWER_BYTES, final_answer, last_boxed, parse_number, plain
+from loopline.agents.answers import (
+    MAX_ANSWER_BYTES,
+    final_answer,
+    last_boxed,
+    parse_number,
+    strip_latex,
+)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +216,7 @@ BLANKS = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()
 
 @pytest.mark.parametrize("blank", BLANKS, ids=lambda blank: f"U+{ord(blank):04X}")
 def test_a_run_of_any_blank_is_one_space(blank: str) -> None:
-    assert plain(f"{blank}two{blank * 3}words{blank}.{blank}") == "two words"
+    assert strip_latex(f"{blank}two{blank * 3}words{blank}.{blank}") == "two words"
 
 
 @given(
@@ -220,5 +226,5 @@ def test_a_run_of_any_blank_is_one_space(blank: str) -> None:
     )
 )
 def test_a_plain_answer_is_one_line_of_words_with_single_spaces(parts: list[str]) -> None:
-    answer = plain("".join(parts))
+    answer = strip_latex("".join(parts))
     assert answer == " ".join(answer.split())

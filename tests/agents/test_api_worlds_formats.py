@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from loopline.agents.environments.api_worlds import APIS, compact, instances
+from loopline.agents.environments.api_worlds import APIS, compact_documentation, instances
 from loopline.agents.environments.api_worlds.documentation import signature
 from loopline.agents.environments.api_worlds.toolbench import answer, function_name, query
 
@@ -21,7 +21,7 @@ def test_a_signature_names_types_choices_and_what_is_optional() -> None:
 
 
 def test_every_tool_has_one_short_line() -> None:
-    lines = compact(api.spec for api in APIS.values()).splitlines()
+    lines = compact_documentation(api.spec for api in APIS.values()).splitlines()
     assert len(lines) == len(APIS)
     assert max(map(len, lines)) <= 150
 

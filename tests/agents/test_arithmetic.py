@@ -9,7 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from loopline.agents.arithmetic import MAX_CHARS, MAX_DEPTH, ExpressionError, evaluate, show
+from loopline.agents.arithmetic import (
+    MAX_CHARS,
+    MAX_DEPTH,
+    ExpressionError,
+    evaluate,
+    format_number,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +56,7 @@ from loopline.agents.arithmetic import MAX_CHARS, MAX_DEPTH, ExpressionError, ev
     ],
 )
 def test_an_expression_has_its_exact_result(expression: str, result: str) -> None:
-    assert show(evaluate(expression)) == result
+    assert format_number(evaluate(expression)) == result
 
 
 @pytest.mark.parametrize(
@@ -124,7 +130,7 @@ Tree = tuple[str, Fraction | None]
 
 
 def _leaf(value: Fraction) -> Tree:
-    text = show(value)
+    text = format_number(value)
     return (f"({text})" if "/" in text or value < 0 else text), value
 
 
@@ -198,7 +204,7 @@ def test_precedence_is_that_of_python(terms: list[tuple[str, int]]) -> None:
 @given(st.fractions(max_denominator=10**6))
 @settings(max_examples=300, deadline=None)
 def test_what_is_shown_has_the_same_value(value: Fraction) -> None:
-    assert evaluate(f"({show(value)})" if value < 0 else show(value)) == value
+    assert evaluate(f"({format_number(value)})" if value < 0 else format_number(value)) == value
 
 
 @given(st.text(max_size=60))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from loopline.agents.call_markup import Offered, without_calls, written_calls
+from loopline.agents.call_markup import Offered, strip_calls, written_calls
 
 OFFERED: Offered = {
     "calculate": {"type": "object", "properties": {"expression": {"type": "string"}}},
@@ -60,14 +60,14 @@ MARKUPS = {
 def test_a_call_is_read_in_the_markup_of_its_family(markup: str) -> None:
     (call,) = written_calls(markup, OFFERED)
     assert (call.name, call.arguments, call.error) == ("calculate", {"expression": "6*7"}, None)
-    assert without_calls(markup, OFFERED) == ""
+    assert strip_calls(markup, OFFERED) == ""
 
 
 @pytest.mark.parametrize("markup", MARKUPS.values(), ids=MARKUPS)
 def test_a_call_that_was_only_thought_of_is_none(markup: str) -> None:
     text = f"<think>{markup}\nNo: I know it.</think>42"
     assert written_calls(text, OFFERED) == [] or "<|channel|>" in markup
-    assert "<|channel|>" in markup or without_calls(text, OFFERED) == "42"
+    assert "<|channel|>" in markup or strip_calls(text, OFFERED) == "42"
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_a_call_that_was_only_thought_of_is_none(markup: str) -> None:
 )
 def test_an_answer_is_no_call(text: str) -> None:
     assert written_calls(text, OFFERED) == []
-    assert without_calls(text, OFFERED) == text
+    assert strip_calls(text, OFFERED) == text
 
 
 def test_several_calls_come_in_their_order_with_the_words_around_them() -> None:
     text = f"I compute. <tool_call>{CALL}</tool_call> Then the time. <tool_call>now</tool_call>"
     assert [call.name for call in written_calls(text, OFFERED)] == ["calculate", "now"]
-    assert without_calls(text, OFFERED) == "I compute.\nThen the time."
+    assert strip_calls(text, OFFERED) == "I compute.\nThen the time."
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_a_markup_that_cannot_be_read_is_a_call_with_an_error(text: str, error: 
 
 def test_an_example_in_a_block_of_code_stays_in_an_answer() -> None:
     text = f"Hermes models write:\n```\n<tool_call>{CALL}</tool_call>\n```\nNothing else."
-    assert without_calls(text, quoted=True) == text
-    assert without_calls(f"{text}\n<tool_call>{CALL}", quoted=True) == text
+    assert strip_calls(text, quoted=True) == text
+    assert strip_calls(f"{text}\n<tool_call>{CALL}", quoted=True) == text
 
 
 @pytest.mark.parametrize(
@@ -116,5 +116,5 @@ def test_a_hostile_text_takes_time_by_its_length(piece: str) -> None:
     started = time.process_time()
     text = "<|python_tag|>" + piece * (200_000 // len(piece))
     written_calls(piece * (200_000 // len(piece)), OFFERED)
-    without_calls(text, OFFERED, quoted=True)
+    strip_calls(text, OFFERED, quoted=True)
     assert time.process_time() - started < 5

@@ -12,12 +12,12 @@ from loopline.agents.environments.code import (
     CallTest,
     CodeProblem,
     ProgramTest,
-    assembled,
+    assemble_program,
     extract_code,
     outputs_agree,
     values_agree,
 )
-from loopline.agents.environments.code.problem import defined
+from loopline.agents.environments.code.problem import defined_names
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -135,13 +135,13 @@ def test_a_body_continues_the_starter_code_and_a_whole_function_stands_alone() -
         tests=(AssertionTest(source="assert double(2) == 4"),), preamble="import math",
     )  # fmt: skip
     whole = "def double(n):\n    return 2 * n\n"
-    assert assembled(problem, whole) == whole
-    assert assembled(problem, "    return 2 * n\n") == f"{HEAD}    return 2 * n\n"
+    assert assemble_program(problem, whole) == whole
+    assert assemble_program(problem, "    return 2 * n\n") == f"{HEAD}    return 2 * n\n"
 
 
 def test_a_program_that_is_run_as_a_whole_is_taken_as_it_is() -> None:
     problem = CodeProblem(id="x/2", statement="?", tests=(ProgramTest(stdin="", stdout=""),))
-    assert assembled(problem, "print(1)") == "print(1)"
+    assert assemble_program(problem, "print(1)") == "print(1)"
     assert problem.functions == frozenset()
 
 
@@ -151,11 +151,11 @@ def test_a_solution_class_stands_for_its_method() -> None:
         tests=(CallTest(function="f", arguments=(), expected=1),),
     )  # fmt: skip
     code = "class Solution:\n    def f(self): return 1\n"
-    assert assembled(problem, code) == code
+    assert assemble_program(problem, code) == code
 
 
 def test_what_thousands_of_branches_define_is_found_in_its_order() -> None:
     """In loops, where recursion would come to its end."""
     branches = "".join(f"elif n == {n}:\n    a{n} = 0\n" for n in range(2_000))
     source = f"def f(): pass\nif n:\n    b = 0\n{branches}else:\n    c = 0\ndef g(): pass\n"
-    assert defined(source) == ("f", "b", *(f"a{n}" for n in range(2_000)), "c", "g")
+    assert defined_names(source) == ("f", "b", *(f"a{n}" for n in range(2_000)), "c", "g")

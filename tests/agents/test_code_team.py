@@ -16,7 +16,7 @@ from loopline.agents.environments.code import (
     show_test,
     team,
 )
-from loopline.agents.environments.code.leakage import tells
+from loopline.agents.environments.code.leakage import leaks_test
 from loopline.agents.environments.code.team import (
     MEMBERS,
     CodeSetting,
@@ -155,7 +155,7 @@ def test_a_test_that_the_statement_tells_says_nothing(
     statement: str, test: ProgramTest | CallTest, is_stated: bool
 ) -> None:
     """APPS has its examples there, and nowhere else."""
-    assert tells(statement, test) is is_stated
+    assert leaks_test(statement, test) is is_stated
     question = CodeProblem(id="t/s", statement=statement, tests=(test,)).question
     assert read_test(question, show_test(test)) == (None if is_stated else test)
 
@@ -170,7 +170,7 @@ def test_a_statement_tells_a_test_also_by_another_value_that_is_right(
 ) -> None:
     """APPS has Codewars' outputs in lists of one, which no statement shows."""
     wrapped = CallTest(function="f", arguments=(105,), expected=[510], also_right=(510,))
-    assert tells(statement, wrapped) is is_stated
+    assert leaks_test(statement, wrapped) is is_stated
 
 
 def test_a_test_of_an_examples_input_and_something_behind_it_says_nothing() -> None:
@@ -284,7 +284,7 @@ def test_a_call_of_the_statement_is_the_same_however_its_values_are_spelled(
 
 def test_a_data_sets_own_tests_are_taken_as_they_are_written() -> None:
     """There zeros may be the point."""
-    assert not tells(TOLD.statement, ProgramTest(stdin="03\n", stdout="6"))
+    assert not leaks_test(TOLD.statement, ProgramTest(stdin="03\n", stdout="6"))
 
 
 def test_a_heading_is_found_behind_letters_whose_small_form_is_longer() -> None:

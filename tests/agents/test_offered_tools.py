@@ -6,8 +6,13 @@ import pytest
 
 from loopline.agents.errors import InvalidTask
 from loopline.agents.records import JsonObject, Task, ToolSpec
-from loopline.agents.roles.umi.output import written_call, written_plan
-from loopline.agents.tools.offered import ToolRequest, offered_tools, unregistered_tools, with_specs
+from loopline.agents.roles.umi.output import format_call, format_plan
+from loopline.agents.tools.offered import (
+    ToolRequest,
+    attach_specs,
+    offered_tools,
+    unregistered_tools,
+)
 from loopline.agents.workflow_runner import run_locally
 from tests.agents.conversations import ScriptedHost, a_run, says
 
@@ -31,7 +36,7 @@ def test_names_that_nothing_here_can_describe_are_found() -> None:
 
 
 def test_a_task_keeps_a_tool_whole_and_offers_it_from_then_on() -> None:
-    task_with_specs = with_specs(task("calculate", "web__search"), {SEARCH.name: SEARCH})
+    task_with_specs = attach_specs(task("calculate", "web__search"), {SEARCH.name: SEARCH})
     stored = Task.model_validate_json(task_with_specs.model_dump_json())
     offered = offered_tools(stored)
     assert [spec.name for spec in offered.specs] == ["calculate", "web__search"]
@@ -54,9 +59,9 @@ class Obliging(ScriptedHost):
 
 async def test_what_a_tool_answers_offers_nothing() -> None:
     run = a_run("umi", "What is it?").model_copy(update={"task": task(SEARCH)})
-    call = written_plan("I follow what I read.", "call")
-    end = written_plan("That is all.", "conclude")
-    caller = Obliging([says(written_call(name, {})) for name in ("web__search", "web__pay")])
+    call = format_plan("I follow what I read.", "call")
+    end = format_plan("That is all.", "conclude")
+    caller = Obliging([says(format_call(name, {})) for name in ("web__search", "web__pay")])
     others = [
         ScriptedHost([says(text) for text in texts]) for texts in ([call, call, end], ["Done."])
     ]

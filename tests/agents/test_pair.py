@@ -16,7 +16,7 @@ from loopline.agents.environments import (
 )
 from loopline.agents.environments.code import team as code_team
 from loopline.agents.environments.environment import Environment
-from loopline.agents.environments.game import replayed
+from loopline.agents.environments.game import replay_episode
 from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
 from loopline.agents.environments.plan_path.puzzle import PlanPathPuzzle
 from loopline.agents.environments.registry import find
@@ -43,9 +43,9 @@ from loopline.agents.records import (
 )
 from loopline.agents.replay import replay
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling, Exit
-from loopline.agents.roles.pair.episode import episode_of, taken_in
+from loopline.agents.roles.pair.episode import episode_of, executed_action
 from loopline.agents.workflow_runner import run_locally
-from loopline.agents.workflows import rewarded as workflows_rewarded
+from loopline.agents.workflows import add_rewards as workflows_rewarded
 from loopline.agents.workflows import workflows
 from loopline.agents.workflows.pair import agreement_rate, rewarded
 from tests.agents.conversations import ScriptedHost, a_run, says
@@ -169,7 +169,7 @@ async def test_the_state_goes_on_from_the_executed_action_over_turns() -> None:
     rebuilt = episode_of(run, trajectory.steps)
     assert rebuilt.done
     assert rebuilt.verify().solved
-    assert rebuilt.taken == tuple(taken_in(step) for step in trajectory.steps)
+    assert rebuilt.taken == tuple(executed_action(step) for step in trajectory.steps)
 
 
 async def test_steps_of_one_state_name_the_same_observation() -> None:
@@ -464,8 +464,8 @@ async def test_a_solved_run_of_every_environment_is_reproduced_from_its_journal(
     assert trajectory.outcome is Outcome.SOLVED
     stored = Trajectory.model_validate_json(trajectory.model_dump_json())
     assert (await replay(stored)).steps == 2
-    actions = [taken_in(step) for step in stored.steps]
-    assert replayed(find(name), stored.run.task.instance, actions).verify().solved
+    actions = [executed_action(step) for step in stored.steps]
+    assert replay_episode(find(name), stored.run.task.instance, actions).verify().solved
 
 
 async def test_a_host_that_answers_with_too_few_completions_is_at_fault() -> None:

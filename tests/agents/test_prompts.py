@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from loopline.agents.errors import InvalidPrompt, PromptMismatch, UnknownName
-from loopline.agents.prompts import load_prompt, parse_prompt, prompt_for, replacement
-from loopline.agents.roles import every_prompt
+from loopline.agents.prompts import load_prompt, parse_prompt, parse_replacement_prompt, prompt_for
+from loopline.agents.roles import all_prompts
 from loopline.agents.workflows import prompt_hashes
 from tests.agents.conversations import ScriptedHost, a_run, says
 
@@ -109,7 +109,9 @@ def test_a_run_whose_own_prompt_file_is_not_what_it_was_admitted_with_is_refused
 )
 def test_a_replacement_with_a_gap_that_nobody_fills_is_refused(text: str, named: str) -> None:
     with pytest.raises(InvalidPrompt, match="here") as refused:
-        replacement(f"---\nname: solo\nversion: 1\n---\n{text}\n", "solo", origin="here")
+        parse_replacement_prompt(
+            f"---\nname: solo\nversion: 1\n---\n{text}\n", "solo", origin="here"
+        )
     assert named in str(refused.value)
 
 
@@ -118,17 +120,17 @@ def test_a_replacement_with_a_gap_that_nobody_fills_is_refused(text: str, named:
 )
 def test_braces_that_are_no_gap_are_allowed(text: str) -> None:
     content = f"---\nname: solo\nversion: 1\n---\n{text}\n"
-    assert replacement(content, "solo", origin="here").text == text
+    assert parse_replacement_prompt(content, "solo", origin="here").text == text
 
 
 def test_every_shipped_prompt_could_stand_in_its_own_place() -> None:
-    for prompt in every_prompt().values():
+    for prompt in all_prompts().values():
         content = f"---\nname: {prompt.name}\nversion: 1\n---\n{prompt.text}\n"
-        assert replacement(content, prompt.name, origin="here").text == prompt.text
+        assert parse_replacement_prompt(content, prompt.name, origin="here").text == prompt.text
 
 
 def test_a_file_of_another_prompt_or_workflow_is_refused() -> None:
     with pytest.raises(InvalidPrompt, match="calls itself 'solo'"):
-        replacement(OWN, "planner", origin="here")
+        parse_replacement_prompt(OWN, "planner", origin="here")
     with pytest.raises(UnknownName, match=r"workflow 'delegate' called 'solo\.md'"):
         prompt_hashes("delegate", {"solo.md": OWN})

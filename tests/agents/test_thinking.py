@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.agents.thinking import opens_thought, parted, said
+from loopline.agents.thinking import opens_thought, split_thoughts, text_without_thoughts
 
 _PIECES = st.sampled_from(
     ["<think>", "</think>", "[THINK]", "[/THINK]", "```\n", "```python\n", "`", '"', "\n", " ", "a",
@@ -36,17 +36,17 @@ _PIECES = st.sampled_from(
     ],
 )
 def test_every_known_way_to_think_aloud_is_told_from_the_answer(opening: str, end: str) -> None:
-    whole = parted(f"{opening}We try 12 * 7 = 80.{end}\n\nIt is 84.")
+    whole = split_thoughts(f"{opening}We try 12 * 7 = 80.{end}\n\nIt is 84.")
     assert whole.said.strip() == "It is 84."
     assert whole.thought == "We try 12 * 7 = 80."
-    assert said(f"{opening}We try 12 * 7 = 80") == ""
+    assert text_without_thoughts(f"{opening}We try 12 * 7 = 80") == ""
 
 
 def test_an_end_without_its_opening_has_only_thought_before_it() -> None:
     """The chat template has written the opening into the prompt."""
-    assert parted("Is it 90? No.\n</think>\n\n96").said == "96"
-    assert parted("Is it 90? No.\n</think>\n\n96", opened=True).said == "96"
-    assert parted("Is it 90?", opened=True).said == ""
+    assert split_thoughts("Is it 90? No.\n</think>\n\n96").said == "96"
+    assert split_thoughts("Is it 90? No.\n</think>\n\n96", opened=True).said == "96"
+    assert split_thoughts("Is it 90?", opened=True).said == ""
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_prompt_says_whether_its_completion_begins_in_a_thought(prompt: str, o
     ],
 )
 def test_nested_spoken_of_and_cut_off_thoughts(text: str, spoken: str) -> None:
-    assert said(text) == spoken
+    assert text_without_thoughts(text) == spoken
 
 
 @pytest.mark.parametrize(
@@ -93,18 +93,18 @@ def test_nested_spoken_of_and_cut_off_thoughts(text: str, spoken: str) -> None:
     ],
 )
 def test_what_only_speaks_of_thoughts_is_said_to_the_letter(text: str) -> None:
-    whole = parted(text)
+    whole = split_thoughts(text)
     assert (whole.said, whole.thought, whole.spans) == (text, "", ())
 
 
 def test_code_that_speaks_of_thoughts_behind_a_thought_is_said() -> None:
     code = "```python\nre.sub(r'<think>.*?</think>', '', text)\n```\nok"
-    assert said(f"<think>a regex</think>{code}") == code
+    assert text_without_thoughts(f"<think>a regex</think>{code}") == code
 
 
 @given(st.lists(_PIECES, max_size=30).map("".join), st.booleans())
 def test_spans_are_apart_in_order_and_hold_all_that_was_not_said(text: str, opened: bool) -> None:
-    whole = parted(text, opened=opened)
+    whole = split_thoughts(text, opened=opened)
     edges = [place for span in whole.spans for place in span]
     assert edges == sorted(edges)
     assert all(0 <= start < end <= len(text) for start, end in whole.spans)
@@ -120,5 +120,5 @@ def test_spans_are_apart_in_order_and_hold_all_that_was_not_said(text: str, open
 def test_a_hostile_text_takes_time_by_its_length(piece: str) -> None:
     """By its square it would be minutes."""
     started = time.process_time()
-    parted(piece * (300_000 // len(piece)))
+    split_thoughts(piece * (300_000 // len(piece)))
     assert time.process_time() - started < 5

@@ -13,19 +13,19 @@ from loopline.agents.environments.api_worlds import Instance, Split, instances
 from loopline.agents.errors import InvalidOptions, InvalidTask, RequestFailed
 from loopline.agents.records import JsonObject, Outcome, Task, Trajectory
 from loopline.agents.replay import replay
-from loopline.agents.roles.umi.output import written_call, written_plan
+from loopline.agents.roles.umi.output import format_call, format_plan
 from loopline.agents.roles.umi.transcript import END_OF_TURN, calls_of, observation_text
 from loopline.agents.tools import Arguments, Tool, call_tool, tool, tools
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import workflows
 from tests.agents.conversations import Reply, ScriptedHost, a_run, says
 
-CALL = written_plan("I compute it.", "call")
-CONCLUDE = written_plan("All is known.", "conclude")
+CALL = format_plan("I compute it.", "call")
+CONCLUDE = format_plan("All is known.", "conclude")
 
 
 def computes(expression: str) -> str:
-    return written_call("calculate", {"expression": expression})
+    return format_call("calculate", {"expression": expression})
 
 
 class Nothing(Arguments):
@@ -179,7 +179,7 @@ async def test_the_caller_is_held_to_the_offered_tools() -> None:
 
 async def test_an_unknown_tool_is_an_observation_that_names_the_offered_ones() -> None:
     run = await played(
-        [CALL, CONCLUDE], [written_call("api_world", {"world": 1})], task=offering("calculate")
+        [CALL, CONCLUDE], [format_call("api_world", {"world": 1})], task=offering("calculate")
     )
     assert run.observations() == ["error: there is no tool 'api_world'; the tools are: calculate"]
     assert run.caller.tool_calls == []
@@ -191,7 +191,7 @@ async def test_an_unknown_tool_is_an_observation_that_names_the_offered_ones() -
     [
         ("I would ask the calculator.", "error: there is no line `Action: <name of a tool>`"),
         ('Action: calculate\nAction Input: {"expr', "error: the arguments are not valid JSON"),
-        (written_call("calculate", {"expresion": "7"}), "error: invalid arguments for calculate"),
+        (format_call("calculate", {"expresion": "7"}), "error: invalid arguments for calculate"),
         (computes("7 / 0"), "error: division by zero"),
     ],
 )
@@ -205,7 +205,7 @@ async def test_what_a_caller_does_wrong_comes_back_as_an_observation(
 
 @pytest.mark.parametrize("constrained", [True, False])
 async def test_a_call_that_was_cut_off_is_an_error_that_says_so(constrained: bool) -> None:
-    whole = written_call("calculate", {"expression": "1+1"}, as_json=constrained)
+    whole = format_call("calculate", {"expression": "1+1"}, as_json=constrained)
     run = await played(
         [CALL, CONCLUDE], [says(whole[:-6], finish="length")], constrained=constrained
     )
@@ -227,7 +227,7 @@ async def test_a_call_that_was_cut_off_is_an_error_that_says_so(constrained: boo
 async def test_a_tool_that_hangs_raises_or_floods_is_an_observation(
     name: str, observation: str
 ) -> None:
-    run = await played([CALL, CONCLUDE], [written_call(name, {})], task=offering(name))
+    run = await played([CALL, CONCLUDE], [format_call(name, {})], task=offering(name))
     assert run.observations() == [observation]
 
 
@@ -235,7 +235,7 @@ async def test_a_tool_that_hangs_raises_or_floods_is_an_observation(
 async def test_a_hostile_observation_neither_ends_its_turn_nor_adds_a_tool() -> None:
     run = await played(
         [CALL, CALL, CONCLUDE],
-        [written_call("hostile", {}), computes("1+1")],
+        [format_call("hostile", {}), computes("1+1")],
         task=offering("hostile"),
     )
     assert run.history(1).count(END_OF_TURN) == 4
@@ -378,9 +378,9 @@ def test_options_are_checked() -> None:
 def follows(instance: Instance) -> tuple[list[str], list[str], list[str]]:
     """What a team says that goes the oracle's way."""
     oracle = instance.oracle
-    plans = [written_plan(step.rationale, "call") for step in oracle.steps]
-    end = written_plan(oracle.rationale, "give_up" if oracle.answer is None else "conclude")
-    calls = [written_call(call.name, call.arguments or {}) for call in oracle.calls]
+    plans = [format_plan(step.rationale, "call") for step in oracle.steps]
+    end = format_plan(oracle.rationale, "give_up" if oracle.answer is None else "conclude")
+    calls = [format_call(call.name, call.arguments or {}) for call in oracle.calls]
     return [*plans, end], calls, [oracle.answer or ""]
 
 

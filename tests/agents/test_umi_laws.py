@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from loopline.agents.frontier import frontier_of
 from loopline.agents.records import Call, Outcome, Trajectory
 from loopline.agents.replay import replay
-from loopline.agents.roles.umi.output import written_call, written_plan
+from loopline.agents.roles.umi.output import format_call, format_plan
 from loopline.agents.roles.umi.transcript import END_OF_TURN
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import MAX_TURNS, Handoff
@@ -37,13 +37,13 @@ class ErraticModels:
 
 
 def _says(role: str, rng: Random) -> Call:
-    plans = [written_plan("On.</s>caller: ", "call")] * 6 + [
-        written_plan("So it is.", "conclude"), written_plan("", "give_up"), "Hm.", "",
+    plans = [format_plan("On.</s>caller: ", "call")] * 6 + [
+        format_plan("So it is.", "conclude"), format_plan("", "give_up"), "Hm.", "",
     ]  # fmt: skip
     calls = [
-        written_call("calculate", {"expression": rng.choice(["1+1", "1/0", "(", "2*3", "</s>"])}),
-        written_call("calculate", {"expression": 7}, as_json=True),
-        written_call(rng.choice(["api_world", "rm -rf /", "umi_planner"]), {}),
+        format_call("calculate", {"expression": rng.choice(["1+1", "1/0", "(", "2*3", "</s>"])}),
+        format_call("calculate", {"expression": 7}, as_json=True),
+        format_call(rng.choice(["api_world", "rm -rf /", "umi_planner"]), {}),
         "Action: calculate\nAction Input: {",
         "</s>assistant: Next: conclusion.",
     ]

@@ -13,11 +13,11 @@ from loopline.agents.roles.umi.output import (
     PlannerTurn,
     Unreadable,
     call_schema,
+    format_call,
+    format_plan,
     read_action,
     read_answer,
     read_plan,
-    written_call,
-    written_plan,
 )
 
 decisions: st.SearchStrategy[Next] = st.sampled_from(["call", "conclude", "give_up"])
@@ -135,7 +135,7 @@ def test_an_answer_is_the_text_without_its_tag_and_its_end() -> None:
 
 @given(st.text(alphabet=st.characters(exclude_characters=":<"), max_size=80), decisions)
 def test_a_plan_that_is_written_is_read_again(rationale: str, following: Next) -> None:
-    read = read_plan(written_plan(rationale, following))
+    read = read_plan(format_plan(rationale, following))
     assert isinstance(read, PlannerTurn)
     assert read.next == following
     assert read.rationale == rationale.strip().rstrip("*_`").rstrip()
@@ -145,7 +145,7 @@ def test_a_plan_that_is_written_is_read_again(rationale: str, following: Next) -
 def test_a_call_that_is_written_is_read_again(
     name: str, given_arguments: JsonObject, as_json: bool
 ) -> None:
-    text = written_call(name, given_arguments, as_json=as_json)
+    text = format_call(name, given_arguments, as_json=as_json)
     assert read_action(text) == Action(name, given_arguments)
 
 

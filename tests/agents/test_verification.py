@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from loopline.agents.equations import equations, first_wrong
 from loopline.agents.payloads import ExpectedType
 from loopline.agents.protocols import Host
-from loopline.agents.verification import LADDER, Evidence, Verdict, climb, typed_answer
+from loopline.agents.verification import LADDER, Evidence, Verdict, check_rungs, typed_answer
 from tests.agents.conversations import ScriptedHost, says
 
 
@@ -216,14 +216,14 @@ def test_an_answer_has_the_type_that_was_asked_for(
 
 
 async def test_a_checked_answer_climbs_every_rung() -> None:
-    verification = await climb(evidence(r"3 * 4 = 12, so \boxed{12}"), ScriptedHost([]))
+    verification = await check_rungs(evidence(r"3 * 4 = 12, so \boxed{12}"), ScriptedHost([]))
     assert verification.passed
     assert verification.answer == "12"
     assert [verdict.rung for verdict in verification.verdicts] == ["schema", "arithmetic"]
 
 
 async def test_an_answer_without_a_box_fails_the_first_rung() -> None:
-    verification = await climb(evidence("It is 12."), ScriptedHost([]))
+    verification = await check_rungs(evidence("It is 12."), ScriptedHost([]))
     assert not verification.passed
     assert verification.answer is None
     assert [verdict.rung for verdict in verification.verdicts] == ["schema"]
@@ -231,14 +231,16 @@ async def test_an_answer_without_a_box_fails_the_first_rung() -> None:
 
 
 async def test_working_before_a_tool_call_is_checked_too() -> None:
-    verification = await climb(evidence("First 2 + 2 = 5.", r"Thus \boxed{5}"), ScriptedHost([]))
+    verification = await check_rungs(
+        evidence("First 2 + 2 = 5.", r"Thus \boxed{5}"), ScriptedHost([])
+    )
     assert verification.reason == "arithmetic: 2 + 2 = 5 is wrong: the left side is 4"
     assert verification.answer == "5"
 
 
 async def test_a_call_that_is_never_closed_hides_only_its_own_turn() -> None:
     cut = '<tool_call>\n{"name": "calculate"'
-    verification = await climb(evidence(cut, r"So 2 + 2 = 5, \boxed{5}"), ScriptedHost([]))
+    verification = await check_rungs(evidence(cut, r"So 2 + 2 = 5, \boxed{5}"), ScriptedHost([]))
     assert verification.reason == "arithmetic: 2 + 2 = 5 is wrong: the left side is 4"
 
 
@@ -253,7 +255,7 @@ async def test_a_later_rung_can_be_added_and_may_ask_its_host() -> None:
 
     rungs = (*LADDER, AskAgain())
     first = evidence(r"\boxed{12}")
-    agreed = await climb(first, ScriptedHost([says(r"\boxed{12}")]), rungs)
-    denied = await climb(first, ScriptedHost([says(r"\boxed{13}")]), rungs)
+    agreed = await check_rungs(first, ScriptedHost([says(r"\boxed{12}")]), rungs)
+    denied = await check_rungs(first, ScriptedHost([says(r"\boxed{13}")]), rungs)
     assert agreed.passed
     assert denied.reason == "agreement: asked twice"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loopline.bench.experiments.grpo.figures import GrpoReport, report_of
 from loopline.bench.experiments.grpo.grid import GrpoGrid, grid_of
-from loopline.bench.experiments.grpo.published import said
+from loopline.bench.experiments.grpo.published import published_results
 from loopline.bench.experiments.grpo.trials import Trial
 from loopline.trainers.grpo.arms.kinds import (
     ArmName,
@@ -48,7 +48,7 @@ def a_result(
 
 def report(*results: ArmResult, trials: tuple[Trial, ...] = ()) -> GrpoReport:
     return report_of(
-        SETTINGS, results, {"random": 0, "oracle": 8}, said("plan_path"), 12.5,
+        SETTINGS, results, {"random": 0, "oracle": 8}, published_results("plan_path"), 12.5,
         cpu_minutes=9, trials=trials,
         stopped={"seed 1, MAS + GRPO, rate × 3": "step 2: the loss is nan"},
     )  # fmt: skip

@@ -151,7 +151,7 @@ def test_every_gold_answer_of_the_data_sets_is_right_against_itself() -> None:
             for text in (f"So it is \\boxed{{{final}}}", f"The answer is {final}"):
                 answer = numeric.extract(text)
                 if wanted is not None:
-                    right = numeric.answers(answer, wanted)
+                    right = numeric.matches_gold(answer, wanted)
                 else:
                     right = same(answer.expression, final, verifier)
                 wrong += [] if right else [text]

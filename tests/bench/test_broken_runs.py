@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loopline.agents.records import Outcome, Trajectory
-from loopline.bench.session import brief, conduct, show
+from loopline.bench.session import conduct, show, summary_line
 from loopline.runtime.errors import EXIT_FAILED, EXIT_OK
 from tests.bench.benchmarks import connected, created, items, manifest
 from tests.bench.local_client import LocalClient
@@ -54,7 +54,7 @@ async def test_runs_that_broke_are_counted_after_the_table_and_a_whole_arm_of_th
     table, _, after = capsys.readouterr().out.partition(notice)
     assert "accuracy" in table
     assert "Report:" in after
-    line = json.loads(json.dumps(brief(ended)))
+    line = json.loads(json.dumps(summary_line(ended)))
     assert notice in line["notices"]
     assert line["arms"]["llm"]["outcomes"]["error"] == 3
     assert line["arms"]["slm"]["outcomes"] == {"answered": 4}

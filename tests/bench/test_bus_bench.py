@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from loopline.bench.proofs.bus import idle
-from loopline.bench.proofs.bus.peers import MESSAGE_BYTES, PEERS, body
+from loopline.bench.proofs.bus.peers import MESSAGE_BYTES, PEERS, message_body
 from loopline.bench.proofs.bus.processes import Throughput, throughput
-from loopline.bench.proofs.bus.proof import Peer, peers_measured, ratios, recovered
-from loopline.bench.proofs.bus.recovery import Recovery, recovery
+from loopline.bench.proofs.bus.proof import Peer, peer_measurements, ratios, recovery_measurements
+from loopline.bench.proofs.bus.recovery import Recovery, measure_recovery
 from loopline.bench.proofs.harness import show
 from loopline.bench.proofs.outcome import Outcome
 from loopline.testing import running_redis
@@ -57,13 +57,13 @@ def test_a_bar_is_held_at_its_figure_and_not_beyond(
 
 
 def test_the_slowest_recovery_counts() -> None:
-    measurements = recovered(Recovery(2.0, first=(1.5, 1.6), last=(1.9, 3.1)))
+    measurements = recovery_measurements(Recovery(2.0, first=(1.5, 1.6), last=(1.9, 3.1)))
     slowest = measurements[-1]
     assert (slowest.value, slowest.bar, slowest.held) == (3.1, 3.0, False)
 
 
 def test_every_figure_is_whole_on_80_columns() -> None:
-    measurements = peers_measured("none", peers(peer(300_000, 3.0), peer(5_000, 2.0)))
+    measurements = peer_measurements("none", peers(peer(300_000, 3.0), peer(5_000, 2.0)))
     console = Console(record=True, width=80)
     show(Outcome(measurements=measurements), console)
     text = console.export_text()
@@ -72,7 +72,7 @@ def test_every_figure_is_whole_on_80_columns() -> None:
 
 
 def test_the_message_has_the_size_that_is_claimed() -> None:
-    assert MESSAGE_BYTES - 12 <= len(body()) <= MESSAGE_BYTES
+    assert MESSAGE_BYTES - 12 <= len(message_body()) <= MESSAGE_BYTES
 
 
 @pytest.mark.parametrize("name", PEERS)
@@ -84,7 +84,7 @@ async def test_every_peer_moves_all_its_messages(name: str, tmp_path: Path) -> N
 
 async def test_every_delivery_of_a_killed_worker_reaches_another(tmp_path: Path) -> None:
     with running_redis(tmp_path, persistence="none", listen="tcp") as server:
-        result = await recovery(server, rounds=1)
+        result = await measure_recovery(server, rounds=1)
     # Not before its lease, counted from a renewal at most a third of it before the kill.
     assert result.first[0] > result.lease_seconds / 2
     assert result.last[0] >= result.first[0]

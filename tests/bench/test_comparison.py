@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from loopline.agents.records import Run
 from loopline.agents.workflows.routing import Handoff
-from loopline.bench.arms import with_setting
+from loopline.bench.arms import override_setting
 from loopline.bench.comparison import compare_directories
 from loopline.bench.datasets import Request
 from loopline.bench.errors import UsageError
@@ -40,7 +40,7 @@ def with_team(item: ManifestItem, team: list[JsonValue]) -> ManifestItem:
     environment, instance = item.task
     task: JsonValue = {
         "environment": environment,
-        "instance": with_setting(instance, {"team": team}),
+        "instance": override_setting(instance, {"team": team}),
     }
     return item.model_copy(update={"about": {**item.about, "task": task}})
 

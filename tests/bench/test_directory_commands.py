@@ -19,7 +19,7 @@ from loopline.bench.output import OutputDirectory
 from loopline.bench.progress import RunProgress
 from loopline.bench.rescoring import rescore_all
 from loopline.bench.runner import Ending, Job
-from loopline.bench.session import brief, conduct
+from loopline.bench.session import conduct, summary_line
 from tests.bench.benchmarks import connected, created, items, manifest, run
 from tests.bench.command_line import bench
 from tests.bench.local_client import LocalClient
@@ -203,7 +203,7 @@ async def test_conduct_runs_reports_and_can_be_repeated(
     ended = await conduct(directory, lambda: connected(client))
     assert ended.ending is Ending.COMPLETE
     assert ended.exit_code == 0
-    line = brief(ended)
+    line = summary_line(ended)
     assert line["complete"]
     assert line["arms"]["llm"]["right"] == 3
     again = await conduct(directory, lambda: connected(client))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loopline.agents.records import Step
-from loopline.bench.proofs.faults.checker import around, check
+from loopline.bench.proofs.faults.checker import check, surrounding_events
 from loopline.bench.proofs.faults.evidence import Event, Evidence, Followed, Letter
 from loopline.bench.proofs.faults.settings import DEFAULT
 from tests.bench.attacks import attack
@@ -129,7 +129,7 @@ def test_a_commit_by_an_owner_whose_delivery_was_taken_over_is_found(evidence: E
     [violation] = [v for v in check(evidence) if v.rule == "owned"]
     assert "its owner was another at delivery 2" in violation.message
     # The history that is printed with it shows the claim and the commit.
-    excerpt = around(evidence, violation)
+    excerpt = surrounding_events(evidence, violation)
     assert claim in excerpt
     assert commit in excerpt
 

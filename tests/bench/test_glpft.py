@@ -20,14 +20,14 @@ from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.experiments.document import write
 from loopline.bench.experiments.glpft.beginning import take_beginning
 from loopline.bench.experiments.glpft.cell import work
-from loopline.bench.experiments.glpft.evaluation import evaluate, served_by
+from loopline.bench.experiments.glpft.evaluation import evaluate, serving_of
 from loopline.bench.experiments.glpft.figures import ALL, figures_of
 from loopline.bench.experiments.glpft.grid import (
     Cell,
     Common,
     GlpftGrid,
+    cell_is_finished,
     data_folder,
-    finished,
     grid_of,
     items_of,
     read_results,
@@ -83,7 +83,7 @@ def oracle(method: Method, **scripted: Any) -> dict[str, EnginePool]:
         {"engine": "scripted", "model": "oracle", "scripted": {"worlds": worlds, **scripted}}
     )
     return dict.fromkeys(
-        served_by(method)[1].values(), EnginePool(settings, build_engine(settings))
+        serving_of(method)[1].values(), EnginePool(settings, build_engine(settings))
     )
 
 
@@ -356,8 +356,8 @@ def test_a_cell_that_is_killed_goes_on_to_the_results_of_one_that_was_not(
     assert "tiny glpft 1: the process was killed by signal 9" in killed.stderr
     single, glpft = a_grid(output, seeds="1").cells
     data, items = read(data_folder(output)), items_of(COMMON)
-    assert finished(single.folder(output), items)
-    assert not finished(glpft.folder(output), items)
+    assert cell_is_finished(single.folder(output), items)
+    assert not cell_is_finished(glpft.folder(output), items)
     for folder in (glpft.folder(output), whole):
         work(glpft, folder, data, items, lambda process: None)
     assert comparable(read_results(glpft.folder(output))) == comparable(read_results(whole))

@@ -26,9 +26,9 @@ pytestmark = pytest.mark.slow
 
 SMALL = GpuOptions(
     layers=2, vocabulary=2_048, groups=2, candidates=2, prompt=12, max_tokens=8, steps=2, rank=4,
-    piece_tokens=512, threads=1, seed=1,
+    micro_batch_tokens=512, threads=1, seed=1,
 )  # fmt: skip
-WHOLE = SMALL.model_copy(update={**PROOF.full, "rank": 16, "piece_tokens": 4_096})
+WHOLE = SMALL.model_copy(update={**PROOF.full, "rank": 16, "micro_batch_tokens": 4_096})
 PER_LAYER = 50_336_000
 EMBEDDING = 2_048
 """Parameters of a layer, and of a row of the embedding, which is the output layer too."""
@@ -93,9 +93,9 @@ def completion(adapter: str, version: int) -> Completion:
 
 def step(effective_samples: float) -> PolicyStep:
     return PolicyStep(
-        groups=1, flat=0, reward=0.0, loss=0.0, gradient_norm=1.0, divergence=None, entropy=0.0,
-        clipped=0.0, effective_samples=effective_samples, ratios=(1.0,) * 5, behind=0.0, ages={},
-        truncated=0.0, learned=1, tokens=1, seconds=1.0,
+        groups=1, zero_variance=0, reward=0.0, loss=0.0, gradient_norm=1.0, divergence=None,
+        entropy=0.0, clipped=0.0, effective_samples=effective_samples, ratios=(1.0,) * 5,
+        kl_to_sampler=0.0, ages={}, truncated=0.0, learned=1, tokens=1, seconds=1.0,
     )  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def test_a_violation_ends_the_command_with_exit_code_1_behind_its_tables(
     async def take(*_: object) -> Loop:
         return found(completion_tokens=LAST - 1)
 
-    monkeypatch.setattr(proof, "take", take)
+    monkeypatch.setattr(proof, "run_loop", take)
     with pytest.raises(typer.Exit) as ended:
         conduct(PROOF, SMALL.model_copy(update={"as_json": True}))
     assert ended.value.exit_code == 1

@@ -13,7 +13,7 @@ from loopline.bench.errors import BenchError
 from loopline.bench.experiments.grpo.command import measure
 from loopline.bench.experiments.grpo.figures import GrpoReport
 from loopline.bench.experiments.grpo.grid import GrpoGrid, Way
-from loopline.bench.experiments.grpo.trials import chosen_of
+from loopline.bench.experiments.grpo.trials import choose_tunings
 from loopline.trainers.errors import UnreadableModel
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
@@ -98,7 +98,7 @@ def test_the_table_is_of_what_trials_have_chosen(
         (AT_GRPO, OWN),
         (AT_GRPO, SMALL),
     ]
-    selected_tuning = chosen_of(report.trials)[AT_GRPO]
+    selected_tuning = choose_tunings(report.trials)[AT_GRPO]
     assert line["arms"][AT_GRPO]["tuning"] == str(selected_tuning)
     of = {
         (seed, tuning): read_result(Arm(kind=AT_GRPO, seed=seed, tuning=tuning).folder(output))

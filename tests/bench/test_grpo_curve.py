@@ -17,7 +17,7 @@ from loopline.bench.experiments.document import html, markdown
 from loopline.bench.experiments.grpo_curve.figures import (
     CurveReport,
     Held,
-    held_against,
+    compare_with_loops,
     report_of,
 )
 from loopline.bench.experiments.grpo_curve.loops import (
@@ -26,10 +26,10 @@ from loopline.bench.experiments.grpo_curve.loops import (
     Look,
     LoopHistory,
     LoopResult,
-    do_loop,
-    do_warm_start,
     loops_of,
     read_result,
+    run_loop,
+    run_warm_start,
     warm_start_of,
 )
 from loopline.bench.experiments.grpo_curve.report import document, last_line
@@ -113,7 +113,7 @@ def reported(*attacked: str, warm: int = 20, **changes: object) -> CurveReport:
 
 
 def looks_of(*outcomes: str) -> tuple[Held, ...]:
-    return held_against(curve("attacked", 1, *outcomes), UNDISTURBED, ALPHA)
+    return compare_with_loops(curve("attacked", 1, *outcomes), UNDISTURBED, ALPHA)
 
 
 def test_a_curve_between_the_undisturbed_ones_is_within_their_spread() -> None:
@@ -216,8 +216,8 @@ def test_loops_play_the_game_that_the_warm_start_has_played() -> None:
 
 def test_the_last_round_is_looked_at_however_rarely_others_are() -> None:
     five = Reinforced(steps=5)
-    assert CurveSettings(reinforced=five, look_every=2).looked_at_rounds == (2, 4, 5)
-    assert CurveSettings(reinforced=five, look_every=9).looked_at_rounds == (5,)
+    assert CurveSettings(reinforced=five, look_every=2).measured_rounds == (2, 4, 5)
+    assert CurveSettings(reinforced=five, look_every=9).measured_rounds == (5,)
 
 
 def published(output: Path, number: int, text: str) -> Path:
@@ -255,7 +255,7 @@ def begun_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ArmRes
     pytest.importorskip("peft", reason="needs make install")
     output = tmp_path_factory.mktemp("curves") / "out"
     claim(output, TINY, more_seeds=True)
-    return output, do_warm_start(TINY, output, silent)
+    return output, run_warm_start(TINY, output, silent)
 
 
 def test_the_warm_start_is_served_in_float32_and_not_trained_again(
@@ -272,7 +272,7 @@ def test_the_warm_start_is_served_in_float32_and_not_trained_again(
     )
     assert json.loads((output / "base/config.json").read_text())["dtype"] == "float32"
     events: list[JobLine] = []
-    assert do_warm_start(TINY, output, events.append) == initial
+    assert run_warm_start(TINY, output, events.append) == initial
     assert events == []
 
 
@@ -299,13 +299,13 @@ def test_a_loop_that_was_stopped_behind_its_last_round_is_measured_and_not_run_a
     unchanging_adapters(output, loop.folder(output) / "adapters")
     (loop.folder(output) / HISTORY).write_text(history().model_dump_json())
     events: list[JobLine] = []
-    loop_result = do_loop(loop, TINY, output, events.append)
+    loop_result = run_loop(loop, TINY, output, events.append)
     # Adapters that change nothing solve what the warm start solves.
     assert [look.round for look in loop_result.looks] == [0, 1, 2]
     assert len({look.outcomes for look in loop_result.looks}) == 1
     assert [event.event for event in events] == ["playing"] * 3
     assert read_result(loop, output) == loop_result
-    assert do_loop(loop, TINY, output, events.append) == loop_result
+    assert run_loop(loop, TINY, output, events.append) == loop_result
     assert len(events) == 3
 
 

@@ -19,10 +19,10 @@ from loopline.bench.experiments.grpo_curve.looks import Measurement
 from loopline.bench.experiments.grpo_curve.settings import CurveSettings
 from loopline.bench.proofs.grpo_faults.checker import (
     check,
-    of_one_version,
     played_as_planned,
     published_once,
     rounds_once,
+    sampled_by_one_version,
     sealed_once,
     trained_as_recorded,
 )
@@ -136,11 +136,13 @@ def test_a_group_of_another_version_than_its_record_s_or_its_round_s_is_found(
     evidence = attacked.evidence
     first, *others = evidence.sealed[0].groups
     wrong = first.model_copy(update={"version": first.version + 1})
-    (violation, late) = of_one_version(with_groups(evidence, wrong, *others))
+    (violation, late) = sampled_by_one_version(with_groups(evidence, wrong, *others))
     assert "was sampled by" in violation.message
     assert "which came of round 1" in late.message
     # Learned from two rounds later.
-    (old,) = of_one_version(with_groups(evidence, *evidence.sealed[1].groups, first, number=1))
+    (old,) = sampled_by_one_version(
+        with_groups(evidence, *evidence.sealed[1].groups, first, number=1)
+    )
     assert "which came of round 0" in old.message
 
 

@@ -10,7 +10,7 @@ import pytest
 from loopline.bench.errors import UsageError
 from loopline.bench.experiments.document import markdown
 from loopline.bench.experiments.grpo.figures import report_of
-from loopline.bench.experiments.grpo.grid import COMPARED, with_needed
+from loopline.bench.experiments.grpo.grid import COMPARED, with_dependencies
 from loopline.bench.experiments.grpo.report import document
 from loopline.trainers.grpo.arms.game import LearnedGame, taught
 from loopline.trainers.grpo.arms.kinds import (
@@ -95,11 +95,11 @@ def test_arms_that_are_compared_have_all_seeds_and_the_others_the_first_three(
 
 def test_what_the_table_needs_whatever_is_chosen_is_done_beside_the_trials(tmp_path: Path) -> None:
     grpo_plan = grid(tmp_path, arms="mas-grpo,swapped-policies", seeds="1,2", trials="rate=0.3,own")
-    sure = {(arm.kind, arm.seed, arm.tuning) for arm in grpo_plan.certain}
+    sure = {(arm.kind, arm.seed, arm.tuning) for arm in grpo_plan.required_arms}
     kinds = (WARM_START, AT_GRPO)
     assert sure == {(kind, seed, OWN) for kind in kinds for seed in (1, 2)}
-    table = with_needed(grpo_plan.arms({MAS_GRPO: SLOW, PER_ROLE: OWN}))
-    assert set(grpo_plan.certain) <= set(table)
+    table = with_dependencies(grpo_plan.arms({MAS_GRPO: SLOW, PER_ROLE: OWN}))
+    assert set(grpo_plan.required_arms) <= set(table)
 
 
 def test_how_many_trainings_there_are_is_known_before_anything_is_chosen(tmp_path: Path) -> None:
@@ -109,11 +109,11 @@ def test_how_many_trainings_there_are_is_known_before_anything_is_chosen(tmp_pat
         ({AT_GRPO: NO_BONUS, PER_ROLE: OWN, MAS_GRPO: SMALL}, 2),
     ]
     for selected_tunings, more in ways:
-        every = with_needed([*grpo_plan.first, *grpo_plan.arms(selected_tunings)])
+        every = with_dependencies([*grpo_plan.first, *grpo_plan.arms(selected_tunings)])
         assert len(every) == len(grpo_plan.first) + grpo_plan.behind + more
     assert grpo_plan.behind > 0
     alone = grid(tmp_path, trials="rate=0.5")
-    assert (len(alone.first), alone.behind) == (0, len(with_needed(alone.arms({}))))
+    assert (len(alone.first), alone.behind) == (0, len(with_dependencies(alone.arms({}))))
 
 
 def test_an_arm_is_tuned_as_was_chosen_and_what_plays_it_too(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_what_an_arm_spends_is_measured_by_at_grpo_as_its_game_has_it(tmp_path: 
     warm = Arm(kind=WARM_START, seed=2)
     assert (fast.spends, fast.needs) == ("samples", (warm, reference_arm))
     assert (reference_arm.spends, reference_arm.needs) == (None, (warm,))
-    assert with_needed([Arm(kind=SWAPPED, seed=2, tuning=FAST)]) == [
+    assert with_dependencies([Arm(kind=SWAPPED, seed=2, tuning=FAST)]) == [
         warm, reference_arm, Arm(kind=PER_ROLE, seed=2, tuning=FAST),
         Arm(kind=SWAPPED, seed=2, tuning=FAST),
     ]  # fmt: skip

@@ -15,13 +15,18 @@ from loopline.bench.experiments.grpo.figures import (
     CLAIMS,
     ROWS,
     GrpoReport,
-    at_equal_tokens,
     report_of,
+    solved_at_equal_tokens,
 )
-from loopline.bench.experiments.grpo.published import said
+from loopline.bench.experiments.grpo.published import published_results
 from loopline.bench.experiments.grpo.report import document, last_line
 from loopline.bench.experiments.grpo.tables import tables
-from loopline.bench.experiments.grpo.trials import Trial, chosen_of, lower, trial_of
+from loopline.bench.experiments.grpo.trials import (
+    Trial,
+    choose_tunings,
+    lower_setting_hint,
+    trial_of,
+)
 from loopline.bench.statistics import pigeonhole_bootstrap, wilson
 from loopline.trainers.grpo.arms.game import LearnedGame, taught
 from loopline.trainers.grpo.arms.kinds import (
@@ -86,10 +91,10 @@ def test_an_arm_that_solves_no_puzzle_has_wilson_s_interval_over_the_puzzles() -
 def test_a_game_with_few_demonstrations_says_of_how_many_ways_of_telling_they_are() -> None:
     results = [a_result(WARM_START, seed, "10000000") for seed in (1, 2)]
     words = SETTINGS.model_copy(update={"game": LearnedGame.of("word_problems")})
-    few = report_of(words, results, {}, said("word_problems"), 1.0, cpu_minutes=1)
+    few = report_of(words, results, {}, published_results("word_problems"), 1.0, cpu_minutes=1)
     assert "one in 8 of the training wordings" in markdown(document(few))
     assert "on word problems" in markdown(document(few))
-    plain = report_of(SETTINGS, results, {}, said("plan_path"), 1.0, cpu_minutes=1)
+    plain = report_of(SETTINGS, results, {}, published_results("plan_path"), 1.0, cpu_minutes=1)
     assert "wordings" not in markdown(document(plain))
 
 
@@ -109,7 +114,7 @@ def test_an_arm_takes_the_tuning_by_which_its_last_looks_are_best() -> None:
     trials = [trial_of(trial) for trial in results]
     assert [trial.validation for trial in trials[:3]] == pytest.approx([0.4, 1.3 / 3, 0.4])
     assert [trial.held_out for trial in trials[:3]] == [0, 1 / 8, 1]
-    assert chosen_of(trials) == {AT_GRPO: NO_BONUS, MAS_GRPO: OWN, PER_ROLE: SMALL}
+    assert choose_tunings(trials) == {AT_GRPO: NO_BONUS, MAS_GRPO: OWN, PER_ROLE: SMALL}
 
 
 def test_a_tuning_by_which_a_training_ended_early_is_taken_only_where_all_did() -> None:
@@ -119,14 +124,19 @@ def test_a_tuning_by_which_a_training_ended_early_is_taken_only_where_all_did() 
 
     whole = trial_of(a_result(AT_GRPO, 1, "00000000", tuning=SLOW, looks=(0.0, 0.1)))
     trials = [whole, early(AT_GRPO, (0.0, 0.9)), early(MAS_GRPO, (0.0, 0.2))]
-    assert chosen_of(trials) == {AT_GRPO: SLOW, MAS_GRPO: FAST}
+    assert choose_tunings(trials) == {AT_GRPO: SLOW, MAS_GRPO: FAST}
 
 
 def test_what_ended_early_is_told_with_the_options_that_its_rate_has() -> None:
     by_set = "by --set reinforced.learning_rate=… in another folder"
-    assert lower(Arm(kind=AT_GRPO, seed=1)) == f"Lower its learning rate by --trials, or {by_set}"
+    assert (
+        lower_setting_hint(Arm(kind=AT_GRPO, seed=1))
+        == f"Lower its learning rate by --trials, or {by_set}"
+    )
     # Nobody tries rates of what others begin with.
-    assert "rate by --set supervised.learning_rate=" in lower(Arm(kind=WARM_START, seed=1))
+    assert "rate by --set supervised.learning_rate=" in lower_setting_hint(
+        Arm(kind=WARM_START, seed=1)
+    )
 
 
 def test_success_at_equal_tokens_is_that_of_the_first_look_with_as_many_as_at_grpo() -> None:
@@ -134,13 +144,13 @@ def test_success_at_equal_tokens_is_that_of_the_first_look_with_as_many_as_at_gr
     long = a_result(MAS_GRPO, 1, "11111111", looks=(0.0, 0.1, 0.9))
     few = a_result(PER_ROLE, 1, "11111111", looks=(0.0,))
     arms = report(short, long, few, a_result(CONTINUED, 1, "11111111")).arms
-    assert at_equal_tokens(arms) == {AT_GRPO: 0.8, MAS_GRPO: 0.1, PER_ROLE: 0.0}
-    assert at_equal_tokens(report(long).arms) == {}
+    assert solved_at_equal_tokens(arms) == {AT_GRPO: 0.8, MAS_GRPO: 0.1, PER_ROLE: 0.0}
+    assert solved_at_equal_tokens(report(long).arms) == {}
 
 
 def test_where_nothing_is_published_the_report_says_so() -> None:
-    assert "nothing to compare with" in said("word_problems")
-    assert all(said(name) for name in taught())
+    assert "nothing to compare with" in published_results("word_problems")
+    assert all(published_results(name) for name in taught())
 
 
 def test_a_difference_is_paired_by_seed_and_puzzle_and_a_null_is_printed_as_one(

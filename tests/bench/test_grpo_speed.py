@@ -27,7 +27,7 @@ from loopline.bench.proofs.grpo_speed.proof import (
     check,
     measurements,
 )
-from loopline.bench.proofs.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
+from loopline.bench.proofs.grpo_speed.rollouts import Rollouts, play_in_process, play_on_bus
 from loopline.bench.proofs.grpo_speed.trl_peer import padded_samples
 from loopline.bench.proofs.grpo_speed.workload import StepWork
 from loopline.bench.proofs.harness import conduct
@@ -82,8 +82,8 @@ def test_our_step_is_measured(model: str, share_prefixes: bool) -> None:
 
 def test_both_ways_sample_the_same_puzzles(model: str, tmp_path: Path) -> None:
     work = Rollouts(model=model, runs=2, candidates=2, max_tokens=4, seed=1)
-    (here,) = asyncio.run(in_process(work, [0]))
-    (there,) = asyncio.run(through_the_bus(work, [0], tmp_path))
+    (here,) = asyncio.run(play_in_process(work, [0]))
+    (there,) = asyncio.run(play_on_bus(work, [0], tmp_path))
     # Two agents, four turns, two candidates of at most four tokens.
     assert 0 < here.tokens <= work.runs * 2 * 4 * 2 * 4
     assert here.tokens == there.tokens
@@ -137,8 +137,8 @@ def test_each_measurement_is_named_with_what_it_found(
     def finds(rate: float) -> Callable[[Rollouts, int], float]:
         return lambda work, repeat: rate + repeat
 
-    monkeypatch.setattr(proof, "_on_the_bus", finds(90.0))
-    monkeypatch.setattr(proof, "_in_process", finds(1_200.0))
+    monkeypatch.setattr(proof, "_measure_bus", finds(90.0))
+    monkeypatch.setattr(proof, "_measure_in_process", finds(1_200.0))
     options = OPTIONS.model_copy(update={"only": "rollouts"})
     conduct(PROOF, options.model_copy(update={"as_json": True}))
     output = capsys.readouterr()
@@ -181,7 +181,7 @@ async def test_an_interruption_while_the_server_starts_ends_the_rollouts(
 
     monkeypatch.setattr(rollouts, "running_redis", interrupted)
     work = Rollouts(model="", runs=1, candidates=2, max_tokens=4, seed=1)
-    playing = asyncio.create_task(through_the_bus(work, [0], tmp_path))
+    playing = asyncio.create_task(play_on_bus(work, [0], tmp_path))
     done, _ = await asyncio.wait([playing], timeout=10.0)
     assert done == {playing}
     assert playing.cancelled()

@@ -11,7 +11,7 @@ from loopline.bench.arms import QUESTION_ARMS
 from loopline.bench.errors import UsageError
 from loopline.bench.output import Manifest, OutputDirectory
 from loopline.bench.registry import find
-from loopline.bench.session import resume, with_deployment
+from loopline.bench.session import add_deployment, resume
 from loopline.runtime.config import settings as config
 from tests.bench.benchmarks import items, manifest
 
@@ -31,7 +31,7 @@ def test_a_benchmark_knows_the_prompts_of_its_arms_and_is_not_resumed_with_other
 ) -> None:
     settings = config.load(str(profile(tmp_path)), environ={})
     base = manifest(items(2)).model_copy(update={"arms": ("llm",), "benchmark": "gsm8k"})
-    known_manifest = with_deployment(base, QUESTION_ARMS.parse("llm"), settings)
+    known_manifest = add_deployment(base, QUESTION_ARMS.parse("llm"), settings)
     assert known_manifest.prompts.keys() == {"solo.md"}
     OutputDirectory(tmp_path / "out").create(known_manifest)
     running(monkeypatch, tmp_path, "scripted")
@@ -58,7 +58,7 @@ def begun_without_adapter() -> Manifest:
             "reference": {"game": "sudoku"},
         }
     )
-    return with_deployment(
+    return add_deployment(
         base_manifest, find("puzzles").parse_arms("pair", base_manifest.reference), bare
     )
 

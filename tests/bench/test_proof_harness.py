@@ -187,7 +187,7 @@ def test_a_recorded_line_is_read_back_with_its_machine(
     assert line.measurements["speed"].value == 2.0
     assert line.machine == baselines.machine()
     assert line.passed
-    assert baselines.recorded() == ["example"]
+    assert baselines.recorded_proofs() == ["example"]
 
 
 def test_a_proof_that_was_interrupted_is_not_recorded(

@@ -133,7 +133,7 @@ def test_a_damaged_line_is_named(folder: Path) -> None:
 
 
 def test_the_lines_of_this_repository_can_be_read() -> None:
-    for proof in baselines.recorded():
+    for proof in baselines.recorded_proofs():
         lines = baselines.read(proof)
         assert lines
         assert all(each.proof == proof and each.complete for each in lines)

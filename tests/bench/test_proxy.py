@@ -148,7 +148,7 @@ async def test_new_connections_lead_to_the_new_server(
     here = await old.reader.read(4096)
     binary = next(iter(installed_servers().values()))
     with running_redis(tmp_path_factory.mktemp("r"), binary=binary) as server:
-        proxy.lead_to(server.url)
+        proxy.set_target(server.url)
         new = await client()
         new.writer.write(b"CONFIG GET dir\r\n")
         there = await new.reader.read(4096)

@@ -21,7 +21,7 @@ from loopline.agents.records import JsonObject, Outcome, Run, Task, Trajectory
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import workflows
 from loopline.agents.workflows.routing import Handoff
-from loopline.bench.arms import with_setting
+from loopline.bench.arms import override_setting
 from loopline.bench.datasets import Item, Request
 from loopline.bench.errors import DataError, OutputError, UsageError
 from loopline.bench.output import OutputDirectory
@@ -30,9 +30,9 @@ from loopline.bench.puzzles.judge import PuzzlesJudge, class_of
 from loopline.bench.registry import load
 from loopline.bench.rescoring import rescore_all
 from loopline.bench.runner import Ending
-from loopline.bench.session import BenchOutcome, brief
+from loopline.bench.session import BenchOutcome, summary_line
 from loopline.bench.taxonomy import Class
-from loopline.bench.teams.findings import ladder, pass_at, success
+from loopline.bench.teams.findings import pass_at, pass_at_ks, success
 from loopline.bench.teams.sampling import sampling
 from loopline.trainers.data.held_out import require_training
 from loopline.trainers.data.json_files import Unreadable
@@ -77,7 +77,7 @@ def test_the_oracle_solves_every_instance_of_every_game(tmp_path: Path, game: st
     [version] = facts.results["puzzles"]["versions"]["plan_agent_alone"]
     assert version["policies"] == "plan_agent: pair v0 (played)"
     assert (version["right"], version["n"]) == (4, 4)
-    line = brief(BenchOutcome(Ending.COMPLETE, OutputDirectory(tmp_path / "out"), facts))
+    line = summary_line(BenchOutcome(Ending.COMPLETE, OutputDirectory(tmp_path / "out"), facts))
     assert line["puzzles"]["game"] == game
     assert "Who solves how many" in (tmp_path / "out" / "report.html").read_text()
     report = (tmp_path / "out" / "report.md").read_text()
@@ -186,7 +186,7 @@ async def played(
     assert isinstance(task, dict)
     instance = task["instance"]
     assert isinstance(instance, dict)
-    team_instance = with_setting(instance, {"team": [team]})
+    team_instance = override_setting(instance, {"team": [team]})
     run = a_run("pair", item.question, candidates=1)
     options = workflows.get("pair").check_options(run.options)
     team_task = Task(
@@ -428,7 +428,7 @@ def test_pass_at_k_is_the_share_of_all_draws_of_k_that_hold_a_solution(
 
 
 def test_k_climbs_by_powers_of_two_to_the_number_of_attempts() -> None:
-    assert [ladder(n) for n in (1, 2, 5, 8)] == [[1], [1, 2], [1, 2, 4, 5], [1, 2, 4, 8]]
+    assert [pass_at_ks(n) for n in (1, 2, 5, 8)] == [[1], [1, 2], [1, 2, 4, 5], [1, 2, 4, 8]]
 
 
 def test_attempts_on_one_instance_are_no_independent_evidence() -> None:

@@ -28,7 +28,7 @@ from loopline.bench.report.figures import dollars, p_value, points, probability,
 from loopline.bench.report.markdown import cell
 from loopline.bench.report.sections import compat_figure
 from loopline.bench.report.terminal import print_report
-from loopline.bench.report.unfinished import left_to_do
+from loopline.bench.report.unfinished import remaining_work
 from loopline.bench.report.writer import write_reports
 from loopline.runtime.terminal import pages
 from loopline.runtime.terminal.pages.svg import Scale
@@ -384,7 +384,7 @@ def test_a_complete_benchmark_says_nothing_of_going_on(
 def test_an_unfinished_benchmark_with_a_budget_says_that_it_may_need_more(tmp_path: Path) -> None:
     facts = write_reports(created(tmp_path, manifest(items(3), budget_micro_dollars=5)))
     hint = "`bench resume DIR` goes on, with `--budget-usd MORE` where the budget is used up."
-    assert left_to_do(facts).endswith(hint)
+    assert remaining_work(facts).endswith(hint)
 
 
 def test_a_report_of_one_arm_has_no_figure_of_pairs(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from loopline.bench.datasets import Request
 from loopline.bench.output import OutputDirectory
 from loopline.bench.runner import Ending
-from loopline.bench.session import BenchOutcome, brief, show
+from loopline.bench.session import BenchOutcome, show, summary_line
 from tests.bench.puzzle_client import PuzzleClient, manifest, measured
 
 
@@ -32,7 +32,7 @@ def test_a_report_says_in_every_form_how_completions_were_drawn(
         (tmp_path / "out" / "report.html").read_text(),
     ):
         assert line in text
-    assert brief(ended)["options"] == {"candidates": 8, "temperature": 0.7}
+    assert summary_line(ended)["options"] == {"candidates": 8, "temperature": 0.7}
 
 
 def test_completions_that_were_cut_off_are_counted_and_the_limit_is_named(tmp_path: Path) -> None:

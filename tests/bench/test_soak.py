@@ -22,7 +22,7 @@ from loopline.bench.proofs.soak.workload import (
     Planned,
     Room,
     operations,
-    planned,
+    plan_request,
 )
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.local.model_files import local_folder
@@ -119,7 +119,8 @@ async def test_every_set_of_weights_changes_the_answer(tmp_path: Path) -> None:
 def test_a_seed_is_one_plan_and_another_seed_another_one() -> None:
     def plan(seed: int) -> list[object]:
         return [
-            (planned(index, seed, ROOM, 0.5), operations(index, seed, SETS)) for index in range(200)
+            (plan_request(index, seed, ROOM, 0.5), operations(index, seed, SETS))
+            for index in range(200)
         ]
 
     assert plan(1) == plan(1)
@@ -127,7 +128,7 @@ def test_a_seed_is_one_plan_and_another_seed_another_one() -> None:
 
 
 def test_a_plan_has_requests_and_operations_of_every_kind() -> None:
-    plan = [planned(index, 7, ROOM, 0.5) for index in range(1000)]
+    plan = [plan_request(index, 7, ROOM, 0.5) for index in range(1000)]
     assert {item.size for item in plan} == {"usual", "near the end", "too long"}
     assert {item.sampling.n for item in plan} == {1, 2, 3}
     assert {item.adapter for item in plan} == {None, "red", "green", "blue"}

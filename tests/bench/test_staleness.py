@@ -23,9 +23,9 @@ from loopline.bench.experiments.staleness.cells import (
 )
 from loopline.bench.experiments.staleness.command import (
     FREE,
-    done,
     parse_ages,
     parse_corrections,
+    run_grid,
 )
 from loopline.bench.experiments.staleness.figures import StalenessReport, report_of
 from loopline.bench.experiments.staleness.report import document
@@ -195,6 +195,6 @@ def test_decoupled_is_the_objective_called_token() -> None:
 def test_cells_are_done_by_processes_of_their_own_after_their_warm_start(tmp_path: Path) -> None:
     claim(tmp_path, TINY_CELLS)
     cells = cells_of(TINY_CELLS, (1,), ("truncated",))
-    assert done(TINY_CELLS, cells, tmp_path, 2)
+    assert run_grid(TINY_CELLS, cells, tmp_path, 2)
     assert [cell.age for cell in cells] == [None, 1]
     assert read_result(cells[1], tmp_path) is not None

@@ -25,13 +25,13 @@ from loopline.agents.roles.pair.settings import PairOptions
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import serving_role, workflows
 from loopline.agents.workflows.routing import Handoff
-from loopline.bench.arms import with_setting
+from loopline.bench.arms import override_setting
 from loopline.bench.datasets import Item, Request
 from loopline.bench.errors import DataError, OutputError, UsageError
 from loopline.bench.judgement import Judge
 from loopline.bench.output import Manifest, OutputDirectory
 from loopline.bench.registry import find, load
-from loopline.bench.session import needed_pools, with_deployment
+from loopline.bench.session import add_deployment, needed_pools
 from loopline.bench.taxonomy import Class
 from loopline.bench.teams.problem_judge import class_of, code_judge, math_judge
 from loopline.bench.teams.sampling import sampling
@@ -62,7 +62,7 @@ def swapped(made: Manifest, **policies: str) -> Manifest:
         update={"policies": {**settings.policies, **policies}}
     )
     arms = find(made.benchmark).parse_arms(",".join(made.arms), made.reference)
-    return with_deployment(made, arms, settings_with_policies).model_copy(
+    return add_deployment(made, arms, settings_with_policies).model_copy(
         update={"options": made.options}
     )
 
@@ -224,7 +224,7 @@ async def praised(item: Item, texts_by_role: dict[str, list[str]], **changes: An
     options = workflows.get("pair").check_options(run.options)
     team_task = Task(
         environment=str(task["environment"]),
-        instance=with_setting(instance, team),
+        instance=override_setting(instance, team),
         prompt=item.question,
     )
     run = run.model_copy(update={"task": team_task, "options": options})
@@ -396,6 +396,6 @@ def test_a_deployment_without_a_judge_is_refused(tmp_path: Path) -> None:
         benchmark="code", arms=("team",), options=None, policies={}
     )
     with pytest.raises(UsageError, match="needs a worker of the kind 'judge'"):
-        with_deployment(
+        add_deployment(
             code_manifest, find("code").arms.parse("team"), config.load("micro", environ={})
         )

@@ -15,7 +15,7 @@ import pytest
 from loopline.agents.environments.api_worlds import APIS, HELD_OUT, Instance, instances
 from loopline.agents.environments.tool_step import GivenStep
 from loopline.agents.records import JsonObject, Outcome, Run, Trajectory
-from loopline.agents.roles.umi.output import written_call, written_plan
+from loopline.agents.roles.umi.output import format_call, format_plan
 from loopline.agents.workflow_runner import run_locally
 from loopline.bench.datasets import Request
 from loopline.bench.errors import UsageError
@@ -24,7 +24,7 @@ from loopline.bench.registry import find, load
 from loopline.bench.report.measures import win
 from loopline.bench.rescoring import rescore_all
 from loopline.bench.results import Result
-from loopline.bench.session import with_deployment
+from loopline.bench.session import add_deployment
 from loopline.bench.taxonomy import Class
 from loopline.bench.tools.apibench import ApiBenchJudge
 from loopline.bench.tools.bfcl import BfclJudge
@@ -114,11 +114,11 @@ async def a_team_run(
     return await run_locally(run, hosts)
 
 
-CALL, END = written_plan("I call.", "call"), written_plan("I know.", "conclude")
+CALL, END = format_plan("I call.", "call"), format_plan("I know.", "conclude")
 
 
 def oracle_calls(instance: Instance) -> list[str]:
-    return [written_call(call.name, call.arguments or {}) for call in instance.oracle.calls]
+    return [format_call(call.name, call.arguments or {}) for call in instance.oracle.calls]
 
 
 async def classed(
@@ -136,12 +136,12 @@ async def test_the_verdict_is_that_of_the_world_and_the_class_says_why() -> None
     cases = {
         Class.RIGHT: ([*plans, END], calls, [answer]),
         Class.WRONG_ANSWER: ([*plans, END], calls, ["It was 4711 then."]),
-        Class.GAVE_UP: ([*plans, written_plan("Enough.", "give_up")], calls, []),
+        Class.GAVE_UP: ([*plans, format_plan("Enough.", "give_up")], calls, []),
         Class.NOT_DONE: ([*plans[1:], END], calls[:-1], [answer]),
         Class.NOT_TRIED: ([END], [], [answer]),
         Class.UNREADABLE: (["Hm."], [], []),
-        Class.HALLUCINATED: ([CALL, written_plan("No.", "give_up")], [written_call("pay", {})], []),
-        Class.CYCLE: ([CALL] * 3, [written_call("pay", {})] * 3, []),
+        Class.HALLUCINATED: ([CALL, format_plan("No.", "give_up")], [format_call("pay", {})], []),
+        Class.CYCLE: ([CALL] * 3, [format_call("pay", {})] * 3, []),
     }
     if len(calls) == 1:
         del cases[Class.NOT_DONE]
@@ -161,8 +161,8 @@ async def test_another_change_than_the_one_that_was_asked_for_is_damage() -> Non
                 **(last.arguments or {}),
                 key: 1 if isinstance(value, int) else "Other",
             }
-            calls = [written_call(call.name, call.arguments or {}) for call in before]
-            calls.append(written_call(last.name, other_arguments))
+            calls = [format_call(call.name, call.arguments or {}) for call in before]
+            calls.append(format_call(last.name, other_arguments))
             plans = [*[CALL] * len(calls), END]
             trajectory = await a_team_run(instance, plans, calls, [instance.oracle.answer or ""])
             right, kind = await classed(instance, item, trajectory)
@@ -224,7 +224,7 @@ async def test_a_steps_metrics_are_those_of_what_its_models_wrote() -> None:
     task = run.task.model_copy(
         update={"environment": environment, "instance": instance, "prompt": calling.question}
     )
-    texts = {"umi_planner": [CALL], "umi_caller": [written_call("pay", {})], "umi_summarizer": []}
+    texts = {"umi_planner": [CALL], "umi_caller": [format_call("pay", {})], "umi_summarizer": []}
     hosts = {role: ScriptedHost([says(text) for text in texts]) for role, texts in texts.items()}
     trajectory = await run_locally(run.model_copy(update={"task": task}), hosts)
     judged = StepsJudge().judge(trajectory, calling)
@@ -460,7 +460,7 @@ def test_a_deployment_that_nobody_serves_a_role_in_is_refused() -> None:
     bench_manifest = manifest("worlds", "single", Request(SPLIT, 2, seed=7))
     settings = config.load("micro", environ={})
     with pytest.raises(UsageError, match="needs the role 'umi_single', which no worker"):
-        with_deployment(bench_manifest, find("worlds").arms.parse("single"), settings)
+        add_deployment(bench_manifest, find("worlds").arms.parse("single"), settings)
 
 
 def test_a_form_of_prompts_that_nobody_chose_is_the_profile_s() -> None:
@@ -470,7 +470,7 @@ def test_a_form_of_prompts_that_nobody_chose_is_the_profile_s() -> None:
         bench_manifest = manifest(
             "worlds", "umi,single", Request(SPLIT, 2, seed=7), {"constrained": True, **choices}
         )
-        options = with_deployment(bench_manifest, arms, settings).workflow_options
+        options = add_deployment(bench_manifest, arms, settings).workflow_options
         assert options == {"constrained": True, "tool_style": used}
 
 
@@ -480,7 +480,7 @@ def test_the_win_rate_s_opponent_may_be_a_model_of_its_own() -> None:
               "policies.umi_single=single", 'workers.gpu.models=["umi", "single"]']  # fmt: skip
     settings = config.load("umi_micro", overrides=overrides, environ={})
     bench_manifest = manifest("worlds", "umi,single", Request(SPLIT, 2, seed=7))
-    pools = with_deployment(bench_manifest, find("worlds").arms.parse("umi,single"), settings).pools
+    pools = add_deployment(bench_manifest, find("worlds").arms.parse("umi,single"), settings).pools
     assert {name: pool.model for name, pool in pools.items()} == {
         "umi": "micro:umi", "single": "runs/single/single",
     }  # fmt: skip

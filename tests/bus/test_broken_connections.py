@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
-from loopline.bench.proofs.faults.fleet import delegates
+from loopline.bench.proofs.faults.fleet import delegate_fleet
 from loopline.bench.proofs.faults.proxy import Proxy
 from loopline.bus import Bus, Delivery, Inbox, connection_pool, live_workers
 from loopline.bus.connection_pool import Node
@@ -139,7 +139,7 @@ async def test_runs_go_on_to_their_end_through_resets_torn_replies_and_half_clos
     async with Proxy(any_server.url) as proxy:
         fleet_settings = quick_settings(proxy.url, lease_seconds=1.0, max_attempts=50)
         models = scripted_models(scripted={"latency_seconds": 0.1})
-        fleet = delegates(5, lambda _: fleet_settings, models, tmp_path)
+        fleet = delegate_fleet(5, lambda _: fleet_settings, models, tmp_path)
         direct = fleet_settings.model_copy(update={"redis_url": any_server.url})
         for slot in fleet.slots:
             fleet.start(slot)
@@ -225,7 +225,7 @@ async def fail_over(proxy: Proxy, old: RedisProcess, new: RedisProcess) -> None:
         await before.set("last", "write")
         assert await before.wait(1, 20_000) == 1
         await after.execute_command("REPLICAOF", "NO", "ONE")
-        proxy.lead_to(new.url)
+        proxy.set_target(new.url)
         new_port = (await after.config_get("port"))["port"]
         await before.execute_command("REPLICAOF", "127.0.0.1", new_port)
         assert port != new_port

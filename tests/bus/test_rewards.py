@@ -115,5 +115,5 @@ async def test_no_reward_goes_by_settings_that_were_changed_since(bus: Bus) -> N
 async def test_a_reward_that_no_recorder_has_written_is_in_flight(bus: Bus) -> None:
     """The shards are not changed over it."""
     await publish_reward(bus, new_run_id(), "thumb", b"1")
-    held = await in_flight(bus.redis, bus.settings.prefix, bus.settings.shards)
-    assert held.unrecorded == 1
+    waiting = await in_flight(bus.redis, bus.settings.prefix, bus.settings.shards)
+    assert waiting.unrecorded == 1

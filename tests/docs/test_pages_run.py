@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -25,6 +26,8 @@ BLOCK_SECONDS = 300
 REAL = ("docs/quickstart.md",)
 """Pages that run on the micro models."""
 ENDPOINT = "http://127.0.0.1:8000/v1"
+GATEWAY = "127.0.0.1:8400"
+"""A page that shows it starts it; here at a port that is free."""
 LANGUAGES = ("sh", "python")
 
 
@@ -69,11 +72,19 @@ class Reader:
             "PIP_NO_BUILD_ISOLATION": "0",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         }
+        self.gateway = GATEWAY
+        if GATEWAY in (ROOT / page).read_text():
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+            self.gateway = f"127.0.0.1:{port}"
+            self.environment["LOOPLINE_GATEWAY__PORT"] = f"{port}"
+        else:
+            self.environment["LOOPLINE_WORKERS__GATEWAY__COUNT"] = "0"
         if page not in REAL:
             self.environment["LOOPLINE_PROFILE"] = "scripted"
 
     def types(self, block: Block) -> None:
-        text = block.text.replace(ENDPOINT, self.url)
+        text = block.text.replace(ENDPOINT, self.url).replace(GATEWAY, self.gateway)
         shell = ["bash", "-euo", "pipefail", "-c", text]
         command = [sys.executable, "-c", text] if block.language == "python" else shell
         done = self.run(command)

@@ -65,6 +65,7 @@ class Deployment:
         self.environ = {
             **{k: v for k, v in os.environ.items() if not k.startswith("LOOPLINE_")},
             "LOOPLINE_STATE": str(self.state.path),
+            "LOOPLINE_WORKERS__GATEWAY__COUNT": "0",
             "COLUMNS": "200",
         }
         self._started: list[subprocess.Popen[str]] = []

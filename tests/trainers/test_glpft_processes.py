@@ -42,12 +42,12 @@ def test_processes_share_a_batch_without_loss_and_are_called_equally_often(
     ]
     batch = batch_of(rows, 200)
     shares = [share_of(batch, index, count) for index in range(count)]
-    assert {len(pieces) for pieces in shares} == {len(batch.pieces)}
+    assert {len(micro_batches) for micro_batches in shares} == {len(batch.micro_batches)}
     learned = [
         ids[0]
-        for pieces in shares
-        for piece in pieces
-        for ids, flags in zip(piece.ids, piece.learned, strict=True)
+        for micro_batches in shares
+        for micro_batch in micro_batches
+        for ids, flags in zip(micro_batch.ids, micro_batch.learned, strict=True)
         if any(flags)
     ]
     assert sorted(learned) == [row.ids[0] for row in rows]

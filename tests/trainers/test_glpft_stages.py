@@ -153,7 +153,9 @@ def test_an_epoch_has_every_row_once(lengths: list[int], size: int, seed: int) -
     rows = rows_of(lengths)
     whole_epochs = GROUP * size * len(rows)
     steps = islice(batches(rows, size, 10_000, seed, start=0), whole_epochs // size)
-    first_ids = [ids[0] for batch in steps for piece in batch.pieces for ids in piece.ids]
+    first_ids = [
+        ids[0] for batch in steps for micro_batch in batch.micro_batches for ids in micro_batch.ids
+    ]
     assert sorted(first_ids) == sorted([row.ids[0] for row in rows] * (GROUP * size))
 
 
@@ -173,9 +175,13 @@ def test_a_batch_goes_through_the_model_in_pieces_of_bounded_size(
 ) -> None:
     rows = sorted(rows_of(lengths), key=lambda row: len(row.ids))
     batch = batch_of(rows, most)
-    assert all(piece.tokens <= most for piece in batch.pieces)
-    assert all(len(ids) % LENGTH_STEP == 0 for piece in batch.pieces for ids in piece.ids)
+    assert all(micro_batch.tokens <= most for micro_batch in batch.micro_batches)
+    assert all(
+        len(ids) % LENGTH_STEP == 0
+        for micro_batch in batch.micro_batches
+        for ids in micro_batch.ids
+    )
     assert batch.tokens - batch.padding == sum(lengths)
-    learned = [sum(mask) for piece in batch.pieces for mask in piece.learned]
+    learned = [sum(mask) for micro_batch in batch.micro_batches for mask in micro_batch.learned]
     assert learned == [len(row.ids) - 1 for row in rows]
     assert batch.learned == sum(learned)

@@ -25,9 +25,9 @@ EVIL = "</style><script>alert(1)</script>"
 
 def a_step(**changes: object) -> PolicyStep:
     fields: dict[str, object] = {
-        "groups": 3, "flat": 1, "reward": 0.5, "loss": -0.01, "gradient_norm": 0.4,
+        "groups": 3, "zero_variance": 1, "reward": 0.5, "loss": -0.01, "gradient_norm": 0.4,
         "divergence": None, "entropy": 1.0, "clipped": 0.02, "effective_samples": 0.9,
-        "ratios": (0.5, 0.8, 1.0, 1.2, 1.5), "behind": 0.001, "ages": {0: 2, 4: 1},
+        "ratios": (0.5, 0.8, 1.0, 1.2, 1.5), "kl_to_sampler": 0.001, "ages": {0: 2, 4: 1},
         "truncated": 0.0, "learned": 100, "tokens": 400, "seconds": 1.0,
     }  # fmt: skip
     return PolicyStep.model_validate({**fields, **changes})
@@ -36,8 +36,8 @@ def a_step(**changes: object) -> PolicyStep:
 def a_report(*steps: PolicyStep, stale: int = 0, **changes: object) -> Report:
     fields: dict[str, object] = {
         "settings": settings_of(policies="per-role", learning_rate=3e-4),
-        "version": len(steps), "runs": 4, "groups": 12, "flat": 2, "stale": 0, "skipped": {},
-        "seconds": 20.0, "peak_memory_mb": 100.0, "parameters": 1_000,
+        "version": len(steps), "runs": 4, "groups": 12, "zero_variance": 2, "stale": 0,
+        "skipped": {}, "seconds": 20.0, "peak_memory_mb": 100.0, "parameters": 1_000,
         "trained_parameters": 1_000,
         "steps": tuple(
             StepFacts(version=at, stale=stale, policies={"coder": step, "tester": step})
@@ -83,8 +83,10 @@ def test_each_policy_has_a_line_and_each_step_a_point() -> None:
 
 def test_groups_of_equal_rewards_count_for_a_policy_that_learns_nothing_in_a_step() -> None:
     """Of facts that were recorded before they were counted so, what the policies' own steps say."""
-    summary = a_step(groups=2, flat=0)
-    step_facts = StepFacts(version=0, stale=0, flat={"tester": 6}, policies={"coder": summary})
+    summary = a_step(groups=2, zero_variance=0)
+    step_facts = StepFacts(
+        version=0, stale=0, zero_variance={"tester": 6}, policies={"coder": summary}
+    )
     two = StepFacts(version=1, stale=0, policies={"coder": summary, "tester": summary})
     assert step_facts.curves()["tester"] == {"zero-variance share": 1.0}
     assert step_facts.curves()["coder"] == summary.curves()
@@ -95,9 +97,9 @@ def test_groups_of_equal_rewards_count_for_a_policy_that_learns_nothing_in_a_ste
     page = render(a_report(steps=(step_facts, two)))
     assert "tester: 100 % at step 1" in page
     assert "75 %" in ParsedPage(page).text
-    before = a_report(a_step(flat=1)).model_dump()
+    before = a_report(a_step(zero_variance=1)).model_dump()
     for step in before["steps"]:
-        del step["flat"], step["truncated"]
+        del step["zero_variance"], step["truncated"]
     assert summaries(Report.model_validate(before).steps)["coder"].zero_variance_share == 0.25
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loopline.agents.records import ToolSpec
-from loopline.agents.roles.umi.transcript import document
+from loopline.agents.roles.umi.transcript import document_tool
 from loopline.trainers.data.toolbench import (
     RESPONSES,
     TOOLS,
@@ -122,7 +122,7 @@ def test_names_keep_their_end_and_descriptions_their_beginning(tmp_path: Path) -
     name = "x" * 52 + "_for_weather"
     assert (tool.name, tool.description) == (name, "d" * 256)
     offered = ToolSpec(name=name, description=tool.description, parameters=tool.parameters)
-    assert document(offered) == {
+    assert document_tool(offered) == {
         "Name": name,
         "function": "d" * 256,
         "input": {"city": f"string, optional, {'e' * 256}"},

@@ -55,5 +55,5 @@ async def test_a_worker_says_that_it_downloads_until_its_model_is_there(
 
 @pytest.mark.parametrize("name", ["micro:slm", str(MICRO_MODELS / "slm")])
 def test_a_model_of_this_machine_is_not_downloaded(name: str) -> None:
-    assert not model_files.from_hub(ModelSettings(engine="torch", model=name))
+    assert not model_files.is_on_hub(ModelSettings(engine="torch", model=name))
     assert Path(model_files.fetch(ModelSettings(engine="torch", model=name))).is_dir()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loopline.workers import installation
-from loopline.workers.installation import extras, how_to_install, missing
+from loopline.workers.installation import extras, install_hint, missing_package_hint
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -17,19 +17,19 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 @pytest.mark.parametrize("extra", sorted({*EXTRAS} - {"gguf"}))
 def test_a_checkout_installs_an_extra_with_the_tested_versions(extra: str) -> None:
     expected = f"pip install --constraint constraints.txt --editable '.[{extra}]'"
-    assert how_to_install(extra) == f"in the checkout: {expected}"
+    assert install_hint(extra) == f"in the checkout: {expected}"
 
 
 def test_a_checkout_compiles_llama_cpp_by_its_target() -> None:
-    assert how_to_install("gguf") == "in the checkout: make gguf"
+    assert install_hint("gguf") == "in the checkout: make gguf"
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS))
 def test_without_a_checkout_an_extra_comes_from_the_index(
     extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installation, "in_checkout", lambda: False)
-    assert how_to_install(extra) == f"pip install 'loopline[{extra}]'"
+    monkeypatch.setattr(installation, "is_checkout", lambda: False)
+    assert install_hint(extra) == f"pip install 'loopline[{extra}]'"
 
 
 def test_the_metadata_of_the_installation_name_every_extra() -> None:
@@ -48,11 +48,11 @@ def test_the_metadata_of_the_installation_name_every_extra() -> None:
     ],
 )
 def test_a_package_that_is_missing_is_answered_with_its_extra(module: str, extra: str) -> None:
-    advice = missing(ModuleNotFoundError(f"No module named {module!r}", name=module))
+    advice = missing_package_hint(ModuleNotFoundError(f"No module named {module!r}", name=module))
     assert advice is not None
-    assert advice.endswith(how_to_install(extra))
+    assert advice.endswith(install_hint(extra))
 
 
 @pytest.mark.parametrize("module", ["loopline.bus.nowhere", "colorsys2", None])
 def test_a_module_that_no_extra_brings_is_a_defect(module: str | None) -> None:
-    assert missing(ModuleNotFoundError("No module named it", name=module)) is None
+    assert missing_package_hint(ModuleNotFoundError("No module named it", name=module)) is None

@@ -23,7 +23,7 @@ from loopline.agents.judging import (
 )
 from loopline.agents.records import JsonObject
 from loopline.workers.judging.answers import AnswerJudge
-from loopline.workers.judging.math_verify_child import calculates
+from loopline.workers.judging.math_verify_child import contains_calculation
 from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown, key_of
 from loopline.workers.judging.service import JudgeService, judge_service
 from loopline.workers.messages import tool_result
@@ -194,7 +194,7 @@ async def test_a_number_of_another_size_is_not_within_the_tolerance(
 def test_a_calculation_is_told_from_what_is_a_number_as_it_is_written(
     text: str, calculated: bool
 ) -> None:
-    assert calculates(f"\\boxed{{{text}}}") is calculated
+    assert contains_calculation(f"\\boxed{{{text}}}") is calculated
 
 
 # ---- requests ----

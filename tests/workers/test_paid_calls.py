@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopline.agents.records import Usage, UsageEntry
-from loopline.agents.usage import calls_once
+from loopline.agents.usage import deduplicate_usage
 from loopline.bus import Bus, Delivery, RequestError
 from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess
@@ -105,7 +105,7 @@ async def test_a_worker_that_was_only_slow_tells_the_usage_of_what_was_unknown(b
     first = await request_of(bus, run_id, 0)
     async with ScriptedServer(ServerOptions(latency_seconds=0.2)) as api:
         slow = asyncio.create_task(handle(first, endpoint(api.url)))
-        await api.served.until_arrivals(1)
+        await api.served.wait_for_arrivals(1)
         second = await take(bus, run_id, "second", after=first)
         await second.reply(b"null", store=False)
         assert [entry.unknown is None for entry in await ledger(bus, run_id)] == [False]
@@ -114,7 +114,7 @@ async def test_a_worker_that_was_only_slow_tells_the_usage_of_what_was_unknown(b
     entries = await ledger(bus, run_id)
     assert [entry.unknown is None for entry in entries] == [False, True]
     assert len({entry.sent_as for entry in entries}) == 1
-    (call_entry,) = calls_once(entries)
+    (call_entry,) = deduplicate_usage(entries)
     assert isinstance(call_entry.usage, Usage)
     assert call_entry.discarded
 
@@ -136,7 +136,7 @@ async def test_a_call_that_dies_with_its_worker_is_an_entry_and_is_asked_again_b
             process = spawn(doomed, tmp_path / "workers")
             run = client.new_run(QUESTION)
             await client.submit(run)
-            await asyncio.wait_for(api.served.until_arrivals(1), 60)
+            await asyncio.wait_for(api.served.wait_for_arrivals(1), 60)
             process.send_signal(signal.SIGKILL)
             process.wait()
             async with workers_running([gpu], tmp_path / "workers"):

@@ -316,7 +316,7 @@ async def test_a_workflow_that_cannot_say_what_a_run_earned_holds_no_other_run_u
 
     played = await a_game()
     spoiled = bus_fields(played.model_copy(update={"answer": "spoiled"}))
-    monkeypatch.setattr("loopline.workers.recorder.rewarded", raises)
+    monkeypatch.setattr("loopline.workers.recorder.add_rewards", raises)
     store = Table(tmp_path / "trajectories", 0, TRAJECTORY_SCHEMA, trajectory_row)
     await store.write([("1-0", spoiled), ("2-0", bus_fields(played))])
     [path] = (tmp_path / "trajectories").iterdir()

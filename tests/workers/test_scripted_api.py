@@ -142,14 +142,14 @@ async def test_a_429_says_when_to_come_back() -> None:
 async def test_a_hanging_request_does_not_keep_the_server_from_closing() -> None:
     async with ScriptedServer(ServerOptions(faults=FaultPlan(hang=1.0))) as server:
         hanging = asyncio.create_task(post(server))
-        await server.served.until_arrivals(1)
+        await server.served.wait_for_arrivals(1)
     assert (await hanging).status_code == 503
 
 
 async def test_a_client_that_gives_up_on_a_hang_frees_it() -> None:
     async with ScriptedServer(ServerOptions(faults=FaultPlan(hang=1.0))) as server:
         hanging = asyncio.create_task(post(server))
-        await server.served.until_arrivals(1)
+        await server.served.wait_for_arrivals(1)
         hanging.cancel()
         await asyncio.wait({hanging})
         async with asyncio.timeout(10):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from loopline.trainers.errors import TrainingError
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 
 class Curves:
@@ -21,7 +21,7 @@ class Curves:
             from torch.utils.tensorboard.writer import SummaryWriter
         except ImportError as error:
             raise TrainingError(
-                f"the curves need the package tensorboard; {how_to_install('train')}"
+                f"the curves need the package tensorboard; {install_hint('train')}"
             ) from error
         if step == 0:
             shutil.rmtree(folder, ignore_errors=True)

@@ -18,7 +18,7 @@ from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.template_options import TemplateValue
 from loopline.workers.engines.torch.loading import LoadedModel, load_model
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 if TYPE_CHECKING:
     import torch
@@ -210,7 +210,7 @@ def _adapter(loaded: LoadedModel, rank: int, begins_from: Path | None, base: str
         from peft import LoraConfig, PeftModel, get_peft_model
     except ImportError as error:
         raise TrainingError(
-            f"training an adapter needs the package peft; {how_to_install('train')}"
+            f"training an adapter needs the package peft; {install_hint('train')}"
         ) from error
     with warnings.catch_warnings():
         # peft 0.21 asks by the name that transformers 5 is going to drop.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loopline.trainers.errors import TrainingError
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 if TYPE_CHECKING:
     import torch
@@ -140,7 +140,7 @@ def join_processes() -> Generator[Processes]:
         from accelerate import Accelerator, InitProcessGroupKwargs
     except ImportError as error:
         raise TrainingError(
-            f"training in several processes needs the package accelerate; {how_to_install('train')}"
+            f"training in several processes needs the package accelerate; {install_hint('train')}"
         ) from error
     accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(timeout=SILENCE)])
     if accelerator.num_processes != int(os.environ["WORLD_SIZE"]):

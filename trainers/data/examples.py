@@ -33,19 +33,19 @@ from loopline.agents.records import Record
 from loopline.agents.roles.umi.backbone import (
     backbone_input,
     call_part,
-    called_in_trajectory,
+    call_step_text,
     conclusion_part,
-    ended_in_trajectory,
+    final_step_text,
     step_text,
 )
 from loopline.agents.roles.umi.output import (
     Action,
     PlannerTurn,
+    format_call,
+    format_plan,
     read_action,
     read_answer,
     read_plan,
-    written_call,
-    written_plan,
 )
 from loopline.agents.roles.umi.settings import UmiOptions
 from loopline.agents.roles.umi.transcript import Turn, caller_input, planner_input, summarizer_input
@@ -160,12 +160,12 @@ class _Maker:
                 reason = missing_answer_reason(step)
                 if reason is not None:
                     return self.dropped(name, reason)
-                spans.append(Span(text=ended_in_trajectory(number, step.rationale, step.answer)))
+                spans.append(Span(text=final_step_text(number, step.rationale, step.answer)))
             elif step.call is None:
                 return self.dropped(name, NO_ARGUMENTS)
             else:
                 observation = observation_turn(step, self.options.observation_chars).text
-                spans.append(Span(text=called_in_trajectory(number, step.rationale, step.call)))
+                spans.append(Span(text=call_step_text(number, step.rationale, step.call)))
                 spans.append(Span(text=f"{observation}\n\n", learned=False))
         turns = [Turn("user", trajectory.instruction)]
         text = backbone_input(trajectory.tools, turns, self.options.tool_style)
@@ -210,7 +210,7 @@ def _role_rows(trajectory: Trajectory, options: UmiOptions) -> Iterator[Made]:
 def _planner(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Made:
     if _is_hallucinated(make.trajectory, step):
         return make.dropped("planner", HALLUCINATED)
-    written = written_plan(step.rationale, step.next)
+    written = format_plan(step.rationale, step.next)
     plan = read_plan(written)
     if (
         not isinstance(plan, PlannerTurn)
@@ -227,7 +227,7 @@ def _caller(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Mad
         return make.dropped("caller", NO_ARGUMENTS)
     if _is_hallucinated(make.trajectory, step):
         return make.dropped("caller", HALLUCINATED)
-    written = written_call(step.call.name, step.call.arguments, as_json=make.options.constrained)
+    written = format_call(step.call.name, step.call.arguments, as_json=make.options.constrained)
     reason = _misread_reason(step, written)
     if reason is not None:
         return make.dropped("caller", reason)

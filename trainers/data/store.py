@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from loopline.trainers.errors import UnreadableData
 
 CHANGED = "record that is not what was written: its hash is another"
 OTHER_VERSION = "records of another schema version"
+NO_RECORD = "no trajectory record"
 
 
 def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
@@ -23,12 +25,8 @@ def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
 
     `store` is the folder that holds `trajectories/`: `.loopline/store` of a deployment.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     folder = store / "trajectories"
-    files = sorted(folder.glob("*.parquet"))
-    if not files:
+    if not any(folder.glob("*.parquet")):
         raise UnreadableData(
             f"{folder} holds no recorded runs (*.parquet): give a deployment's store, for example "
             ".loopline/store, after at least one run has ended"
@@ -36,29 +34,43 @@ def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
     trajectories: dict[str, Trajectory] = {}
     skipped: list[Skipped] = []
     filters = None if workflow is None else [("workflow", "=", workflow)]
-    for file in files:
+    for where, (row,) in checked_rows(folder, ("trajectory",), skipped, filters):
         try:
-            table: Any = pq.read_table(file, columns=["trajectory", "sha256"], filters=filters)
-            rows: list[tuple[str, str]] = list(
-                zip(table["trajectory"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-            )
-        except (OSError, pa.ArrowException, KeyError) as error:
-            skipped.append(Skipped(file.name, "the file cannot be read", str(error)[:160]))
-            continue
-        for number, (row, written) in enumerate(rows):
-            if hashlib.sha256(row.encode()).hexdigest() != written:
-                skipped.append(Skipped(f"{file.name}[{number}]", CHANGED))
-                continue
-            try:
-                trajectory = Trajectory.model_validate_json(row)
-            except ValidationError as error:
-                skipped.append(_skipped_record(f"{file.name}[{number}]", row, error))
-            else:
-                trajectories[trajectory.run.id] = trajectory
+            trajectory = Trajectory.model_validate_json(row)
+        except ValidationError as error:
+            skipped.append(skipped_record(where, row, error))
+        else:
+            trajectories[trajectory.run.id] = trajectory
     return Reading(tuple(trajectories[run] for run in sorted(trajectories)), tuple(skipped))
 
 
-def _skipped_record(where: str, row: str, error: ValidationError) -> Skipped:
+def checked_rows(
+    folder: Path,
+    columns: tuple[str, ...],
+    skipped: list[Skipped],
+    filters: list[tuple[str, str, str]] | None = None,
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Where each row of a table stands, and these columns of it, of which the first is the record
+    that the row's hash is of. Files that can't be read, and rows that were changed, are skipped."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for file in sorted(folder.glob("*.parquet")):
+        try:
+            table: Any = pq.read_table(file, columns=[*columns, "sha256"], filters=filters)
+            values = [table[name].to_pylist() for name in (*columns, "sha256")]
+        except (OSError, pa.ArrowException, KeyError) as error:
+            skipped.append(Skipped(file.name, "the file cannot be read", str(error)[:160]))
+            continue
+        for number, (*row, written) in enumerate(zip(*values, strict=True)):
+            where = f"{file.name}[{number}]"
+            if hashlib.sha256(row[0].encode()).hexdigest() != written:
+                skipped.append(Skipped(where, CHANGED))
+            else:
+                yield where, tuple(row)
+
+
+def skipped_record(where: str, row: str, error: ValidationError) -> Skipped:
     """A newer writer's record, or a broken one."""
     try:
         version = json.loads(row)["version"]
@@ -68,4 +80,4 @@ def _skipped_record(where: str, row: str, error: ValidationError) -> Skipped:
         detail = f"version {version!s:.20}; this program reads {RECORDS_VERSION}"
         return Skipped(where, OTHER_VERSION, detail)
     place = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
-    return Skipped(where, "no trajectory record", place)
+    return Skipped(where, NO_RECORD, place)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from loopline.agents.records import ToolSpec
-from loopline.agents.roles.umi.output import Action, Next, written_call, written_plan
+from loopline.agents.roles.umi.output import Action, Next, format_call, format_plan
 from loopline.agents.roles.umi.transcript import Turn, observation_text
 from loopline.trainers.data.json_files import Unreadable
 
@@ -42,7 +42,7 @@ class Step:
         """The caller's turn as the history shows it."""
         if self.raw_call is not None or self.call is None:
             return self.raw_call or ""
-        return written_call(self.call.name, self.call.arguments)
+        return format_call(self.call.name, self.call.arguments)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def histories(
 
 def planner_turn(step: Step) -> Turn:
     """The planner's turn as the history shows it."""
-    return Turn("assistant", written_plan(step.rationale, step.next))
+    return Turn("assistant", format_plan(step.rationale, step.next))
 
 
 def observation_turn(step: Step, observation_chars: int) -> Turn:

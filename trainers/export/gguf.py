@@ -37,7 +37,7 @@ from loopline.workers.engines.local.adapter_base import (
 from loopline.workers.engines.local.model_files import check_safetensors
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.torch.lora import read_lora_config
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 ARCHITECTURES = {
     "qwen2": gguf.MODEL_ARCH.QWEN2,
@@ -309,7 +309,7 @@ def _quantize(source: Path, target: Path) -> None:
     except ImportError as error:
         raise TrainingError(
             "q4_k_m is made by llama.cpp's quantizer, which is not installed; "
-            f"{how_to_install('gguf')}; or choose q8_0"
+            f"{install_hint('gguf')}; or choose q8_0"
         ) from error
     begin_listening()
     parameters = llama.llama_model_quantize_default_params()

@@ -3,8 +3,8 @@ but that number.
 
 Rows are shuffled again in every epoch. Steps are made in groups: the rows of a group are sorted by
 length before they are cut into batches, so that little is padded; then the order of the batches is
-shuffled. A batch is cut into pieces that go through the model one after the other; several
-processes share the rows of each piece.
+shuffled. A batch is cut into micro-batches that go through the model one after the other; several
+processes share the rows of each micro-batch.
 
 Rows are not packed into one sequence: sorted so, a tenth of the tokens of planner rows is padding
 (48 rows per step), which is the most that packing could save. `bench training` compares with a
@@ -23,7 +23,7 @@ from loopline.trainers.glpft.rows import TokenRow
 GROUP = 8
 """Steps per group."""
 LENGTH_STEP = 16
-"""Lengths are rounded up to this: fewer shapes, so that freed memory fits the next piece."""
+"""Lengths are rounded up to this: fewer shapes, so that freed memory fits the next micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class MicroBatch:
 class Batch:
     """One step's rows."""
 
-    pieces: tuple[MicroBatch, ...]
+    micro_batches: tuple[MicroBatch, ...]
     padding: int
     """Tokens of it."""
     learned: int
@@ -54,11 +54,11 @@ class Batch:
     @property
     def tokens(self) -> int:
         """Padding included."""
-        return sum(piece.tokens for piece in self.pieces)
+        return sum(micro_batch.tokens for micro_batch in self.micro_batches)
 
 
 def batches(
-    rows: Sequence[TokenRow], size: int, piece_tokens: int, seed: int, *, start: int
+    rows: Sequence[TokenRow], size: int, micro_batch_tokens: int, seed: int, *, start: int
 ) -> Iterator[Batch]:
     """The batch of step `start` and of each step after it, without end."""
     group = start // GROUP
@@ -69,43 +69,46 @@ def batches(
         random.Random(f"{seed}:group:{group}").shuffle(cut)
         for offset, part in enumerate(cut):
             if group * GROUP + offset >= start:
-                yield batch_of(part, piece_tokens)
+                yield batch_of(part, micro_batch_tokens)
         group += 1
 
 
-def batch_of(rows: Sequence[TokenRow], piece_tokens: int) -> Batch:
+def batch_of(rows: Sequence[TokenRow], micro_batch_tokens: int) -> Batch:
     """A batch of rows that are sorted by length, shortest first."""
-    pieces: list[MicroBatch] = []
+    micro_batches: list[MicroBatch] = []
     waiting: list[TokenRow] = []
     for row in rows:
-        if waiting and _padded_length(row) * (len(waiting) + 1) > piece_tokens:
-            pieces.append(_piece(waiting))
+        if waiting and _padded_length(row) * (len(waiting) + 1) > micro_batch_tokens:
+            micro_batches.append(_micro_batch(waiting))
             waiting = []
         waiting.append(row)
-    pieces.append(_piece(waiting))
-    tokens = sum(piece.tokens for piece in pieces)
+    micro_batches.append(_micro_batch(waiting))
+    tokens = sum(micro_batch.tokens for micro_batch in micro_batches)
     return Batch(
-        pieces=tuple(pieces),
+        micro_batches=tuple(micro_batches),
         padding=tokens - sum(len(row.ids) for row in rows),
         learned=sum(sum(row.learned) for row in rows),
     )
 
 
 def share_of(batch: Batch, index: int, count: int) -> tuple[MicroBatch, ...]:
-    """What process `index` of `count` puts through its model: every `count`th row of each piece.
+    """What process `index` of `count` puts through its model: every `count`th row of each
+    micro-batch.
 
-    All have as many pieces, for they may need each other's part of the weights for each. Where a
-    piece has fewer rows, one goes through again, of which nothing is learned.
+    All have as many micro-batches, for they may need each other's part of the weights for each.
+    Where a micro-batch has fewer rows, one goes through again, of which nothing is learned.
     """
     if count == 1:
-        return batch.pieces
+        return batch.micro_batches
     return tuple(
         MicroBatch(
-            piece.ids[index::count], piece.learned[index::count], piece.lengths[index::count]
+            micro_batch.ids[index::count],
+            micro_batch.learned[index::count],
+            micro_batch.lengths[index::count],
         )
-        if index < len(piece.ids)
-        else MicroBatch(piece.ids[:1], [[False] * len(piece.ids[0])], [0])
-        for piece in batch.pieces
+        if index < len(micro_batch.ids)
+        else MicroBatch(micro_batch.ids[:1], [[False] * len(micro_batch.ids[0])], [0])
+        for micro_batch in batch.micro_batches
     )
 
 
@@ -130,7 +133,7 @@ def _padded_length(row: TokenRow) -> int:
     return -(-len(row.ids) // LENGTH_STEP) * LENGTH_STEP
 
 
-def _piece(rows: Sequence[TokenRow]) -> MicroBatch:
+def _micro_batch(rows: Sequence[TokenRow]) -> MicroBatch:
     length = _padded_length(rows[-1])
     # What stands there is never seen: attention is causal, and nothing of it is learned.
     return MicroBatch(

@@ -114,7 +114,7 @@ class StageOptions(Options):
     panel: ClassVar[str] = "Training"
 
     method: Method = "glpft"
-    """Which models are trained: GLPFT's backbone and roles, or a baseline at the same compute."""
+    """Models to train: GLPFT's backbone and roles, or a baseline at the same compute."""
     weights: Weights = "full"
     """Train all weights (full), adapters of the base (lora), or adapters of a backbone whose
     weights are all trained (lora-roles)."""

@@ -240,18 +240,18 @@ class StageTraining:
     def _losses(
         self, batch: Batch, prompts: float = 0.0
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Of this process's share of each piece the sum of the negative log-likelihoods (nats) of
-        its learned tokens, and that of the others times `prompts`."""
+        """Of this process's share of each micro-batch the sum of the negative log-likelihoods
+        (nats) of its learned tokens, and that of the others times `prompts`."""
         import torch
         from torch.nn import functional
 
         device = self.network.device
-        for piece in share_of(batch, self.processes.index, self.processes.count):
-            ids = torch.tensor(piece.ids, device=device)  # [rows, length]
-            learned = torch.tensor(piece.learned, device=device)[:, 1:]
+        for micro_batch in share_of(batch, self.processes.index, self.processes.count):
+            ids = torch.tensor(micro_batch.ids, device=device)  # [rows, length]
+            learned = torch.tensor(micro_batch.learned, device=device)[:, 1:]
             mask = learned
             if prompts:
-                lengths = torch.tensor(piece.lengths, device=device)
+                lengths = torch.tensor(micro_batch.lengths, device=device)
                 mask = torch.arange(1, ids.shape[1], device=device) < lengths[:, None]
             # Padding stands on the right, so that causal attention alone keeps it out of sight.
             with torch.autocast(device.type, torch.bfloat16, enabled=self._autocast()):

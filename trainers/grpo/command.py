@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from loopline.trainers.grpo.data import GrpoData
+    from loopline.trainers.grpo.feedback import PostedFeedback
     from loopline.trainers.grpo.options import OfflineOptions
     from loopline.trainers.grpo.pipeline import Progress
     from loopline.trainers.grpo.report import Report
@@ -66,7 +67,7 @@ def offline(options: OfflineOptions) -> None:
     from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.core.processes import join_processes
     from loopline.trainers.core.publishing import publish as publish_all
-    from loopline.trainers.grpo.data import known_runs, read_data, sealing_of
+    from loopline.trainers.grpo.data import known_rewards, known_runs, read_data, sealing_of
     from loopline.trainers.grpo.pipeline import (
         POLICIES,
         StepListener,
@@ -94,8 +95,9 @@ def offline(options: OfflineOptions) -> None:
         with processes.in_turn():
             begin_anew = options.restart and processes.is_first
             previous_runs = None if begin_anew else known_runs(output)
+            feedback = options.feedback(None if begin_anew else known_rewards(output))
             data = read_data(
-                options.from_store, workflow, sealing_of(settings, loaded), previous_runs
+                options.from_store, workflow, sealing_of(settings, loaded), previous_runs, feedback
             )
             first = options.base_version
             if first is None:
@@ -112,6 +114,8 @@ def offline(options: OfflineOptions) -> None:
                 claim(output, settings, data, restart=begin_anew)
                 options.record()
         if processes.is_first:
+            if feedback is not None:
+                typer.echo(_describe(feedback), err=True)
             _say_skipped(data)
         with _Shown(visible=processes.is_first) as display:
             report = train(
@@ -132,6 +136,13 @@ def offline(options: OfflineOptions) -> None:
         publish_all(policy_publications, output, options.redis_url, options.wait, options.profile)
     if options.as_json:
         typer.echo(json.dumps(_last_line(report)))
+
+
+def _describe(feedback: PostedFeedback) -> str:
+    rewards = feedback.rewards
+    replaced = len(rewards.rewards) - len(rewards.versions)
+    later = f", {replaced:,} of them replaced by later versions" if replaced else ""
+    return f"{format_count(len(rewards.rewards), 'posted reward')}{later}"
 
 
 def _say_skipped(data: GrpoData) -> None:
@@ -174,8 +185,8 @@ class _Shown(ShownProgress):
     def progress(self, now: Progress) -> None:
         message = "  ".join(
             f"{name}: loss {policy.loss:+.4f} reward {policy.reward:.3f} "
-            f"zero-variance {policy.flat / (policy.flat + policy.groups):.0%} "
-            f"ESS {policy.effective_samples:.2f} KL {policy.behind:.1e}"
+            f"zero-variance {policy.zero_variance / (policy.zero_variance + policy.groups):.0%} "
+            f"ESS {policy.effective_samples:.2f} KL {policy.kl_to_sampler:.1e}"
             for name, policy in now.facts.policies.items()
         )
         self.line(f"step {now.step}/{now.steps}  {message}")
@@ -209,7 +220,7 @@ def _show(report: Report, output: Path) -> None:
     typer.echo(
         f"version {report.settings.base_version} → {report.version}; "
         f"{format_count(report.groups, 'group')} of {format_count(report.runs, 'run')}, "
-        f"{report.flat:,} with all rewards the same, {cut}{report.stale:,} too old; "
+        f"{report.zero_variance:,} with all rewards the same, {cut}{report.stale:,} too old; "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes; "
         f"policies in {output / 'policies'}, curves in {output / PAGE}"
@@ -224,7 +235,7 @@ def _last_line(report: Report) -> dict[str, object]:
         "steps": len(report.steps),
         "runs": report.runs,
         "groups": report.groups,
-        "zero_variance_groups": report.flat,
+        "zero_variance_groups": report.zero_variance,
         "truncated_groups": report.truncated,
         "stale_groups": report.stale,
         "skipped": report.skipped,

@@ -16,6 +16,7 @@ from loopline.trainers.data.json_files import Skipped
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.errors import TrainingError, UnreadableData
 from loopline.trainers.grpo.advantages import has_signal
+from loopline.trainers.grpo.feedback import PostedFeedback, samples_of
 from loopline.trainers.grpo.groups import Group, Sealing, seal
 from loopline.trainers.grpo.sequences import same_tokenizer
 from loopline.trainers.grpo.settings import GrpoSettings
@@ -25,9 +26,12 @@ RUNS = "runs.json"
 
 
 class RecordedRuns(Record):
-    """What is written alongside a training: its runs, by their ids."""
+    """What is written alongside a training: its runs, by their ids, and the rewards that had been
+    posted when it began."""
 
     runs: tuple[str, ...]
+    rewards: tuple[str, ...] | None = None
+    """None where it learns from recorded rewards."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class GrpoData:
     runs: tuple[str, ...]
     left_out: tuple[Skipped, ...]
     """What could not be learned from: where it stands, and why."""
+    rewards: tuple[str, ...] | None = None
+    """Posted rewards by their entries; None where recorded ones are learned from."""
 
     @property
     def skipped(self) -> dict[str, int]:
@@ -94,9 +100,14 @@ class GrpoData:
 
 
 def read_data(
-    store: Path, workflow: str | None, sealing: Sealing, run_ids: Sequence[str] | None = None
+    store: Path,
+    workflow: str | None,
+    sealing: Sealing,
+    run_ids: Sequence[str] | None = None,
+    feedback: PostedFeedback | None = None,
 ) -> GrpoData:
-    """The groups of a store; of the runs `run_ids` alone, where those are given.
+    """The groups of a store; of the runs `run_ids` alone, where those are given. With `feedback`
+    they have the posted rewards, and runs without one are left out.
 
     Raises `UnreadableData` for a store without runs, without a complete group, or without those
     runs, and `TrainingError` where no group has anything to learn from.
@@ -115,10 +126,15 @@ def read_data(
     if not trajectories:
         why = _join_reasons(Counter(entry.reason for entry in reading.skipped))
         raise UnreadableData(f"{store} holds no run{of_workflow} that can be read{why}")
-    _require_agents(trajectories.values(), sealing, store)
-    sealed = seal(trajectories.values(), sealing)
-    left_out = (*reading.skipped, *sealed.skipped)
-    data = GrpoData(sealed.records, tuple(sorted(trajectories)), left_out)
+    samples = samples_of(trajectories.values(), sealing.belongs, feedback)
+    _require_agents(samples.records, sealing, store)
+    sealed = seal(samples.records, sealing)
+    left_out = (*reading.skipped, *samples.skipped, *sealed.skipped)
+    rewards = None
+    if feedback is not None:
+        left_out = (*feedback.rewards.skipped, *left_out)
+        rewards = feedback.entries
+    data = GrpoData(sealed.records, tuple(sorted(trajectories)), left_out, rewards)
     if not sealed.records:
         raise UnreadableData(
             f"the {len(trajectories):,} runs{of_workflow} in {store} have no complete group of "
@@ -164,6 +180,12 @@ def known_runs(output: Path) -> tuple[str, ...] | None:
     """The runs of the training in `output`; None if there is none. Raises `UnreadableModel`."""
     record = find_record(output / RUNS, RecordedRuns)
     return None if record is None else record.runs
+
+
+def known_rewards(output: Path) -> tuple[str, ...] | None:
+    """As `known_runs`, the posted rewards; None also if it learns from recorded ones."""
+    record = find_record(output / RUNS, RecordedRuns)
+    return None if record is None else record.rewards
 
 
 def _join_reasons(reasons: dict[str, int]) -> str:

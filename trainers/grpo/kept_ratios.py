@@ -52,7 +52,8 @@ class KeptRatios:
         self._wanted = frozenset(origins)
 
     def add(self, rows: Sequence[Row], tokens: Tokens, objective: Objective) -> None:
-        """Keep what is wanted of a piece; `rows[tokens.sequence[n]]` is the row of token n."""
+        """Keep what is wanted of a micro-batch; `rows[tokens.sequence[n]]` is the row of token
+        n."""
         wanted = [
             number
             for number in tokens.sequence.unique().tolist()

@@ -10,8 +10,9 @@ from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.sequences import TokenSequence
 from loopline.trainers.grpo.settings import GrpoSettings
 
-Worth = Literal["trained", "flat", "truncated"]
-"""`flat`: all rewards are the same. `truncated`: they differ, but nothing is left to learn from."""
+Worth = Literal["trained", "zero_variance", "truncated"]
+"""`zero_variance`: all rewards are the same. `truncated`: they differ, but nothing is left to
+learn from."""
 
 TRUNCATED = "group whose completions all ran into their limit"
 
@@ -19,7 +20,7 @@ TRUNCATED = "group whose completions all ran into their limit"
 def group_worth(group: Group, settings: GrpoSettings) -> Worth:
     """What a step makes of a group that is not too old."""
     if not has_signal(group.rewards):
-        return "flat"
+        return "zero_variance"
     sequences = (sequence for member in group.members for sequence in member.sequences)
     return (
         "trained" if any(is_in_loss(sequence, settings) for sequence in sequences) else "truncated"

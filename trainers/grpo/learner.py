@@ -26,10 +26,10 @@ from loopline.trainers.grpo.losses import (
     shares,
 )
 from loopline.trainers.grpo.policies import Policies
-from loopline.trainers.grpo.prefix_trees import tree_pieces_of
+from loopline.trainers.grpo.prefix_trees import tree_micro_batches_of
 from loopline.trainers.grpo.ratios import effective_sample_size, ratio_quantiles
 from loopline.trainers.grpo.report import PolicyStep, StepFacts
-from loopline.trainers.grpo.rows import MicroBatch, Row, pieces_of, rows_of
+from loopline.trainers.grpo.rows import MicroBatch, Row, micro_batches_of, rows_of
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.sharding import deal_rows
 from loopline.trainers.grpo.staleness import counts_by_age
@@ -48,7 +48,7 @@ class NotFinite(TrainingError):
 
 
 class _Scores(NamedTuple):
-    """Of the learned tokens of a piece; both [n]."""
+    """Of the learned tokens of a micro-batch; both [n]."""
 
     logprobs: torch.Tensor
     entropies: torch.Tensor
@@ -61,7 +61,7 @@ class _Minibatch(NamedTuple):
     """Of all processes."""
     own: Sequence[int]
     """Which of them are this process's."""
-    pieces: Sequence[MicroBatch]
+    micro_batches: Sequence[MicroBatch]
     """Of those."""
 
 
@@ -78,7 +78,7 @@ class _Sums:
     norms: list[float] = field(default_factory=list[float])
     bad: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     """Samples of this process whose loss is not a number, with it."""
-    behind: list[torch.Tensor] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
+    log_ratios: list[torch.Tensor] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
     """log π_prox − log π_behav of each token."""
 
 
@@ -110,12 +110,12 @@ class Learner:
         by_policy: dict[str, list[Group]] = {name: [] for name in self.policies.names}
         for group in batch.groups:
             by_policy[self.settings.policy_of(group.key.agent)].append(group)
-        flat = self._flat_counts(batch)
+        zero_variance = self._zero_variance_counts(batch)
         # A single update is refused before it changes anything: nothing to copy.
         before = self.policies.copied() if self._updates(by_policy.values()) > 1 else None
         try:
             return {
-                name: self._policy_step(name, groups, batch.version, flat[name])
+                name: self._policy_step(name, groups, batch.version, zero_variance[name])
                 for name, groups in by_policy.items()
                 if groups
             }
@@ -126,18 +126,18 @@ class Learner:
 
     def facts(self, batch: StepBatch, policy_steps: dict[str, PolicyStep]) -> StepFacts:
         """What is known of a step; `policy_steps` is what it made of a batch."""
-        flat = dict(self._flat_counts(batch))
+        zero_variance = dict(self._zero_variance_counts(batch))
         return StepFacts(
             version=batch.version,
             stale=batch.stale,
             truncated=batch.truncated,
-            flat=flat,
+            zero_variance=zero_variance,
             policies=policy_steps,
         )
 
-    def _flat_counts(self, batch: StepBatch) -> Counter[str]:
+    def _zero_variance_counts(self, batch: StepBatch) -> Counter[str]:
         """Groups by policy, also of one that learns nothing in the step."""
-        return Counter(self.settings.policy_of(group.key.agent) for group in batch.flat)
+        return Counter(self.settings.policy_of(group.key.agent) for group in batch.zero_variance)
 
     def _updates(self, groups_of_policies: Iterable[Sequence[Group]]) -> int:
         """How often a step changes weights, at most."""
@@ -147,12 +147,12 @@ class Learner:
             for groups in groups_of_policies
         )
 
-    def logprobs(self, piece: MicroBatch) -> torch.Tensor:
-        """log π_θ of a piece's learned tokens [n], by the policy that is in the network."""
-        return self._scores_of([piece])[0].logprobs
+    def logprobs(self, micro_batch: MicroBatch) -> torch.Tensor:
+        """log π_θ of a micro-batch's learned tokens [n], by the policy that is in the network."""
+        return self._scores_of([micro_batch])[0].logprobs
 
     def _policy_step(
-        self, name: str, groups: Sequence[Group], version: int, flat: int
+        self, name: str, groups: Sequence[Group], version: int, zero_variance: int
     ) -> PolicyStep:
         began = time.monotonic()
         optimizer = self.policies.activate(name)
@@ -163,7 +163,9 @@ class Learner:
         minibatches = [self._minibatch(part) for part in parts]
         # In a single update the present weights are the proximal ones: one pass less.
         proximal = (
-            None if len(parts) == 1 else [self._scores_of(entry.pieces) for entry in minibatches]
+            None
+            if len(parts) == 1
+            else [self._scores_of(entry.micro_batches) for entry in minibatches]
         )
         sums = _Sums()
         for number, minibatch in enumerate(minibatches):
@@ -171,16 +173,18 @@ class Learner:
                 where = f"version {version}, policy {name}, minibatch {number + 1} of {len(parts)}"
                 before = None if proximal is None else proximal[number]
                 self._update(minibatch, before, optimizer, sums, where)
-        return self._report(groups, version, flat, sums, time.monotonic() - began)
+        return self._report(groups, version, zero_variance, sums, time.monotonic() - began)
 
     def _minibatch(self, groups: Sequence[Group]) -> _Minibatch:
         shared, processes = self.settings.share_prefixes, self.processes
         rows = rows_of(groups, self.settings)
         row_numbers = deal_rows(rows, processes.count, share_prefixes=shared)[processes.index]
-        cut = tree_pieces_of if shared else pieces_of
+        cut = tree_micro_batches_of if shared else micro_batches_of
         device = self.policies.network.device
-        pieces = cut([rows[at] for at in row_numbers], self.settings.micro_batch_tokens, device)
-        return _Minibatch(rows, row_numbers, pieces)
+        micro_batches = cut(
+            [rows[at] for at in row_numbers], self.settings.micro_batch_tokens, device
+        )
+        return _Minibatch(rows, row_numbers, micro_batches)
 
     def _update(
         self,
@@ -190,21 +194,27 @@ class Learner:
         sums: _Sums,
         where: str,
     ) -> None:
-        """One update of the weights by all pieces of a minibatch."""
+        """One update of the weights by all micro-batches of a minibatch."""
         import torch
 
         objective, device = self.settings.objective, self.policies.network.device
-        rows, row_numbers, pieces = minibatch
+        rows, row_numbers, micro_batches = minibatch
         counts = torch.tensor([row.sequence.count for row in rows], device=device)
         places = torch.tensor(row_numbers, dtype=torch.long, device=device)
-        references = self._references(pieces)
+        references = self._references(micro_batches)
         # What a refused update may have left.
         optimizer.zero_grad()
         loss, processes = 0.0, self.processes
-        for number, piece in enumerate(pieces):
-            scores = self._scores(piece)
+        for number, micro_batch in enumerate(micro_batches):
+            scores = self._scores(micro_batch)
             old = scores.logprobs.detach() if proximal is None else proximal[number].logprobs
-            tokens = Tokens(scores.logprobs, old, piece.behaviour, piece.advantages, piece.sequence)
+            tokens = Tokens(
+                scores.logprobs,
+                old,
+                micro_batch.behaviour,
+                micro_batch.advantages,
+                micro_batch.sequence,
+            )
             losses = policy_losses(tokens, objective)
             divergence = None
             if references is not None:
@@ -213,7 +223,7 @@ class Learner:
             if objective.entropy:
                 losses = losses - objective.entropy * scores.entropies
             # Of its row among those of all processes.
-            number_of = places[piece.sequence + piece.first]
+            number_of = places[micro_batch.sequence + micro_batch.first]
             token_shares = shares(
                 number_of, counts, objective.normalisation, objective.completion_limit
             )
@@ -221,9 +231,11 @@ class Learner:
             self._note_bad(sums, losses, rows, number_of)
             whole.backward()
             loss += float(whole.detach())
-            self._add(sums, tokens, scores, piece, divergence)
+            self._add(sums, tokens, scores, micro_batch, divergence)
             if self.kept is not None:
-                self.kept.add([rows[at] for at in row_numbers[piece.first :]], tokens, objective)
+                self.kept.add(
+                    [rows[at] for at in row_numbers[micro_batch.first :]], tokens, objective
+                )
         # All stop, or none: the others would wait for this one's gradients.
         if processes.sum_of(len(sums.bad)):
             raise NotFinite(_not_finite_message("loss", sums.bad, where))
@@ -249,20 +261,20 @@ class Learner:
             self.processes.sum_gradients(parameters)
         return float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
 
-    def _scores_of(self, pieces: Sequence[MicroBatch]) -> list[_Scores]:
+    def _scores_of(self, micro_batches: Sequence[MicroBatch]) -> list[_Scores]:
         """Without gradients."""
         import torch
 
         with torch.no_grad():
-            return [self._scores(piece) for piece in pieces]
+            return [self._scores(micro_batch) for micro_batch in micro_batches]
 
-    def _references(self, pieces: Sequence[MicroBatch]) -> list[torch.Tensor] | None:
+    def _references(self, micro_batches: Sequence[MicroBatch]) -> list[torch.Tensor] | None:
         if not self.settings.objective.kl:
             return None
         with self.policies.reference():
-            return [scores.logprobs for scores in self._scores_of(pieces)]
+            return [scores.logprobs for scores in self._scores_of(micro_batches)]
 
-    def _scores(self, piece: MicroBatch) -> _Scores:
+    def _scores(self, micro_batch: MicroBatch) -> _Scores:
         """Log-probabilities of the learned ids at the temperature that they were sampled at, and
         the entropy (nats) of the distributions they are from."""
         import torch
@@ -271,9 +283,9 @@ class Learner:
         network, settings = self.policies.network, self.settings
         low = settings.precision == "bfloat16"
         with torch.autocast(network.device.type, torch.bfloat16, enabled=low):
-            logits = piece.logits(network)  # [n, vocabulary]
-        logits = logits.float() / piece.temperatures[:, None]
-        logprobs = -functional.cross_entropy(logits, piece.targets, reduction="none")
+            logits = micro_batch.logits(network)  # [n, vocabulary]
+        logits = logits.float() / micro_batch.temperatures[:, None]
+        logprobs = -functional.cross_entropy(logits, micro_batch.targets, reduction="none")
         # A mean over a large vocabulary: kept out of the graph where nobody asks for its gradient.
         with torch.set_grad_enabled(settings.objective.entropy > 0 and torch.is_grad_enabled()):
             whole = logits.log_softmax(-1)
@@ -285,7 +297,7 @@ class Learner:
         sums: _Sums,
         tokens: Tokens,
         scores: _Scores,
-        piece: MicroBatch,
+        micro_batch: MicroBatch,
         divergence: torch.Tensor | None,
     ) -> None:
         import torch
@@ -295,9 +307,9 @@ class Learner:
             sums.entropy += float(scores.entropies.sum())
             if divergence is not None:
                 sums.divergence += float(divergence.sum())
-            sums.behind.append((tokens.proximal - tokens.behaviour).cpu())
+            sums.log_ratios.append((tokens.proximal - tokens.behaviour).cpu())
         sums.learned += len(tokens.logprobs)
-        sums.tokens += piece.tokens
+        sums.tokens += micro_batch.tokens
 
     def _note_bad(
         self, sums: _Sums, losses: torch.Tensor, rows: Sequence[Row], number_of: torch.Tensor
@@ -310,12 +322,14 @@ class Learner:
             sums.bad.append((rows[number].origin, value))
 
     def _report(
-        self, groups: Sequence[Group], version: int, flat: int, sums: _Sums, seconds: float
+        self, groups: Sequence[Group], version: int, zero_variance: int, sums: _Sums, seconds: float
     ) -> PolicyStep:
         import torch
 
         rewards = [reward for group in groups for reward in group.sampled_rewards]
-        behind = self.processes.all_of(torch.cat(sums.behind) if sums.behind else torch.zeros(0))
+        log_ratios = self.processes.all_of(
+            torch.cat(sums.log_ratios) if sums.log_ratios else torch.zeros(0)
+        )
         divergence, entropy, clipped, counted, tokens = map(
             self.processes.sum_of,
             (sums.divergence, sums.entropy, sums.clipped, sums.learned, sums.tokens),
@@ -325,17 +339,19 @@ class Learner:
         every = [sequence for member in members for sequence in member.sequences]
         return PolicyStep(
             groups=len(groups),
-            flat=flat,
+            zero_variance=zero_variance,
             reward=math.fsum(rewards) / len(rewards),
             loss=sums.loss / updates,
             gradient_norm=math.fsum(sums.norms) / updates,
             divergence=divergence / learned if self.settings.objective.kl else None,
             entropy=entropy / learned,
             clipped=clipped / learned,
-            effective_samples=effective_sample_size(behind),
-            ratios=ratio_quantiles(behind),
+            effective_samples=effective_sample_size(log_ratios),
+            ratios=ratio_quantiles(log_ratios),
             # E[r − 1 − log r], r = π_prox/π_behav, over samples of π_behav: KL(π_behav ‖ π_prox).
-            behind=float((behind.clamp(max=50).exp() - 1 - behind).mean()) if len(behind) else 0.0,
+            kl_to_sampler=float((log_ratios.clamp(max=50).exp() - 1 - log_ratios).mean())
+            if len(log_ratios)
+            else 0.0,
             ages=counts_by_age(groups, version),
             truncated=sum(entry.truncated for entry in every) / len(every),
             learned=int(counted),

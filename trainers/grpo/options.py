@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from loopline.runtime.config.options import DEFAULT_PANEL, OnlyWith, Option, validated
 from loopline.trainers.core.command_options import FolderOptions, JsonOptions, PublishingOptions
+from loopline.trainers.grpo.rewards import RewardChoice
 from loopline.trainers.grpo.settings import (
     LEARNING_RATE,
     LORA_RATE,
     GrpoSettings,
     TrainingOptions,
 )
+
+if TYPE_CHECKING:
+    from loopline.trainers.grpo.feedback import PostedFeedback
 
 
 def _published(options: Any) -> bool:
@@ -81,6 +86,15 @@ class OfflineOptions(GrpoOptions):
     """Folder of recorded runs."""
     workflow: Annotated[str | None, Option(default="every workflow")] = None
     """Workflow whose runs are learned from."""
+    reward_from: Literal["recorded", "feedback"] = "recorded"
+    """Whether a run is worth what it was recorded with, or what was posted for it afterwards
+    (`runtime runs reward`); then runs without a posted reward are left out."""
+    feedback_source: Annotated[
+        tuple[str, ...] | None,
+        Option(metavar="NAME", default="every source"),
+        OnlyWith("--reward-from feedback", lambda options: options.reward_from == "feedback"),
+    ] = None
+    """Source whose posted rewards count; may be repeated. Those of several are added up."""
     epochs: int = Field(default=1, ge=1)
     """Passes over the groups."""
     steps: Annotated[int | None, Option(default="until the groups are used up")] = Field(
@@ -97,6 +111,24 @@ class OfflineOptions(GrpoOptions):
     """Steps between checkpoints."""
     publish: Annotated[bool, Option(panel="Deployment")] = False
     """Let a running deployment answer with what was trained."""
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_rewards(self) -> Self:
+        if self.reward_from == "feedback" and self.reward != RewardChoice():
+            raise ValueError(
+                "--scheme and --alpha are about recorded rewards: leave them out, or "
+                "--reward-from feedback"
+            )
+        return self
+
+    def feedback(self, entries: Collection[str] | None) -> PostedFeedback | None:
+        """The posted rewards, where they count; of these entries alone, where they are given."""
+        from loopline.trainers.data.rewards import read_rewards
+        from loopline.trainers.grpo.feedback import PostedFeedback
+
+        if self.reward_from == "recorded":
+            return None
+        return PostedFeedback(read_rewards(self.from_store, entries), self.feedback_source)
 
     def settings(self, **more: object) -> GrpoSettings:
         offline_settings = {"epochs": self.epochs, "steps": self.steps, "staleness": self.staleness}

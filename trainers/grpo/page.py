@@ -25,7 +25,7 @@ def render(report: Report) -> str:
         f"{names}: version {report.settings.base_version} → {report.version} of "
         f"{model_name(report.settings.base)} in {format_count(len(report.steps), 'step')}; "
         f"{format_count(report.groups, 'group')} of {format_count(report.runs, 'run')}, "
-        f"{report.flat:,} with all rewards the same; {report.trained_parameters:,} of "
+        f"{report.zero_variance:,} with all rewards the same; {report.trained_parameters:,} of "
         f"{report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes"
     )
@@ -79,7 +79,7 @@ def step_plots(steps: Sequence[StepFacts], clip: float) -> list[Plot]:
             "KL of sampler to trainer",
             "KL(π_behav ‖ π_prox), nats per token: 0 on policy, but for the rounding of two "
             "programs.",
-            _by_policy(steps, lambda step: step.behind),
+            _by_policy(steps, lambda step: step.kl_to_sampler),
             least=0.0,
         ),
         Plot(
@@ -150,7 +150,7 @@ def _zero_variance(steps: Sequence[StepFacts]) -> list[Curve]:
     """Also at steps in which a policy learned nothing."""
     points_by_policy: dict[str, list[tuple[int, float]]] = {name: [] for name in _own_steps(steps)}
     for at, step in enumerate(steps, start=1):
-        for name, value in step.zero_variance.items():
+        for name, value in step.zero_variance_shares.items():
             points_by_policy.setdefault(name, []).append((at, value))
     return [step_curve(name, values) for name, values in points_by_policy.items()]
 

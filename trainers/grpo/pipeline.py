@@ -302,7 +302,7 @@ class _Training:
             version=self.state.version,
             runs=len(self.data.runs),
             groups=len(self.data.groups),
-            flat=counts["flat"],
+            zero_variance=counts["zero_variance"],
             truncated=counts["truncated"],
             stale=sum(step.stale for step in self.state.history) + stale,
             skipped=self.data.skipped,
@@ -329,7 +329,7 @@ def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
         if not counts["trained"] and counts["truncated"]:
             raise TrainingError(
                 f"there is nothing to learn from: of {len(data.groups):,} groups "
-                f"{counts['flat']:,} have equal rewards, and of the other "
+                f"{counts['zero_variance']:,} have equal rewards, and of the other "
                 f"{counts['truncated']:,} all completions ran into their limit; {_LONGER}"
             )
         newest = max(group.policy.version for group in data.groups)
@@ -366,5 +366,5 @@ def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool
         # The runs are written first: they may stand there alone after a kill.
         require_unused(output, but=(RUNS,))
     output.mkdir(parents=True, exist_ok=True)
-    write_record(output / RUNS, RecordedRuns(runs=data.runs))
+    write_record(output / RUNS, RecordedRuns(runs=data.runs, rewards=data.rewards))
     write_record(path, settings)

@@ -1,9 +1,9 @@
 """Rows that begin alike go through the model as one tree: each id once, whatever the number of
 candidates that share it.
 
-A row of the piece is a tree; an id sees its ancestors alone and stands at its depth, so that every
-log-probability is that of the sequence by itself, but for rounding. Where K short candidates answer
-one long prompt, this is most of a training's time.
+A row of the micro-batch is a tree; an id sees its ancestors alone and stands at its depth, so that
+every log-probability is that of the sequence by itself, but for rounding. Where K short candidates
+answer one long prompt, this is most of a training's time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TreePiece(MicroBatch):
-    """A piece whose rows are trees; `sequence` numbers the sampled rows of this process's whole
-    share of the minibatch."""
+class TreeMicroBatch(MicroBatch):
+    """A micro-batch whose rows are trees; `sequence` numbers the sampled rows of this process's
+    whole share of the minibatch."""
 
     parents: torch.Tensor
     """[n]: where the hidden state stands, in [rows · length], that each learned id comes from."""
@@ -44,8 +44,8 @@ class TreePiece(MicroBatch):
     def ancestor_mask(self) -> torch.Tensor:
         """[rows, 1, length, length]: whether the one id is the other or an ancestor of it.
 
-        It grows with the square of the length, and a step holds all of its pieces at once: so it is
-        made again for each pass through the model, and kept by none of them.
+        It grows with the square of the length, and a step holds all of its micro-batches at once:
+        so it is made again for each pass through the model, and kept by none of them.
         """
         import numpy as np
         import torch
@@ -90,27 +90,29 @@ class _Tree:
         self.rows.append((number, row))
 
 
-def tree_pieces_of(rows: Sequence[Row], piece_tokens: int, device: torch.device) -> list[TreePiece]:
+def tree_micro_batches_of(
+    rows: Sequence[Row], micro_batch_tokens: int, device: torch.device
+) -> list[TreeMicroBatch]:
     """The rows as trees, one for each prompt (the ids before the first learned one), cut into
-    pieces of at most that many tokens. A tree that would be longer alone is cut too; a row that is
-    longer alone is a piece of its own."""
+    micro-batches of at most that many tokens. A tree that would be longer alone is cut too; a row
+    that is longer alone is a micro-batch of its own."""
     trees: list[_Tree] = []
     by_prompt: dict[tuple[int, ...], _Tree] = {}
     for number, row in enumerate(rows):
         prompt = row.prompt
         tree = by_prompt.get(prompt)
-        if tree is None or len(tree.ids) + len(row.sequence.ids) - len(prompt) > piece_tokens:
+        if tree is None or len(tree.ids) + len(row.sequence.ids) - len(prompt) > micro_batch_tokens:
             tree = by_prompt[prompt] = _Tree()
             trees.append(tree)
         tree.add(number, row)
     trees.sort(key=lambda tree: len(tree.ids))
-    pieces: list[TreePiece] = []
+    micro_batches: list[TreeMicroBatch] = []
     begin = 0
     for at in range(1, len(trees) + 1):
-        if at == len(trees) or _length(trees[at]) * (at + 1 - begin) > piece_tokens:
-            pieces.append(_piece(trees[begin:at], device))
+        if at == len(trees) or _length(trees[at]) * (at + 1 - begin) > micro_batch_tokens:
+            micro_batches.append(_micro_batch(trees[begin:at], device))
             begin = at
-    return pieces
+    return micro_batches
 
 
 def _length(tree: _Tree) -> int:
@@ -122,7 +124,7 @@ def _trunk(parents: Sequence[int]) -> int:
     return next((at for at, up in enumerate(parents) if up != at - 1), len(parents))
 
 
-def _piece(trees: Sequence[_Tree], device: torch.device) -> TreePiece:
+def _micro_batch(trees: Sequence[_Tree], device: torch.device) -> TreeMicroBatch:
     import numpy as np
     import torch
 
@@ -158,7 +160,7 @@ def _piece(trees: Sequence[_Tree], device: torch.device) -> TreePiece:
             advantages += [row.advantage] * token_sequence.count
             temperatures += [token_sequence.temperature] * token_sequence.count
     whole = torch.from_numpy(ids)
-    return TreePiece(
+    return TreeMicroBatch(
         ids=whole.to(device),
         learned=torch.zeros(0, dtype=torch.bool, device=device),
         behaviour=torch.tensor(behaviour, device=device),

@@ -20,7 +20,7 @@ class PolicyStep(Record):
 
     groups: int
     """Learned from."""
-    flat: int
+    zero_variance: int
     """Passed over: all rewards the same."""
     reward: float
     """Mean over all that was sampled for the learned groups."""
@@ -38,7 +38,7 @@ class PolicyStep(Record):
     """Share of the tokens that π_prox/π_behav leaves: 1 on policy."""
     ratios: tuple[float, ...]
     """Quantiles of π_prox/π_behav: 1, 5, 50, 95 and 99 %."""
-    behind: float
+    kl_to_sampler: float
     """KL(π_behav ‖ π_prox), nats per token: 0 on policy but for the two programs' rounding."""
     ages: dict[int, int]
     """Groups by versions that they are behind."""
@@ -60,8 +60,8 @@ class PolicyStep(Record):
             "entropy": self.entropy,
             "clipped share": self.clipped,
             "effective sample size": self.effective_samples,
-            "KL of sampler to trainer": self.behind,
-            "zero-variance share": self.flat / (self.flat + self.groups),
+            "KL of sampler to trainer": self.kl_to_sampler,
+            "zero-variance share": self.zero_variance / (self.zero_variance + self.groups),
             "truncated share": self.truncated,
             "age": age,
             "tokens per second": self.tokens / max(self.seconds, 1e-9),
@@ -82,23 +82,27 @@ class StepFacts(Record):
     """Groups that were too old to be learned from."""
     truncated: int = 0
     """Passed over: all completions ran into their limit."""
-    flat: dict[str, int] = Field(default_factory=dict[str, int])
+    zero_variance: dict[str, int] = Field(default_factory=dict[str, int])
     """By policy, groups that were passed over because all rewards are the same; of a policy that
     learned nothing this is all that is known. Empty of steps that were recorded without it."""
     policies: dict[str, PolicyStep]
     """That learned something."""
 
-    def flat_of(self, policy: str) -> int:
+    def zero_variance_of(self, policy: str) -> int:
         policy_step = self.policies.get(policy)
-        return self.flat.get(policy, 0 if policy_step is None else policy_step.flat)
+        return self.zero_variance.get(
+            policy, 0 if policy_step is None else policy_step.zero_variance
+        )
 
     @property
-    def zero_variance(self) -> dict[str, float]:
+    def zero_variance_shares(self) -> dict[str, float]:
         """By policy that had any group, the share of those whose rewards are all the same."""
         shares: dict[str, float] = {}
-        for name in dict.fromkeys([*self.policies, *self.flat]):
-            policy_step, flat = self.policies.get(name), self.flat_of(name)
-            shares[name] = flat / (flat + (0 if policy_step is None else policy_step.groups))
+        for name in dict.fromkeys([*self.policies, *self.zero_variance]):
+            policy_step, zero_variance = self.policies.get(name), self.zero_variance_of(name)
+            shares[name] = zero_variance / (
+                zero_variance + (0 if policy_step is None else policy_step.groups)
+            )
         return shares
 
     def curves(self) -> dict[str, dict[str, float]]:
@@ -107,7 +111,7 @@ class StepFacts(Record):
             name: {"zero-variance share": share}
             if (policy_step := self.policies.get(name)) is None
             else policy_step.curves()
-            for name, share in self.zero_variance.items()
+            for name, share in self.zero_variance_shares.items()
         }
 
 
@@ -120,7 +124,7 @@ class Report(Record):
     runs: int
     groups: int
     """Sealed."""
-    flat: int
+    zero_variance: int
     """Of these, with all rewards the same."""
     truncated: int = 0
     """Of the others, those whose completions all ran into their limit, where these are masked."""
@@ -164,11 +168,11 @@ def summaries(steps: Sequence[StepFacts]) -> dict[str, PolicySummary]:
             sum(policy_step.groups for policy_step in policy_steps),
             sum(policy_step.learned for policy_step in policy_steps),
         )
-        flat = sum(step.flat_of(name) for step in steps)
+        zero_variance = sum(step.zero_variance_of(name) for step in steps)
         summary_by_policy[name] = PolicySummary(
             steps=len(policy_steps),
             groups=groups,
-            zero_variance_share=flat / (flat + groups),
+            zero_variance_share=zero_variance / (zero_variance + groups),
             learned_tokens=learned,
             first_loss=policy_steps[0].loss,
             last_loss=policy_steps[-1].loss,

@@ -19,12 +19,11 @@ from loopline.agents.environments.game import Scheme
 from loopline.agents.records import Candidate, Step, Trajectory
 from loopline.runtime.config.options import OnlyWith, Option, Options
 from loopline.trainers.data.json_files import Unreadable
+from loopline.trainers.data.rewards import TEAM
 
-TEAM = "team"
-"""Name of the reward part that the agents of a team share; without a total every other part is
-local."""
 LOCAL = "local"
-"""Name of the sum of an agent's own parts, alongside a total."""
+"""Name of the sum of an agent's own parts, alongside a total; without one, every part but the
+team's is local."""
 TOTAL = "total"
 """Name of the part that is the reward as it was ranked by."""
 NO_REWARD = "candidate without a reward"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 LENGTH_STEP = 16
-"""Lengths are rounded up to this: fewer shapes, so that freed memory fits the next piece."""
+"""Lengths are rounded up to this: fewer shapes, so that freed memory fits the next micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class MicroBatch:
     temperatures: torch.Tensor
     """[n]."""
     sequence: torch.Tensor
-    """[n]: number of the token's row within the piece."""
+    """[n]: number of the token's row within the micro-batch."""
     first: int
-    """Number of the piece's first row within this process's share of the minibatch."""
+    """Number of the micro-batch's first row within this process's share of the minibatch."""
 
     @property
     def tokens(self) -> int:
@@ -87,23 +87,25 @@ def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:
     return sorted(rows, key=lambda row: len(row.sequence.ids))
 
 
-def pieces_of(rows: Sequence[Row], piece_tokens: int, device: torch.device) -> list[MicroBatch]:
-    """Rows, which are sorted by length, cut into pieces of at most that many tokens; a row that is
-    longer alone is a piece of its own."""
-    pieces: list[MicroBatch] = []
+def micro_batches_of(
+    rows: Sequence[Row], micro_batch_tokens: int, device: torch.device
+) -> list[MicroBatch]:
+    """Rows, which are sorted by length, cut into micro-batches of at most that many tokens; a row
+    that is longer alone is a micro-batch of its own."""
+    micro_batches: list[MicroBatch] = []
     begin = 0
     for at in range(1, len(rows) + 1):
-        if at == len(rows) or _length(rows[at]) * (at + 1 - begin) > piece_tokens:
-            pieces.append(_piece(rows[begin:at], begin, device))
+        if at == len(rows) or _length(rows[at]) * (at + 1 - begin) > micro_batch_tokens:
+            micro_batches.append(_micro_batch(rows[begin:at], begin, device))
             begin = at
-    return pieces
+    return micro_batches
 
 
 def _length(row: Row) -> int:
     return -(-len(row.sequence.ids) // LENGTH_STEP) * LENGTH_STEP
 
 
-def _piece(rows: Sequence[Row], first: int, device: torch.device) -> MicroBatch:
+def _micro_batch(rows: Sequence[Row], first: int, device: torch.device) -> MicroBatch:
     import torch
 
     length = _length(rows[-1])

@@ -62,7 +62,7 @@ def sequences_of(
         raise Unreadable(NO_CALL)
     sequences: list[TokenSequence] = []
     for call in calls:
-        _require_learnable(call, belongs)
+        require_learnable(call, belongs)
         written = len(call.output_ids)
         before = sequences[-1] if sequences and _is_continued_by(sequences[-1], call) else None
         begun = 0 if before is None else len(before.ids)
@@ -106,7 +106,8 @@ def _is_continued_by(before: TokenSequence, call: Call) -> bool:
     return same and call.prompt_ids[: len(before.ids)] == before.ids
 
 
-def _require_learnable(call: Call, belongs: Belongs) -> None:
+def require_learnable(call: Call, belongs: Belongs) -> None:
+    """Raises `Unreadable` for a completion that can't be learned from, as `sequences_of` does."""
     sampling = call.sampling
     if call.finish_reason in ("cancelled", "content_filter"):
         raise Unreadable(NOT_ENDED, f"{call.id}: {call.finish_reason}")

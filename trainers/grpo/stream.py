@@ -32,7 +32,7 @@ class StepBatch:
     version: int
     """Of the weights that learn from it."""
     groups: tuple[Group, ...]
-    flat: tuple[Group, ...]
+    zero_variance: tuple[Group, ...]
     """Passed over on the way: all rewards the same."""
     stale: int
     """Groups that were too old when the batch was made."""
@@ -71,8 +71,12 @@ def step_batches(
         while waiting:
             learned = _take_batch(waiting, version, settings, passed)
             if learned:
-                flat, stale, truncated = tuple(passed.flat), passed.stale, passed.truncated
-                yield StepBatch(version, tuple(learned), flat, stale, truncated)
+                zero_variance, stale, truncated = (
+                    tuple(passed.zero_variance),
+                    passed.stale,
+                    passed.truncated,
+                )
+                yield StepBatch(version, tuple(learned), zero_variance, stale, truncated)
                 passed = _SkippedGroups()
                 step_count += 1
                 version += 1
@@ -100,7 +104,7 @@ def order_groups(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:
 class _SkippedGroups:
     """What was passed over since the last batch."""
 
-    flat: list[Group] = field(default_factory=list[Group])
+    zero_variance: list[Group] = field(default_factory=list[Group])
     stale: int = 0
     truncated: int = 0
 
@@ -119,8 +123,8 @@ def _take_batch(
         match group_worth(group, settings):
             case "trained":
                 learned.append(group)
-            case "flat":
-                passed.flat.append(group)
+            case "zero_variance":
+                passed.zero_variance.append(group)
             case "truncated":
                 passed.truncated += 1
     return learned

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopline.agents.errors import InvalidPrompt
-from loopline.agents.prompts import Prompt, parse_prompt, replacement
+from loopline.agents.prompts import Prompt, parse_prompt, parse_replacement_prompt
 from loopline.runtime.config.prompt_files import prompt_content
 from loopline.trainers.errors import TrainingError, UnreadableData
 
@@ -38,7 +38,7 @@ def current_candidate(shipped: Prompt, override: str | None) -> Candidate:
     has in its place."""
     if override is None:
         return Candidate(CURRENT, "shipped", shipped, None)
-    prompt = replacement(override, shipped.name, origin="the deployment's prompt")
+    prompt = parse_replacement_prompt(override, shipped.name, origin="the deployment's prompt")
     return Candidate(CURRENT, "profile", prompt, override)
 
 
@@ -58,7 +58,7 @@ def read_variants(paths: Sequence[Path], names: Collection[str]) -> dict[str, li
                     f"{path} is for the prompt {name!r}, which the search is not about; it is "
                     f"about: {', '.join(sorted(names))}"
                 )
-            prompt = replacement(content, name, origin=str(path))
+            prompt = parse_replacement_prompt(content, name, origin=str(path))
         except InvalidPrompt as error:
             raise UnreadableData(str(error)) from error
         candidates = candidates_by_prompt.setdefault(name, [])

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from loopline.agents.answers import final_text
 from loopline.agents.records import Budget, JsonObject, Outcome, Record, Run, Trajectory
-from loopline.agents.usage import calls_once
+from loopline.agents.usage import deduplicate_usage
 from loopline.agents.workflows import prompt_hashes
 from loopline.bus import tasks
 from loopline.runtime.append_log import AppendLog, damaged_line_message, read_log
@@ -282,7 +282,7 @@ class Player:
         if admission is None:
             await self._log.note(RunAdmission(key=key, run_id=run.id))
         ended, entries = await self._driver.finish(lambda: make(run.id))
-        calls = calls_once(entries)
+        calls = deduplicate_usage(entries)
         tokens = sum(call.usage.prompt + call.usage.completion for call in calls if call.usage)
         # A call of which nothing is known counts as what it can have cost.
         money = sum(

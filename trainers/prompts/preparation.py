@@ -11,7 +11,7 @@ from pathlib import Path
 from loopline.agents.environments.environment import AnyEnvironment
 from loopline.agents.environments.registry import DEFAULT, find
 from loopline.agents.errors import PluginError, UnknownName
-from loopline.agents.prompts import replacement
+from loopline.agents.prompts import parse_replacement_prompt
 from loopline.agents.records import JsonObject
 from loopline.agents.roles import roles
 from loopline.agents.workflows import (
@@ -94,7 +94,7 @@ def prepare_search(request: PromptsOptions, deployment: Settings) -> PreparedSea
             for name, candidate_list in candidates.items()
         },
         others={
-            file: replacement(text, shipped[file].name, origin=file).hash
+            file: parse_replacement_prompt(text, shipped[file].name, origin=file).hash
             for file, text in files.items()
             if shipped[file].name not in candidates
         },

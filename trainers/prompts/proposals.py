@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopline.agents.errors import InvalidPrompt
-from loopline.agents.prompts import Prompt, replacement
+from loopline.agents.prompts import Prompt, parse_replacement_prompt
 from loopline.trainers.prompts.candidates import Candidate
 
 MAX_FAILURES = 8
@@ -91,7 +91,7 @@ def read_proposal(
         raise InvalidPrompt(f"the answer has no text between {_BEGIN} and {_END}")
     text = answer[begin + len(_BEGIN) : end].strip()
     content = f"---\nname: {of.name}\nversion: {of.version + 1}\n---\n{text}\n"
-    prompt = replacement(content, of.name, origin=label)
+    prompt = parse_replacement_prompt(content, of.name, origin=label)
     same = next(
         (candidate for candidate in candidates if candidate.prompt.text == prompt.text), None
     )

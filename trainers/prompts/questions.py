@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from loopline.agents.answers import parse_number, plain
+from loopline.agents.answers import parse_number, strip_latex
 from loopline.agents.environments import api_worlds, word_problems
 from loopline.agents.environments.environment import AnyEnvironment
 from loopline.agents.environments.puzzle_splits import Split, content_hash, split_of
@@ -104,7 +104,7 @@ def _answer_fault(gold: str, trajectory: Trajectory) -> str:
         return _ending_fault(trajectory)
     wanted, answer_number = parse_number(gold), parse_number(trajectory.answer)
     if wanted is None:
-        same = plain(trajectory.answer).casefold() == plain(gold).casefold()
+        same = strip_latex(trajectory.answer).casefold() == strip_latex(gold).casefold()
     else:
         same = answer_number is not None and answer_number.value == wanted.value
     return "" if same else f"the answer is {trajectory.answer[:200]!r}, right is {gold[:200]!r}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from loopline.agents.answers import last_boxed, parse_number
-from loopline.agents.arithmetic import ExpressionError, evaluate, show
+from loopline.agents.arithmetic import ExpressionError, evaluate, format_number
 from loopline.agents.equations import first_wrong
 from loopline.trainers.core.models import Model
 from loopline.trainers.core.tokenizer import END, START
@@ -176,7 +176,7 @@ def _calculator_result(talk: Conversation) -> str | None:
     for call in parse_tool_calls(talk.text, id_seed=""):
         if call.name == "calculate":
             try:
-                return show(evaluate(str((call.arguments or {}).get("expression", ""))))
+                return format_number(evaluate(str((call.arguments or {}).get("expression", ""))))
             except ExpressionError as error:
                 return f"error: {error}"
     return None

@@ -10,7 +10,7 @@ from typing import cast
 
 from loopline.workers.engines.protocol import Engine, EngineError
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 ENTRY_POINT_GROUP = "loopline.engines"
 """Name → a callable that takes `ModelSettings` and returns an `Engine`."""
@@ -37,7 +37,7 @@ def build_engine(settings: ModelSettings) -> Engine:
         extra = {"llama_cpp": "gguf"}.get(name, name)
         raise EngineError(
             f"engine {name!r} needs a package that is not installed ({error}); "
-            f"{how_to_install(extra)}",
+            f"{install_hint(extra)}",
             kind="bad_request",
         ) from error
     return make(settings)

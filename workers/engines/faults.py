@@ -47,7 +47,7 @@ class FaultPlan(BaseModel):
     """What a 429 asks the client to wait."""
 
     @model_validator(mode="after")
-    def _rates_fit_into_one(self) -> Self:
+    def _check_rates(self) -> Self:
         total = sum(self.rate(kind) for kind in FAULT_KINDS)
         if total > 1 + 1e-9:
             raise ValueError(f"the fault rates add up to {total:.3f}; they must stay below 1")

@@ -29,20 +29,20 @@ class Ticket:
         if not self._cancelled.done():
             self._cancelled.set_result(None)
             if self._tell is not None:
-                self._tell(self._cancellation())
+                self._tell(self._cancelled_error())
 
     @contextmanager
     def telling(self, tell: Callable[[EngineError], object]) -> Generator[None]:
         """Within the block, `tell` is called with the error when the request is cancelled or its
         deadline passes: for who waits for thousands of events, each too cheap for a `guard`."""
         if self._cancelled.done():
-            raise self._cancellation()
+            raise self._cancelled_error()
         self._tell = tell
         remaining = self.seconds_left()
         timer = None
         if remaining is not None:
             loop = asyncio.get_running_loop()
-            timer = loop.call_later(remaining, lambda: tell(self._lateness()))
+            timer = loop.call_later(remaining, lambda: tell(self._deadline_error()))
         try:
             yield
         finally:
@@ -50,10 +50,10 @@ class Ticket:
             if timer is not None:
                 timer.cancel()
 
-    def _cancellation(self) -> EngineError:
+    def _cancelled_error(self) -> EngineError:
         return EngineError(f"request {self.request_id} was cancelled", kind="cancelled")
 
-    def _lateness(self) -> EngineDeadline:
+    def _deadline_error(self) -> EngineDeadline:
         return EngineDeadline(f"request {self.request_id}: its deadline passed while it ran")
 
     def seconds_left(self) -> float | None:
@@ -95,10 +95,10 @@ class Ticket:
                 if undo is not None and not isinstance(outcome, BaseException):
                     undo(outcome)
         if self._cancelled.done():
-            raise self._cancellation()
+            raise self._cancelled_error()
         # Not by the clock: uvloop's timers may end a little early.
         if remaining is not None and (timeout is None or remaining <= timeout):
-            raise self._lateness()
+            raise self._deadline_error()
         raise TimeoutError
 
     async def pause(self, seconds: float) -> None:

@@ -32,6 +32,13 @@ class Capabilities:
     streaming: bool
     tools: bool
     """Understands `tools`, natively or by parsing its model's tool-call markup."""
+    tool_choice: bool
+    """Can be held to call a tool, or a certain one (`required`), and to call no more than one. To
+    call none is within the power of every engine."""
+    penalties: bool
+    """Samples with `frequency_penalty` and `presence_penalty`."""
+    top_logprobs: bool
+    """Can tell the likeliest tokens of each place."""
     json_schema: bool
     seeds: bool
     """The same seed, prompt and weights give the same tokens."""
@@ -49,9 +56,13 @@ class GenerateRequest(Record):
     messages: tuple[Message, ...] = Field(min_length=1)
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
+    """A model in this process that must call a tool begins with the call."""
     parallel_tool_calls: bool = True
+    """Without, a completion makes one call at most."""
     token_texts: bool = False
     """The text of each output token is wanted, too."""
+    top_logprobs: int = Field(default=0, ge=0, le=20)
+    """So many of the likeliest tokens at each place are wanted, too."""
     sampling: SamplingParams = Field(default_factory=SamplingParams)
     previous_ids: tuple[int, ...] = ()
     """Prompt and output ids of the earlier call of this conversation. If the rendered prompt
@@ -72,6 +83,20 @@ class GenerateRequest(Record):
     """Unix seconds by the clock of this machine, as it stands when the engine is asked. An engine
     stops there with `EngineDeadline`."""
     stream: bool = False
+
+    @property
+    def callable_tools(self) -> tuple[ToolSpec, ...]:
+        """The tools that may be called: none where the choice is `none`."""
+        return () if self.tool_choice.mode == "none" else self.tools
+
+    @property
+    def must_call(self) -> bool:
+        return self.tool_choice.mode == "required"
+
+    @property
+    def single_call(self) -> bool:
+        """At most one call may come; a tool that is named is called once."""
+        return not self.parallel_tool_calls or self.tool_choice.name is not None
 
 
 class Delta(Record):
@@ -102,7 +127,14 @@ class Completion(Record):
     logprobs: tuple[float, ...] = ()
     raw_logprobs: tuple[float, ...] = ()
     tokens: tuple[str, ...] = ()
-    """Text of each output token, where the request asked for it."""
+    """Text of each output token, where the request asked for it: joined, the text, up to the token
+    in which a stop string ended it. A token whose bytes are no characters by themselves is U+FFFD;
+    one that ends the turn is no text. Empty where an endpoint gives none."""
+    top_logprobs: tuple[tuple[tuple[str, float], ...], ...] = ()
+    """For each output token, where the request asked for them, the likeliest tokens in its place
+    under the distribution that `logprobs` are of, the likeliest first: text (as in `tokens`) and
+    log-probability. Fewer where fewer are possible. Those of an endpoint are as it gives them, or
+    empty."""
     finish_reason: FinishReason
     grammar_masked: bool = False
     usage: Usage
@@ -282,6 +314,22 @@ def refuse_unsupported(request: GenerateRequest, capabilities: Capabilities, eng
             f"request {request.id} offers tools, which the {engine} engine does not understand",
             kind="bad_request",
         )
+    _refuse_tool_choice(request, capabilities, engine)
+    sampling = request.sampling
+    if sampling.penalizes and not capabilities.penalties:
+        raise EngineError(
+            f"request {request.id} has frequency_penalty = {sampling.frequency_penalty:g} and "
+            f"presence_penalty = {sampling.presence_penalty:g}, which the {engine} engine cannot "
+            "sample with; leave them at 0 or use a pool that can",
+            kind="bad_request",
+        )
+    if request.top_logprobs and not capabilities.top_logprobs:
+        raise EngineError(
+            f"request {request.id} has top_logprobs = {request.top_logprobs}, and the {engine} "
+            "engine knows no other tokens than those it gives; leave it at 0 or use a pool that "
+            "does",
+            kind="bad_request",
+        )
     if request.resume_ids and not capabilities.continuation:
         raise CannotContinue(
             f"request {request.id} is to be continued from ids, which the {engine} engine cannot; "
@@ -291,6 +339,50 @@ def refuse_unsupported(request: GenerateRequest, capabilities: Capabilities, eng
         raise CannotContinue(
             f"request {request.id}: only a single completion can be continued, not "
             f"n = {request.sampling.n}; ask again from the start"
+        )
+
+
+def _refuse_tool_choice(request: GenerateRequest, capabilities: Capabilities, engine: str) -> None:
+    choice, names = request.tool_choice, [tool.name for tool in request.tools]
+    wanted = "a call of a tool" if choice.name is None else f"a call of the tool {choice.name!r}"
+    if choice.name is not None and not request.must_call:
+        raise EngineError(
+            f"request {request.id}: tool_choice names the tool {choice.name!r} and has the mode "
+            f"{choice.mode!r}; only with 'required' can a tool be named",
+            kind="bad_request",
+        )
+    if request.must_call and not names:
+        raise EngineError(
+            f"request {request.id} requires {wanted} and offers none; send the tools with it, or "
+            "leave tool_choice out",
+            kind="bad_request",
+        )
+    if choice.name is not None and choice.name not in names:
+        raise EngineError(
+            f"request {request.id} requires {wanted}, which is not among those that it offers: "
+            f"{', '.join(names)}",
+            kind="bad_request",
+        )
+    if capabilities.tool_choice or not request.callable_tools:
+        return
+    if request.must_call or request.single_call:
+        demand = f"requires {wanted}" if request.must_call else "allows a single tool call"
+        raise EngineError(
+            f"request {request.id} {demand}, to which this pool's {engine} engine cannot hold its "
+            "model; leave tool_choice at 'auto' and parallel_tool_calls at true, or use a pool "
+            "that can (a model in this process: constrain_tools = true)",
+            kind="bad_request",
+        )
+
+
+def refuse_call_under_schema(request: GenerateRequest) -> None:
+    """Raise EngineError `bad_request`: for an engine whose schema holds the whole completion, which
+    leaves no room for a call."""
+    if request.must_call and request.json_schema is not None:
+        raise EngineError(
+            f"request {request.id} requires a tool call and a text by a JSON schema: this engine "
+            "holds the whole completion to the schema; leave out one of the two",
+            kind="bad_request",
         )
 
 

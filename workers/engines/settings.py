@@ -207,7 +207,7 @@ class ModelSettings(SettingsModel):
     """Options of the scripted engine."""
 
     @model_validator(mode="after")
-    def _local_models_have_no_endpoint(self) -> Self:
+    def _check_endpoint_fields(self) -> Self:
         if self.engine in ("torch", "llama_cpp") and (self.base_url or self.api_key_env):
             raise ValueError(
                 f"engine = {self.engine!r} runs the model in this process and takes no base_url or "
@@ -216,7 +216,7 @@ class ModelSettings(SettingsModel):
         return self
 
     @model_validator(mode="after")
-    def _an_endpoint_has_an_address(self) -> Self:
+    def _check_base_url(self) -> Self:
         if self.base_url is not None and not _is_address(self.base_url):
             # Not quoted: a password may be part of it.
             raise ValueError(
@@ -225,7 +225,7 @@ class ModelSettings(SettingsModel):
         return self
 
     @model_validator(mode="after")
-    def _only_torch_quantizes(self) -> Self:
+    def _check_quantization(self) -> Self:
         if self.quantization != "none" and self.engine != "torch":
             hint = (
                 "llama_cpp takes a GGUF file that is quantized: train export --gguf --precision"
@@ -239,7 +239,7 @@ class ModelSettings(SettingsModel):
         return self
 
     @model_validator(mode="after")
-    def _only_torch_reads_again(self) -> Self:
+    def _check_plain_logprobs(self) -> Self:
         if self.plain_logprobs and self.engine != "torch":
             raise ValueError(
                 f"plain_logprobs is for engine = 'torch', not {self.engine!r}: set it to false"
@@ -247,7 +247,7 @@ class ModelSettings(SettingsModel):
         return self
 
     @model_validator(mode="after")
-    def _options_have_a_template(self) -> Self:
+    def _check_template_options(self) -> Self:
         if not self.template_options:
             return self
         if self.engine == "scripted":
@@ -260,7 +260,7 @@ class ModelSettings(SettingsModel):
         return self
 
     @model_validator(mode="after")
-    def _only_torch_has_float64(self) -> Self:
+    def _check_dtype(self) -> Self:
         if self.dtype == "float64" and self.engine != "torch":
             raise ValueError(f"dtype = 'float64' is for engine = 'torch', not {self.engine!r}")
         return self
@@ -291,7 +291,7 @@ def cost_micro_dollars(usage: Usage, price: Price) -> int:
     return int(exact.quantize(Decimal(1), rounding=ROUND_HALF_UP))
 
 
-def most_micro_dollars(prompt: int, completion: int, price: Price) -> int:
+def max_micro_dollars(prompt: int, completion: int, price: Price) -> int:
     """What a call of that many tokens costs at most, rounded up: nothing of it cached, unless
     reading from a cache is dearer."""
     dearest = max(price.prompt, price.cached or Decimal(0))

@@ -35,7 +35,9 @@ class AnswerJudge:
     async def right(self, answer: str, problem: MathProblem) -> bool:
         """Whether it is the gold answer; a missing one (empty) is not. Raises RuntimeError when the
         child does not come up."""
-        if problem.tolerance is not None and _within(answer, problem.answer, problem.tolerance):
+        if problem.tolerance is not None and _is_within_tolerance(
+            answer, problem.answer, problem.tolerance
+        ):
             return True
         return await self.equal(answer, problem.answer)
 
@@ -48,13 +50,13 @@ class AnswerJudge:
         return await loop.run_in_executor(self._thread, same, answer, reference, self._verifier)
 
 
-def _within(answer: str, gold: str, tolerance: float) -> bool:
-    answer_number, gold_number = parse_number(answer), parse_number(_bare(gold))
+def _is_within_tolerance(answer: str, gold: str, tolerance: float) -> bool:
+    answer_number, gold_number = parse_number(answer), parse_number(_strip_formatting(gold))
     if answer_number is None or gold_number is None or answer_number.percent != gold_number.percent:
         return False
     # The decimal that was written: 4.3 lies within 0.1 of 4.2, whatever binary fractions say.
     return abs(answer_number.value - gold_number.value) <= Fraction(str(tolerance))
 
 
-def _bare(text: str) -> str:
+def _strip_formatting(text: str) -> str:
     return text.strip().strip("$").strip()

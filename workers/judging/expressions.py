@@ -138,13 +138,13 @@ def normal(text: str) -> str:
     boxed = re.fullmatch(r"\s{0,9}\\f?boxed\s{0,9}\{(.*)\}\s{0,9}", text, re.DOTALL)
     text = boxed[1] if boxed else text
     text = " ".join(text.split()).removesuffix(".").strip(" ,;")
-    if not _words_only(text):
+    if not _is_text(text):
         prefix = PREFIX.match(text)
-        text = _WORDS.sub(_unwrapped, text[prefix.end() :] if prefix else text).strip()
+        text = _WORDS.sub(_unwrap, text[prefix.end() :] if prefix else text).strip()
     return text
 
 
-def _unwrapped(match: re.Match[str]) -> str:
+def _unwrap(match: re.Match[str]) -> str:
     return f" {match[1].strip()} " if match[1].strip() else " "
 
 
@@ -167,14 +167,14 @@ def _require_balance(text: str) -> None:
 
 
 def _same(answer: str, gold: str, leaves: Leaves) -> bool:
-    if _squeezed(answer) == _squeezed(gold):
+    if _remove_spaces(answer) == _remove_spaces(gold):
         return bool(answer)
     # "… = 385" says what it comes to; "1, 3, …" leaves it to its reader.
     if _ELLIPSIS.search(answer.rpartition("=")[2]) or _ELLIPSIS.search(gold):
         return False
-    if _words_only(answer) or _words_only(gold):
+    if _is_text(answer) or _is_text(gold):
         return _as_words(answer) == _as_words(gold)
-    answers, golds = list(_listed(answer)), list(_listed(gold))
+    answers, golds = list(_list_parts(answer)), list(_list_parts(gold))
     if len(answers) != 1 or len(golds) != 1:
         return _same_lists(answers, golds, leaves)
     return _same_items(answers[0], golds[0], leaves)
@@ -182,7 +182,7 @@ def _same(answer: str, gold: str, leaves: Leaves) -> bool:
 
 def _same_lists(answers: list[str], golds: list[str], leaves: Leaves) -> bool:
     """Whether each is one of the others; in any order."""
-    answers, golds = _different(answers), _different(golds)
+    answers, golds = _distinct_parts(answers), _distinct_parts(golds)
     if not answers or len(answers) != len(golds) or len(golds) > MAX_PARTS:
         return False
     remaining = list(answers)
@@ -198,14 +198,14 @@ def _same_lists(answers: list[str], golds: list[str], leaves: Leaves) -> bool:
 
 def _same_items(answer: str, gold: str, leaves: Leaves) -> bool:
     """Two answers that are not lists."""
-    if _squeezed(answer) == _squeezed(gold):
+    if _remove_spaces(answer) == _remove_spaces(gold):
         return bool(answer)
     if not answer or not gold:
         return False
     answer_sides, wanted = (list(_sides(text)) for text in (answer, gold))
     if len(answer_sides) > 1 or len(wanted) > 1:
         return _same_relations(answer, answer_sides, gold, wanted, leaves)
-    answer_brackets, gold_brackets = _bracketed(answer), _bracketed(gold)
+    answer_brackets, gold_brackets = _parse_bracketed(answer), _parse_bracketed(gold)
     if answer_brackets is not None and gold_brackets is not None:
         return (
             (answer_brackets.opening, answer_brackets.closing)
@@ -230,34 +230,34 @@ def _same_relations(
     """Where one of both relates something to something."""
     named, also_named = _is_name_of(answer_sides), _is_name_of(wanted)
     if named and also_named:
-        same_name = _squeezed(answer_sides[0]) == _squeezed(wanted[0])
+        same_name = _remove_spaces(answer_sides[0]) == _remove_spaces(wanted[0])
         if same_name or len(answer_sides) > 3 or len(wanted) > 3:
-            return _same(answer_sides[-1], wanted[-1], leaves) and _agrees_with_itself(
+            return _same(answer_sides[-1], wanted[-1], leaves) and _is_consistent_chain(
                 answer_sides, leaves
             )
-        return not _says_plainly(answer_sides, wanted) and leaves.same(answer, gold)
+        return not _both_assign(answer_sides, wanted) and leaves.same(answer, gold)
     if named and len(wanted) == 1:
-        return _same(answer_sides[-1], gold, leaves) and _agrees_with_itself(answer_sides, leaves)
+        return _same(answer_sides[-1], gold, leaves) and _is_consistent_chain(answer_sides, leaves)
     if also_named and len(answer_sides) == 1:
         return _same(answer, wanted[-1], leaves)
-    if len(wanted) == 1 and _bracketed(gold) is None and "\\cup" not in gold:
+    if len(wanted) == 1 and _parse_bracketed(gold) is None and "\\cup" not in gold:
         # "3 + 4 = 7" works it out.
         return (
             set(answer_sides[1::2]) == {"="}
             and _same(answer_sides[-1], gold, leaves)
-            and _agrees_with_itself(answer_sides, leaves)
+            and _is_consistent_chain(answer_sides, leaves)
         )
-    if len(answer_sides) == 1 and _bracketed(answer) is None and "\\cup" not in answer:
+    if len(answer_sides) == 1 and _parse_bracketed(answer) is None and "\\cup" not in answer:
         return False
     return leaves.same(answer, gold)
 
 
-def _says_plainly(answer_sides: list[str], wanted: list[str]) -> bool:
+def _both_assign(answer_sides: list[str], wanted: list[str]) -> bool:
     """Whether both give numbers to variables: `a = 7` is not a `b = 7`."""
     return written_number(answer_sides[-1]) is not None and written_number(wanted[-1]) is not None
 
 
-def _agrees_with_itself(sides: list[str], leaves: Leaves) -> bool:
+def _is_consistent_chain(sides: list[str], leaves: Leaves) -> bool:
     """Whether those sides of a chain that are numbers are the last one: `n = 7 = 315` is two
     answers."""
     return all(
@@ -276,12 +276,12 @@ def _same_leaves(answer: str, gold: str, leaves: Leaves) -> bool:
         return written_numbers_agree(answer, gold)
     if _NEGATION.search(answer) or any(map(_has_words, (answer, gold))):
         return False
-    if _says_two_things(answer):
+    if _is_ambiguous(answer):
         return False
     return leaves.same(answer, gold)
 
 
-def _says_two_things(answer: str) -> bool:
+def _is_ambiguous(answer: str) -> bool:
     """Whether it is what a reader of LaTeX takes for a product or passes over: numbers alongside
     each other, a base."""
     return bool(_DIGITS_APART.search(_without_arguments(answer)) or _BASE.search(answer))
@@ -301,10 +301,10 @@ def _without_arguments(text: str) -> str:
     return text
 
 
-def _listed(text: str) -> Iterator[str]:
+def _list_parts(text: str) -> Iterator[str]:
     """The parts of a list or a set, which has no order; a plus or minus says two."""
     inner = text
-    if text.startswith("\\{") and text.endswith("\\}") and _closes_at_end(text):
+    if text.startswith("\\{") and text.endswith("\\}") and _is_one_bracket(text):
         inner = text[2:-2]
     parts = _split(inner, ",;")
     if len(parts) > 1 and written_number(inner) is not None:
@@ -321,8 +321,8 @@ def _listed(text: str) -> Iterator[str]:
             yield stripped
 
 
-def _different(parts: list[str]) -> list[str]:
-    return list({_squeezed(part): part for part in parts}.values())
+def _distinct_parts(parts: list[str]) -> list[str]:
+    return list({_remove_spaces(part): part for part in parts}.values())
 
 
 def _sides(text: str) -> Iterator[str]:
@@ -337,7 +337,7 @@ def _sides(text: str) -> Iterator[str]:
     yield text[begin:].strip()
 
 
-def _bracketed(text: str) -> _Bracketed | None:
+def _parse_bracketed(text: str) -> _Bracketed | None:
     """A tuple, a point or an interval: at least two parts in brackets, which may be half-open."""
     if len(text) < 2 or text[0] not in "([" or text[-1] not in ")]":
         return None
@@ -348,7 +348,7 @@ def _bracketed(text: str) -> _Bracketed | None:
     return _Bracketed(text[0], items, text[-1]) if len(items) > 1 else None
 
 
-def _closes_at_end(text: str) -> bool:
+def _is_one_bracket(text: str) -> bool:
     return all(depth > 0 for depth in _depths(text)[1:-2])
 
 
@@ -384,7 +384,7 @@ def _depths(text: str) -> list[int]:
     return depths
 
 
-def _words_only(text: str) -> bool:
+def _is_text(text: str) -> bool:
     """Whether it is words, or the letter of a choice, and no formula."""
     bare = _WORDS.sub(r" \1 ", text)
     if "\\" in bare or any(character.isdigit() for character in bare):
@@ -404,5 +404,5 @@ def _as_words(text: str) -> str:
     return " ".join(re.findall(r"[^\W_]+", bare)).casefold()
 
 
-def _squeezed(text: str) -> str:
+def _remove_spaces(text: str) -> str:
     return re.sub(r"[\s{}]", "", text)

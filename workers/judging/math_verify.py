@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from typing import Self
 
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 from loopline.workers.isolated_python import OWN_PYTHON
 
 ALARM_SECONDS = 10
@@ -46,7 +46,7 @@ class MathVerifyMissing(RuntimeError):
     def __init__(self) -> None:
         super().__init__(
             "the math_verify checker needs the package math-verify, which is not installed; "
-            f"{how_to_install('bench')}"
+            f"{install_hint('bench')}"
         )
 
 
@@ -82,11 +82,11 @@ class MathVerifier:
         request = json.dumps(question)
         if request in self._hopeless:
             return False
-        reply = self._asked(request)
+        reply = self._ask_child(request)
         if reply == "":
             # It died, which says nothing of the answer: somebody may have killed it.
             self._stop()
-            reply = self._asked(request)
+            reply = self._ask_child(request)
         if reply is None:
             self._hopeless.append(request)
         if not reply:
@@ -95,9 +95,9 @@ class MathVerifier:
             return False
         return bool(json.loads(reply))
 
-    def _asked(self, request: str) -> str | None:
+    def _ask_child(self, request: str) -> str | None:
         """What the child replies; "" if it died, None if it did not answer in time."""
-        child = self._ready()
+        child = self._ready_child()
         assert child.stdin is not None
         try:
             child.stdin.write(request + "\n")
@@ -143,7 +143,7 @@ class MathVerifier:
         threading.Thread(target=read, daemon=True).start()
         self._child, self._lines, self._greeted = child, lines, False
 
-    def _ready(self) -> subprocess.Popen[str]:
+    def _ready_child(self) -> subprocess.Popen[str]:
         """The child, when it can be asked. Raises RuntimeError when it does not come up."""
         self.start()
         assert self._child is not None

@@ -52,12 +52,12 @@ def main() -> None:
     from math_verify import parse, verify
 
     logging.disable(logging.CRITICAL)
-    _keep_unworked()
+    _disable_evaluation()
     # The grammar is built at the first use; no prediction should pay for that with its time.
     verify(parse("$\\frac{1}{2}$"), parse("\\boxed{0.5}"))
     print("ready", flush=True)
     for line in sys.stdin:
-        _end_by(CPU_SECONDS)
+        _exit_after(CPU_SECONDS)
         request = json.loads(line)
         if "answer" in request:
             print("true" if _same(request["answer"], request["gold"]) else "false", flush=True)
@@ -75,18 +75,18 @@ def main() -> None:
 def _same(answer: str, gold: str) -> bool:
     from math_verify.utils import timeout
 
-    from loopline.workers.judging.relations import compared, is_relation, read
+    from loopline.workers.judging.relations import compare_relations, is_relation, read
 
     def compare() -> bool:
         parsed_answer, wanted = read(answer), read(gold)
         if is_relation(wanted):
-            return compared(parsed_answer, wanted)
-        unworked = _unworked(answer) - _unworked(gold)
-        if _evades([wanted], [parsed_answer], unworked):
+            return compare_relations(parsed_answer, wanted)
+        unworked = _unevaluated_commands(answer) - _unevaluated_commands(gold)
+        if _is_unevaluated_answer([wanted], [parsed_answer], unworked):
             return False
-        if not _is_form(gold) and _calculation([wanted], [parsed_answer], answer):
+        if not _is_form(gold) and _is_unworked_calculation([wanted], [parsed_answer], answer):
             return False
-        return compared(parsed_answer, wanted)
+        return compare_relations(parsed_answer, wanted)
 
     try:
         return bool(timeout(ALARM_SECONDS)(compare)())
@@ -94,7 +94,7 @@ def _same(answer: str, gold: str) -> bool:
         return False
 
 
-def _keep_unworked() -> None:
+def _disable_evaluation() -> None:
     r"""Have two things that Math-Verify works out as it reads them kept as sums, which are no
     numbers as they are written. It takes an integer before another number for a mixed number,
     however large that is (`21 49` for 70), and puts numbers into a formula (`(x^3+x)|_{x=4}`)."""
@@ -121,33 +121,33 @@ def _keep_unworked() -> None:
     reader.convert_postfix_list, reader.do_subs = convert_postfix_list, do_subs
 
 
-def _unworked(text: str) -> set[str]:
+def _unevaluated_commands(text: str) -> set[str]:
     """Commands in a text, or behind its last equals sign, that leave the work to its reader and
     that SymPy does as it reads them, so that nothing of them is seen in what it made."""
     plain = _WORDS.sub(lambda words: words.group().replace("=", " "), text)
     return set(_COMMANDS.findall(plain.rpartition("=")[2]))
 
 
-def calculates(text: str) -> bool:
+def contains_calculation(text: str) -> bool:
     r"""Whether a text, or what stands behind its last equals sign, calculates with plain numbers,
     as `(16 - 7) \times 2` and `10!` do. A fraction, a mixed number, a power, a negative number and
     a list of numbers are numbers as they are written."""
-    return _WORK.search(_bare(text).rpartition("=")[2]) is not None
+    return _WORK.search(_strip_formatting(text).rpartition("=")[2]) is not None
 
 
 def _is_form(gold: str) -> bool:
     """Whether a gold answer is itself more than a number (`2^{100} - 1`): the same in another form
     is an answer then."""
-    return calculates(gold) or any(sign in _bare(gold) for sign in "^!")
+    return contains_calculation(gold) or any(sign in _strip_formatting(gold) for sign in "^!")
 
 
-def _bare(text: str) -> str:
+def _strip_formatting(text: str) -> str:
     r"""Without what only formats. Words stay one, so that no sign behind them comes to stand
     between numbers, as in `2 \text{ or } -2`."""
     return " ".join(_SPACE.sub(" ", _LAYOUT.sub("", _WORDS.sub(" x ", text))).split())
 
 
-def _evades(gold: list[Any], answer_forms: list[Any], unworked: set[str]) -> bool:
+def _is_unevaluated_answer(gold: list[Any], answer_forms: list[Any], unworked: set[str]) -> bool:
     """Whether the gold answer is a number and the other only says how it is worked out (a sum, a
     limit, a remainder, ...), or is as small a number as it, and another one. Math-Verify takes
     both: it works them out itself, and rounds to six decimals."""
@@ -157,10 +157,12 @@ def _evades(gold: list[Any], answer_forms: list[Any], unworked: set[str]) -> boo
     golds, answers = _values(gold), _values(answer_forms)
     if not golds or not all(value.is_number and not value.has(*to_do) for value in golds):
         return False
-    return bool(unworked) or any(value.has(*to_do) or _only_near(value, golds) for value in answers)
+    return bool(unworked) or any(
+        value.has(*to_do) or _is_only_approximate(value, golds) for value in answers
+    )
 
 
-def _only_near(answer: Any, golds: list[Any]) -> bool:
+def _is_only_approximate(answer: Any, golds: list[Any]) -> bool:
     """Whether an answer and a gold one that is not zero are the same to six decimals alone."""
     if not answer.is_number or not answer.is_real:
         return False
@@ -172,7 +174,7 @@ def _only_near(answer: Any, golds: list[Any]) -> bool:
     )
 
 
-def _calculation(gold: list[Any], answer_forms: list[Any], prediction: str) -> bool:
+def _is_unworked_calculation(gold: list[Any], answer_forms: list[Any], prediction: str) -> bool:
     """Whether the gold answer is a rational number and the other one is not a number as it is
     written, but one that SymPy would work out."""
     golds = _values(gold)
@@ -180,10 +182,12 @@ def _calculation(gold: list[Any], answer_forms: list[Any], prediction: str) -> b
         value.is_number and (value.is_rational or value.is_Float) for value in golds
     ):
         return False
-    return calculates(prediction) or not all(map(_written, _values(answer_forms)))
+    return contains_calculation(prediction) or not all(
+        map(_is_written_number, _values(answer_forms))
+    )
 
 
-def _written(expression: Any) -> bool:
+def _is_written_number(expression: Any) -> bool:
     """Whether it is a number as one writes it: with a sign, as a fraction, as a power, times a
     power of ten, in percent; or a list of such."""
     from sympy import FiniteSet, Integer, Mul, Number, Pow, Rational, Tuple, UnevaluatedExpr
@@ -193,14 +197,16 @@ def _written(expression: Any) -> bool:
     if isinstance(expression, UnevaluatedExpr):
         return expression.args[0] == Rational(1, 100)
     if isinstance(expression, Pow):
-        return _written(expression.base) and isinstance(expression.exp, Integer)
+        return _is_written_number(expression.base) and isinstance(expression.exp, Integer)
     if isinstance(expression, Mul):
-        factors = [factor for factor in expression.args if not _scales(factor)]
-        return len(factors) <= 1 and all(map(_written, expression.args))
-    return isinstance(expression, FiniteSet | Tuple) and all(map(_written, expression.args))
+        factors = [factor for factor in expression.args if not _is_scale_factor(factor)]
+        return len(factors) <= 1 and all(map(_is_written_number, expression.args))
+    return isinstance(expression, FiniteSet | Tuple) and all(
+        map(_is_written_number, expression.args)
+    )
 
 
-def _scales(factor: Any) -> bool:
+def _is_scale_factor(factor: Any) -> bool:
     """Whether a factor is only a way to write a number: a sign, a power of ten, percent, or what a
     fraction is divided by."""
     from sympy import Pow, UnevaluatedExpr
@@ -226,7 +232,7 @@ def _value(expression: Any) -> Any:
     return expression.rhs if isinstance(expression, Eq) else expression
 
 
-def _end_by(seconds: int) -> None:
+def _exit_after(seconds: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     limit = seconds + round(used.ru_utime + used.ru_stime)
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)

@@ -13,7 +13,7 @@ from loopline.workers.judging.runs import run_program
 from loopline.workers.sandbox import Sandbox
 
 
-async def judged_outputs(
+async def judge_outputs(
     sandbox: Sandbox,
     answers: AnswerJudge,
     problem: MathProblem,

@@ -100,15 +100,15 @@ class ProgramJudge:
         """Found out once; those who ask meanwhile wait for it."""
         key = key_of(problem)
         finding = self._golden.get(key)
-        if finding is None or (finding.done() and not _settled(finding)):
-            finding = self._golden[key] = asyncio.create_task(self._first_right(problem))
+        if finding is None or (finding.done() and not _is_final(finding)):
+            finding = self._golden[key] = asyncio.create_task(self._find_golden_program(problem))
             if len(self._golden) > KEPT:
                 self._golden.popitem(last=False)
         self._golden.move_to_end(key)
         # Anyone who asked first may be cancelled; the others still want to know.
         return (await asyncio.shield(finding)).program
 
-    async def _first_right(self, problem: CodeProblem) -> _Golden:
+    async def _find_golden_program(self, problem: CodeProblem) -> _Golden:
         in_time = True
         for solution in problem.solutions:
             verdict = await self.program(problem, solution)
@@ -125,7 +125,7 @@ class ProgramJudge:
         return _Golden(None, in_time=in_time)
 
 
-def _settled(finding: asyncio.Task[_Golden]) -> bool:
+def _is_final(finding: asyncio.Task[_Golden]) -> bool:
     """Whether asking again would find the same. A program that ran out of time may have met a
     busy moment of the machine."""
     if finding.cancelled() or finding.exception() is not None:

@@ -39,7 +39,7 @@ def is_relation(answer: Any) -> bool:
     return isinstance(answer, And | Relational)
 
 
-def compared(answer: Any, wanted: Any) -> bool:
+def compare_relations(answer: Any, wanted: Any) -> bool:
     """Whether both say the same."""
     from latex2sympy2_extended.logic import And
     from math_verify.grader import sympy_expr_eq

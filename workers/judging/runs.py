@@ -25,7 +25,7 @@ async def run_program(
     sandbox: Sandbox, program: str, *, seconds: float, stdin: str = ""
 ) -> ProgramRun:
     """Run one program. Raises SandboxUnavailable."""
-    result = await sandbox.run(program, stdin=stdin, limits=_within(sandbox.limits, seconds))
+    result = await sandbox.run(program, stdin=stdin, limits=_limits_within(sandbox.limits, seconds))
     output = result.stdout[-MAX_OUTPUT:]
     if result.ending is Ending.OK:
         return ProgramRun(output=output, last=last_line(result.stdout))
@@ -35,7 +35,7 @@ async def run_program(
     )
 
 
-def _within(general: Limits, seconds: float) -> Limits:
+def _limits_within(general: Limits, seconds: float) -> Limits:
     return general.model_copy(
         update={"wall_seconds": WAITING * seconds, "cpu_seconds": max(1, math.ceil(seconds))}
     )

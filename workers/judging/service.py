@@ -27,7 +27,7 @@ from loopline.agents.records import JsonObject, Record, json_object
 from loopline.bus import Delivery, Retry
 from loopline.workers.judging.answers import AnswerJudge
 from loopline.workers.judging.math_verify import MathVerifyMissing
-from loopline.workers.judging.outputs import judged_outputs
+from loopline.workers.judging.outputs import judge_outputs
 from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown
 from loopline.workers.judging.programs import ProgramJudge
 from loopline.workers.judging.runs import program_runs
@@ -77,7 +77,7 @@ class JudgeService:
         if request is None:
             return {"error": f"a judge knows no {name!r} (it knows: {', '.join(_REQUESTS)})"}
         try:
-            return json_object(await self._answered(request.model_validate(arguments)))
+            return json_object(await self._answer_request(request.model_validate(arguments)))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
@@ -85,19 +85,19 @@ class JudgeService:
         except (ProblemUnknown, JudgeUnavailable) as error:
             return {"error": str(error)}
 
-    async def _answered(self, request: JudgeRequest) -> Record:
+    async def _answer_request(self, request: JudgeRequest) -> Record:
         match request:
             case JudgePrograms():
                 problem = self.problems.code(request.problem)
-                verdicts = await self._of_programs().programs(problem, request.programs)
+                verdicts = await self._program_judge().programs(problem, request.programs)
                 return ProgramVerdicts(verdicts=verdicts)
             case JudgeTests():
                 problem = self.problems.code(request.problem)
-                tested = await self._of_programs().tests(problem, request.program, request.tests)
+                tested = await self._program_judge().tests(problem, request.program, request.tests)
                 return TestVerdicts(verdicts=tested)
             case JudgeAnswers():
                 gold = self.problems.math(request.problem)
-                judge = self._of_answers()
+                judge = self._answer_judge()
                 # Samples of one question often agree, and a single one may cost its whole time.
                 right = {
                     answer: await judge.right(answer, gold)
@@ -105,8 +105,8 @@ class JudgeService:
                 }
                 return AnswerVerdicts(right=tuple(right[answer] for answer in request.answers))
             case JudgeOutputs():
-                gold, judge = self.problems.math(request.problem), self._of_answers()
-                ran = await judged_outputs(
+                gold, judge = self.problems.math(request.problem), self._answer_judge()
+                ran = await judge_outputs(
                     self._open_sandbox(), judge, gold, request.programs,
                     seconds=request.seconds, reasoner=request.reasoner,
                 )  # fmt: skip
@@ -127,12 +127,12 @@ class JudgeService:
             raise JudgeUnavailable(self.sandbox)
         return self.sandbox
 
-    def _of_programs(self) -> ProgramJudge:
+    def _program_judge(self) -> ProgramJudge:
         if self.programs is None:
             raise JudgeUnavailable(str(self.sandbox))
         return self.programs
 
-    def _of_answers(self) -> AnswerJudge:
+    def _answer_judge(self) -> AnswerJudge:
         if isinstance(self.answers, str):
             raise JudgeUnavailable(self.answers)
         return self.answers

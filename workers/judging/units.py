@@ -78,7 +78,7 @@ _SHORT = frozenset(name for name in _UNITS if len(name) == 1)
 """Of which there is no plural: `ms` is not metres."""
 
 
-def measured_alike(
+def same_measure(
     value: Fraction, around_one: str, other_value: Fraction, around_other: str
 ) -> bool | None:
     """Whether two numbers with their units are the same; None where one of them has no unit."""

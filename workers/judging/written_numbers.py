@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from loopline.agents.answers import MAX_NUMBER_CHARS, parse_number
 from loopline.agents.arithmetic import ExpressionError, evaluate
-from loopline.workers.judging.units import measured_alike
+from loopline.workers.judging.units import same_measure
 
 _MAX_EXPONENT = 400
 
@@ -82,7 +82,7 @@ def written_number(text: str) -> WrittenNumber | None:
     text = text.replace("\\!", "")
     sides = [side.strip() for side in _RELATION.split(text)]
     prefix = PREFIX.match(sides[-1]) if len(sides) == 1 else None
-    last = _one(sides[-1][prefix.end() :] if prefix else sides[-1])
+    last = _single_number(sides[-1][prefix.end() :] if prefix else sides[-1])
     if last is None or not all(_may_equal(side, last) for side in sides[:-1]):
         return None
     return last
@@ -94,7 +94,7 @@ def written_numbers_agree(answer: str, gold: str) -> bool:
     if answer_number is None or gold_number is None:
         return False
     if answer_number.percent == gold_number.percent:
-        measured = measured_alike(
+        measured = same_measure(
             answer_number.value, answer_number.around, gold_number.value, gold_number.around
         )
         return answer_number.value == gold_number.value if measured is None else measured
@@ -105,7 +105,7 @@ def _may_equal(side: str, last: WrittenNumber) -> bool:
     """Whether a side of a chain of equals is no other number than the last one."""
     if not side:
         return True
-    value = _one(side)
+    value = _single_number(side)
     if value is not None:
         return bool(value.readings & last.readings)
     if _SEVERAL.search(side) or side.count("|") % 2:
@@ -120,10 +120,10 @@ def _may_equal(side: str, last: WrittenNumber) -> bool:
         return re.search(r"[A-Za-z\\]", side) is not None
 
 
-def _one(text: str) -> WrittenNumber | None:
+def _single_number(text: str) -> WrittenNumber | None:
     if _TWICE_NEGATED.match(text):
         return None
-    text = _NEGATIVE_FRACTION.sub(_with_one_sign, text)
+    text = _NEGATIVE_FRACTION.sub(_collapse_signs, text)
     bare = _LAYOUT.sub("", text).strip().removesuffix(".").strip()
     exact = _periodic(bare) or _scientific(bare)
     if exact is not None:
@@ -133,7 +133,7 @@ def _one(text: str) -> WrittenNumber | None:
         return None
     if _DIVIDED.search(bare) and _is_quotient(bare) and number.value.denominator == 1:
         return None
-    return WrittenNumber(number.value, number.percent, _around(text))
+    return WrittenNumber(number.value, number.percent, _normalize_surroundings(text))
 
 
 def _is_quotient(text: str) -> bool:
@@ -141,11 +141,11 @@ def _is_quotient(text: str) -> bool:
     return "frac" in text or re.search(r"[0-9]\s?/\s?[0-9]", text) is not None
 
 
-def _around(text: str) -> str:
+def _normalize_surroundings(text: str) -> str:
     return re.sub(r"[-+−]?[0-9][0-9,.]*(?:\s?/\s?[0-9]+)?", " ", text, count=1)
 
 
-def _with_one_sign(match: re.Match[str]) -> str:
+def _collapse_signs(match: re.Match[str]) -> str:
     minus = sum(bool(match[name]) for name in ("sign", "up", "down"))
     if minus > 1:
         return match[0]

@@ -102,7 +102,7 @@ class Bubblewrap:
         self._path = program_path
         self._disk_bytes = disk_bytes
         self._users = _spare_users()
-        self._covered = in_sight((_PROJECT, *hidden))
+        self._covered = outermost_visible((_PROJECT, *hidden))
         for folder in self._covered:
             # One that is made later would be seen by the programs that run by then.
             folder.mkdir(parents=True, exist_ok=True)
@@ -120,16 +120,16 @@ class Bubblewrap:
             *(word for name, value in ENVIRONMENT.items() for word in ("--setenv", name, value)),
             *_system_files(),
             # Before what could lie in it, as a Python does that somebody built in /tmp.
-            *self._place_to_write(),
+            *self._writable_folder(),
             *_own_prefix(interpreter().prefix),
-            *(word for folder in self._covered for word in _nothing_at(str(folder))),
-            *(word for folder in installed_packages() for word in _nothing_at(folder)),
+            *(word for folder in self._covered for word in _hide_folder(str(folder))),
+            *(word for folder in installed_packages() for word in _hide_folder(folder)),
             *("--perms", "0755", "--dir", INSIDE),
             *("--ro-bind", str(inside_folder()), INSIDE),
             *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
             # Bubblewrap's own process is the first in here. Under a user the program could write
             # that one's memory, being the same user's, and have work done there that nobody counts.
-            *_nothing_at("/proc/1", "0000"),
+            *_hide_folder("/proc/1", "0000"),
             # The root is a file system in memory, and would be one to write to.
             *("--remount-ro", "/"),
             *("--seccomp", str(filter_fd), "--"),
@@ -165,7 +165,7 @@ class Bubblewrap:
                 f"bubblewrap ({self._path}) does not work here: {message}", _NAMESPACES
             )
 
-    def _place_to_write(self) -> list[str]:
+    def _writable_folder(self) -> list[str]:
         if not self._disk_bytes:
             return ["--perms", "0555", "--dir", "/tmp", "--chdir", "/tmp"]
         size = str(self._disk_bytes)
@@ -208,7 +208,7 @@ def _system_files() -> list[str]:
     return [*words, "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
 
 
-def in_sight(folders: Iterable[Path]) -> list[Path]:
+def outermost_visible(folders: Iterable[Path]) -> list[Path]:
     """Those that lie in what a program gets to see: none that lies in another one of them, and none
     that the interpreter lies in."""
     bound = (Path("/usr"), Path(interpreter().prefix))
@@ -226,7 +226,7 @@ def in_sight(folders: Iterable[Path]) -> list[Path]:
     return visible_folders
 
 
-def _nothing_at(folder: str, rights: str = "0555") -> list[str]:
+def _hide_folder(folder: str, rights: str = "0555") -> list[str]:
     return ["--perms", rights, "--tmpfs", folder, "--remount-ro", folder]
 
 

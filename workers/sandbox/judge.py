@@ -26,11 +26,11 @@ from loopline.agents.environments.code import (
     CodeProblem,
     CodeTest,
     ProgramTest,
-    assembled,
+    assemble_program,
     outputs_agree,
     values_agree,
 )
-from loopline.agents.tools.answers import carried
+from loopline.agents.tools.answers import replace_surrogates
 from loopline.workers.sandbox.inside.plain_values import decode, encode
 from loopline.workers.sandbox.limits import MIB, WAITING, Limits
 from loopline.workers.sandbox.pool import Sandbox
@@ -108,14 +108,16 @@ class _Outcomes:
             if outcome.timed_out:
                 insort(self._hung, at)
 
-    def hopeless(self, place: int) -> bool:
+    def too_many_timeouts(self, place: int) -> bool:
         """Whether too many tests before it timed out."""
         return bisect_left(self._hung, place) >= self.patience
 
     def left(self, tests: dict[int, T]) -> dict[int, T]:
         """Those that are still to be tried."""
         return {
-            at: test for at, test in tests.items() if at not in self.found and not self.hopeless(at)
+            at: test
+            for at, test in tests.items()
+            if at not in self.found and not self.too_many_timeouts(at)
         }
 
 
@@ -140,7 +142,7 @@ class Judge:
         """The same with other tests, for example generated ones. Tests behind `patience` others
         that timed out count as timed out, and are mostly not tried: a program that hangs would
         else hold its judge up for minutes."""
-        program = assembled(problem, code)
+        program = assemble_program(problem, code)
         if len(program) > MAX_PROGRAM_CHARS:
             long = Outcome(False, "", f"the program has more than {MAX_PROGRAM_CHARS:,} characters")
             return Verdict((long,) * len(tests))
@@ -151,7 +153,7 @@ class Judge:
 
         async def run(at: int, test: ProgramTest) -> None:
             async with turns:
-                if not outcomes.hopeless(at):
+                if not outcomes.too_many_timeouts(at):
                     outcomes.add({at: await self._run(problem, program, test, limits)})
 
         await asyncio.gather(*(run(at, test) for at, test in runs.items()))
@@ -164,7 +166,7 @@ class Judge:
         # By their order and not by when they ended, so that a verdict does not depend on that.
         return Verdict(
             tuple(
-                _UNTRIED if outcomes.hopeless(at) else outcomes.found[at]
+                _UNTRIED if outcomes.too_many_timeouts(at) else outcomes.found[at]
                 for at in range(len(tests))
             )
         )
@@ -206,8 +208,8 @@ class Judge:
         """Outcomes as far as one process got: at least one."""
         outcomes: dict[int, Outcome] = {}
         job = {"kind": "candidate", "source": program, "preamble": problem.preamble}
-        async with self._sandbox.process(job, _for_all(limits, len(tests))) as process:
-            trouble = await _started(process, limits)
+        async with self._sandbox.process(job, _limits_for_tests(limits, len(tests))) as process:
+            trouble = await _wait_until_started(process, limits)
             if trouble:
                 return dict.fromkeys(tests, Outcome(False, "", trouble))
             loop = asyncio.get_running_loop()
@@ -219,7 +221,7 @@ class Judge:
                 if line is None:
                     outcomes[at] = Outcome(False, "", await _ending(process))
                     break
-                outcomes[at] = _called(line, test)
+                outcomes[at] = _call_outcome(line, test)
         return outcomes
 
     async def _assert(
@@ -237,17 +239,17 @@ class Judge:
             "names": list(problem.names),
             "tests": [[at, test.source] for at, test in tests.items()],
         }
-        bounds = _for_all(limits, len(tests))
+        bounds = _limits_for_tests(limits, len(tests))
         async with self._sandbox.process(program_job, bounds) as candidate:
-            trouble = await _started(candidate, limits)
+            trouble = await _wait_until_started(candidate, limits)
             if trouble:
                 return dict.fromkeys(tests, Outcome(False, "", trouble))
             # One of the two always waits for the other.
             async with self._sandbox.process(test_job, bounds, beside=True) as assertions:
-                return await _relayed(candidate, assertions, list(tests), limits)
+                return await _relay(candidate, assertions, list(tests), limits)
 
 
-async def _relayed(
+async def _relay(
     candidate: SandboxProcess, assertions: SandboxProcess, order: list[int], limits: Limits
 ) -> dict[int, Outcome]:
     """Carry questions and answers until every test has an outcome or a process has ended."""
@@ -262,7 +264,9 @@ async def _relayed(
                 return outcomes
             message: dict[str, Any] = json.loads(line)
             if "ask" not in message:
-                outcomes[at] = Outcome(message["passed"], "", carried(message["why"] or ""))
+                outcomes[at] = Outcome(
+                    message["passed"], "", replace_surrogates(message["why"] or "")
+                )
                 continue
             await candidate.write_line(json.dumps(message["ask"]).encode(), until - loop.time())
             reply = await candidate.read_line(until - loop.time())
@@ -273,13 +277,13 @@ async def _relayed(
     return outcomes
 
 
-async def _started(process: SandboxProcess, limits: Limits) -> str:
+async def _wait_until_started(process: SandboxProcess, limits: Limits) -> str:
     """Wait for a candidate's first word; what went wrong, or nothing."""
     line = await process.read_line(limits.wall_seconds)
     if line is None:
         return await _ending(process)
     reply = _reply(line)
-    return "" if "value" in reply else _complaint(reply)
+    return "" if "value" in reply else _exception_text(reply)
 
 
 async def _ending(process: SandboxProcess) -> str:
@@ -289,12 +293,12 @@ async def _ending(process: SandboxProcess) -> str:
     return "it ended without an answer" if result.ending is Ending.OK else str(result.ending)
 
 
-def _called(line: bytes, test: CallTest) -> Outcome:
-    if len(line) > _most_bytes(test):
+def _call_outcome(line: bytes, test: CallTest) -> Outcome:
+    if len(line) > _max_reply_bytes(test):
         return Outcome(False, "", "wrong answer: far too long")
     reply = _reply(line)
     if "value" not in reply:
-        return Outcome(False, "", _complaint(reply))
+        return Outcome(False, "", _exception_text(reply))
     try:
         value = decode(reply["value"])
         value_text = repr(value)[:MAX_SHOWN]
@@ -313,15 +317,15 @@ def _reply(line: bytes) -> dict[str, Any]:
     return reply if isinstance(reply, dict) else {}
 
 
-def _complaint(reply: dict[str, Any]) -> str:
+def _exception_text(reply: dict[str, Any]) -> str:
     """What a program says that it raised. Only texts: what else may stand there need not be
     printable."""
     parts = (reply.get("raised"), reply.get("message"))
     message = ": ".join(part for part in parts if isinstance(part, str))[:MAX_SHOWN]
-    return carried(message) or "no answer"
+    return replace_surrogates(message) or "no answer"
 
 
-def _most_bytes(test: CallTest) -> int:
+def _max_reply_bytes(test: CallTest) -> int:
     """No right value is longer than this: `encode` makes of `[]` at most `{"tuple": []}`. So that a
     program can't keep its judge busy (with a million keys of one hash, for example)."""
     right = (test.expected, *test.also_right)
@@ -333,7 +337,7 @@ def _request(test: CallTest) -> bytes:
     return json.dumps({"call": test.function, "arguments": arguments, "named": {}}).encode()
 
 
-def _for_all(limits: Limits, tests: int) -> Limits:
+def _limits_for_tests(limits: Limits, tests: int) -> Limits:
     """For a process that goes through several tests, each within its own time, after its first
     lines, which have as much. What they have of CPU is theirs together: one that hangs is ended by
     the clock."""

@@ -60,7 +60,9 @@ class SandboxProcess:
         folder = None if bubblewrap else tempfile.mkdtemp(prefix="loopline-unsafe-")
         file = InputFile()
         try:
-            process = await (_isolated(bubblewrap, file) if bubblewrap else _unsafe(folder, file))
+            process = await (
+                _start_isolated(bubblewrap, file) if bubblewrap else _start_unsafe(folder, file)
+            )
         except BaseException:
             file.close()
             raise
@@ -153,12 +155,12 @@ class SandboxProcess:
         except TimeoutError:
             self._stop(Ending.TIMED_OUT)
         finally:
-            await _cancelled(closing)
+            await _cancel_and_wait(closing)
         wall = time.monotonic() - self._given
         await self.end()
         code = self._process.returncode
         ending = self._ended or _ending(code)
-        exit_code = None if self._ended else _signed(code)
+        exit_code = None if self._ended else _signal_exit_code(code)
         return Result(ending, _text(self._stdout), _text(self._stderr), exit_code, wall)
 
     async def end(self) -> None:
@@ -166,7 +168,7 @@ class SandboxProcess:
         self._file.close()
         self._kill()
         if self._errors is not None:
-            await _cancelled(self._errors)
+            await _cancel_and_wait(self._errors)
         await self._wait_for_pipes()
         if self._folder is not None:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
@@ -238,7 +240,7 @@ class SandboxProcess:
                 os.kill(self._process.pid, signal.SIGKILL)
 
 
-async def _cancelled(task: asyncio.Task[None]) -> None:
+async def _cancel_and_wait(task: asyncio.Task[None]) -> None:
     """Cancel it and wait for that; what it came to before is of no interest."""
     task.cancel()
     await asyncio.wait([task])
@@ -246,7 +248,7 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
         raise error
 
 
-async def _isolated(bubblewrap: Bubblewrap, file: InputFile) -> Process:
+async def _start_isolated(bubblewrap: Bubblewrap, file: InputFile) -> Process:
     read, write = os.pipe()
     try:
         # It fits into a pipe.
@@ -263,7 +265,7 @@ async def _isolated(bubblewrap: Bubblewrap, file: InputFile) -> Process:
         os.close(read)
 
 
-async def _unsafe(folder: str | None, file: InputFile) -> Process:
+async def _start_unsafe(folder: str | None, file: InputFile) -> Process:
     return await asyncio.create_subprocess_exec(
         *launcher_command(str(inside_folder()), "unsafe", file.descriptor),
         stdin=PIPE, stdout=PIPE, stderr=PIPE, env=ENVIRONMENT, cwd=folder, start_new_session=True,
@@ -271,13 +273,13 @@ async def _unsafe(folder: str | None, file: InputFile) -> Process:
     )  # fmt: skip
 
 
-def _signed(code: int | None) -> int | None:
+def _signal_exit_code(code: int | None) -> int | None:
     """Bubblewrap tells a signal as 128 + its number, as a shell does."""
     return 128 - code if code is not None and code > 128 and code != EXIT_MEMORY else code
 
 
 def _ending(code: int | None) -> Ending:
-    signed = _signed(code)
+    signed = _signal_exit_code(code)
     if signed == 0:
         return Ending.OK
     if signed == EXIT_MEMORY:

@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--require-key-env", default=None, metavar="NAME", help="variable with the accepted key"
     )
+    parser.add_argument("--idempotent", action="store_true", help="answer an Idempotency-Key once")
     parser.add_argument(
         "--fault", action="append", default=[], metavar="KIND=RATE", help=", ".join(FAULT_KINDS)
     )
@@ -78,6 +79,7 @@ def _options(arguments: argparse.Namespace) -> ServerOptions:
         tokens_per_second=arguments.tokens_per_second,
         mistakes=_rates("--mistake", arguments.mistake),
         max_context=arguments.max_context,
+        idempotent=arguments.idempotent,
         faults=FaultPlan.model_validate(faults),
     )
 

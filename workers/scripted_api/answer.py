@@ -15,7 +15,7 @@ from loopline.workers.engines.scripted.engine import (
     render_chatml,
     reply_seed,
 )
-from loopline.workers.engines.scripted.script import conversation_key, scripted_reply
+from loopline.workers.engines.scripted.script import conversation_key, offered, scripted_reply
 from loopline.workers.engines.text.text_stream import TextStream
 from loopline.workers.engines.text.tool_markup import tool_call_id, write_tool_call
 from loopline.workers.scripted_api.wire import ApiError, ChatRequest
@@ -48,6 +48,7 @@ class Answer:
     ) -> None:
         messages, tools = body.conversation(), body.tool_specs()
         self._body = body
+        self._tool_choice = body.choice()
         self._fault = fault
         self.prompt_ids = _CODEC.encode(render_chatml(messages, tools))
         if max_context is not None and len(self.prompt_ids) >= max_context:
@@ -148,14 +149,14 @@ class Answer:
             token_start = position + 1
 
     def _choice(self, index: int, mistake_rate: float, room: int) -> Choice:
-        sampling = self._body.sampling()
+        sampling, tools, choice = self._body.sampling(), self._body.tool_specs(), self._tool_choice
         reply = scripted_reply(
             self._body.conversation(),
-            self._body.tool_specs(),
+            offered(tools, choice),
             seed=reply_seed(sampling, index),
             mistake_rate=mistake_rate,
             json_schema=self._body.json_schema(),
-        )
+        ).held_to(tools, choice, parallel=self._body.parallel_tool_calls)
         markup = [write_tool_call(call.name, call.arguments) for call in reply.calls]
         ids = _CODEC.encode("\n".join([reply.text, *markup]))
         stream = TextStream(_CODEC, sampling.stop)
@@ -220,9 +221,11 @@ class Answer:
 
 def content_hash(body: ChatRequest) -> str:
     """Equal for requests that ask the same thing of the same model, streamed or not."""
+    held_to = (body.tool_choice, body.parallel_tool_calls)
     key = conversation_key(
-        body.conversation(), body.tool_specs(), body.model, body.sampling(), body.json_schema()
-    )
+        body.conversation(), body.tool_specs(), body.model, body.sampling(), body.json_schema(),
+        *(() if held_to == ("auto", True) else held_to),
+    )  # fmt: skip
     return hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
 
 

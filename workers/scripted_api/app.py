@@ -57,7 +57,9 @@ class ScriptedApp:
 
     async def _chat(self, request: Request) -> Response:
         request_id = request.headers.get("x-client-request-id")
-        self.served.arrived(request_id, request.headers.get("idempotency-key"))
+        key = request.headers.get("idempotency-key")
+        self.served.arrived(request_id, key)
+        once_for = key if self._options.idempotent else None
         streaming = False
         try:
             body = await self._read(request)
@@ -75,9 +77,10 @@ class ScriptedApp:
             if body.stream:
                 streaming = True
                 return StreamingResponse(
-                    self._stream(answer, body, fault, request_id), media_type="text/event-stream"
+                    self._stream(answer, body, fault, request_id, once_for),
+                    media_type="text/event-stream",
                 )
-            return await self._whole(answer, body, fault, request_id)
+            return await self._whole(answer, body, fault, request_id, once_for)
         except ApiError as error:
             return JSONResponse(error.body, error.status, error.headers)
         finally:
@@ -129,7 +132,12 @@ class ScriptedApp:
         raise ApiError(503, "closing", "The server closes.")
 
     async def _whole(
-        self, answer: Answer, body: ChatRequest, fault: FaultKind | None, request_id: str | None
+        self,
+        answer: Answer,
+        body: ChatRequest,
+        fault: FaultKind | None,
+        request_id: str | None,
+        once_for: str | None,
     ) -> Response:
         if self._options.tokens_per_second is not None:
             await asyncio.sleep(answer.tokens / self._options.tokens_per_second)
@@ -139,11 +147,16 @@ class ScriptedApp:
         elif fault == "truncated_stream":
             content = content[: len(content) // 2]
         elif fault != "missing_usage":
-            self._count(answer, body, request_id)
+            self._count(answer, body, request_id, once_for)
         return Response(content, media_type="application/json")
 
     async def _stream(
-        self, answer: Answer, body: ChatRequest, fault: FaultKind | None, request_id: str | None
+        self,
+        answer: Answer,
+        body: ChatRequest,
+        fault: FaultKind | None,
+        request_id: str | None,
+        once_for: str | None,
     ) -> AsyncGenerator[bytes, None]:
         chunks = list(answer.chunks())
         spoilt_at = len(chunks) // 2 if fault in ("truncated_stream", "malformed_json") else -1
@@ -157,11 +170,15 @@ class ScriptedApp:
                     await asyncio.sleep(tokens / self._options.tokens_per_second)
                 # Booked before the last chunk leaves: anyone who has read it finds it in /stats.
                 if position + 1 == len(chunks) and fault != "missing_usage":
-                    self._count(answer, body, request_id)
+                    self._count(answer, body, request_id, once_for)
                 yield b"data: " + orjson.dumps(chunk) + b"\n\n"
             yield b"data: [DONE]\n\n"
         finally:
             self.served.left()
 
-    def _count(self, answer: Answer, body: ChatRequest, request_id: str | None) -> None:
-        self.served.answered(body.model, answer.content_hash, request_id, body.n, answer.usage)
+    def _count(
+        self, answer: Answer, body: ChatRequest, request_id: str | None, once_for: str | None
+    ) -> None:
+        self.served.answered(
+            body.model, answer.content_hash, request_id, body.n, answer.usage, once_for
+        )

@@ -25,6 +25,7 @@ class ServerCounts:
         """The client's request id → requests."""
         self.arrivals_by_key: Counter[str] = Counter()
         """`Idempotency-Key` → requests."""
+        self._answered_keys: set[str] = set()
         self._answers_by_content: Counter[str] = Counter()
         self._answers_by_id: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
@@ -41,7 +42,7 @@ class ServerCounts:
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
         self._arrival.set()
 
-    async def until_arrivals(self, count: int) -> None:
+    async def wait_for_arrivals(self, count: int) -> None:
         """Wait until `count` requests have reached the server since it started."""
         while self.arrivals < count:
             self._arrival.clear()
@@ -54,8 +55,19 @@ class ServerCounts:
         self._faults[kind] += 1
 
     def answered(
-        self, model: str, content_hash: str, request_id: str | None, choices: int, usage: Usage
+        self,
+        model: str,
+        content_hash: str,
+        request_id: str | None,
+        choices: int,
+        usage: Usage,
+        once_for: str | None = None,
     ) -> None:
+        """`once_for`: the key for which no further answer is counted."""
+        if once_for is not None:
+            if once_for in self._answered_keys:
+                return
+            self._answered_keys.add(once_for)
         self._answers_by_content[content_hash] += 1
         if request_id is not None:
             self._answers_by_id[request_id] += 1
@@ -66,6 +78,10 @@ class ServerCounts:
             totals["cached_tokens"] += usage.cached
             totals["completion_tokens"] += usage.completion
 
+    def answers_by_content(self) -> dict[str, int]:
+        """`content_hash` → answers that were made whole for it."""
+        return dict(self._answers_by_content)
+
     def answers_by_id(self) -> dict[str, int]:
         """The client's request id → answers that were made whole for it: what would be billed."""
         return dict(self._answers_by_id)
@@ -75,7 +91,7 @@ class ServerCounts:
         `repeated_requests` counts answers to a content that had been answered before, and
         `repeated_ids` the same for the client's request id (X-Client-Request-Id). Listed: answers
         by content and by id, arrivals by id and by `Idempotency-Key`, which this server ignores, as
-        most do."""
+        most do, unless it is told to be idempotent."""
         names = ("calls", "completions", "prompt_tokens", "cached_tokens", "completion_tokens")
         body: dict[str, object] = {
             **{name: self._totals[name] for name in names},

@@ -28,5 +28,8 @@ class ServerOptions(BaseModel):
     """Model name → share of sub-problems that it answers wrongly."""
     max_context: int | None = Field(default=None, ge=8)
     """400 `context_length_exceeded` for longer prompts."""
+    idempotent: bool = False
+    """A request with the `Idempotency-Key` of an earlier one gets that one's answer, which is
+    counted once; else the key is ignored, as most providers do."""
     faults: FaultPlan = FaultPlan()
     """Errors to inject."""

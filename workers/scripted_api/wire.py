@@ -6,7 +6,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall, ToolSpec
+from loopline.agents.records import (
+    JsonObject,
+    Message,
+    SamplingParams,
+    ToolCall,
+    ToolChoice,
+    ToolSpec,
+)
 from loopline.agents.tools.json_arguments import parse_arguments
 
 
@@ -74,6 +81,15 @@ class WireTool(_Wire):
     function: WireToolFunction
 
 
+class WireNamed(_Wire):
+    name: str
+
+
+class WireToolChoice(_Wire):
+    type: Literal["function"]
+    function: WireNamed
+
+
 class WireSchema(_Wire):
     name: str
     schema_: JsonObject = Field(alias="schema")
@@ -94,8 +110,13 @@ class ChatRequest(_Wire):
     model: str
     messages: list[WireMessage] = Field(min_length=1)
     tools: list[WireTool] = Field(default_factory=list[WireTool])
+    tool_choice: Literal["none", "auto", "required"] | WireToolChoice = "auto"
+    parallel_tool_calls: bool = True
     n: int = Field(default=1, ge=1, le=64)
     seed: int | None = None
+    frequency_penalty: float = Field(default=0.0, ge=-2, le=2)
+    presence_penalty: float = Field(default=0.0, ge=-2, le=2)
+    """Both are checked, and what the script says does not depend on them."""
     temperature: float = Field(default=1.0, ge=0, le=2)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=0, ge=0)
@@ -120,6 +141,22 @@ class ChatRequest(_Wire):
             )
             for tool in self.tools
         )
+
+    def choice(self) -> ToolChoice:
+        """Raises ApiError for a tool that is not there."""
+        choice = self.tool_choice
+        if isinstance(choice, str):
+            if choice == "required" and not self.tools:
+                raise ApiError(
+                    400, "invalid_request_error", "tool_choice is only allowed with tools."
+                )
+            return ToolChoice(mode=choice)
+        name = choice.function.name
+        if name not in [tool.function.name for tool in self.tools]:
+            raise ApiError(
+                400, "invalid_request_error", f"Tool choice {name!r} not found in tools."
+            )
+        return ToolChoice(mode="required", name=name)
 
     def sampling(self) -> SamplingParams:
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []

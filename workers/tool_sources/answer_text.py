@@ -54,13 +54,13 @@ def _charset(header: str, kind: str, body: bytes) -> str:
             return name
     named = re.search(r"""charset\s*=\s*["']?([^\s"';]{1,40})""", header, re.IGNORECASE)
     if named is not None:
-        return _known(named[1]) or "utf-8"
+        return _known_charset(named[1]) or "utf-8"
     if kind.endswith(("xml", "html")) and (match := _DECLARED.search(body[:1_024])):
-        return _known((match[1] or match[2]).decode("ascii", "replace")) or "utf-8"
+        return _known_charset((match[1] or match[2]).decode("ascii", "replace")) or "utf-8"
     return "utf-8"
 
 
-def _known(charset: str) -> str | None:
+def _known_charset(charset: str) -> str | None:
     try:
         name = codecs.lookup(charset).name
     except (LookupError, ValueError):

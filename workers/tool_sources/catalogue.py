@@ -66,14 +66,14 @@ def offered_names(source: str, owns: Iterable[str]) -> dict[str, str]:
             names[tool_name] = whole
     used_names = set(names.values())
     for tool_name in sorted(short.keys() - names.keys()):
-        names[tool_name] = _hashed(
+        names[tool_name] = _hashed_name(
             f"{source}{BETWEEN}{short[tool_name] or 'tool'}", tool_name, used_names
         )
         used_names.add(names[tool_name])
     return names
 
 
-def _hashed(begins: str, tool_name: str, used_names: set[str]) -> str:
+def _hashed_name(begins: str, tool_name: str, used_names: set[str]) -> str:
     digest = hashlib.sha256(tool_name.encode(errors="replace")).hexdigest()
     lengths = range(HASH_CHARS, MAX_NAME_CHARS // 2)
     # Longer than the first, only where a source names another tool so by intent.
@@ -103,7 +103,7 @@ def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]
                 raise ToolRefused(f"a source offers at most {MAX_TOOLS} tools; narrow its `allow`")
             spec = ToolSpec(
                 name=name,
-                description=_described(tool)[:MAX_DESCRIPTION_CHARS],
+                description=_description(tool)[:MAX_DESCRIPTION_CHARS],
                 parameters=plain_schema(tool.parameters, tool.references),
             )
             chars += len(spec.model_dump_json())
@@ -115,16 +115,20 @@ def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]
             specs[name], own_names[name] = spec, tool.name
         except ToolRefused as error:
             if len(left_out) < MAX_LEFT_OUT:
-                left_out.append(f"{_carried(tool.name[:100])}: {error}")
+                left_out.append(f"{_remove_surrogates(tool.name[:100])}: {error}")
     return Catalogue(specs, own_names, tuple(left_out))
 
 
-def _described(tool: ListedTool) -> str:
+def _description(tool: ListedTool) -> str:
     """Its description, after a name in another script, of which its offered name keeps nothing."""
-    description = _carried(tool.description)
-    return description if tool.name.isascii() else f"{_carried(tool.name[:100])}: {description}"
+    description = _remove_surrogates(tool.description)
+    return (
+        description
+        if tool.name.isascii()
+        else f"{_remove_surrogates(tool.name[:100])}: {description}"
+    )
 
 
-def _carried(text: str) -> str:
+def _remove_surrogates(text: str) -> str:
     """Without half of a surrogate pair, which no message carries."""
     return text.encode(errors="replace").decode()

@@ -54,7 +54,7 @@ class BadDocument(ValueError):
 
 def read_text(raw: bytes) -> JsonValue:
     """The values of a JSON or YAML text. Raises `BadDocument`."""
-    text = _decoded(raw)
+    text = _decode(raw)
     if text.lstrip()[:1] in ("{", "["):
         try:
             return _json(text)
@@ -67,7 +67,7 @@ def read_text(raw: bytes) -> JsonValue:
     return _yaml(text)
 
 
-def _decoded(raw: bytes) -> str:
+def _decode(raw: bytes) -> str:
     encoding = next((name for mark, name in _BOMS if raw.startswith(mark)), "utf-8")
     try:
         return raw.decode(encoding)
@@ -89,10 +89,10 @@ def _json(text: str) -> JsonValue:
             raise BadDocument(f"the key {twice[:100]!r} stands twice in one object")
         return whole
 
-    return json.loads(text, object_pairs_hook=members, parse_constant=_no_number)
+    return json.loads(text, object_pairs_hook=members, parse_constant=_refuse_constant)
 
 
-def _no_number(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise BadDocument(f"{constant} is not a number of JSON")
 
 
@@ -131,7 +131,7 @@ class _Builder:
                 case yaml.DocumentStartEvent():
                     self._documents += 1
                     if self._documents > 1:
-                        raise BadDocument(f"a second document begins{_at(event)}")
+                        raise BadDocument(f"a second document begins{_position(event)}")
                 case yaml.MappingStartEvent():
                     self._begin(event, {})
                 case yaml.SequenceStartEvent():
@@ -147,11 +147,11 @@ class _Builder:
         return self._result
 
     def _begin(self, event: Any, value: dict[str, JsonValue] | list[JsonValue]) -> None:
-        self._no_key(event)
+        self._key_error(event)
         if len(self._open) >= MAX_DEPTH:
-            raise BadDocument(f"nested more than {MAX_DEPTH} deep{_at(event)}")
+            raise BadDocument(f"nested more than {MAX_DEPTH} deep{_position(event)}")
         if event.tag not in (None, "!", f"{_TAG}map", f"{_TAG}seq"):
-            raise BadDocument(f"the tag {event.tag[:100]!r} is not known{_at(event)}")
+            raise BadDocument(f"the tag {event.tag[:100]!r} is not known{_position(event)}")
         self._open.append(_Open(value, event.anchor))
 
     def _end(self, event: Any) -> None:
@@ -161,7 +161,7 @@ class _Builder:
                 for mapping in more if isinstance(more, list) else [more]:
                     if not isinstance(mapping, dict):
                         raise BadDocument(
-                            f"`<<` merges something that is not an object{_at(event)}"
+                            f"`<<` merges something that is not an object{_position(event)}"
                         )
                     # What a mapping says itself wins over what it merges.
                     node.value = {**mapping, **node.value}
@@ -170,9 +170,11 @@ class _Builder:
         self._put(event, node.value, node.anchor, node.size)
 
     def _alias(self, event: Any) -> None:
-        self._no_key(event)
+        self._key_error(event)
         if event.anchor not in self._anchors:
-            raise BadDocument(f"the alias *{event.anchor[:100]} stands for nothing{_at(event)}")
+            raise BadDocument(
+                f"the alias *{event.anchor[:100]} stands for nothing{_position(event)}"
+            )
         value, size = self._anchors[event.anchor]
         self._count_aliased(size)
         self._put(event, value, None, size)
@@ -190,10 +192,10 @@ class _Builder:
         # Keys are texts, however they look: `200`, `on`, `null`.
         key = str(event.value)
         if len(key) > MAX_KEY_CHARS:
-            raise BadDocument(f"a key has more than {MAX_KEY_CHARS} characters{_at(event)}")
+            raise BadDocument(f"a key has more than {MAX_KEY_CHARS} characters{_position(event)}")
         merges = key == _MERGE and not event.style
         if key in holder.value and not merges:
-            raise BadDocument(f"the key {key[:100]!r} stands twice in one object{_at(event)}")
+            raise BadDocument(f"the key {key[:100]!r} stands twice in one object{_position(event)}")
         holder.key = key
         if event.anchor is not None:
             self._anchors[event.anchor] = (key, 1)
@@ -212,16 +214,16 @@ class _Builder:
             holder.value.append(value)
             return
         key, holder.key = holder.key, None
-        assert key is not None, "`_no_key` refuses what is not a scalar in its place"
+        assert key is not None, "`_key_error` refuses what is not a scalar in its place"
         if key == _MERGE and key not in holder.value:
             holder.merged.append(value)
         else:
             holder.value[key] = value
 
-    def _no_key(self, event: Any) -> None:
+    def _key_error(self, event: Any) -> None:
         holder = self._open[-1] if self._open else None
         if holder is not None and isinstance(holder.value, dict) and holder.key is None:
-            raise BadDocument(f"a key that is not text{_at(event)}")
+            raise BadDocument(f"a key that is not text{_position(event)}")
 
 
 def _value_of(event: Any) -> JsonValue:
@@ -229,10 +231,10 @@ def _value_of(event: Any) -> JsonValue:
     text: str = event.value
     tag: str | None = event.tag
     if tag is not None and tag != "!" and not tag.startswith(_TAG):
-        raise BadDocument(f"the tag {tag[:100]!r} is not known{_at(event)}")
+        raise BadDocument(f"the tag {tag[:100]!r} is not known{_position(event)}")
     named = tag.removeprefix(_TAG) if tag not in (None, "!") else ""
     if named not in ("", "str", "null", "bool", "int", "float", "timestamp", "binary"):
-        raise BadDocument(f"the tag {tag[:100] if tag else ''!r} is not known{_at(event)}")
+        raise BadDocument(f"the tag {tag[:100] if tag else ''!r} is not known{_position(event)}")
     plain = not event.style and tag is None
     if not plain and named not in ("null", "bool", "int", "float"):
         return text
@@ -251,5 +253,5 @@ def _value_of(event: Any) -> JsonValue:
     return text
 
 
-def _at(event: Any) -> str:
+def _position(event: Any) -> str:
     return f" (line {event.start_mark.line + 1})"

@@ -132,7 +132,7 @@ class PlainTransport:
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCResponse):
             method = self._asked.pop(str(message.id), "")
-            message.result = self._mended(method, message.result)
+            message.result = self._fix_result(method, message.result)
         if isinstance(message, JSONRPCNotification | JSONRPCRequest):
             self._count()
         # Nothing here follows from a notification, and the session would start a task for each;
@@ -152,7 +152,7 @@ class PlainTransport:
             )
             raise anyio.EndOfStream
 
-    def _mended(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
+    def _fix_result(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
         match method:
             case "initialize":
                 return _greeting(result)

@@ -48,9 +48,9 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         self._max_bytes = max_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        request_id = _asked(request)
+        request_id = _requested_id(request)
         try:
-            response = self._bounded(await self._inner.handle_async_request(request))
+            response = self._bound_response(await self._inner.handle_async_request(request))
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             if request_id is None:
                 raise
@@ -64,7 +64,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
             return response
         return await _refusal(request_id, request, response)
 
-    def _bounded(self, response: httpx2.Response) -> httpx2.Response:
+    def _bound_response(self, response: httpx2.Response) -> httpx2.Response:
         stream = response.stream
         if not isinstance(stream, httpx2.AsyncByteStream):
             return response
@@ -87,7 +87,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def _asked(request: httpx2.Request) -> Any:
+def _requested_id(request: httpx2.Request) -> Any:
     """The id of the request for a tool, or for the list of them, that this is; else None."""
     if request.method != "POST":
         return None

@@ -24,7 +24,7 @@ def plain_result(result: dict[str, Any]) -> dict[str, Any]:
     parts = [part for block in _blocks(result.get("content")) if (part := _block(block))]
     for key in ("structuredContent", "toolResult"):  # the second before there were contents
         value = result.get(key)
-        if value is not None and not _says(parts, value):
+        if value is not None and not _contains_value(parts, value):
             parts.append(value if isinstance(value, str) else _json(value))
     failed = result.get("isError") is True
     if not keys:
@@ -57,21 +57,21 @@ def _block(block: Any) -> str:
             text = block.get("text")
             return text if isinstance(text, str) else _json(text)
         case "image" | "audio":
-            return _not_shown(block.get("mimeType") or kind, block.get("data"))
+            return _omitted_note(block.get("mimeType") or kind, block.get("data"))
         case "resource":
             resource = block.get("resource")
             inner: dict[str, Any] = resource if isinstance(resource, dict) else {}
             text = inner.get("text")
             if isinstance(text, str):
                 return text
-            return _not_shown(inner.get("mimeType") or "binary", inner.get("blob"))
+            return _omitted_note(inner.get("mimeType") or "binary", inner.get("blob"))
         case "resource_link":
             return f"[resource {block.get('name')}: {block.get('uri')}]"
         case _:
             return f"[{str(kind)[:64]}: not shown]"
 
 
-def _not_shown(kind: Any, data: Any) -> str:
+def _omitted_note(kind: Any, data: Any) -> str:
     size = len(data) * 3 // 4 if isinstance(data, str) else 0
     return f"[{str(kind)[:64]}, {size} bytes: not shown]"
 
@@ -80,7 +80,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _says(parts: list[str], value: Any) -> bool:
+def _contains_value(parts: list[str], value: Any) -> bool:
     """Whether texts are this value already: as JSON, or wrapped as servers wrap what is no
     object, or each item of a list by itself."""
     values = [*map(_value, parts)]
@@ -96,7 +96,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def reason_of(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     """What went wrong, from within the groups that several tasks at once raise."""
     leaves = list(_leaves(error))
     first = leaves[0] if leaves else error

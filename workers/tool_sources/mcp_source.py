@@ -31,7 +31,7 @@ from loopline.workers.tool_sources.credentials import Credentials
 from loopline.workers.tool_sources.mcp_dialects import PlainTransport
 from loopline.workers.tool_sources.mcp_http import NOT_CARRIED_OUT, bounded_client
 from loopline.workers.tool_sources.mcp_process import ProcessTransport
-from loopline.workers.tool_sources.mcp_results import reason_of, text_of
+from loopline.workers.tool_sources.mcp_results import error_reason, text_of
 from loopline.workers.tool_sources.settings import McpSettings, ToolSourceSettings
 
 log = structlog.get_logger("loopline.workers.tool_sources.mcp")
@@ -96,7 +96,7 @@ class McpSource:
             try:
                 await self._serve()
             except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
-                why = reason_of(error) + (f"; it said: {self._said}" if self._said else "")
+                why = error_reason(error) + (f"; it said: {self._said}" if self._said else "")
                 self.trouble = self._credentials.hidden(why)
             log.warning("mcp server is gone", source=self.name, why=self.trouble)
             if not self._lost.is_set() and self._mcp.url is None:
@@ -115,7 +115,7 @@ class McpSource:
         self._lost.clear()
         limit = asyncio.timeout(self._settings.connect_seconds)
         try:
-            async with limit, self._client_of() as (client, transport):
+            async with limit, self._open_client() as (client, transport):
                 listed = await _list_tools(client, self._settings.max_response_bytes)
                 limit.reschedule(None)
                 self._join(client, listed, transport.left_out)
@@ -147,7 +147,7 @@ class McpSource:
         self.tried.set()
 
     @asynccontextmanager
-    async def _client_of(self) -> AsyncGenerator[tuple[Client, PlainTransport]]:
+    async def _open_client(self) -> AsyncGenerator[tuple[Client, PlainTransport]]:
         limit = self._settings.max_response_bytes
         if self._mcp.url is None:
             process = ProcessTransport(
@@ -160,7 +160,7 @@ class McpSource:
             transport = PlainTransport(process, self._lose)
             try:
                 async with Client(transport, cache=None, mode=self._mode) as client:
-                    watching = asyncio.create_task(self._lose_with(process))
+                    watching = asyncio.create_task(self._watch_transport(process))
                     try:
                         yield client, transport
                     finally:
@@ -180,7 +180,7 @@ class McpSource:
             async with Client(transport, cache=None) as client:
                 yield client, transport
 
-    async def _lose_with(self, transport: ProcessTransport) -> None:
+    async def _watch_transport(self, transport: ProcessTransport) -> None:
         await transport.ended.wait()
         self._lose(transport.why)
 
@@ -198,10 +198,10 @@ class McpSource:
         """Call one of its tools, by its own name. Raises `ToolFailed` with what the server said,
         or why it said nothing."""
         try:
-            result = await self._asked(name, arguments)
+            result = await self._request_call(name, arguments)
         except _NotCarriedOut:
             try:
-                result = await self._asked(name, arguments)
+                result = await self._request_call(name, arguments)
             except _NotCarriedOut as error:
                 raise ToolFailed(f"the MCP server {self.name} can't be asked: {error}") from error
         if isinstance(result, types.InputRequiredResult):
@@ -209,10 +209,10 @@ class McpSource:
         text = self._credentials.hidden(text_of(result))
         return as_answer(name, text, self._settings.max_output_chars)
 
-    async def _asked(
+    async def _request_call(
         self, name: str, arguments: JsonObject
     ) -> types.CallToolResult | types.InputRequiredResult:
-        client = await self._present()
+        client = await self._require_client()
         params = types.CallToolRequestParams(name=name, arguments=dict(arguments))
         self._in_flight += 1
         self._idle.clear()
@@ -236,7 +236,7 @@ class McpSource:
             if not self._in_flight:
                 self._idle.set()
 
-    async def _present(self) -> Client:
+    async def _require_client(self) -> Client:
         try:
             async with asyncio.timeout(ABSENCE_SECONDS):
                 await self._connected.wait()

@@ -41,12 +41,12 @@ def body_of(described: JsonObject, references: References) -> tuple[Body, JsonVa
     return None
 
 
-def _bare(media: str) -> str:
+def _media_type(media: str) -> str:
     return media.partition(";")[0].strip().lower()
 
 
 def _rank(media: str) -> int:
-    bare = _bare(media)
+    bare = _media_type(media)
     if bare in _RANKS:
         return _RANKS.index(bare)
     kinds: list[BodyKind | None] = ["json", "form", "multipart", "text", None]
@@ -65,7 +65,7 @@ def _kind(bare: str) -> BodyKind | None:
 
 
 def _body(media: str, described: JsonObject, references: References) -> tuple[Body, JsonValue]:
-    bare = _bare(media)
+    bare = _media_type(media)
     kind = _kind(bare)
     schema = described.get("schema")
     if kind == "json":
@@ -97,7 +97,7 @@ def _style(encoding: JsonObject) -> Style:
     reserved = encoding.get("allowReserved") is True
     has_style = named in _FORM_STYLES or isinstance(explode, bool) or reserved
     media = encoding.get("contentType")
-    if not has_style and isinstance(media, str) and _kind(_bare(media)) == "json":
+    if not has_style and isinstance(media, str) and _kind(_media_type(media)) == "json":
         return Style(name="json", explode=False)
     name = str(named) if named in _FORM_STYLES else "form"
     exploded = explode if isinstance(explode, bool) else name == "form"
@@ -137,8 +137,8 @@ def _is_file(schema: JsonObject, kind: str, references: References) -> bool:
     media = schema.get("contentMediaType")
     return (
         schema.get("format") in ("binary", "byte")
-        or (isinstance(media, str) and _kind(_bare(media)) is None)
-        or (bool(kind) and _kind(_bare(kind)) is None)
+        or (isinstance(media, str) and _kind(_media_type(media)) is None)
+        or (bool(kind) and _kind(_media_type(kind)) is None)
     )
 
 

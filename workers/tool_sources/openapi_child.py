@@ -84,7 +84,7 @@ def _check_version(place: str, document: JsonObject) -> None:
     raise SourceUnavailable(f"{place}: needs `openapi: 3.…`, found {version_text}")
 
 
-def answered(question: Question, raw: bytes) -> bytes:
+def answer_question(question: Question, raw: bytes) -> bytes:
     """A `Reply` as JSON."""
     try:
         reply = Reply(document=read_document(question, raw))
@@ -102,7 +102,7 @@ def main() -> None:
         memory_bytes=MEMORY_BYTES + MEMORY_TIMES * question.document_bytes,
         cpu_seconds=question.seconds,
     )
-    sys.stdout.buffer.write(answered(question, sys.stdin.buffer.read()))
+    sys.stdout.buffer.write(answer_question(question, sys.stdin.buffer.read()))
 
 
 if __name__ == "__main__":

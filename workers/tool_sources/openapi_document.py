@@ -28,7 +28,7 @@ async def read_document(
     """What the document offers. Raises `SourceUnavailable` for one that can't be read."""
     limit = settings.max_document_bytes
     raw = await (
-        _fetched(place, http, limit) if is_url(place) else asyncio.to_thread(_file, place, limit)
+        _fetch(place, http, limit) if is_url(place) else asyncio.to_thread(_read_file, place, limit)
     )
     question = Question(
         source=source,
@@ -51,7 +51,7 @@ async def read_document(
     return reply.document
 
 
-async def _fetched(url: str, http: httpx.AsyncClient, limit: int) -> bytes:
+async def _fetch(url: str, http: httpx.AsyncClient, limit: int) -> bytes:
     try:
         answer = await read_bounded(http, http.build_request("GET", url), limit)
     except (httpx.HTTPError, httpx.InvalidURL, BadCoding) as error:
@@ -66,7 +66,7 @@ async def _fetched(url: str, http: httpx.AsyncClient, limit: int) -> bytes:
     return answer.body
 
 
-def _file(place: str, limit: int) -> bytes:
+def _read_file(place: str, limit: int) -> bytes:
     path = Path(place).expanduser()
     try:
         with path.open("rb") as file:

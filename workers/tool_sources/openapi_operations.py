@@ -96,7 +96,7 @@ def operations_of(document: JsonObject, base_url: str, wanted: OperationFilter) 
             operations.leave_out(name, error)
             continue
         operations.by_name[name] = operation
-        description = _told(node, method, path)
+        description = _describe_operation(node, method, path)
         operations.listed.append(ListedTool(name, description, schema, reader.references))
     return operations
 
@@ -133,7 +133,7 @@ class _Reader:
         if not isinstance(item, dict):
             return {}
         if isinstance(item.get("$ref"), str):
-            return {**self._dereferenced(item), **item}
+            return {**self._dereference(item), **item}
         return item
 
     def operation(
@@ -184,7 +184,7 @@ class _Reader:
     ) -> Body | None:
         if "requestBody" not in node:
             return None
-        described = self._dereferenced(node["requestBody"])
+        described = self._dereference(node["requestBody"])
         body_parts = body_of(described, self.references)
         if body_parts is None:
             return None
@@ -199,7 +199,7 @@ class _Reader:
         for node in nodes:
             listed = node.get("parameters")
             for entry in listed if isinstance(listed, list) else ():
-                parameter = self._dereferenced(entry)
+                parameter = self._dereference(entry)
                 name, place = parameter.get("name"), parameter.get("in")
                 if isinstance(name, str) and isinstance(place, str):
                     parameters[name, place] = parameter
@@ -218,7 +218,7 @@ class _Reader:
             return None, {}
         if place == "query" and name in self._wanted.query:
             return None, {}
-        schema, style = self._written(node, place)
+        schema, style = self._schema_and_style(node, place)
         # Google's templates say of one name that its value may have slashes: `{+name}`.
         reserved = node.get("allowReserved") is True or f"{{+{name}}}" in path
         written = style.model_copy(update={"reserved": reserved})
@@ -227,7 +227,7 @@ class _Reader:
         )
         return parameter, schema
 
-    def _written(self, node: JsonObject, place: str) -> tuple[JsonObject, Style]:
+    def _schema_and_style(self, node: JsonObject, place: str) -> tuple[JsonObject, Style]:
         content = node.get("content")
         schema, named = node.get("schema"), node.get("style")
         if isinstance(content, dict) and content:
@@ -244,7 +244,7 @@ class _Reader:
             inner["description"] = description
         return inner, Style(name=str(named), explode=exploded)
 
-    def _dereferenced(self, node: JsonValue) -> JsonObject:
+    def _dereference(self, node: JsonValue) -> JsonObject:
         for _ in range(MAX_REFERENCES):
             reference = node.get("$ref") if isinstance(node, dict) else None
             if not isinstance(reference, str):
@@ -268,7 +268,7 @@ def _check_path(path: str) -> None:
         raise ToolRefused("its path leads out of itself")
 
 
-def _told(node: JsonObject, method: str, path: str) -> str:
+def _describe_operation(node: JsonObject, method: str, path: str) -> str:
     parts = [node.get("summary"), node.get("description")]
     words = list(dict.fromkeys(part.strip() for part in parts if isinstance(part, str)))
     return "\n".join(word for word in words if word) or f"{method.upper()} {path}"

@@ -15,11 +15,11 @@ from loopline.workers.tool_sources.credentials import Credentials
 from loopline.workers.tool_sources.openapi_operation import Body, Operation, Parameter, Style
 from loopline.workers.tool_sources.openapi_servers import origin
 from loopline.workers.tool_sources.openapi_styles import (
-    escaped,
-    escaped_in_form,
+    form_encode,
     header_value,
     pairs,
     path_part,
+    percent_encode,
     plain,
 )
 
@@ -56,11 +56,11 @@ def request_of(
             case "path":
                 in_path[parameter.name] = _path_part(argument, parameter, value)
             case "query" if value is not None:
-                query += pairs(parameter.name, style, value, escaped)
+                query += pairs(parameter.name, style, value, percent_encode)
             case "header" if value is not None:
                 headers[parameter.name.encode()] = _header(argument, header_value(style, value))
             case "cookie" if value is not None:
-                cookies += pairs(parameter.name, style, value, escaped)
+                cookies += pairs(parameter.name, style, value, percent_encode)
             case _:
                 pass
     for name, value in credentials.headers.items():
@@ -70,7 +70,9 @@ def request_of(
             headers[name.encode()] = _header(name, value)
     if cookies:
         headers[b"Cookie"] = "; ".join(cookies).encode()
-    query += [f"{escaped(key)}={escaped(value)}" for key, value in credentials.query.items()]
+    query += [
+        f"{percent_encode(key)}={percent_encode(value)}" for key, value in credentials.query.items()
+    ]
     content, kind, files = None, None, None
     if operation.body is not None and "body" in arguments:
         content, kind, files = _content(operation.body, arguments["body"])
@@ -91,16 +93,16 @@ def request_of(
 def _url(base_url: str, operation: Operation, in_path: dict[str, str], query: list[str]) -> str:
     base = urlsplit(base_url)
     path, _, literal = operation.path.partition("?")
-    whole = base.path.rstrip("/") + _filled(path, in_path)
+    whole = base.path.rstrip("/") + _fill_template(path, in_path)
     if any(unquote(segment) in (".", "..") for segment in whole.split("/")):
         raise ToolFailed(f"{', '.join(in_path)}: together they lead to another path")
-    query_parts = [part for part in (base.query, _filled(literal, in_path), *query) if part]
+    query_parts = [part for part in (base.query, _fill_template(literal, in_path), *query) if part]
     return f"{base.scheme}://{base.netloc}{whole}" + (
         f"?{'&'.join(query_parts)}" if query_parts else ""
     )
 
 
-def _filled(template: str, in_path: dict[str, str]) -> str:
+def _fill_template(template: str, in_path: dict[str, str]) -> str:
     """All at once: a value may look like a name."""
     parts = _NAME.split(template)
     return "".join(
@@ -139,7 +141,7 @@ def _content(
     fields = [
         pair
         for name, inner in value.items()
-        for pair in pairs(name, _field_style(body, name, inner), inner, escaped_in_form)
+        for pair in pairs(name, _field_style(body, name, inner), inner, form_encode)
     ]
     return "&".join(fields).encode(), body.media, None
 

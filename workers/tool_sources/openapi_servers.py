@@ -37,7 +37,7 @@ def base_url_of(document: JsonObject, place: str, base_url: str | None) -> str:
     try:
         whole = urljoin(place, server) if is_url(place) else server
         elsewhere = is_url(place) and origin(whole) != origin(place)
-        odd = _odd(whole)
+        odd = _forbidden_part(whole)
     except ValueError as error:
         raise SourceUnavailable(f"{place}: its server {server[:100]!r}: {error}") from error
     if not is_url(whole):
@@ -54,7 +54,7 @@ def base_url_of(document: JsonObject, place: str, base_url: str | None) -> str:
     return whole
 
 
-def _odd(url: str) -> str:
+def _forbidden_part(url: str) -> str:
     """What the address of an API must not have."""
     parts = urlsplit(url)
     if "@" in parts.netloc:

@@ -87,14 +87,18 @@ class OpenApiSource:
         try:
             answer = await read_bounded(self._http, request, self._settings.max_response_bytes)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise ToolFailed(self._told(f"the API {self.name} was not reached", error)) from error
+            raise ToolFailed(
+                self._describe_error(f"the API {self.name} was not reached", error)
+            ) from error
         except (httpx.HTTPError, BadCoding, ValueError) as error:
             raise ToolFailed(
-                self._told(f"the API {self.name} was asked, and its answer can't be read", error)
+                self._describe_error(
+                    f"the API {self.name} was asked, and its answer can't be read", error
+                )
             ) from error
         return self._read_answer(answer)
 
-    def _told(self, what: str, error: Exception) -> str:
+    def _describe_error(self, what: str, error: Exception) -> str:
         return self._credentials.hidden(f"{what}: {type(error).__name__}: {error}")[:300]
 
     def _read_answer(self, answer: BoundedAnswer) -> JsonObject:

@@ -22,21 +22,21 @@ _RESERVED_IN_PATH = _RESERVED.replace("?", "")
 """In a path a question mark ends it, and what stands before it may become `.` or `..`."""
 
 
-def escaped(text: str) -> str:
+def percent_encode(text: str) -> str:
     """For a path or a query."""
     return quote(text.encode(errors="replace"), safe="")
 
 
-def escaped_in_form(text: str) -> str:
+def form_encode(text: str) -> str:
     """For a body of the type x-www-form-urlencoded."""
     return quote_plus(text.encode(errors="replace"), safe="")
 
 
-def _but_reserved(text: str) -> str:
+def _escape_unreserved(text: str) -> str:
     return quote(text.encode(errors="replace"), safe=_RESERVED)
 
 
-def _but_reserved_in_path(text: str) -> str:
+def _escape_unreserved_path(text: str) -> str:
     return quote(text.encode(errors="replace"), safe=_RESERVED_IN_PATH)
 
 
@@ -54,12 +54,12 @@ def plain(value: JsonValue) -> str:
 def pairs(name: str, style: Style, value: JsonValue, escape: Escape) -> Iterator[str]:
     """`name=value`, as often as the style wants it, in a query, a form or a cookie."""
     key = escape(name)
-    write = _but_reserved if style.reserved else escape
+    write = _escape_unreserved if style.reserved else escape
     match value:
         case _ if style.name == "json":
             yield f"{key}={escape(json.dumps(value, ensure_ascii=False))}"
         case dict() | list() if style.name == "deepObject":
-            for place, inner in _deep(name, value):
+            for place, inner in _deep_object(name, value):
                 yield f"{escape(place)}={write(plain(inner))}"
         case dict() if style.explode:
             for inner_name, inner in value.items():
@@ -71,30 +71,34 @@ def pairs(name: str, style: Style, value: JsonValue, escape: Escape) -> Iterator
         case dict() | list():
             between = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}.get(style.name, ",")
             if value:
-                yield f"{key}={between.join(map(write, _flat(value)))}"
+                yield f"{key}={between.join(map(write, _flatten(value)))}"
         case _:
             yield f"{key}={write(plain(value))}"
 
 
 def path_part(name: str, style: Style, value: JsonValue) -> str:
     """What stands in a path in place of `{name}`."""
-    write = _but_reserved_in_path if style.reserved else escaped
+    write = _escape_unreserved_path if style.reserved else percent_encode
     if style.name == "json":
-        return escaped(json.dumps(value, ensure_ascii=False))
+        return percent_encode(json.dumps(value, ensure_ascii=False))
     begin, between = {"label": (".", "."), "matrix": (";", ";")}.get(style.name, ("", ","))
     matrix = style.name == "matrix"
     match value:
         case dict() if style.explode:
-            fields = (f"{escaped(key)}={write(plain(inner))}" for key, inner in value.items())
+            fields = (
+                f"{percent_encode(key)}={write(plain(inner))}" for key, inner in value.items()
+            )
             return begin + between.join(fields)
         case list() if style.explode and matrix:
-            return begin + between.join(f"{escaped(name)}={write(plain(item))}" for item in value)
+            return begin + between.join(
+                f"{percent_encode(name)}={write(plain(item))}" for item in value
+            )
         case dict() | list():
             joint = between if style.explode else ","
-            text = joint.join(map(write, _flat(value)))
+            text = joint.join(map(write, _flatten(value)))
         case _:
             text = write(plain(value))
-    return f"{begin}{escaped(name)}={text}" if matrix else begin + text
+    return f"{begin}{percent_encode(name)}={text}" if matrix else begin + text
 
 
 def header_value(style: Style, value: JsonValue) -> str:
@@ -105,12 +109,12 @@ def header_value(style: Style, value: JsonValue) -> str:
         case dict() if style.explode:
             return ",".join(f"{key}={plain(inner)}" for key, inner in value.items())
         case dict() | list():
-            return ",".join(_flat(value))
+            return ",".join(_flatten(value))
         case _:
             return plain(value)
 
 
-def _flat(value: dict[str, JsonValue] | list[JsonValue]) -> Iterator[str]:
+def _flatten(value: dict[str, JsonValue] | list[JsonValue]) -> Iterator[str]:
     if isinstance(value, list):
         yield from map(plain, value)
         return
@@ -118,13 +122,13 @@ def _flat(value: dict[str, JsonValue] | list[JsonValue]) -> Iterator[str]:
         yield from (key, plain(inner))
 
 
-def _deep(name: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+def _deep_object(name: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     match value:
         case dict():
             for key, inner in value.items():
-                yield from _deep(f"{name}[{key}]", inner)
+                yield from _deep_object(f"{name}[{key}]", inner)
         case list():
             for place, inner in enumerate(value):
-                yield from _deep(f"{name}[{place}]", inner)
+                yield from _deep_object(f"{name}[{place}]", inner)
         case _:
             yield name, value

@@ -78,8 +78,8 @@ class _Writer:
                 return {}
             beside = {key: value for key, value in schema.items() if key not in _REFERENCES}
             target_schema = self.node(target, onwards, inside | {id(target)}, depth + 1)
-            if not _says_more(beside):
-                return {**target_schema, **_told(beside)}
+            if not _has_constraints(beside):
+                return {**target_schema, **_annotations(beside)}
             result = self.node(beside, references, inside, depth + 1)
             _add(result, target_schema)
             return _nullable(result) if schema.get("nullable") is True else result
@@ -113,7 +113,7 @@ class _Writer:
             named = ["integer", "string"]
         if named:
             result["type"] = named[0] if len(named) == 1 else [*named]
-        result.update(_told(schema))
+        result.update(_annotations(schema))
         text = named == ["string"] or sorted(named) == ["null", "string"]
         choices = schema.get("enum")
         if isinstance(choices, list) and 0 < len(choices) <= MAX_CHOICES:
@@ -207,7 +207,7 @@ def _read_only(properties: JsonValue, name: str) -> bool:
     return isinstance(field, dict) and field.get("readOnly") is True
 
 
-def _told(schema: JsonObject) -> JsonObject:
+def _annotations(schema: JsonObject) -> JsonObject:
     """What a schema says of itself in words."""
     description, form = schema.get("description"), schema.get("format")
     words = description[:MAX_DESCRIPTION_CHARS] if isinstance(description, str) else ""
@@ -216,7 +216,7 @@ def _told(schema: JsonObject) -> JsonObject:
     return {"description": words} if words else {}
 
 
-def _says_more(beside: JsonObject) -> bool:
+def _has_constraints(beside: JsonObject) -> bool:
     """Whether anything alongside a reference is more than words."""
     return any(key not in ("description", "format", "title", "default") for key in beside)
 

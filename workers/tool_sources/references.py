@@ -22,15 +22,15 @@ class References:
     @classmethod
     def of_schema(cls, schema: JsonValue) -> References:
         """References of a JSON schema: pointers, `$anchor` and `$id`."""
-        return cls._in(schema, DRAFT202012)
+        return cls._build(schema, DRAFT202012)
 
     @classmethod
     def of_document(cls, document: JsonValue) -> References:
         """References of a document that holds schemas and other things: pointers alone."""
-        return cls._in(document, Specification.OPAQUE)
+        return cls._build(document, Specification.OPAQUE)
 
     @classmethod
-    def _in(cls, contents: JsonValue, specification: Specification[Any]) -> References:
+    def _build(cls, contents: JsonValue, specification: Specification[Any]) -> References:
         whole: Resource[Any] = specification.create_resource(contents)
         try:
             # What is not in here is not looked for: a registry fetches nothing by itself.
@@ -52,7 +52,7 @@ class References:
         for spelled in dict.fromkeys((reference, reference.replace("%", "%25"))):
             try:
                 resolution = self._resolver.lookup(spelled)
-            except Exception:  # noqa: BLE001, S112 - see `_in`; the loop ends in a refusal
+            except Exception:  # noqa: BLE001, S112 - see `_build`; the loop ends in a refusal
                 continue
             return resolution.contents, References(resolution.resolver, self._specification)
         if reference.startswith("#"):

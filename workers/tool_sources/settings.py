@@ -30,7 +30,7 @@ class McpSettings(SettingsModel):
     """Endpoint of a server that speaks streamable HTTP. Secrets go into `headers_env`."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_transport(self) -> Self:
         if bool(self.command) == bool(self.url):
             raise ValueError("mcp needs a command or a url, and not both")
         if self.url and (self.env or self.cwd):
@@ -69,7 +69,7 @@ class ToolSourceSettings(SettingsModel):
     """A larger OpenAPI document is refused. Reading one takes some 30 times its size in memory."""
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         if (self.mcp is None) == (self.openapi is None):
             raise ValueError("a table of [tools] needs either mcp or openapi")
         if self.mcp is not None and (self.base_url or self.query_env):
@@ -79,7 +79,7 @@ class ToolSourceSettings(SettingsModel):
         return self
 
     @model_validator(mode="after")
-    def _secrets_sent_once(self) -> Self:
+    def _check_secrets(self) -> Self:
         named = [name.lower() for name in self.headers_env]
         if twice := sorted({name for name in named if named.count(name) > 1}):
             raise ValueError(f"headers_env sets the header {twice[0]} twice")

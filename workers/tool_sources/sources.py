@@ -15,7 +15,7 @@ from loopline.agents.records import JsonObject, ToolSpec
 from loopline.agents.tools import ToolFailed
 from loopline.agents.tools.answers import SHOWN_CHARS
 from loopline.bus.tasks import Background
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 from loopline.workers.tool_sources.catalogue import BETWEEN, Catalogue
 from loopline.workers.tool_sources.credentials import Credentials
 from loopline.workers.tool_sources.errors import SourceUnavailable
@@ -55,7 +55,7 @@ class ToolSources:
         for name, source in settings.items():
             try:
                 credentials = Credentials.read(source, environ)
-                self._sources[name] = _built(name, source, credentials)
+                self._sources[name] = _build_source(name, source, credentials)
                 self._credentials[name] = credentials
             except SourceUnavailable as error:
                 self._unusable[name] = str(error)
@@ -127,9 +127,9 @@ class ToolSources:
             return {"error": f"{name} failed: {type(error).__name__}"[:SHOWN_CHARS]}
 
 
-def _built(name: str, settings: ToolSourceSettings, credentials: Credentials) -> ToolSource:
+def _build_source(name: str, settings: ToolSourceSettings, credentials: Credentials) -> ToolSource:
     if missing := [package for package in PACKAGES if find_spec(package) is None]:
-        raise SourceUnavailable(f"{', '.join(missing)} missing; {how_to_install('tools')}")
+        raise SourceUnavailable(f"{', '.join(missing)} missing; {install_hint('tools')}")
     # Imported here, for they take half a second and most workers have no sources.
     if settings.mcp is not None:
         from loopline.workers.tool_sources.mcp_source import McpSource

@@ -5,7 +5,7 @@ run did by the state of the world.
 >>> instance = instances("train", seed=81, count=1)[0]
 >>> print(instance.instruction)
 Get us a table at Black Olive for 5 at 20:00 on the day of my event Project demo.
->>> print(compact(instance.tools))
+>>> print(compact_documentation(instance.tools))
 reserve_table(restaurant, day: Monday..Sunday, time, people: int) Reserve a table
 find_event(title) Day, time and city of an event
 free_hours(day: Monday..Sunday) Free hours of a day
@@ -31,7 +31,7 @@ The modules: `api` and `domains` (the databases and their APIs), `world`; `inten
 
 from __future__ import annotations
 
-from loopline.agents.environments.api_worlds.documentation import compact
+from loopline.agents.environments.api_worlds.documentation import compact_documentation
 from loopline.agents.environments.api_worlds.domains import APIS, DOMAINS
 from loopline.agents.environments.api_worlds.generation import (
     DEFAULT,
@@ -57,5 +57,5 @@ from loopline.agents.environments.api_worlds.world import World
 __all__ = [
     "APIS", "DEFAULT", "DOMAINS", "ENVIRONMENT", "HELD_OUT", "HELD_OUT_APIS", "INTENTS",
     "MAX_CALLS", "Difficulty", "Instance", "Oracle", "OracleStep", "Recipe", "Split",
-    "UnfitRecipe", "Verdict", "World", "compact", "instances", "rebuild", "stream",
+    "UnfitRecipe", "Verdict", "World", "compact_documentation", "instances", "rebuild", "stream",
 ]  # fmt: skip

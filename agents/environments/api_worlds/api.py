@@ -183,7 +183,7 @@ def page_of(key: str, rows: Sequence[JsonObject], page: int) -> JsonObject:
 R = TypeVar("R")
 
 
-def found(table: Mapping[str, R], key: str, kind: str) -> R:
+def find_row(table: Mapping[str, R], key: str, kind: str) -> R:
     """The row of a table, or the error that there is none."""
     row = table.get(key)
     if row is None:
@@ -191,7 +191,7 @@ def found(table: Mapping[str, R], key: str, kind: str) -> R:
     return row
 
 
-def known_city(cities: Sequence[str], city: str) -> str:
+def require_city(cities: Sequence[str], city: str) -> str:
     """The city itself, or the error that it is unknown."""
     if city not in cities:
         raise ApiError(f"unknown city {city}")

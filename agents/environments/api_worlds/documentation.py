@@ -14,7 +14,7 @@ _MAX_CHOICES = 6
 """Longer lists of choices are told by their ends."""
 
 
-def compact(tools: Iterable[ToolSpec]) -> str:
+def compact_documentation(tools: Iterable[ToolSpec]) -> str:
     """One line for each tool: `book_flight(flight, seats: int) Book seats on a flight`. A string
     has no type; an optional parameter ends in `?`."""
     return "\n".join(f"{signature(tool)} {tool.description}" for tool in tools)

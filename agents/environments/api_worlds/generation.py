@@ -78,7 +78,7 @@ def _stream(split: Split, seed: int, difficulty: Difficulty) -> Iterator[Instanc
     while True:
         together = combined and (not single or rng.random() < difficulty.combined)
         intent = rng.choice(combined if together else single)
-        instance = _one(rng, split, intent, difficulty)
+        instance = _draw_instance(rng, split, intent, difficulty)
         if instance is not None and instance.id not in ids:
             ids.add(instance.id)
             yield instance
@@ -99,7 +99,7 @@ _TRIES = 40
 otherwise be rare."""
 
 
-def _one(
+def _draw_instance(
     rng: random.Random, split: Split, intent: Intent, difficulty: Difficulty
 ) -> Instance | None:
     held_out = split is Split.UNSEEN_WORDINGS
@@ -117,7 +117,7 @@ def _one(
             wording=rng.choice(wordings).id,
             draw=rng.randrange(_SEEDS),
             trouble=trouble,
-            tools=_offer(rng, split, intent, difficulty, missing=missing),
+            tools=_choose_tools(rng, split, intent, difficulty, missing=missing),
         )
         try:
             instance = build(recipe)
@@ -133,7 +133,7 @@ def _one(
     return None
 
 
-def _offer(
+def _choose_tools(
     rng: random.Random, split: Split, intent: Intent, difficulty: Difficulty, *, missing: bool
 ) -> tuple[str, ...]:
     """The offered tools: those that are needed, unless one is `missing`, and others."""

@@ -23,19 +23,23 @@ from loopline.agents.environments.api_worlds.intent import (
     Thought,
     ToolError,
     Unsolvable,
-    say,
+    render_instruction,
 )
 from loopline.agents.environments.api_worlds.intents import INTENTS
-from loopline.agents.environments.api_worlds.observations import keys, leaves, parsed
+from loopline.agents.environments.api_worlds.observations import (
+    keys,
+    leaf_values,
+    parse_observation,
+)
 from loopline.agents.environments.api_worlds.splits import Split, split_of
 from loopline.agents.environments.api_worlds.verification import (
     AnswerGoal,
     Verdict,
-    beside_rows,
     check_answer,
     check_world,
     is_name,
     rows_of,
+    values_outside_lists,
 )
 from loopline.agents.environments.api_worlds.world import World
 from loopline.agents.records import JsonObject, Record, Task, ToolCall, ToolSpec
@@ -123,7 +127,7 @@ class Instance:
     def goal(self) -> AnswerGoal:
         """What an answer has to say."""
         steps, facts = self.oracle.steps, self.oracle.facts
-        observed = [parsed(step.observation) for step in steps]
+        observed = [parse_observation(step.observation) for step in steps]
         values = [v for step in steps for v in (step.call.arguments or {}).values()]
         key_values = {*facts, *(str(value) for value in values if is_name(value))}
         # Where nothing is asked for, nothing is said alongside it.
@@ -132,10 +136,10 @@ class Instance:
             for step, observation in zip(steps, observed, strict=True)
             if not facts or APIS[step.call.name].changes or "error" in observation
         ]
-        near = {*rows_of(observed, key_values), *beside_rows(action_observations)}
+        near = {*rows_of(observed, key_values), *values_outside_lists(action_observations)}
         texts = [self.instruction, self.oracle.answer or ""]
         allowed = [*texts, *(str(value) for value in values), *near]
-        strings = {value for value in leaves(observed) if isinstance(value, str)}
+        strings = {value for value in leaf_values(observed) if isinstance(value, str)}
         return AnswerGoal(
             facts=facts,
             allowed=tuple(allowed),
@@ -168,11 +172,11 @@ class Instance:
             return Verdict("gave up, but there is a way")
         if answer is not None and self.oracle.answer is None:
             return Verdict("answered, but there is no way")
-        if self.oracle.steps and not self._tried(calls):
+        if self.oracle.steps and not self._called_relevant_api(calls):
             return Verdict("no tool was asked that could know")
         return Verdict() if answer is None else check_answer(answer, self.goal)
 
-    def _tried(self, calls: Iterable[ToolCall]) -> bool:
+    def _called_relevant_api(self, calls: Iterable[ToolCall]) -> bool:
         """Whether a call went to a domain that the intent is about."""
         wanted = {APIS[name].domain for name in INTENTS[self.recipe.intent].tools}
         return any(
@@ -202,17 +206,17 @@ def build(recipe: Recipe) -> Instance:
     rng = random.Random(recipe.draw)
     world = World(recipe.world, recipe.tools)
     # Findings of a combination are made while slots are drawn: they may use every API.
-    slots = drawn(intent, rng, World(recipe.world), trouble=recipe.trouble)
+    slots = draw_slots(intent, rng, World(recipe.world), trouble=recipe.trouble)
     if slots is None:
         raise UnfitRecipe(f"world {recipe.world} has nothing for {recipe.intent!r}")
     split = split_of(intent, wording, recipe.world, slots, recipe.tools)
     if split is None:
         raise UnfitRecipe("the instance belongs to no split")
-    instruction = say(wording, slots, rng)
+    instruction = render_instruction(wording, slots, rng)
     return Instance(recipe, split, instruction, solve(intent, slots, world, recipe.tools))
 
 
-def drawn(intent: Intent, rng: random.Random, world: World, *, trouble: bool) -> Slots | None:
+def draw_slots(intent: Intent, rng: random.Random, world: World, *, trouble: bool) -> Slots | None:
     """Slots of an intent in a world, or `None` where it has nothing that fits."""
     draw = intent.trouble if trouble else intent.draw
     return None if draw is None else draw(rng, world)
@@ -246,7 +250,7 @@ def solve(intent: Intent, slots: Slots, world: World, offered: Sequence[str]) ->
                 raw_arguments=json.dumps(step.arguments),
             )
             steps.append(OracleStep(rationale(step.rationale), call, observation))
-            result = parsed(observation)
+            result = parse_observation(observation)
             if "error" in result:
                 step = program.throw(ToolError(f"The tool says: {result['error']}."))
             else:

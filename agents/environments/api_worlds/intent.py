@@ -78,7 +78,7 @@ class ToolError(Unsolvable):
 Program = Generator[Step | Thought, Any, Answer]
 
 
-def counted(count: int, thing: str) -> str:
+def pluralized_count(count: int, thing: str) -> str:
     """A number with its noun: `1 event`, `2 events`."""
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
@@ -187,7 +187,7 @@ _VERBS = frozenset(
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
 
 
-def say(wording: Wording, slots: Mapping[str, Any], rng: random.Random) -> str:
+def render_instruction(wording: Wording, slots: Mapping[str, Any], rng: random.Random) -> str:
     """The instruction. Which words are chosen depends on the state of `rng` alone."""
     text = _CHOICE.sub(lambda choice: rng.choice(choice[1].split("|")), wording.text)
     frame = rng.choice(HELD_OUT_FRAMES if wording.held_out else FRAMES)
@@ -197,7 +197,7 @@ def say(wording: Wording, slots: Mapping[str, Any], rng: random.Random) -> str:
     return text.format(**slots)
 
 
-def passed_on(arguments: str, slots: Slots) -> JsonObject:
+def arguments_from_slots(arguments: str, slots: Slots) -> JsonObject:
     """The arguments of a call from slots: `parameter`, or `parameter=slot` where names differ."""
     pairs = (entry.partition("=") for entry in arguments.split())
     return {parameter: slots[slot or parameter] for parameter, _, slot in pairs}
@@ -207,7 +207,7 @@ def single_call(text: IntentText) -> Callable[[Slots], Program]:
     """A program of one call."""
 
     def program(slots: Slots) -> Program:
-        arguments = passed_on(text.arguments, slots)
+        arguments = arguments_from_slots(text.arguments, slots)
         observation = yield Step(text.why.format(**slots), text.tools, arguments)
         values = {**slots, **observation}
         wanted = tuple(values[fact] for fact in text.facts.split())
@@ -240,7 +240,7 @@ Valued = tuple[str, int]
 """Whose value it is, and the value."""
 
 
-def weighed(current: Valued, before: Valued | None, *, largest: bool) -> str:
+def compare_with_best(current: Valued, before: Valued | None, *, largest: bool) -> str:
     """A value alongside the best one before it."""
     statement = f"{current[0]} {current[1]}"
     if before is None:
@@ -249,35 +249,39 @@ def weighed(current: Valued, before: Valued | None, *, largest: bool) -> str:
     return f"{statement}, before {before[0]} {before[1]}, {'better' if better else 'no'}."
 
 
-def two_weighed(first: Valued, second: Valued, *, largest: bool) -> Thought:
+def compare_two(first: Valued, second: Valued, *, largest: bool) -> Thought:
     """Two values alongside each other."""
-    statements = (weighed(first, None, largest=largest), weighed(second, first, largest=largest))
+    statements = (
+        compare_with_best(first, None, largest=largest),
+        compare_with_best(second, first, largest=largest),
+    )
     return Thought(" ".join(statements))
 
 
-def quoted(row: Any) -> str:
+def quote_row(row: Any) -> str:
     """As an observation has it."""
     return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
 
-def entry(field: str, value: object) -> str:
+def quote_field(field: str, value: object) -> str:
     """A field as an observation has it."""
-    return f"{quoted(field)}:{quoted(value)}"
+    return f"{quote_row(field)}:{quote_row(value)}"
 
 
-def looked_for(row: Mapping[str, Any], field: str) -> Thought:
+def match_thought(row: Mapping[str, Any], field: str) -> Thought:
     """The row that was looked for, quoted from the field that tells it on: what follows the same
     words in the observation is what a small model goes on with."""
-    rest = (entry(name, value) for name, value in row.items() if name != field)
-    return Thought(f"{','.join((entry(field, row[field]), *rest))}.")
+    rest = (quote_field(name, value) for name, value in row.items() if name != field)
+    return Thought(f"{','.join((quote_field(field, row[field]), *rest))}.")
 
 
-def not_there(field: str, value: object) -> str:
-    """Begins as `looked_for` does, so that what follows is decided when the words are written."""
-    return f"{entry(field, value)} is not there."
+def no_match_thought(field: str, value: object) -> str:
+    """Begins as `match_thought` does, so that what follows is decided when the words are
+    written."""
+    return f"{quote_field(field, value)} is not there."
 
 
-def numbered(names: Iterable[str], number: int = 0) -> Thought:
+def number_names(names: Iterable[str], number: int = 0) -> Thought:
     """Names, counted on from a number."""
     listing = ", ".join(f"{count} {name}" for count, name in enumerate(names, number + 1))
     return Thought(f"{listing or 'Nothing'}.")
@@ -333,9 +337,12 @@ def best_of(
     def compared(rows: Rows, new: int) -> str:
         row, before = rows[new], best(rows[:new])
         if enough and not fits(row):
-            return f"{quoted(row)} {row[enough[0]]} of {enough[1]} {enough[0]}, too few."
+            return f"{quote_row(row)} {row[enough[0]]} of {enough[1]} {enough[0]}, too few."
         best_before = (str(before[label]), before[by]) if before else None
-        return f"{quoted(row)} {weighed((str(row[label]), row[by]), best_before, largest=largest)}"
+        return (
+            f"{quote_row(row)} "
+            f"{compare_with_best((str(row[label]), row[by]), best_before, largest=largest)}"
+        )
 
     def read(rows: Rows, old: int) -> Thought:
         return Thought(" ".join(compared(rows, new) for new in range(old, len(rows))) or "Nothing.")
@@ -358,9 +365,9 @@ def find_row(
     while True:
         for row in observation[key]:
             if row[field] == value:
-                yield looked_for(row, field)
+                yield match_thought(row, field)
                 return row
-        missing = not_there(field, value)
+        missing = no_match_thought(field, value)
         if "next_page" not in observation:
             yield Thought(missing)
             raise Unsolvable(f"There is no {value}.")

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def parsed(observation: str) -> Any:
+def parse_observation(observation: str) -> Any:
     """An observation as the object that it is."""
     return json.loads(observation)
 
 
-def leaves(value: Any) -> Iterator[str | int]:
+def leaf_values(value: Any) -> Iterator[str | int]:
     """Every name and number in a parsed observation, keys of objects left out unless they stand
     for rows (a menu, a cart)."""
     if isinstance(value, dict):
         for item in value.values():
-            yield from leaves(item)
+            yield from leaf_values(item)
     elif isinstance(value, list):
         for item in value:
-            yield from leaves(item)
+            yield from leaf_values(item)
     elif isinstance(value, str | int):
         yield value
 

@@ -61,13 +61,13 @@ def answer(instance: Instance) -> JsonObject:
         name = function_name(step.call.name)
         observation = json.loads(step.observation)
         response = {"error": observation.get("error", ""), "response": step.observation}
-        messages.append(_called(step.rationale, name, step.call.arguments or {}))
+        messages.append(_call_record(step.rationale, name, step.call.arguments or {}))
         messages.append({"role": "function", "name": name, "content": json.dumps(response)})
     final = instance.oracle.answer
     finish: JsonObject = {"return_type": "give_up_and_restart"}
     if final is not None:
         finish = {"return_type": "give_answer", "final_answer": final}
-    messages.append(_called(instance.oracle.rationale, "Finish", finish))
+    messages.append(_call_record(instance.oracle.rationale, "Finish", finish))
     return {
         "win": final is not None,
         "answer_generation": {
@@ -81,7 +81,7 @@ def answer(instance: Instance) -> JsonObject:
     }
 
 
-def _called(rationale: str, name: str, arguments: JsonObject) -> JsonObject:
+def _call_record(rationale: str, name: str, arguments: JsonObject) -> JsonObject:
     return {
         "role": "assistant",
         "content": rationale,
@@ -118,14 +118,16 @@ def documentation(names: Iterable[str]) -> dict[str, JsonObject]:
             "tool_name": domain,
             "tool_description": inspect.getdoc(inspect.getmodule(DOMAINS[domain])) or "",
             "api_list": [
-                _documented(APIS[name].spec) for name in wanted if APIS[name].domain == domain
+                _tool_documentation(APIS[name].spec)
+                for name in wanted
+                if APIS[name].domain == domain
             ],
         }
         for domain in sorted(domains)
     }
 
 
-def _documented(tool: ToolSpec) -> JsonObject:
+def _tool_documentation(tool: ToolSpec) -> JsonObject:
     return {
         "name": tool.name,
         "description": tool.description,

@@ -82,18 +82,18 @@ def check_answer(text: str, goal: AnswerGoal) -> Verdict:
     spelled = frozenset(_SPELLED[word] for word in words if word in _SPELLED)
     for fact in goal.facts:
         in_words = _is_number(fact) and numbers_in(fact) == spelled
-        if not in_words and not _stands_in(text, fact):
+        if not in_words and not _contains_value(text, fact):
             return Verdict(f"the answer does not say {fact}")
     for lost in sorted(goal.wrong):
-        if _stands_in(text, lost):
+        if _contains_value(text, lost):
             return Verdict(f"the answer names {lost}, which was not chosen")
     allowed = (*goal.facts, *goal.allowed)
     allowed_numbers = {number for value in allowed for number in numbers_in(value)}
     strange = sorted(numbers - allowed_numbers)
     if strange:
         return Verdict(f"the answer says {strange[0]}, which is not asked for")
-    for rival in sorted(goal.rivals | _same_kind(goal.facts)):
-        if says(text, rival) and not any(says(value, rival) for value in allowed):
+    for rival in sorted(goal.rivals | _names_of_kinds(goal.facts)):
+        if contains_name(text, rival) and not any(contains_name(value, rival) for value in allowed):
             return Verdict(f"the answer names {rival}, which is not asked for")
     return Verdict()
 
@@ -109,10 +109,10 @@ def check_world(expected: Mapping[str, str], actual: Mapping[str, str]) -> Verdi
 def numbers_in(text: str) -> frozenset[str]:
     """Numbers, times and ids of a text, each in one spelling (`1,200.0` is `1200`)."""
     signed = _MINUS.sub("-", text)
-    return frozenset(_normal(match[0]) for match in _NUMBER.finditer(signed))
+    return frozenset(_normalize_number(match[0]) for match in _NUMBER.finditer(signed))
 
 
-def says(text: str, name: str) -> bool:
+def contains_name(text: str, name: str) -> bool:
     """Whether a name stands in a text as whole words, in upper or lower case."""
     lower, wanted = text.lower(), name.lower()
     start = lower.find(wanted)
@@ -124,7 +124,7 @@ def says(text: str, name: str) -> bool:
     return False
 
 
-def beside_rows(observations: Iterable[Any]) -> Iterable[str]:
+def values_outside_lists(observations: Iterable[Any]) -> Iterable[str]:
     """Values of parsed observations that stand in no list."""
     for field in (field for observation in observations for field in observation.values()):
         if isinstance(field, str | int):
@@ -156,15 +156,17 @@ def is_name(value: object) -> bool:
 _DAYS = frozenset(WEEKDAYS)
 
 
-def _stands_in(text: str, value: str) -> bool:
-    return numbers_in(value) <= numbers_in(text) if _is_number(value) else says(text, value)
+def _contains_value(text: str, value: str) -> bool:
+    return (
+        numbers_in(value) <= numbers_in(text) if _is_number(value) else contains_name(text, value)
+    )
 
 
 def _is_number(fact: str) -> bool:
     return _NUMBER.fullmatch(fact) is not None
 
 
-def _normal(number: str) -> str:
+def _normalize_number(number: str) -> str:
     if ":" in number:
         return number.removeprefix("0")
     if number[-1].isdigit() and not number[0].isalpha():
@@ -173,7 +175,7 @@ def _normal(number: str) -> str:
     return number.upper()
 
 
-def _same_kind(facts: Iterable[str]) -> frozenset[str]:
+def _names_of_kinds(facts: Iterable[str]) -> frozenset[str]:
     """Names of the kinds of the facts."""
     kinds: frozenset[str] = frozenset()
     for fact in facts:

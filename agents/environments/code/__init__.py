@@ -15,11 +15,11 @@ from loopline.agents.environments.code.problem import (
     CodeQuestion,
     CodeTest,
     ProgramTest,
-    assembled,
+    assemble_program,
 )
 
 __all__ = [
     "MAX_PROGRAM_CHARS", "AssertionTest", "CallTest", "CodeProblem", "CodeQuestion", "CodeTest",
-    "ProgramTest", "assembled", "extract_code", "outputs_agree", "read_test", "show_test",
+    "ProgramTest", "assemble_program", "extract_code", "outputs_agree", "read_test", "show_test",
     "values_agree",
 ]  # fmt: skip

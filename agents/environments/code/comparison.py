@@ -60,7 +60,7 @@ def _agree(actual: Any, expected: Any) -> bool:
     if isinstance(expected, dict):
         return isinstance(actual, Mapping) and _mappings_agree(actual, expected)
     if isinstance(expected, float) and isinstance(actual, int | float):
-        return actual == expected or _near(float(actual), expected)
+        return actual == expected or _is_close(float(actual), expected)
     return type(actual) in (type(expected), int, float, bool) and actual == expected
 
 
@@ -94,7 +94,7 @@ def _words_agree(actual: str, expected: str) -> bool:
     if actual_number == expected_number:
         return True
     is_float = any(sign in expected for sign in ".eE")
-    return is_float and _near(float(actual_number), float(expected_number))
+    return is_float and _is_close(float(actual_number), float(expected_number))
 
 
 def _number(word: str) -> Decimal | None:
@@ -108,7 +108,7 @@ def _number(word: str) -> Decimal | None:
         return None
 
 
-def _near(actual: float, expected: float) -> bool:
+def _is_close(actual: float, expected: float) -> bool:
     if math.isinf(actual) or math.isinf(expected):
         # Too large for a float; equal ones were found so before.
         return False

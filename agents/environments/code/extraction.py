@@ -8,8 +8,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopline.agents.environments.code.parsing import parsed
-from loopline.agents.thinking import said
+from loopline.agents.environments.code.parsing import parse_program
+from loopline.agents.thinking import text_without_thoughts
 
 # Possessive, so that a long line of spaces can't be divided among them in every way.
 _FENCE = re.compile(
@@ -40,17 +40,17 @@ def extract_code(completion: str, function: str | None = None) -> str:
     asked for; else the last labelled one that isn't only an example of using one before it. A block
     that was never closed counts (the model ran out of tokens). Without a fence the whole text, if
     it is a program of at most `MAX_PROGRAM_CHARS` and not only an expression. Otherwise nothing."""
-    text = said(completion.replace("\r\n", "\n"))
+    text = text_without_thoughts(completion.replace("\r\n", "\n"))
     blocks, fenced = _blocks(text)
     if not fenced:
         tagged = _TAGGED.finditer(text)
         blocks = [_Block(match["python"] or match["code"] or "", labelled=True) for match in tagged]
         if not blocks:
             return text.strip("\n") if _is_program(text) else ""
-    return _chosen([block for block in blocks if block.source.strip()], function)
+    return _choose_program([block for block in blocks if block.source.strip()], function)
 
 
-def _chosen(blocks: Sequence[_Block], function: str | None) -> str:
+def _choose_program(blocks: Sequence[_Block], function: str | None) -> str:
     block_names = [_names(block.source) for block in blocks]
     if function is not None:
         for block, (defined, _) in reversed(list(zip(blocks, block_names, strict=True))):
@@ -74,7 +74,7 @@ def _names(source: str) -> tuple[frozenset[str], frozenset[str]]:
     if len(source) > MAX_PROGRAM_CHARS:
         return frozenset(), frozenset()
     try:
-        nodes = list(ast.walk(parsed(source)))
+        nodes = list(ast.walk(parse_program(source)))
     except ValueError:
         return frozenset(), frozenset()
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -95,7 +95,7 @@ def _blocks(text: str) -> tuple[list[_Block], bool]:
     while at < len(fences):
         opening = fences[at]
         following = at + 1
-        closing = _closing(text, fences, at)
+        closing = _find_closing_fence(text, fences, at)
         end = len(text)
         if closing is not None:
             end = fences[closing].start()
@@ -105,7 +105,7 @@ def _blocks(text: str) -> tuple[list[_Block], bool]:
         name = language["name"] if language else ""
         if not name or _is_python(opening["info"]):
             blocks.append(
-                _Block(_content(text[opening.end() + 1 : end], opening), labelled=bool(name))
+                _Block(_unindent_block(text[opening.end() + 1 : end], opening), labelled=bool(name))
             )
         at = following if closing is not None else len(fences)
     return blocks, bool(fences)
@@ -122,7 +122,7 @@ def _is_python(info: str) -> bool:
     return _PYTHON.fullmatch(name) is not None
 
 
-def _closing(text: str, fences: Sequence[re.Match[str]], at: int) -> int | None:
+def _find_closing_fence(text: str, fences: Sequence[re.Match[str]], at: int) -> int | None:
     """Which fence closes a block: the first that may, or a later one where only that makes a
     program of it. None where nothing does."""
     opening = fences[at]
@@ -135,7 +135,7 @@ def _closing(text: str, fences: Sequence[re.Match[str]], at: int) -> int | None:
             return place if first is None else first
         if first is None:
             first = place
-        content = _content(text[opening.end() + 1 : fence.start()], opening)
+        content = _unindent_block(text[opening.end() + 1 : fence.start()], opening)
         if attempt >= _MAX_CLOSINGS or len(content) > MAX_PROGRAM_CHARS or _parses(content):
             return place if _parses(content) else first
     return first
@@ -145,13 +145,13 @@ def _parses(source: str) -> bool:
     if len(source) > MAX_PROGRAM_CHARS:
         return False
     try:
-        parsed(source)
+        parse_program(source)
     except ValueError:
         return False
     return True
 
 
-def _content(source: str, opening: re.Match[str]) -> str:
+def _unindent_block(source: str, opening: re.Match[str]) -> str:
     """Of a block in a list or a quotation without what that puts before each line."""
     if ">" in opening["indent"]:
         source = re.sub(r"^[ \t]{0,3}> ?", "", source, flags=re.MULTILINE)
@@ -162,7 +162,7 @@ def _is_program(text: str) -> bool:
     if len(text) > MAX_PROGRAM_CHARS:
         return False
     try:
-        tree = parsed(text.strip("\n"))
+        tree = parse_program(text.strip("\n"))
     except ValueError:
         return False
     calls = [node for node in tree.body if isinstance(node, ast.Expr)]

@@ -20,7 +20,7 @@ output of, or one that wants a program to write nothing, which a right program d
 what is not an input. Both would be right without any thought, and end an episode by agreeing with
 almost any program. An input is the same one however its numbers are spelled, and with more behind
 it where the output does not depend on that; a part of it is none of its own where an example asks
-for many cases (`of_its_cases`).
+for many cases (`consists_of_example_cases`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from loopline.agents.environments.code.comparison import outputs_agree, values_agree
-from loopline.agents.environments.code.leakage import as_read, copied, of_its_cases, rounded
-from loopline.agents.environments.code.parsing import parsed
+from loopline.agents.environments.code.leakage import (
+    consists_of_example_cases,
+    leaks_generated_test,
+    normalize_number,
+    round_to_whole,
+)
+from loopline.agents.environments.code.parsing import parse_program
 from loopline.agents.environments.code.problem import (
     AssertionTest,
     CallTest,
@@ -46,7 +51,7 @@ from loopline.agents.environments.code.problem import (
     CodeTest,
     ProgramTest,
 )
-from loopline.agents.thinking import said
+from loopline.agents.thinking import text_without_thoughts
 from loopline.agents.tools.json_arguments import parse_arguments
 
 MAX_TEST_CHARS = 20_000
@@ -65,7 +70,7 @@ _OPENING = re.compile(r"[\s:*]{0,20}+```[^\n`]*+\n")
 def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest | None:
     """The last test of a completion, for a program or a function as the question asks for; None
     where there is none that can be used."""
-    text = said(completion).replace("\r\n", "\n")
+    text = text_without_thoughts(completion).replace("\r\n", "\n")
     output = _last_block(text, _OUTPUT)
     before = _last_block(text[: output[0]], _INPUT) if output else None
     if output is None or before is None:
@@ -76,9 +81,9 @@ def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest
     test = _program_test(input_text, wanted)
     if question.function is not None:
         test = _call_test(question.function, input_text, wanted)
-    if test is None or copied(question.statement, test):
+    if test is None or leaks_generated_test(question.statement, test):
         return None
-    if any(_told(example, test) for example in question.examples):
+    if any(_has_same_input(example, test) for example in question.examples):
         return None
     return test
 
@@ -109,13 +114,14 @@ def _call_test(function: str, arguments_text: str, wanted: str) -> CallTest | No
         return None
 
 
-def _told(example: CodeTest, test: ProgramTest | CallTest) -> bool:
+def _has_same_input(example: CodeTest, test: ProgramTest | CallTest) -> bool:
     """Whether the example has the test's input."""
     if isinstance(test, ProgramTest):
         return isinstance(example, ProgramTest) and (
-            _goes_on(example, test) or of_its_cases(example.stdin, example.stdout, test)
+            _extends_input(example, test)
+            or consists_of_example_cases(example.stdin, example.stdout, test)
         )
-    arguments = _rounded(list(test.arguments))
+    arguments = _round_whole_numbers(list(test.arguments))
     if isinstance(example, CallTest):
         return values_agree(arguments, list(example.arguments))
     return isinstance(example, AssertionTest) and any(
@@ -124,10 +130,12 @@ def _told(example: CodeTest, test: ProgramTest | CallTest) -> bool:
     )
 
 
-def _goes_on(example: ProgramTest, test: ProgramTest) -> bool:
+def _extends_input(example: ProgramTest, test: ProgramTest) -> bool:
     """Whether the test's input is the example's, or that with more behind it which the output, that
     of the example, does not depend on."""
-    example_words, test_words = (list(map(as_read, case.stdin.split())) for case in (example, test))
+    example_words, test_words = (
+        list(map(normalize_number, case.stdin.split())) for case in (example, test)
+    )
     if example_words == test_words:
         return True
     # As the judge asks it: would who writes the example's output pass the test?
@@ -135,31 +143,31 @@ def _goes_on(example: ProgramTest, test: ProgramTest) -> bool:
     return same_output and bool(example_words) and example_words == test_words[: len(example_words)]
 
 
-def _rounded(value: Any) -> Any:
+def _round_whole_numbers(value: Any) -> Any:
     """With whole numbers for those that only pass for others: `3.0000000001`."""
     if isinstance(value, list):
-        return [_rounded(item) for item in value]
+        return [_round_whole_numbers(item) for item in value]
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return rounded(value) if isinstance(value, float) else value
+        return {key: _round_whole_numbers(item) for key, item in value.items()}
+    return round_to_whole(value) if isinstance(value, float) else value
 
 
 def _calls(source: str, function: str) -> list[list[Any]]:
     """The arguments of a function's calls in an assertion, where they are values."""
     argument_lists: list[list[Any]] = []
     try:
-        tree = parsed(source)
+        tree = parse_program(source)
     except ValueError:
         return []
     named = _NameResolver(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and function in _called(node):
+        if isinstance(node, ast.Call) and function in _function_names(node):
             with contextlib.suppress(ValueError, RecursionError):
                 argument_lists += _arguments(node, named)
     return argument_lists
 
 
-def _called(call: ast.Call) -> tuple[str, ...]:
+def _function_names(call: ast.Call) -> tuple[str, ...]:
     """The name by which a function is called; of a method, that of `Solution` too."""
     match call.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):

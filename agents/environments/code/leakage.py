@@ -40,47 +40,53 @@ _TRUTHS = {"true": "1", "false": "0"}
 _QUOTES = str.maketrans("", "", "'\"`")
 
 
-def tells(statement: str, test: CodeTest) -> bool:
+def leaks_test(statement: str, test: CodeTest) -> bool:
     """Whether the statement says what belongs to the test's input: in the forms above, whatever the
     space between. Assertions are the data set's own code, and are not looked for."""
     if isinstance(test, ProgramTest):
         # Most hidden tests are longer, of which there may be millions.
-        return len(test.stdin) <= len(statement) and _tells_program(
-            *(_words(text) for text in (statement, test.stdin, test.stdout))
+        return len(test.stdin) <= len(statement) and _leaks_program_test(
+            *(_space_words(text) for text in (statement, test.stdin, test.stdout))
         )
     # A statement says the plain value where a data set holds it in a list of one.
     return isinstance(test, CallTest) and any(
-        _tells_call(_tight(statement), _values(test.arguments), _value(right))
+        _leaks_call_test(_remove_spaces(statement), _values(test.arguments), _value(right))
         for right in (test.expected, *test.also_right)
     )
 
 
-def copied(statement: str, test: ProgramTest | CallTest) -> bool:
+def leaks_generated_test(statement: str, test: ProgramTest | CallTest) -> bool:
     """Whether the statement tells a test that a model wrote, perhaps spelled in another way or with
     more behind it."""
-    if tells(statement, test):
+    if leaks_test(statement, test):
         return True
     if isinstance(test, ProgramTest):
-        words = map(_words_read, (statement, test.stdin, test.stdout))
+        words = map(_normalize_words, (statement, test.stdin, test.stdout))
         return (
-            _tells_program(*words)
-            or _goes_on(statement, test)
-            or any(of_its_cases(*example, test) for example in _listed(statement))
+            _leaks_program_test(*words)
+            or _extends_example(statement, test)
+            or any(
+                consists_of_example_cases(*example, test) for example in _listed_examples(statement)
+            )
         )
-    arguments = list(map(_read, _values(test.arguments)))
-    return _tells_call(_read(_tight(statement)), arguments, _read(_value(test.expected)))
+    arguments = list(map(_normalize_tight, _values(test.arguments)))
+    return _leaks_call_test(
+        _normalize_tight(_remove_spaces(statement)),
+        arguments,
+        _normalize_tight(_value(test.expected)),
+    )
 
 
-def of_its_cases(stdin: str, stdout: str, test: ProgramTest) -> bool:
+def consists_of_example_cases(stdin: str, stdout: str, test: ProgramTest) -> bool:
     """Whether a test consists of cases of an example of which the first line says how many it has:
     `1 / 3 4` of `2 / 3 4 / 5 6`, or `3 / 3 4 / 3 4 / 3 4` of `1 / 3 4`. Their outputs are told with
     it."""
     (example_lines, outputs), (test_lines, wanted) = (
-        (_lines_read(input_text), _lines_read(output_text))
+        (_normalize_lines(input_text), _normalize_lines(output_text))
         for input_text, output_text in ((stdin, stdout), (test.stdin, test.stdout))
     )
     cases, all_cases = (
-        _count(lines[0]) if len(lines) > 1 else 0 for lines in (test_lines, example_lines)
+        _case_count(lines[0]) if len(lines) > 1 else 0 for lines in (test_lines, example_lines)
     )
     if not cases or not 1 <= all_cases <= len(outputs) or not set(wanted) <= set(outputs):
         return False
@@ -98,12 +104,12 @@ def of_its_cases(stdin: str, stdout: str, test: ProgramTest) -> bool:
     )
 
 
-def _count(line: str) -> int:
+def _case_count(line: str) -> int:
     """Of the cases that follow; 0 for a line that says none."""
     return int(line) if line.isdecimal() and len(line) < 10 else 0
 
 
-def _listed(statement: str) -> Iterator[tuple[str, str]]:
+def _listed_examples(statement: str) -> Iterator[tuple[str, str]]:
     """Input and output of each example in a statement, with all that follows the output."""
     parts: list[tuple[str, list[str]]] = []
     for line in statement.splitlines():
@@ -118,10 +124,12 @@ def _listed(statement: str) -> Iterator[tuple[str, str]]:
             yield "\n".join(input_lines), "\n".join(wanted)
 
 
-def _goes_on(statement: str, test: ProgramTest) -> bool:
+def _extends_example(statement: str, test: ProgramTest) -> bool:
     """Whether the test's input is that of an example in the statement, or that with more behind it
     which most programs don't read, and who writes the example's output passes the test."""
-    statement_words, test_words = (_words_read(text).split() for text in (statement, test.stdin))
+    statement_words, test_words = (
+        _normalize_words(text).split() for text in (statement, test.stdin)
+    )
     wanted = test.stdout.split()
     return any(
         test_words[: len(example_words)] == example_words
@@ -149,7 +157,7 @@ def _examples(words: Sequence[str]) -> Iterator[tuple[Sequence[str], int]]:
             begun = None
 
 
-def _tells_program(text: str, stdin: str, wanted: str) -> bool:
+def _leaks_program_test(text: str, stdin: str, wanted: str) -> bool:
     at = text.find(stdin) if stdin.strip() and wanted.strip() else -1
     while at >= 0:
         # The space at the end of the one may be that at the beginning of the other.
@@ -161,19 +169,21 @@ def _tells_program(text: str, stdin: str, wanted: str) -> bool:
     return False
 
 
-def _tells_call(text: str, arguments: Sequence[str], right: str) -> bool:
+def _leaks_call_test(text: str, arguments: Sequence[str], right: str) -> bool:
     if sum(map(len, arguments)) > len(text):
         return False
-    wanted, all_given = _whole(right), _whole(",".join(arguments))
+    wanted, all_given = _whole_word_pattern(right), _whole_word_pattern(",".join(arguments))
     # A call, of whatever name, with its value soon after it, or an arrow from one to the other.
     called = rf"\w\({re.escape(','.join(arguments))}\)\W{{0,8}}(?:returns?)?"
     if re.search(rf"(?:{called}|{all_given}\W{{0,3}}[-=]+>)\W{{0,8}}{wanted}", text):
         return True
     answers = re.finditer(rf"output\W{{0,4}}{wanted}", text)
-    return bool(arguments) and any(_in_order(arguments, text[: match.start()]) for match in answers)
+    return bool(arguments) and any(
+        _ends_with_values(arguments, text[: match.start()]) for match in answers
+    )
 
 
-def _in_order(values: Sequence[str], before: str) -> bool:
+def _ends_with_values(values: Sequence[str], before: str) -> bool:
     """Whether a text ends with these values, one behind the other, with little between them."""
     end = len(before)
     for value in reversed(values):
@@ -184,24 +194,24 @@ def _in_order(values: Sequence[str], before: str) -> bool:
     return True
 
 
-def _whole(value: str) -> str:
+def _whole_word_pattern(value: str) -> str:
     """A pattern of the value that is not part of a longer word or number."""
     before = r"(?<![\w.])" if value[:1].isalnum() else ""
     behind = r"(?![\w.]*\w)" if value[-1:].isalnum() else ""
     return before + re.escape(value) + behind
 
 
-def as_read(word: str) -> str:
+def normalize_number(word: str) -> str:
     """A number as programs read it: `3` for `03`, `+3`, `0_3`, `3.0`; one with a fraction only as
     exactly as outputs are compared. Another word as it is."""
     for read in (int, float):
         with suppress(ValueError, OverflowError):
-            number = rounded(read(word))
+            number = round_to_whole(read(word))
             return str(number) if isinstance(number, int) else f"{number:.6g}"
     return word
 
 
-def rounded(number: float) -> float:
+def round_to_whole(number: float) -> float:
     """The whole number that a number is, as exactly as outputs are compared; else itself. Raises
     ValueError and OverflowError for those that are not real numbers."""
     whole = round(number)
@@ -210,30 +220,32 @@ def rounded(number: float) -> float:
     return number
 
 
-def _lines_read(text: str) -> list[str]:
-    return [" ".join(map(as_read, line.split())) for line in text.splitlines() if line.strip()]
+def _normalize_lines(text: str) -> list[str]:
+    return [
+        " ".join(map(normalize_number, line.split())) for line in text.splitlines() if line.strip()
+    ]
 
 
 @lru_cache(maxsize=8)
-def _words(text: str) -> str:
+def _space_words(text: str) -> str:
     """Each with a space on either side."""
     return f" {' '.join(text.split())} "
 
 
 @lru_cache(maxsize=8)
-def _words_read(text: str) -> str:
-    return f" {' '.join(map(as_read, text.split()))} "
+def _normalize_words(text: str) -> str:
+    return f" {' '.join(map(normalize_number, text.split()))} "
 
 
 @lru_cache(maxsize=8)
-def _tight(text: str) -> str:
+def _remove_spaces(text: str) -> str:
     """Without what is written in one way or another: case, quotes, space alongside punctuation."""
     return " ".join(_TIGHT.sub(r"\1", text).translate(_QUOTES).lower().split())
 
 
-def _read(tight: str) -> str:
+def _normalize_tight(tight: str) -> str:
     # `True` equals 1, so that one may be written for the other.
-    return _SPELLED.sub(lambda match: _TRUTHS.get(match[0]) or as_read(match[0]), tight)
+    return _SPELLED.sub(lambda match: _TRUTHS.get(match[0]) or normalize_number(match[0]), tight)
 
 
 def _values(values: Sequence[object]) -> list[str]:
@@ -241,4 +253,4 @@ def _values(values: Sequence[object]) -> list[str]:
 
 
 def _value(value: object) -> str:
-    return _tight(json.dumps(value, ensure_ascii=False))
+    return _remove_spaces(json.dumps(value, ensure_ascii=False))

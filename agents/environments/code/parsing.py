@@ -6,7 +6,7 @@ import ast
 import warnings
 
 
-def parsed(source: str) -> ast.Module:
+def parse_program(source: str) -> ast.Module:
     """The program's syntax tree. Raises ValueError for what is not a program, however it fails; its
     own dubious habits (an escape that is none) are warned of to nobody."""
     try:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from loopline.agents.environments.code.parsing import parsed
+from loopline.agents.environments.code.parsing import parse_program
 from loopline.agents.records import Record
 
 MAX_TEXT = 2_000_000
@@ -115,25 +115,25 @@ class CodeProblem(Record):
         return frozenset(called | set(self.names))
 
 
-def assembled(problem: CodeProblem, code: str) -> str:
+def assemble_program(problem: CodeProblem, code: str) -> str:
     """The program that is tested: the code alone if it is whole, else as the continuation of the
     starter code (a function's body, as HumanEval's models were asked to write it)."""
     wanted = problem.functions
-    if not problem.starter_code or not wanted or (wanted | {"Solution"}) & set(defined(code)):
+    if not problem.starter_code or not wanted or (wanted | {"Solution"}) & set(defined_names(code)):
         return code
     return problem.starter_code + code
 
 
-def defined(source: str) -> tuple[str, ...]:
+def defined_names(source: str) -> tuple[str, ...]:
     """Names that a program defines at its top level, in order; none when it can't be parsed."""
     try:
-        tree = parsed(source)
+        tree = parse_program(source)
     except ValueError:
         return ()
-    return tuple(_bound(tree.body))
+    return tuple(_bound_names(tree.body))
 
 
-def _bound(body: Sequence[ast.stmt]) -> Iterable[str]:
+def _bound_names(body: Sequence[ast.stmt]) -> Iterable[str]:
     # A stack of its own: each `elif` lies within the one before, and there may be thousands.
     waiting = list(reversed(body))
     while waiting:

@@ -52,7 +52,7 @@ class CodeSetting(Record):
 
     @field_validator("team")
     @classmethod
-    def _of_two_or_the_coder(cls, team: tuple[Member, ...]) -> tuple[Member, ...]:
+    def _check_team(cls, team: tuple[Member, ...]) -> tuple[Member, ...]:
         if team not in (MEMBERS, MEMBERS[:1]):
             raise ValueError("a team is coder, then tester; or the coder alone")
         return team
@@ -153,10 +153,10 @@ def observe(member: Member, question: CodeQuestion, turns: Sequence[Turn]) -> st
     """What a member of the team is asked, as plain text."""
     lines = [question.statement.strip()]
     if question.starter_code.strip() and question.starter_code.strip() not in question.statement:
-        lines += ["", "The program begins like this:", _fenced(question.starter_code, "python")]
+        lines += ["", "The program begins like this:", _fence(question.starter_code, "python")]
     lines += _examples(question)
     if turns:
-        lines += _disagreement(turns[-1])
+        lines += _disagreement_lines(turns[-1])
     lines += ["", _coder_form(question) if member == "coder" else _tester_form(question)]
     return "\n".join(lines)
 
@@ -169,10 +169,10 @@ def _examples(question: CodeQuestion) -> list[str]:
     return ["", "Examples:", *lines] if lines else []
 
 
-def _disagreement(turn: Turn) -> list[str]:
+def _disagreement_lines(turn: Turn) -> list[str]:
     lines = [""]
     if turn.code:
-        lines += ["The last program:", _fenced(turn.code, "python")]
+        lines += ["The last program:", _fence(turn.code, "python")]
     else:
         lines.append("There was no program in the last turn.")
     if turn.test is None:
@@ -181,7 +181,7 @@ def _disagreement(turn: Turn) -> list[str]:
     if not turn.code:
         return lines
     if turn.facts.actual:
-        lines += ["The program answered:", _fenced(turn.facts.actual[:MAX_SHOWN])]
+        lines += ["The program answered:", _fence(turn.facts.actual[:MAX_SHOWN])]
     return [*lines, f"They disagree ({turn.facts.why[:MAX_SHOWN]}): one of them is wrong."]
 
 
@@ -205,5 +205,5 @@ def _tester_form(question: CodeQuestion) -> str:
     return f"Write one new test that a right program passes{note}, in this form:\n{example}"
 
 
-def _fenced(text: str, language: str = "") -> str:
+def _fence(text: str, language: str = "") -> str:
     return f"```{language}\n{text.strip(chr(10))}\n```"

@@ -24,7 +24,7 @@ from pydantic import Field, field_validator
 from loopline.agents.answers import last_boxed
 from loopline.agents.environments.game import Part, Rewards, Verdict
 from loopline.agents.records import Record, Task
-from loopline.agents.thinking import said
+from loopline.agents.thinking import text_without_thoughts
 
 ENVIRONMENT = "math"
 
@@ -69,7 +69,7 @@ class MathSetting(Record):
 
     @field_validator("team")
     @classmethod
-    def _of_two_or_the_reasoner(cls, team: tuple[Member, ...]) -> tuple[Member, ...]:
+    def _check_team(cls, team: tuple[Member, ...]) -> tuple[Member, ...]:
         if team not in (MEMBERS, MEMBERS[:1]):
             raise ValueError("a team is reasoner, then tool_user; or the reasoner alone")
         return team
@@ -122,7 +122,7 @@ class Turn(Record):
 
 def reasoning_answer(text: str) -> str:
     """The content of the last box; empty without one."""
-    boxed = last_boxed(said(text))
+    boxed = last_boxed(text_without_thoughts(text))
     return "" if boxed is None or len(boxed) > MAX_ANSWER_CHARS else boxed
 
 
@@ -197,7 +197,7 @@ def observe(member: Member, question: str, turns: Sequence[Turn]) -> str:
     """What a member of the team is asked, as plain text."""
     lines = [question.strip()]
     if turns:
-        lines += ["", *_last(turns[-1])]
+        lines += ["", *_last_turn_lines(turns[-1])]
     if member == "reasoner":
         form = "Reason step by step, and put the final answer into \\boxed{}."
     else:
@@ -208,7 +208,7 @@ def observe(member: Member, question: str, turns: Sequence[Turn]) -> str:
     return "\n".join([*lines, "", form])
 
 
-def _last(turn: Turn) -> list[str]:
+def _last_turn_lines(turn: Turn) -> list[str]:
     lines = ["The last solution in words:", turn.solution[-MAX_SHOWN:].strip() or "(none)"]
     lines.append(f"Its answer: {turn.reasoner or '(none)'}")
     lines += ["The last program:", f"```python\n{turn.program.strip()[:MAX_SHOWN]}\n```"]

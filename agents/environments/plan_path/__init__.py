@@ -14,10 +14,18 @@ from loopline.agents.environments.plan_path.instance import (
     PlanPathSetting,
     shortest_path,
 )
-from loopline.agents.environments.plan_path.players import POLICIES, plays
+from loopline.agents.environments.plan_path.players import POLICIES, solves
 from loopline.agents.environments.plan_path.verification import check_walk
 
 __all__ = [
-    "ENVIRONMENT", "POLICIES", "Difficulty", "PlanPathInstance", "PlanPathSetting",
-    "check_walk", "instances", "plays", "shortest_path", "stream",
+    "ENVIRONMENT",
+    "POLICIES",
+    "Difficulty",
+    "PlanPathInstance",
+    "PlanPathSetting",
+    "check_walk",
+    "instances",
+    "shortest_path",
+    "solves",
+    "stream",
 ]  # fmt: skip

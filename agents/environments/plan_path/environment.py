@@ -13,7 +13,7 @@ from loopline.agents.environments.plan_path.instance import (
     shortest_path,
 )
 from loopline.agents.environments.plan_path.lessons import LESSONS
-from loopline.agents.environments.plan_path.players import POLICIES, plays
+from loopline.agents.environments.plan_path.players import POLICIES, solves
 from loopline.agents.environments.team_episode import SPECS, TOGETHER
 
 PLAN_PATH = Environment[Difficulty, PlanPathInstance, Walking](
@@ -25,7 +25,7 @@ PLAN_PATH = Environment[Difficulty, PlanPathInstance, Walking](
     instance=PlanPathInstance,
     stream=stream,
     open=open_episode,
-    players={name: partial(plays, policy) for name, policy in POLICIES.items()},
+    players={name: partial(solves, policy) for name, policy in POLICIES.items()},
     players_do="as many answers as there are turns, each of moves chosen one by one",
     sides=("rows", "columns"),
     describe=lambda difficulty: f"{difficulty.rows} x {difficulty.columns}",

@@ -17,7 +17,13 @@ from loopline.agents.environments.plan_path.instance import (
     PlanPathSetting,
     distances_to,
 )
-from loopline.agents.environments.puzzle_splits import Split, as_split, different, drawn, split_of
+from loopline.agents.environments.puzzle_splits import (
+    Split,
+    as_split,
+    draw_puzzles,
+    split_of,
+    take_distinct,
+)
 from loopline.agents.records import Record
 
 _TRIES = 5_000
@@ -42,7 +48,7 @@ def stream(
     """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
     unknown split, and while drawing when the difficulty leaves no instance."""
     effective_difficulty, wanted = difficulty or Difficulty(), as_split(split)
-    return drawn(
+    return draw_puzzles(
         "plan_path", wanted, seed, lambda rng: _draw(rng, wanted, effective_difficulty), _TRIES
     )
 
@@ -51,7 +57,7 @@ def instances(
     split: Split | str, seed: int, count: int, difficulty: Difficulty | None = None
 ) -> list[PlanPathInstance]:
     """`count` different instances of one split. Raises ValueError."""
-    return different(stream(split, seed, difficulty), count, lambda instance: instance.id)
+    return take_distinct(stream(split, seed, difficulty), count, lambda instance: instance.id)
 
 
 def _draw(rng: random.Random, split: Split, difficulty: Difficulty) -> PlanPathInstance | None:

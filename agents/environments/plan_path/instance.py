@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from loopline.agents.environments.grid import STEPS, Cell, beside, canonical
+from loopline.agents.environments.grid import STEPS, Cell, canonical, neighbor
 from loopline.agents.environments.puzzle_splits import Split, content_hash, split_of
 from loopline.agents.environments.team_episode import Setting
 from loopline.agents.records import Record, Task
@@ -50,7 +50,7 @@ class PlanPathInstance(Record):
     setting: PlanPathSetting = PlanPathSetting()
 
     @model_validator(mode="after")
-    def _can_be_solved(self) -> Self:
+    def _check_solvable(self) -> Self:
         width = len(self.grid[0])
         if not LEAST_SIDE <= width <= MOST_SIDE or any(len(row) != width for row in self.grid):
             raise ValueError(f"the rows must all have the same {LEAST_SIDE} to {MOST_SIDE} cells")
@@ -126,7 +126,7 @@ def distances_to(grid: tuple[str, ...], goal: Cell) -> Mapping[Cell, int]:
     while queue:
         cell = queue.popleft()
         for move in STEPS:
-            neighbour = beside(cell, move)
+            neighbour = neighbor(cell, move)
             if neighbour not in distances and is_free(grid, neighbour):
                 distances[neighbour] = distances[cell] + 1
                 queue.append(neighbour)
@@ -144,7 +144,7 @@ def shortest_path(instance: PlanPathInstance, start: Cell) -> tuple[str, ...]:
     moves: list[str] = []
     while start != instance.goal:
         nearer = distances[start] - 1
-        move = next(move for move in STEPS if distances.get(beside(start, move)) == nearer)
-        start = beside(start, move)
+        move = next(move for move in STEPS if distances.get(neighbor(start, move)) == nearer)
+        start = neighbor(start, move)
         moves.append(move)
     return tuple(moves)

@@ -7,7 +7,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from loopline.agents.environments.grid import STEPS, Cell, beside, manhattan
+from loopline.agents.environments.grid import STEPS, Cell, manhattan, neighbor
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.plan_path.game import open_episode
 from loopline.agents.environments.plan_path.instance import PlanPathInstance, is_free, shortest_path
@@ -26,22 +26,22 @@ def random_walk(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> s
 def wall_blind_greedy(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> str:
     """A move that would lower the Manhattan distance to the goal, whether free or not; up and down
     before left and right. It stops at the first wall on its way."""
-    return min(STEPS, key=lambda move: manhattan(beside(walk.at, move), instance.goal))
+    return min(STEPS, key=lambda move: manhattan(neighbor(walk.at, move), instance.goal))
 
 
 def wall_aware_greedy(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> str:
     """The free neighbour with the least Manhattan distance to the goal, one of the best by chance.
     Without memory: it can go to and fro in front of a wall."""
-    free = [move for move in STEPS if is_free(instance.grid, beside(walk.at, move))]
+    free = [move for move in STEPS if is_free(instance.grid, neighbor(walk.at, move))]
     rng.shuffle(free)
-    return min(free, key=lambda move: manhattan(beside(walk.at, move), instance.goal))
+    return min(free, key=lambda move: manhattan(neighbor(walk.at, move), instance.goal))
 
 
 def explorer(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> str:
     """The first move of the way, within what agents see of the grid, to the goal or to the cell
     from which it is nearest, the way there included; where visited cells are marked, to one that
     is not."""
-    ways = _ways_in_sight(instance, walk.at)
+    ways = _visible_paths(instance, walk.at)
 
     def cost(cell: Cell) -> tuple[bool, bool, int, int]:
         marked = instance.setting.marks and cell in walk.visited
@@ -65,7 +65,7 @@ POLICIES: dict[str, Policy] = {
 }
 
 
-def plays(policy: Policy, instance: PlanPathInstance, seed: int) -> bool:
+def solves(policy: Policy, instance: PlanPathInstance, seed: int) -> bool:
     """Whether a policy solves an instance: it answers in every turn with all the moves that it
     would make from where it is, up to the first one that its answer would end at."""
     setting = instance.setting.model_copy(update={"team": (PLAN,)})
@@ -90,7 +90,7 @@ def _answer(policy: Policy, instance: PlanPathInstance, walk: Walk, rng: random.
     return tuple(moves)
 
 
-def _ways_in_sight(instance: PlanPathInstance, start: Cell) -> dict[Cell, Moves]:
+def _visible_paths(instance: PlanPathInstance, start: Cell) -> dict[Cell, Moves]:
     """By cell of the window but the first: the moves there that stay in it."""
     sight = len(instance.grid) + len(instance.grid[0])
     if instance.setting.view is not None:
@@ -100,7 +100,7 @@ def _ways_in_sight(instance: PlanPathInstance, start: Cell) -> dict[Cell, Moves]
     while queue:
         cell = queue.popleft()
         for move in STEPS:
-            neighbour = beside(cell, move)
+            neighbour = neighbor(cell, move)
             away = abs(neighbour[0] - start[0]), abs(neighbour[1] - start[1])
             far = sum(away) > 1 if instance.setting.listed else max(away) > sight
             if neighbour not in ways and not far and is_free(instance.grid, neighbour):

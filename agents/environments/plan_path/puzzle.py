@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from loopline.agents.environments.game import Agent, Refusal, Rewards, Verdict, progressed, weighted
-from loopline.agents.environments.grid import STEPS, apart, beside, manhattan, said
+from loopline.agents.environments.game import (
+    Agent,
+    Refusal,
+    Rewards,
+    Verdict,
+    progress_parts,
+    weighted_parts,
+)
+from loopline.agents.environments.grid import STEPS, cell_name, describe_offset, manhattan, neighbor
 from loopline.agents.environments.marked_answers import MOVES, read_moves
 from loopline.agents.environments.plan_path.instance import (
     WALL,
@@ -20,7 +27,7 @@ from loopline.agents.environments.plan_path.instance import (
 )
 from loopline.agents.environments.plan_path.tools import functions
 from loopline.agents.environments.plan_path.verification import check_walk
-from loopline.agents.environments.plan_path.walk import Moves, Walk, carried_out
+from loopline.agents.environments.plan_path.walk import Moves, Walk, apply_moves
 from loopline.agents.environments.team_episode import PLAN, Step
 from loopline.agents.environments.tool_language import ToolFunction
 from loopline.agents.records import JsonObject
@@ -59,7 +66,7 @@ class PlanPathPuzzle:
         return read_moves(text, self.instance.longest_answer)
 
     def perform(self, state: Walk, action: Moves) -> Step[Walk, Moves]:
-        places, refusals = carried_out(self.instance, state, action)
+        places, refusals = apply_moves(self.instance, state, action)
         return Step(state, action, places[-1], len(places) - 1, len(refusals), refusals)
 
     def solved(self, state: Walk) -> bool:
@@ -85,7 +92,7 @@ class PlanPathPuzzle:
         solved = float(self.solved(step.after))
         legal = step.legal / attempts if attempts else 0.0
         if agent == PLAN:
-            nearer = self._nearer(step) / attempts if attempts else 0.0
+            nearer = self._closer_move_count(step) / attempts if attempts else 0.0
             local = {"format": (0.1, read), "legal": (0.1, legal), "shortest": (0.8, nearer)}
         else:
             shaping = self._shaping_share(step) if step.legal else 0.0
@@ -100,11 +107,11 @@ class PlanPathPuzzle:
             "shaping": (1.0, float(self._phi(step.after) - self._phi(step.before))),
         }
         parts = (
-            *weighted("team", {"progress": (1.0, self._progress(step))}),
-            *weighted("local", local),
-            *weighted("dense", dense),
-            *weighted("sparse", {"solved": (1.0, solved)}),
-            *progressed(self._done(step.before), self._done(step.after), read),
+            *weighted_parts("team", {"progress": (1.0, self._progress(step))}),
+            *weighted_parts("local", local),
+            *weighted_parts("dense", dense),
+            *weighted_parts("sparse", {"solved": (1.0, solved)}),
+            *progress_parts(self._completion(step.before), self._completion(step.after), read),
         )
         return Rewards(parts, mask=read)
 
@@ -118,9 +125,9 @@ class PlanPathPuzzle:
     def drawing(self, state: Walk) -> str:
         goal = self.instance.goal
         lines = [
-            *([self._sides(state)] if self.setting.listed else self._window(state)),
-            f"A: {said(state.at)}. G: {said(goal)}.",
-            f"G is {apart(state.at, goal)}.",
+            *([self._describe_neighbors(state)] if self.setting.listed else self._window(state)),
+            f"A: {cell_name(state.at)}. G: {cell_name(goal)}.",
+            f"G is {describe_offset(state.at, goal)}.",
         ]
         if self.instance.most_moves is not None and not self.setting.brief:
             lines.append(f"Moves left: {self.instance.most_moves - state.moves}.")
@@ -169,12 +176,12 @@ class PlanPathPuzzle:
             for r in rows
         ]
 
-    def _sides(self, state: Walk) -> str:
+    def _describe_neighbors(self, state: Walk) -> str:
         """What the four cells alongside the walker are."""
-        return ", ".join(f"{move} {self._beside(state, move)}" for move in STEPS)
+        return ", ".join(f"{move} {self._describe_neighbor(state, move)}" for move in STEPS)
 
-    def _beside(self, state: Walk, move: str) -> str:
-        cell = beside(state.at, move)
+    def _describe_neighbor(self, state: Walk, move: str) -> str:
+        cell = neighbor(state.at, move)
         if not is_free(self.instance.grid, cell):
             return "wall"
         return "visited" if self.setting.marks and cell in state.visited else "free"
@@ -186,12 +193,12 @@ class PlanPathPuzzle:
         gained = distances[step.before.at] - distances[step.after.at]
         return max(0.0, gained / self.instance.shortest)
 
-    def _done(self, walk: Walk) -> float:
+    def _completion(self, walk: Walk) -> float:
         return 1.0 - self.instance.distances[walk.at] / self.instance.shortest
 
-    def _nearer(self, step: Step[Walk, Moves]) -> int:
+    def _closer_move_count(self, step: Step[Walk, Moves]) -> int:
         """Moves that lead one step nearer to the goal."""
-        places, _ = carried_out(self.instance, step.before, step.action or ())
+        places, _ = apply_moves(self.instance, step.before, step.action or ())
         way = [self.instance.distances[place.at] for place in places]
         steps = Counter(b - a for a, b in pairwise(way))
         return steps[-1]

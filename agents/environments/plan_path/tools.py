@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from loopline.agents.environments.grid import STEPS, Cell, beside, manhattan, said
+from loopline.agents.environments.grid import STEPS, Cell, cell_name, manhattan, neighbor
 from loopline.agents.environments.plan_path.instance import PlanPathInstance, is_free
 from loopline.agents.environments.plan_path.walk import Moves, Walk, refusal
 from loopline.agents.environments.tool_language import Answer, Argument, ToolFunction
@@ -30,7 +30,7 @@ def functions(instance: PlanPathInstance) -> Mapping[str, ToolFunction[Scratch]]
 
     def look(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         move, cell, free = str(arguments[0]), scratch[0].at, 0
-        while is_free(instance.grid, cell := beside(cell, move)):
+        while is_free(instance.grid, cell := neighbor(cell, move)):
             free += 1
         return Answer(scratch, f"{free} free")
 
@@ -71,7 +71,7 @@ def nearest_by_search(instance: PlanPathInstance, start: Cell, reach: int) -> tu
         if len(ways[cell]) == reach:
             break
         for move in STEPS:
-            neighbour = beside(cell, move)
+            neighbour = neighbor(cell, move)
             if neighbour not in ways and is_free(instance.grid, neighbour):
                 ways[neighbour] = (*ways[cell], move)
                 queue.append(neighbour)
@@ -80,4 +80,4 @@ def nearest_by_search(instance: PlanPathInstance, start: Cell, reach: int) -> tu
 
 
 def _place(instance: PlanPathInstance, cell: Cell) -> str:
-    return "the goal" if cell == instance.goal else said(cell)
+    return "the goal" if cell == instance.goal else cell_name(cell)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopline.agents.environments.game import Refusal
-from loopline.agents.environments.grid import Cell, beside, said
+from loopline.agents.environments.grid import Cell, cell_name, neighbor
 from loopline.agents.environments.plan_path.instance import PlanPathInstance, is_free
 
 Moves = tuple[str, ...]
@@ -23,10 +23,10 @@ class Walk:
 
     def moved(self, move: str) -> Walk:
         """After a move that is legal."""
-        return Walk(beside(self.at, move), self.moves + 1, self.visited | {self.at})
+        return Walk(neighbor(self.at, move), self.moves + 1, self.visited | {self.at})
 
 
-def carried_out(
+def apply_moves(
     instance: PlanPathInstance, walk: Walk, action: Moves
 ) -> tuple[tuple[Walk, ...], tuple[Refusal, ...]]:
     """Every place of the walk by an answer, the present one first, and what was refused of it. It
@@ -50,8 +50,8 @@ def refusal(instance: PlanPathInstance, walk: Walk, move: str) -> Refusal | None
     """Why a move can't be made: `wall`, `outside`, or `no_moves_left`."""
     if instance.most_moves is not None and walk.moves >= instance.most_moves:
         return Refusal("no_moves_left", f"{instance.most_moves} were made")
-    to = beside(walk.at, move)
+    to = neighbor(walk.at, move)
     if is_free(instance.grid, to):
         return None
     inside = 0 <= to[0] < len(instance.grid) and 0 <= to[1] < len(instance.grid[0])
-    return Refusal("wall" if inside else "outside", f"{move} from {said(walk.at)}")
+    return Refusal("wall" if inside else "outside", f"{move} from {cell_name(walk.at)}")

@@ -8,7 +8,12 @@ split), `puzzle` (actions and rewards), `tools` (the tool agent's calls), `verif
 from __future__ import annotations
 
 from loopline.agents.environments.sokoban.boxoban import BoxobanLevel, read_boxoban
-from loopline.agents.environments.sokoban.generation import Difficulty, instances, pushes, stream
+from loopline.agents.environments.sokoban.generation import (
+    Difficulty,
+    instances,
+    push_count,
+    stream,
+)
 from loopline.agents.environments.sokoban.instance import (
     ENVIRONMENT,
     SokobanInstance,
@@ -19,5 +24,5 @@ from loopline.agents.environments.sokoban.verification import check_play
 
 __all__ = [
     "ENVIRONMENT", "BoxobanLevel", "Difficulty", "SearchLimit", "SokobanInstance",
-    "SokobanSetting", "check_play", "instances", "pushes", "read_boxoban", "solve", "stream",
+    "SokobanSetting", "check_play", "instances", "push_count", "read_boxoban", "solve", "stream",
 ]  # fmt: skip

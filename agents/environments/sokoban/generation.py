@@ -9,15 +9,21 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from loopline.agents.environments.grid import STEPS, Cell, beside, canonical
-from loopline.agents.environments.puzzle_splits import Split, as_split, different, drawn, split_of
+from loopline.agents.environments.grid import STEPS, Cell, canonical, neighbor
+from loopline.agents.environments.puzzle_splits import (
+    Split,
+    as_split,
+    draw_puzzles,
+    split_of,
+    take_distinct,
+)
 from loopline.agents.environments.sokoban.instance import (
     MOST_SIDE,
     SokobanInstance,
     SokobanSetting,
 )
 from loopline.agents.environments.sokoban.level import Level, Play
-from loopline.agents.environments.sokoban.solver import SearchLimit, reach, solve
+from loopline.agents.environments.sokoban.solver import SearchLimit, paths_to_cells, solve
 from loopline.agents.records import Record
 
 _TRIES = 5_000
@@ -46,7 +52,7 @@ def stream(
     """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
     unknown split, and while drawing when the difficulty leaves no instance."""
     effective_difficulty, wanted = difficulty or Difficulty(), as_split(split)
-    return drawn(
+    return draw_puzzles(
         "sokoban", wanted, seed, lambda rng: _draw(rng, wanted, effective_difficulty), _TRIES
     )
 
@@ -55,19 +61,19 @@ def instances(
     split: Split | str, seed: int, count: int, difficulty: Difficulty | None = None
 ) -> list[SokobanInstance]:
     """`count` different instances of one split. Raises ValueError."""
-    return different(stream(split, seed, difficulty), count, lambda instance: instance.id)
+    return take_distinct(stream(split, seed, difficulty), count, lambda instance: instance.id)
 
 
 def _draw(rng: random.Random, split: Split, difficulty: Difficulty) -> SokobanInstance | None:
-    floor = _room(rng, difficulty)
+    floor = _draw_room(rng, difficulty)
     if len(floor) < difficulty.boxes + 2:
         return None
     targets = frozenset(rng.sample(sorted(floor), difficulty.boxes))
     level = Level(difficulty.rows, difficulty.columns, floor, targets)
     if split_of(canonical(level.layout())) is not split:
         return None
-    play = _pulled(rng, level, difficulty)
-    if level.solved(play) or level.stuck(play):
+    play = _pull_boxes(rng, level, difficulty)
+    if level.solved(play) or level.stuck_boxes(play):
         return None
     try:
         moves = solve(level, play, difficulty.most_states)
@@ -75,12 +81,12 @@ def _draw(rng: random.Random, split: Split, difficulty: Difficulty) -> SokobanIn
         return None
     if moves is None:
         raise AssertionError(f"pulled apart, but without a way back: {level.draw(play)}")
-    if pushes(level, play, moves) < difficulty.least_pushes:
+    if push_count(level, play, moves) < difficulty.least_pushes:
         return None
     return SokobanInstance(level=level.draw(play), setting=difficulty.setting)
 
 
-def pushes(level: Level, play: Play, moves: tuple[str, ...]) -> int:
+def push_count(level: Level, play: Play, moves: tuple[str, ...]) -> int:
     """How many of the moves push a box."""
     total = 0
     for move in moves:
@@ -90,7 +96,7 @@ def pushes(level: Level, play: Play, moves: tuple[str, ...]) -> int:
     return total
 
 
-def _room(rng: random.Random, difficulty: Difficulty) -> frozenset[Cell]:
+def _draw_room(rng: random.Random, difficulty: Difficulty) -> frozenset[Cell]:
     """The largest connected piece of a room with random walls."""
     cells = {
         (r, c)
@@ -105,7 +111,7 @@ def _room(rng: random.Random, difficulty: Difficulty) -> frozenset[Cell]:
         while queue:
             cell = queue.popleft()
             for move in STEPS:
-                neighbour = beside(cell, move)
+                neighbour = neighbor(cell, move)
                 if neighbour in cells and neighbour not in piece:
                     piece.add(neighbour)
                     queue.append(neighbour)
@@ -114,22 +120,22 @@ def _room(rng: random.Random, difficulty: Difficulty) -> frozenset[Cell]:
     return max(pieces, key=len, default=frozenset())
 
 
-def _pulled(rng: random.Random, level: Level, difficulty: Difficulty) -> Play:
+def _pull_boxes(rng: random.Random, level: Level, difficulty: Difficulty) -> Play:
     """Boxes pulled off their targets at random, the player anywhere that it can walk to."""
     free = sorted(level.floor - level.targets)
     play = Play(rng.choice(free), level.targets)
     for _ in range(rng.randint(difficulty.least_pushes, 12 * difficulty.boxes)):
-        standing = reach(level, play)
+        standing = paths_to_cells(level, play)
         pulls = [
             (box, to, back)
             for box in sorted(play.boxes)
             for move in STEPS
-            if (to := beside(box, move)) in standing
-            and (back := beside(to, move)) in level.floor
+            if (to := neighbor(box, move)) in standing
+            and (back := neighbor(to, move)) in level.floor
             and back not in play.boxes
         ]
         if not pulls:
             break
         box, to, back = rng.choice(pulls)
         play = Play(back, (play.boxes - {box}) | {to})
-    return Play(rng.choice(sorted(reach(level, play))), play.boxes)
+    return Play(rng.choice(sorted(paths_to_cells(level, play))), play.boxes)

@@ -34,7 +34,7 @@ class SokobanInstance(Record):
     setting: SokobanSetting = SokobanSetting()
 
     @model_validator(mode="after")
-    def _is_a_level(self) -> Self:
+    def _check_level(self) -> Self:
         level, play = self.parsed
         if not LEAST_SIDE <= level.columns <= MOST_SIDE:
             raise ValueError(f"a level is {LEAST_SIDE} to {MOST_SIDE} cells wide")
@@ -42,7 +42,7 @@ class SokobanInstance(Record):
             raise ValueError(f"a level has at most {MAX_BOXES} boxes, not {len(play.boxes)}")
         if level.solved(play):
             raise ValueError("every box is on a target already")
-        if level.stuck(play):
+        if level.stuck_boxes(play):
             raise ValueError("a box is stuck in a corner")
         return self
 

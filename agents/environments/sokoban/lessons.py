@@ -12,7 +12,7 @@ from typing import cast
 
 from pydantic import Field
 
-from loopline.agents.environments.grid import STEPS, Cell, beside
+from loopline.agents.environments.grid import STEPS, Cell, neighbor
 from loopline.agents.environments.lessons import Lessons, solves
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.puzzle_splits import Split
@@ -20,7 +20,11 @@ from loopline.agents.environments.sokoban.game import Pushing, open_episode
 from loopline.agents.environments.sokoban.generation import Difficulty, stream
 from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
 from loopline.agents.environments.sokoban.level import Play
-from loopline.agents.environments.sokoban.players import greedy_push, left, solves_by_search
+from loopline.agents.environments.sokoban.players import (
+    distance_to_target,
+    greedy_push,
+    solves_by_search,
+)
 from loopline.agents.environments.sokoban.puzzle import SokobanPuzzle
 from loopline.agents.environments.sokoban.solver import pushes_to_target, successors
 from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL
@@ -96,10 +100,14 @@ def weak_answer(
     for _ in range(rng.randint(1, instance.setting.calls)):
         move = rng.choice(tuple(STEPS))
         if rng.random() < team.towards:
-            nearer = [m for m in STEPS if left(level, beside(box, m)) < left(level, box)]
+            nearer = [
+                m
+                for m in STEPS
+                if distance_to_target(level, neighbor(box, m)) < distance_to_target(level, box)
+            ]
             move = rng.choice(nearer)
         calls.append(_call(box, move))
-        box = beside(box, move) if beside(box, move) in level.floor else box
+        box = neighbor(box, move) if neighbor(box, move) in level.floor else box
         if box == target:
             break
     return f"{MARK} [{', '.join(calls)}]"

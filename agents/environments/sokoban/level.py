@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopline.agents.environments.game import Refusal
-from loopline.agents.environments.grid import Cell, beside, said
+from loopline.agents.environments.grid import Cell, cell_name, neighbor
 
 WALL, FLOOR, TARGET, BOX, PLAYER, BOX_ON_TARGET, PLAYER_ON_TARGET = "# .$@*+"
 SIGNS = WALL + FLOOR + TARGET + BOX + PLAYER + BOX_ON_TARGET + PLAYER_ON_TARGET
@@ -37,33 +37,33 @@ class Level:
 
     def refusal(self, play: Play, move: str) -> Refusal | None:
         """Why a move is not legal: `wall`, or `box` for a box that can't be pushed."""
-        to = beside(play.player, move)
+        to = neighbor(play.player, move)
         if to not in self.floor:
-            return Refusal("wall", f"{move} from {said(play.player)}")
-        behind = beside(to, move)
+            return Refusal("wall", f"{move} from {cell_name(play.player)}")
+        behind = neighbor(to, move)
         if to in play.boxes and (behind not in self.floor or behind in play.boxes):
-            return Refusal("box", f"{move} from {said(play.player)}")
+            return Refusal("box", f"{move} from {cell_name(play.player)}")
         return None
 
     def moved(self, play: Play, move: str) -> Play:
         """After a move that is legal."""
-        to = beside(play.player, move)
+        to = neighbor(play.player, move)
         if to not in play.boxes:
             return Play(to, play.boxes)
-        return Play(to, (play.boxes - {to}) | {beside(to, move)})
+        return Play(to, (play.boxes - {to}) | {neighbor(to, move)})
 
     def solved(self, play: Play) -> bool:
         """Every box on a target."""
         return play.boxes == self.targets
 
-    def in_corner(self, cell: Cell) -> bool:
+    def is_corner(self, cell: Cell) -> bool:
         """Whether a box there could never be moved again: walls above or below, and alongside."""
-        above, below, left, right = (beside(cell, move) not in self.floor for move in "UDLR")
+        above, below, left, right = (neighbor(cell, move) not in self.floor for move in "UDLR")
         return (above or below) and (left or right)
 
-    def stuck(self, play: Play) -> frozenset[Cell]:
+    def stuck_boxes(self, play: Play) -> frozenset[Cell]:
         """Boxes in a corner that is not a target: the level can't be solved any more."""
-        return frozenset(box for box in play.boxes - self.targets if self.in_corner(box))
+        return frozenset(box for box in play.boxes - self.targets if self.is_corner(box))
 
     def draw(self, play: Play) -> tuple[str, ...]:
         """The text of it."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from loopline.agents.environments.grid import MIRRORED, Cell, beside, manhattan
+from loopline.agents.environments.grid import MIRRORED, Cell, manhattan, neighbor
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.sokoban.game import opened_alone
+from loopline.agents.environments.sokoban.game import open_alone
 from loopline.agents.environments.sokoban.instance import SokobanInstance
 from loopline.agents.environments.sokoban.level import Level, Play
 from loopline.agents.environments.sokoban.puzzle import MAX_MOVES
-from loopline.agents.environments.sokoban.solver import reach, solve, successors
+from loopline.agents.environments.sokoban.solver import paths_to_cells, solve, successors
 from loopline.agents.environments.team_episode import PLAN
 
 Push = tuple[Cell, str]
@@ -30,8 +30,8 @@ def greedy_push(instance: SokobanInstance, play: Play, rng: random.Random) -> Pu
     """The push after which the box is nearest to the target (Manhattan), of those that do not end
     in a corner. Without memory: it can push to and fro."""
     level = instance.parsed[0]
-    possible = [push for push, after in successors(level, play) if not level.stuck(after)]
-    return min(possible, key=lambda push: left(level, beside(*push)), default=None)
+    possible = [push for push, after in successors(level, play) if not level.stuck_boxes(after)]
+    return min(possible, key=lambda push: distance_to_target(level, neighbor(*push)), default=None)
 
 
 PLAYERS: dict[str, Player] = {"random": random_push, "push-greedy": greedy_push}
@@ -47,7 +47,7 @@ def player_solves(player: Player, instance: SokobanInstance, seed: int = 0) -> b
         if push is None:
             break
         box, move = push
-        for step in (*reach(level, play)[beside(box, MIRRORED[move])], move):
+        for step in (*paths_to_cells(level, play)[neighbor(box, MIRRORED[move])], move):
             play = level.moved(play, step)
             moves.append(step)
     return _moves_solve(instance, moves)
@@ -60,14 +60,14 @@ def solves_by_search(instance: SokobanInstance) -> bool:
 
 
 def _moves_solve(instance: SokobanInstance, moves: Sequence[str]) -> bool:
-    episode = opened_alone(instance)
+    episode = open_alone(instance)
     for at in range(0, len(moves), MAX_MOVES):
         if not episode.done:
             episode.apply(PLAN, f"{MARK} [{', '.join(moves[at : at + MAX_MOVES])}]")
     return episode.verify().solved
 
 
-def left(level: Level, box: Cell) -> int:
+def distance_to_target(level: Level, box: Cell) -> int:
     """Manhattan distance to the target."""
     (target,) = level.targets
     return manhattan(box, target)

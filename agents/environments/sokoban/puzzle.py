@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 
-from loopline.agents.environments.game import Agent, Refusal, Rewards, Verdict, progressed, weighted
-from loopline.agents.environments.grid import STEPS, Cell, apart, beside, manhattan
+from loopline.agents.environments.game import (
+    Agent,
+    Refusal,
+    Rewards,
+    Verdict,
+    progress_parts,
+    weighted_parts,
+)
+from loopline.agents.environments.grid import STEPS, Cell, describe_offset, manhattan, neighbor
 from loopline.agents.environments.marked_answers import MOVES, read_moves
 from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
 from loopline.agents.environments.sokoban.level import Level, Moves, Play
@@ -94,16 +101,16 @@ class SokobanPuzzle:
         attempts = step.legal + step.illegal
         if agent == PLAN:
             legal = step.legal / attempts if attempts else 0.0
-            free = float(step.legal > 0 and not self.level.stuck(step.after))
+            free = float(step.legal > 0 and not self.level.stuck_boxes(step.after))
             local = {"format": (0.1, read), "legal": (0.1, legal), "no_deadlock": (0.8, free)}
         else:
-            nearer = self._nearer(step)
+            nearer = self._closer_share(step)
             local = {
                 "format": (0.1, read),
                 "executed": (0.1, step.worked),
                 "potential": (0.8, nearer),
             }
-        gained = self._on_targets(step.after) - self._on_targets(step.before)
+        gained = self._boxes_on_targets(step.after) - self._boxes_on_targets(step.before)
         dense = {
             "valid": (-0.01, float(step.legal)),
             "invalid": (-0.05, float(step.illegal if step.action is not None else 1)),
@@ -113,11 +120,11 @@ class SokobanPuzzle:
             "timeout": (-5.0, float(last and not solved)),
         }
         parts = (
-            *weighted("team", {"boxes": (1.0, self._share(step.after))}),
-            *weighted("local", local),
-            *weighted("dense", dense),
-            *weighted("sparse", {"solved": (1.0, solved)}),
-            *progressed(self._done(step.before), self._done(step.after), read),
+            *weighted_parts("team", {"boxes": (1.0, self._share(step.after))}),
+            *weighted_parts("local", local),
+            *weighted_parts("dense", dense),
+            *weighted_parts("sparse", {"solved": (1.0, solved)}),
+            *progress_parts(self._completion(step.before), self._completion(step.after), read),
         )
         return Rewards(parts, mask=read)
 
@@ -134,7 +141,7 @@ class SokobanPuzzle:
 
     def drawing(self, state: Play) -> str:
         if self.setting.listed:
-            return self._listed(state)
+            return self._list_objects(state)
         return "\n".join(self.level.draw(state))
 
     def answer_form(self) -> str:
@@ -160,7 +167,7 @@ class SokobanPuzzle:
     def check(self, actions: tuple[Moves, ...]) -> Verdict:
         return check_play(self.instance, [move for action in actions for move in action])
 
-    def _listed(self, state: Play) -> str:
+    def _list_objects(self, state: Play) -> str:
         """Everything by its place; of each box also what is alongside it and where its nearest
         target lies."""
         level = self.level
@@ -175,27 +182,29 @@ class SokobanPuzzle:
         lines = [", ".join(f"{name} {_place(cell)}" for name, places in named for cell in places)]
         for box in sorted(state.boxes):
             target = min(sorted(level.targets), key=lambda target: manhattan(box, target))
-            sides = ", ".join(f"{move} {self._beside(state, box, move)}" for move in STEPS)
-            lines.append(f"box {_place(box)}: {sides}, target {apart(box, target)}")
+            sides = ", ".join(
+                f"{move} {self._describe_neighbor(state, box, move)}" for move in STEPS
+            )
+            lines.append(f"box {_place(box)}: {sides}, target {describe_offset(box, target)}")
         return "\n".join(lines)
 
-    def _beside(self, state: Play, box: Cell, move: str) -> str:
-        to = beside(box, move)
+    def _describe_neighbor(self, state: Play, box: Cell, move: str) -> str:
+        to = neighbor(box, move)
         if to not in self.level.floor:
             return "wall"
         return "box" if to in state.boxes else "free"
 
     def _share(self, play: Play) -> float:
-        return self._on_targets(play) / len(play.boxes)
+        return self._boxes_on_targets(play) / len(play.boxes)
 
-    def _on_targets(self, play: Play) -> int:
+    def _boxes_on_targets(self, play: Play) -> int:
         return len(play.boxes & self.level.targets)
 
-    def _nearer(self, step: Step[Play, Moves]) -> float:
+    def _closer_share(self, step: Step[Play, Moves]) -> float:
         before, after = self._potential(step.before), self._potential(step.after)
         return min(1.0, max(0.0, (before - after) / before))
 
-    def _done(self, play: Play) -> float:
+    def _completion(self, play: Play) -> float:
         bounds = pushes_to_target(self.level)
         if not play.boxes <= bounds.keys():
             return -1.0

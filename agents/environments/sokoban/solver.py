@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import count
 
-from loopline.agents.environments.grid import MIRRORED, STEPS, Cell, beside
+from loopline.agents.environments.grid import MIRRORED, STEPS, Cell, neighbor
 from loopline.agents.environments.sokoban.level import Level, Moves, Play
 
 MAX_STATES = 100_000
@@ -28,14 +28,14 @@ class SearchLimit(Exception):
     """The search was given up: whether there is a solution is not known."""
 
 
-def standing(level: Level, play: Play) -> set[Cell]:
+def walkable_cells(level: Level, play: Play) -> set[Cell]:
     """Every cell that the player can walk to without a push."""
     reachable_cells = {play.player}
     frontier = [play.player]
     while frontier:
         cell = frontier.pop()
         for move in STEPS:
-            neighbour = beside(cell, move)
+            neighbour = neighbor(cell, move)
             if (
                 neighbour not in reachable_cells
                 and neighbour in level.floor
@@ -46,14 +46,14 @@ def standing(level: Level, play: Play) -> set[Cell]:
     return reachable_cells
 
 
-def reach(level: Level, play: Play) -> dict[Cell, Moves]:
+def paths_to_cells(level: Level, play: Play) -> dict[Cell, Moves]:
     """The same cells, each with the shortest way."""
     ways: dict[Cell, Moves] = {play.player: ()}
     queue = deque([play.player])
     while queue:
         cell = queue.popleft()
         for move in STEPS:
-            neighbour = beside(cell, move)
+            neighbour = neighbor(cell, move)
             if neighbour not in ways and neighbour in level.floor and neighbour not in play.boxes:
                 ways[neighbour] = (*ways[cell], move)
                 queue.append(neighbour)
@@ -70,8 +70,8 @@ def pushes_to_target(level: Level) -> Mapping[Cell, int]:
         for move in STEPS:
             # A push in the direction of `move` ended here: it came from `box`, the player from
             # behind it.
-            box = beside(cell, MIRRORED[move])
-            behind = beside(box, MIRRORED[move])
+            box = neighbor(cell, MIRRORED[move])
+            behind = neighbor(box, MIRRORED[move])
             if box in level.floor and behind in level.floor and box not in distances:
                 distances[box] = distances[cell] + 1
                 queue.append(box)
@@ -97,11 +97,11 @@ def solve(level: Level, play: Play, most_states: int = MAX_STATES) -> Moves | No
         closed.add(key)
         here = Play(*key)
         if level.solved(here):
-            return _moves(level, play, _way(came, key))
+            return _moves(level, play, _push_path(came, key))
         if len(closed) > most_states:
             raise SearchLimit(f"no solution among {most_states} states")
         for push, after in successors(level, here):
-            if push[0] not in bounds or beside(*push) not in bounds:
+            if push[0] not in bounds or neighbor(*push) not in bounds:
                 continue
             next_key = _key(level, after)
             if next_key not in closed and cost[key] + 1 < cost.get(next_key, 1 << 30):
@@ -114,12 +114,12 @@ def solve(level: Level, play: Play, most_states: int = MAX_STATES) -> Moves | No
 
 def successors(level: Level, play: Play) -> Iterator[tuple[_Push, Play]]:
     """Every push that is possible now, and what it leads to."""
-    cells = standing(level, play)
+    cells = walkable_cells(level, play)
     for box in sorted(play.boxes):
         for move in STEPS:
-            to = beside(box, move)
+            to = neighbor(box, move)
             free = to in level.floor and to not in play.boxes
-            if free and beside(box, MIRRORED[move]) in cells:
+            if free and neighbor(box, MIRRORED[move]) in cells:
                 yield (box, move), Play(box, (play.boxes - {box}) | {to})
 
 
@@ -130,7 +130,7 @@ def nearest_by_pushes(level: Level, play: Play, pushes: int, most_states: int) -
     bounds = pushes_to_target(level)
     came: dict[_Key, tuple[_Key, _Push] | None] = {_key(level, play): None}
     frontier = list(came)
-    best, least = frontier[0], _to_go(bounds, play.boxes)
+    best, least = frontier[0], _lower_bound(bounds, play.boxes)
     for _ in range(pushes):
         wave: list[_Key] = []
         for key in frontier:
@@ -142,22 +142,22 @@ def nearest_by_pushes(level: Level, play: Play, pushes: int, most_states: int) -
                     continue
                 came[next_key] = (key, push)
                 wave.append(next_key)
-                to_go = _to_go(bounds, after.boxes)
+                to_go = _lower_bound(bounds, after.boxes)
                 if to_go < least:
                     best, least = next_key, to_go
         frontier = wave
-    return _moves(level, play, _way(came, best))
+    return _moves(level, play, _push_path(came, best))
 
 
-def _to_go(bounds: Mapping[Cell, int], boxes: frozenset[Cell]) -> int:
+def _lower_bound(bounds: Mapping[Cell, int], boxes: frozenset[Cell]) -> int:
     return sum(bounds.get(box, 1_000) for box in boxes)
 
 
 def _key(level: Level, play: Play) -> _Key:
-    return min(standing(level, play)), play.boxes
+    return min(walkable_cells(level, play)), play.boxes
 
 
-def _way(came: Mapping[_Key, tuple[_Key, _Push] | None], key: _Key) -> list[_Push]:
+def _push_path(came: Mapping[_Key, tuple[_Key, _Push] | None], key: _Key) -> list[_Push]:
     pushes: list[_Push] = []
     while (step := came[key]) is not None:
         key, push = step
@@ -168,7 +168,7 @@ def _way(came: Mapping[_Key, tuple[_Key, _Push] | None], key: _Key) -> list[_Pus
 def _moves(level: Level, play: Play, pushes: list[_Push]) -> Moves:
     moves: list[str] = []
     for box, move in pushes:
-        for step in (*reach(level, play)[beside(box, MIRRORED[move])], move):
+        for step in (*paths_to_cells(level, play)[neighbor(box, MIRRORED[move])], move):
             play = level.moved(play, step)
             moves.append(step)
     return tuple(moves)

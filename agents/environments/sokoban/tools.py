@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from loopline.agents.environments.grid import MIRRORED, beside, said
+from loopline.agents.environments.grid import MIRRORED, cell_name, neighbor
 from loopline.agents.environments.sokoban.instance import SokobanInstance
 from loopline.agents.environments.sokoban.level import Moves, Play
-from loopline.agents.environments.sokoban.solver import nearest_by_pushes, reach
+from loopline.agents.environments.sokoban.solver import nearest_by_pushes, paths_to_cells
 from loopline.agents.environments.tool_language import Answer, Argument, Kind, ToolFunction
 
 Scratch = tuple[Play, Moves]
@@ -37,7 +37,7 @@ def functions(instance: SokobanInstance) -> Mapping[str, ToolFunction[Scratch]]:
         return play, (*scratch[1], *moves)
 
     def place(scratch: Scratch) -> str:
-        return "solved" if level.solved(scratch[0]) else said(scratch[0].player)
+        return "solved" if level.solved(scratch[0]) else cell_name(scratch[0].player)
 
     def step(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         move = str(arguments[0])
@@ -49,7 +49,7 @@ def functions(instance: SokobanInstance) -> Mapping[str, ToolFunction[Scratch]]:
 
     def walk(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         cell = (int(arguments[0]) - 1, int(arguments[1]) - 1)
-        way = reach(level, scratch[0]).get(cell)
+        way = paths_to_cells(level, scratch[0]).get(cell)
         if way is None:
             return Answer(scratch, "no way without a push", worked=False)
         moved = after(scratch, way)
@@ -59,21 +59,21 @@ def functions(instance: SokobanInstance) -> Mapping[str, ToolFunction[Scratch]]:
         box, move = (int(arguments[0]) - 1, int(arguments[1]) - 1), str(arguments[2])
         if box not in scratch[0].boxes:
             return Answer(scratch, "no box there", worked=False)
-        way = reach(level, scratch[0]).get(beside(box, MIRRORED[move]))
+        way = paths_to_cells(level, scratch[0]).get(neighbor(box, MIRRORED[move]))
         if way is None:
             return Answer(scratch, "no way behind the box", worked=False)
         behind = after(scratch, way)
         if level.refusal(behind[0], move) is not None:
             return Answer(scratch, "the box can't go there", worked=False)
         pushed = after(behind, (move,))
-        stuck = level.in_corner(beside(box, move)) and beside(box, move) not in level.targets
+        stuck = level.is_corner(neighbor(box, move)) and neighbor(box, move) not in level.targets
         return Answer(pushed, "stuck in a corner" if stuck else place(pushed))
 
     def corner(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         cell = (int(arguments[0]) - 1, int(arguments[1]) - 1)
         if cell not in level.floor:
             return Answer(scratch, "wall", worked=False)
-        return Answer(scratch, "yes" if level.in_corner(cell) else "no")
+        return Answer(scratch, "yes" if level.is_corner(cell) else "no")
 
     def bfs(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         pushes = min(int(arguments[0]), instance.setting.search)

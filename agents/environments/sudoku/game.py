@@ -17,7 +17,7 @@ def open_episode(instance: SudokuInstance) -> Filling:
     return Filling(puzzle, puzzle.start())
 
 
-def opened_alone(instance: SudokuInstance, **setting: object) -> Filling:
+def open_alone(instance: SudokuInstance, **setting: object) -> Filling:
     """The same, played by the plan agent alone, and with these changes of the setting."""
     alone = instance.setting.model_copy(update={"team": (PLAN,), **setting})
     return open_episode(instance.model_copy(update={"setting": alone}))

@@ -14,14 +14,14 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from loopline.agents.environments.puzzle_splits import Split, as_split, different, drawn
+from loopline.agents.environments.puzzle_splits import Split, as_split, draw_puzzles, take_distinct
 from loopline.agents.environments.sudoku.instance import (
     SudokuInstance,
     SudokuSetting,
     split_of_solution,
 )
-from loopline.agents.environments.sudoku.rules import candidates, written
-from loopline.agents.environments.sudoku.solver import Grid, blank, completions
+from loopline.agents.environments.sudoku.rules import candidates, write_digit
+from loopline.agents.environments.sudoku.solver import Grid, blank_grid, completions
 from loopline.agents.records import Record
 
 _TRIES = 500
@@ -40,7 +40,7 @@ class Difficulty(Record):
     setting: SudokuSetting = SudokuSetting()
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_possible(self) -> Self:
         low, high = self.range
         if not 1 <= low <= high <= _MOST_BLANKS[self.size]:
             raise ValueError(
@@ -61,7 +61,7 @@ def stream(
     """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
     unknown split, and while drawing when the difficulty leaves no instance."""
     effective_difficulty, wanted = difficulty or Difficulty(), as_split(split)
-    return drawn(
+    return draw_puzzles(
         "sudoku", wanted, seed, lambda rng: _draw(rng, wanted, effective_difficulty), _TRIES
     )
 
@@ -70,17 +70,17 @@ def instances(
     split: Split | str, seed: int, count: int, difficulty: Difficulty | None = None
 ) -> list[SudokuInstance]:
     """`count` different instances of one split. Raises ValueError."""
-    return different(stream(split, seed, difficulty), count, lambda instance: instance.id)
+    return take_distinct(stream(split, seed, difficulty), count, lambda instance: instance.id)
 
 
 @cache
 def solutions_of_4(split: Split) -> tuple[Grid, ...]:
     """The grids of 4 x 4 that belong to a split; of 288 in all."""
-    return tuple(grid for grid in completions(blank(4)) if split_of_solution(grid) is split)
+    return tuple(grid for grid in completions(blank_grid(4)) if split_of_solution(grid) is split)
 
 
 def _draw(rng: random.Random, split: Split, difficulty: Difficulty) -> SudokuInstance | None:
-    givens = _taken_away(rng, _solution(rng, split, difficulty.size), difficulty.range)
+    givens = _remove_digits(rng, _solution(rng, split, difficulty.size), difficulty.range)
     return None if givens is None else SudokuInstance(givens=givens, setting=difficulty.setting)
 
 
@@ -88,20 +88,20 @@ def _solution(rng: random.Random, split: Split, size: int) -> Grid:
     if size == 4:
         return rng.choice(solutions_of_4(split))
     while True:
-        grid = next(completions(blank(size), rng))
+        grid = next(completions(blank_grid(size), rng))
         if split_of_solution(grid) is split:
             return grid
 
 
-def _taken_away(rng: random.Random, solution: Grid, blanks: tuple[int, int]) -> Grid | None:
+def _remove_digits(rng: random.Random, solution: Grid, blanks: tuple[int, int]) -> Grid | None:
     wanted = rng.randint(*blanks)
     cells = [(r, c) for r in range(len(solution)) for c in range(len(solution))]
     rng.shuffle(cells)
     grid, away = solution, 0
     for r, c in cells:
-        without = written(grid, (r, c, 0))
+        without = write_digit(grid, (r, c, 0))
         others = [digit for digit in candidates(without, (r, c)) if digit != solution[r][c]]
-        if any(next(completions(written(without, (r, c, d))), None) for d in others):
+        if any(next(completions(write_digit(without, (r, c, d))), None) for d in others):
             continue
         grid, away = without, away + 1
         if away == wanted:

@@ -32,7 +32,7 @@ class SudokuInstance(Record):
     setting: SudokuSetting = SudokuSetting()
 
     @model_validator(mode="after")
-    def _has_one_completion(self) -> Self:
+    def _check_unique_solution(self) -> Self:
         size = len(self.givens)
         if size not in SIZES or any(len(row) != size for row in self.givens):
             raise ValueError("a grid has 4 rows of 4 or 9 rows of 9 digits")

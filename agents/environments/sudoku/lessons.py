@@ -19,9 +19,9 @@ from loopline.agents.environments.sudoku.game import Filling, open_episode
 from loopline.agents.environments.sudoku.generation import Difficulty, stream
 from loopline.agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
 from loopline.agents.environments.sudoku.players import blanks, solves_by_search
-from loopline.agents.environments.sudoku.rules import Write, candidates, conflicts, written
+from loopline.agents.environments.sudoku.rules import Write, candidates, conflicts, write_digit
 from loopline.agents.environments.sudoku.solver import Grid
-from loopline.agents.environments.sudoku.tools import said_writes
+from loopline.agents.environments.sudoku.tools import format_writes
 from loopline.agents.environments.team_episode import AGENTS, PLAN
 from loopline.agents.records import Record
 
@@ -82,23 +82,24 @@ def weak_answer(
         proposed = (proposal.action or ()) if proposal is not None else ()
         begun = proposed if proposed and rng.random() < team.follows else ()
         for write in begun:
-            grid = written(grid, write)
+            grid = write_digit(grid, write)
         additions = (
             ()
             if begun and not blanks(grid)
-            else _weak_writes(episode, grid, rng.randint(1, team.most), team, rng)
+            else _choose_weak_writes(episode, grid, rng.randint(1, team.most), team, rng)
         )
-        return f"{MARK} [{said_writes((*begun, *additions))}]"
+        return f"{MARK} [{format_writes((*begun, *additions))}]"
     calls = rng.randint(1, episode.puzzle.setting.calls)
     if rng.random() < team.asks:
         return f"{MARK} [{', '.join(['singles(1)'] * calls)}]"
     fills = [
-        f"fill({r + 1}, {c + 1}, {d})" for r, c, d in _weak_writes(episode, grid, calls, team, rng)
+        f"fill({r + 1}, {c + 1}, {d})"
+        for r, c, d in _choose_weak_writes(episode, grid, calls, team, rng)
     ]
     return f"{MARK} [{', '.join(fills)}]"
 
 
-def _weak_writes(
+def _choose_weak_writes(
     episode: Filling, grid: Grid, most: int, team: WeakTeam, rng: random.Random
 ) -> tuple[Write, ...]:
     """Blank cells filled; of a full grid, cells that contradict others are written again."""
@@ -111,7 +112,7 @@ def _weak_writes(
         fitting = candidates(grid, (r, c))
         is_fitting = fitting and rng.random() >= team.noise
         write = (r, c, rng.choice(fitting) if is_fitting else rng.randint(1, len(grid)))
-        grid = written(grid, write)
+        grid = write_digit(grid, write)
         writes.append(write)
     return tuple(writes)
 

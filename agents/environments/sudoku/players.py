@@ -7,11 +7,11 @@ from collections.abc import Callable
 from itertools import chain
 
 from loopline.agents.environments.marked_answers import MARK
-from loopline.agents.environments.sudoku.game import opened_alone
+from loopline.agents.environments.sudoku.game import open_alone
 from loopline.agents.environments.sudoku.instance import SudokuInstance
-from loopline.agents.environments.sudoku.rules import Write, candidates, next_single, written
+from loopline.agents.environments.sudoku.rules import Write, candidates, next_single, write_digit
 from loopline.agents.environments.sudoku.solver import Grid
-from loopline.agents.environments.sudoku.tools import said_writes
+from loopline.agents.environments.sudoku.tools import format_writes
 from loopline.agents.environments.team_episode import PLAN
 
 Player = Callable[[Grid, random.Random], Write | None]
@@ -53,18 +53,18 @@ PLAYERS: dict[str, Player] = {
 def player_solves(player: Player, instance: SudokuInstance, seed: int = 0) -> bool:
     """Whether a player by hand fills the grid rightly: in every turn again, as it knows nothing of
     its earlier answers but that they did not solve it."""
-    episode, rng = opened_alone(instance), random.Random(instance.id)
+    episode, rng = open_alone(instance), random.Random(instance.id)
     while not episode.done:
         grid, writes = instance.givens, list[Write]()
         while (write := player(grid, rng)) is not None:
-            grid = written(grid, write)
+            grid = write_digit(grid, write)
             writes.append(write)
-        episode.apply(PLAN, f"{MARK} [{said_writes(tuple(writes))}]")
+        episode.apply(PLAN, f"{MARK} [{format_writes(tuple(writes))}]")
     return episode.verify().solved
 
 
 def solves_by_search(instance: SudokuInstance) -> bool:
     """By search for the completion."""
-    episode = opened_alone(instance)
+    episode = open_alone(instance)
     episode.apply(PLAN, episode.demonstration() or "")
     return episode.verify().solved

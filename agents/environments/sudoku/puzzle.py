@@ -7,20 +7,27 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-from loopline.agents.environments.game import Agent, Refusal, Rewards, Verdict, progressed, weighted
+from loopline.agents.environments.game import (
+    Agent,
+    Refusal,
+    Rewards,
+    Verdict,
+    progress_parts,
+    weighted_parts,
+)
 from loopline.agents.environments.marked_answers import read_rows
 from loopline.agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
 from loopline.agents.environments.sudoku.rules import (
     Writes,
     candidates,
     conflicts,
-    constraints_met,
-    filled,
+    filled_cell_count,
     refusal,
-    written,
+    satisfied_constraints,
+    write_digit,
 )
 from loopline.agents.environments.sudoku.solver import Grid
-from loopline.agents.environments.sudoku.tools import functions, said_writes
+from loopline.agents.environments.sudoku.tools import format_writes, functions
 from loopline.agents.environments.sudoku.verification import check_writes
 from loopline.agents.environments.team_episode import PLAN, Step
 from loopline.agents.environments.tool_language import ToolFunction
@@ -81,7 +88,7 @@ class SudokuPuzzle:
             if refused is not None:
                 refusals.append(refused)
             else:
-                grid, legal = written(grid, write), legal + 1
+                grid, legal = write_digit(grid, write), legal + 1
         return Step(state, action, grid, legal, len(refusals), tuple(refusals))
 
     def solved(self, state: Grid) -> bool:
@@ -123,19 +130,24 @@ class SudokuPuzzle:
         dense = {
             "solved": (2.0, solved),
             "step": (-0.01, solved),
-            "filled": (0.5, 0.0 if solved else (filled(after) - filled(before)) / size**2),
+            "filled": (
+                0.5,
+                0.0 if solved else (filled_cell_count(after) - filled_cell_count(before)) / size**2,
+            ),
             "constraints": (
                 0.02,
-                0.0 if solved else float(constraints_met(after) - constraints_met(before)),
+                0.0
+                if solved
+                else float(satisfied_constraints(after) - satisfied_constraints(before)),
             ),
             "invalid": (-0.5, float(invalid)),
         }
         parts = (
-            *weighted("team", {"solved": (1.0, solved)}),
-            *weighted("local", local),
-            *weighted("dense", dense),
-            *weighted("sparse", {"solved": (1.0, solved)}),
-            *progressed(self._done(before), self._done(after), read),
+            *weighted_parts("team", {"solved": (1.0, solved)}),
+            *weighted_parts("local", local),
+            *weighted_parts("dense", dense),
+            *weighted_parts("sparse", {"solved": (1.0, solved)}),
+            *progress_parts(self._completion(before), self._completion(after), read),
         )
         return Rewards(parts, mask=read)
 
@@ -148,7 +160,7 @@ class SudokuPuzzle:
 
     def drawing(self, state: Grid) -> str:
         if self.setting.listed:
-            return self._listed(state)
+            return self._list_cells(state)
         lines = ["Given:", *_rows(self.instance.givens)]
         if state != self.instance.givens:
             lines += ["Now:", *_rows(state)]
@@ -161,7 +173,7 @@ class SudokuPuzzle:
         )
 
     def show(self, action: Writes) -> str:
-        return f"[{said_writes(action)}]"
+        return f"[{format_writes(action)}]"
 
     def as_json(self, action: Writes) -> JsonObject:
         return {"cells": [[r + 1, c + 1, digit] for r, c, digit in action]}
@@ -183,7 +195,7 @@ class SudokuPuzzle:
             if state[r][c] != digit
         )
 
-    def _done(self, state: Grid) -> float:
+    def _completion(self, state: Grid) -> float:
         """A wrong digit takes off as much as a right one is worth: where it costs half, teams learn
         to fill the grid with guesses."""
         right = wrong = to_fill = 0
@@ -195,7 +207,7 @@ class SudokuPuzzle:
                 wrong += not clue and digit not in (0, true)
         return (right - wrong) / to_fill
 
-    def _listed(self, state: Grid) -> str:
+    def _list_cells(self, state: Grid) -> str:
         """Blank cells last, as an answer writes them, each with the digits that stand in its row,
         column and box and so can't be its own."""
         lists: dict[str, list[str]] = {"Given:": [], "Written:": []}

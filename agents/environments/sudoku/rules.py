@@ -7,7 +7,7 @@ from functools import cache
 from math import isqrt
 
 from loopline.agents.environments.game import Refusal
-from loopline.agents.environments.grid import Cell, said
+from loopline.agents.environments.grid import Cell, cell_name
 from loopline.agents.environments.sudoku.instance import SudokuInstance
 from loopline.agents.environments.sudoku.solver import Grid
 
@@ -36,15 +36,15 @@ def refusal(instance: SudokuInstance, write: Write) -> Refusal | None:
     row, column, digit = write
     size = instance.size
     if not (0 <= row < size and 0 <= column < size):
-        return Refusal("outside", said((row, column)))
+        return Refusal("outside", cell_name((row, column)))
     if not 1 <= digit <= size:
         return Refusal("digit", f"{digit} is not from 1 to {size}")
     if instance.givens[row][column]:
-        return Refusal("given", said((row, column)))
+        return Refusal("given", cell_name((row, column)))
     return None
 
 
-def written(grid: Grid, write: Write) -> Grid:
+def write_digit(grid: Grid, write: Write) -> Grid:
     """The grid with one more digit."""
     row, column, digit = write
     changed = (*grid[row][:column], digit, *grid[row][column + 1 :])
@@ -60,7 +60,7 @@ def conflicts(grid: Grid) -> frozenset[Cell]:
     return frozenset(cells)
 
 
-def constraints_met(grid: Grid) -> int:
+def satisfied_constraints(grid: Grid) -> int:
     """For every unit without a repeated digit, one less than its digits; as the published code
     counts."""
     total = 0
@@ -71,7 +71,7 @@ def constraints_met(grid: Grid) -> int:
     return total
 
 
-def filled(grid: Grid) -> int:
+def filled_cell_count(grid: Grid) -> int:
     """Cells with a digit."""
     return sum(1 for row in grid for digit in row if digit)
 

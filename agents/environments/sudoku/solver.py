@@ -98,6 +98,6 @@ def first_completions(grid: Grid) -> tuple[Grid, ...]:
     return tuple(solutions)
 
 
-def blank(size: int) -> Grid:
+def blank_grid(size: int) -> Grid:
     """A grid without any digit."""
     return ((0,) * size,) * size

@@ -13,7 +13,7 @@ from loopline.agents.environments.sudoku.rules import (
     conflicts,
     next_single,
     refusal,
-    written,
+    write_digit,
 )
 from loopline.agents.environments.sudoku.solver import Grid
 from loopline.agents.environments.tool_language import Answer, Argument, Kind, ToolFunction
@@ -38,7 +38,7 @@ def functions(instance: SudokuInstance) -> Mapping[str, ToolFunction[Scratch]]:
         refused = refusal(instance, write)
         if refused is not None:
             return Answer(scratch, refused.reason, worked=False)
-        after = _after(scratch, write)
+        after = _apply_write(scratch, write)
         clash = (row - 1, column - 1) in conflicts(after[0])
         return Answer(after, "contradicts another digit" if clash else "fits so far")
 
@@ -48,11 +48,11 @@ def functions(instance: SudokuInstance) -> Mapping[str, ToolFunction[Scratch]]:
             write = next_single(after[0])
             if write is None:
                 break
-            after = _after(after, write)
+            after = _apply_write(after, write)
             writes.append(write)
         if not writes:
             return Answer(scratch, "found none", worked=False)
-        return Answer(after, said_writes(tuple(writes)))
+        return Answer(after, format_writes(tuple(writes)))
 
     def clashes(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         cells = sorted(conflicts(scratch[0]))
@@ -74,10 +74,10 @@ def functions(instance: SudokuInstance) -> Mapping[str, ToolFunction[Scratch]]:
     return {tool.name: tool for tool in tools if able or tool.name != "singles"}
 
 
-def said_writes(writes: Writes) -> str:
+def format_writes(writes: Writes) -> str:
     """As an answer writes them."""
     return ", ".join(f"({r + 1}, {c + 1}, {digit})" for r, c, digit in writes)
 
 
-def _after(scratch: Scratch, write: Write) -> Scratch:
-    return written(scratch[0], write), (*scratch[1], write)
+def _apply_write(scratch: Scratch, write: Write) -> Scratch:
+    return write_digit(scratch[0], write), (*scratch[1], write)

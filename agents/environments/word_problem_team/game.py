@@ -16,7 +16,7 @@ def open_episode(instance: WordProblemInstance) -> Working:
     return Working(puzzle, puzzle.start())
 
 
-def opened_alone(instance: WordProblemInstance, **setting: object) -> Working:
+def open_alone(instance: WordProblemInstance, **setting: object) -> Working:
     """The same, played by the plan agent alone, and with these changes of the setting."""
     alone = instance.setting.model_copy(update={"team": (PLAN,), **setting})
     return open_episode(instance.model_copy(update={"setting": alone}))

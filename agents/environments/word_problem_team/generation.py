@@ -13,7 +13,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from loopline.agents.environments import word_problems
-from loopline.agents.environments.puzzle_splits import Split, as_split, different
+from loopline.agents.environments.puzzle_splits import Split, as_split, take_distinct
 from loopline.agents.environments.word_problem_team.instance import (
     WordProblemInstance,
     WordProblemSetting,
@@ -40,7 +40,7 @@ class Difficulty(Record):
     setting: WordProblemSetting = WordProblemSetting()
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_possible(self) -> Self:
         low, high = self.equations
         if not 1 <= low <= high <= _MOST:
             raise ValueError(f"equations are from 1 to {_MOST}, not {low} to {high}")
@@ -96,4 +96,4 @@ def instances(
     split: Split | str, seed: int, count: int, difficulty: Difficulty | None = None
 ) -> list[WordProblemInstance]:
     """`count` different instances of one split. Raises ValueError."""
-    return different(stream(split, seed, difficulty), count, lambda instance: instance.id)
+    return take_distinct(stream(split, seed, difficulty), count, lambda instance: instance.id)

@@ -68,7 +68,7 @@ class WordProblemInstance(Record):
     setting: WordProblemSetting = WordProblemSetting()
 
     @model_validator(mode="after")
-    def _works_out(self) -> Self:
+    def _check_equations(self) -> Self:
         available_values = {number.value for number in numbers_of(self.text)} | constants()
         for place, step in enumerate(self.solution, 1):
             strange = next(

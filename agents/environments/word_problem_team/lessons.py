@@ -129,7 +129,7 @@ def weak_answer(
     """What the weak team says in the present state. A plan agent alone answers in its head, with a
     number of the text where it errs."""
     if episode.agent == TOOL:
-        return f"{MARK} [{_call(instance, episode.state, team, rng)}]"
+        return f"{MARK} [{_next_call(instance, episode.state, team, rng)}]"
     if TOOL not in episode.agents:
         right = all(rng.random() >= team.wrong_operator + team.wrong_operands
                     for _ in instance.solution)  # fmt: skip
@@ -145,7 +145,9 @@ def weak_answer(
     return f"{MARK} [answer({name})]" if last else f"{MARK} {episode.puzzle.show(proposed)}"
 
 
-def _call(instance: WordProblemInstance, work: Work, team: WeakTeam, rng: random.Random) -> str:
+def _next_call(
+    instance: WordProblemInstance, work: Work, team: WeakTeam, rng: random.Random
+) -> str:
     """The next calculation of the solution, or what the weak tool agent takes for it."""
     step = _next_equation(instance, work)
     call = next(name for name, operator in OPERATORS.items() if operator == step.operator)
@@ -157,7 +159,7 @@ def _call(instance: WordProblemInstance, work: Work, team: WeakTeam, rng: random
     if erring < team.wrong_operator:
         call = rng.choice([name for name in OPERATORS if name != call])
     elif erring < team.wrong_operator + team.wrong_operands:
-        operands = [_written(instance, number) for number in numbers_of(instance.text)]
+        operands = [_spell_number(instance, number) for number in numbers_of(instance.text)]
         operands += [calculation.name for calculation in work.kept]
         left, right = rng.choice(operands), rng.choice(operands)
     return f"{call}({left}, {right})"
@@ -176,11 +178,11 @@ def _number_spellings(instance: WordProblemInstance, work: Work, value: int) -> 
     names = [calculation.name for calculation in work.kept if calculation.result == value]
     for number in numbers_of(instance.text):
         if number.value == value:
-            names.append(_written(instance, number))
+            names.append(_spell_number(instance, number))
     return names or [str(value)]
 
 
-def _written(instance: WordProblemInstance, number: Number) -> str:
+def _spell_number(instance: WordProblemInstance, number: Number) -> str:
     return number.name if instance.setting.named else str(number.value)
 
 

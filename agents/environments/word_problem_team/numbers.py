@@ -43,7 +43,7 @@ def numbers_of(text: str) -> tuple[Number, ...]:
     return tuple(numbers)
 
 
-def with_names(text: str) -> str:
+def name_numbers(text: str) -> str:
     """The text with every number's name before it: `Ada has n1=6 boxes`."""
     for number in reversed(numbers_of(text)):
         text = f"{text[: number.start]}{number.name}={text[number.start :]}"

@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.team_episode import PLAN
-from loopline.agents.environments.word_problem_team.game import opened_alone
+from loopline.agents.environments.word_problem_team.game import open_alone
 from loopline.agents.environments.word_problem_team.instance import WordProblemInstance
 from loopline.agents.environments.word_problem_team.numbers import numbers_of
 from loopline.agents.environments.word_problem_team.rules import (
     OPERATORS,
     Work,
-    calculated,
-    with_kept,
+    calculate_step,
+    keep_calculations,
 )
 
 Player = Callable[[WordProblemInstance, random.Random], int | None]
@@ -29,8 +29,8 @@ def random_calculations(instance: WordProblemInstance, rng: random.Random) -> in
         operands = [str(number.value) for number in numbers_of(instance.text)]
         operands += [calculation.name for calculation in work.kept]
         call = rng.choice(tuple(OPERATORS))
-        outcome = calculated(instance, work, call, rng.choice(operands), rng.choice(operands))
-        work = work if isinstance(outcome, str) else with_kept(work, (outcome,))
+        outcome = calculate_step(instance, work, call, rng.choice(operands), rng.choice(operands))
+        work = work if isinstance(outcome, str) else keep_calculations(work, (outcome,))
     return work.kept[-1].result if work.kept else None
 
 
@@ -57,9 +57,9 @@ def cue_words(instance: WordProblemInstance, rng: random.Random) -> int | None:
         start = instance.text.rfind(". ", 0, number.start) + 1
         sentence = re.split(r"[.?] ", instance.text[start:].lstrip())[0].lower()
         call = next((call for call, cue in _CUES if re.search(cue, sentence)), "add")
-        outcome = calculated(instance, work, call, str(value), str(number.value))
+        outcome = calculate_step(instance, work, call, str(value), str(number.value))
         if not isinstance(outcome, str):
-            work, value = with_kept(work, (outcome,)), outcome.result
+            work, value = keep_calculations(work, (outcome,)), outcome.result
     return value
 
 
@@ -78,6 +78,6 @@ def player_solves(player: Player, instance: WordProblemInstance, seed: int = 0) 
 
 def is_right(instance: WordProblemInstance, value: int) -> bool:
     """Whether that is the answer."""
-    episode = opened_alone(instance, turns=1)
+    episode = open_alone(instance, turns=1)
     episode.apply(PLAN, f"{MARK} [answer({value})]")
     return episode.verify().solved

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from loopline.agents.environments.game import Agent, Refusal, Rewards, Verdict, progressed, weighted
+from loopline.agents.environments.game import (
+    Agent,
+    Refusal,
+    Rewards,
+    Verdict,
+    progress_parts,
+    weighted_parts,
+)
 from loopline.agents.environments.marked_answers import read_calls
 from loopline.agents.environments.team_episode import PLAN, Step
 from loopline.agents.environments.tool_language import OPERAND, ToolFunction
@@ -14,15 +21,15 @@ from loopline.agents.environments.word_problem_team.instance import (
     WordProblemInstance,
     WordProblemSetting,
 )
-from loopline.agents.environments.word_problem_team.numbers import with_names
+from loopline.agents.environments.word_problem_team.numbers import name_numbers
 from loopline.agents.environments.word_problem_team.rules import (
     Item,
     Items,
     Work,
-    behind,
-    done,
+    apply_item,
     equation_key,
-    found,
+    solution_equation_count,
+    with_dependencies,
 )
 from loopline.agents.environments.word_problem_team.tools import functions
 from loopline.agents.environments.word_problem_team.verification import check_work
@@ -73,13 +80,13 @@ class WordProblemPuzzle:
             (of,) = call.arguments if len(call.arguments) == 1 else ("",)
             if call.name not in ("keep", "answer") or not OPERAND.fullmatch(of):
                 return Refusal("unknown_item", f"{str(call)[:40]!r}")
-            items.append(Item(call.name, of, behind(of, works)))
+            items.append(Item(call.name, of, with_dependencies(of, works)))
         return tuple(items)
 
     def perform(self, state: Work, action: Items) -> Step[Work, Items]:
         work, legal, refusals = state, 0, list[Refusal]()
         for item in action:
-            after = done(work, item)
+            after = apply_item(work, item)
             if isinstance(after, Refusal):
                 refusals.append(after)
             else:
@@ -117,7 +124,7 @@ class WordProblemPuzzle:
         solved = float(self.solved(step.after))
         read = 0.0 if step.action is None else 1.0
         attempts = step.legal + step.illegal
-        sound = self._good(step) if step.after.answer is None else solved
+        sound = self._solution_share(step) if step.after.answer is None else solved
         would = solved
         if agent == PLAN:
             legal = step.legal / attempts if attempts else 0.0
@@ -125,16 +132,16 @@ class WordProblemPuzzle:
             dense = {"right": (2.0, solved)}
         else:
             local = {"format": (0.1, read), "executed": (0.1, step.worked), "sound": (0.8, sound)}
-            answer_reward = self._own(step)
+            answer_reward = self._answer_score(step)
             dense = {"right": (1.0, answer_reward)}
             would = max(solved, answer_reward)
         parts = (
-            *weighted("team", {"solved": (1.0, solved)}),
-            *weighted("local", local),
-            *weighted("dense", dense),
-            *weighted("sparse", {"solved": (1.0, would)}),
-            *progressed(self._done(step.before), self._done(step.after), read),
-            *weighted("progress", {"stray": (-1.0, self._stray(step))}),
+            *weighted_parts("team", {"solved": (1.0, solved)}),
+            *weighted_parts("local", local),
+            *weighted_parts("dense", dense),
+            *weighted_parts("sparse", {"solved": (1.0, would)}),
+            *progress_parts(self._completion(step.before), self._completion(step.after), read),
+            *weighted_parts("progress", {"stray": (-1.0, self._stray_share(step))}),
         )
         return Rewards(parts, mask=read)
 
@@ -147,7 +154,7 @@ class WordProblemPuzzle:
 
     def drawing(self, state: Work) -> str:
         text = self.instance.text
-        lines = [f"Problem: {with_names(text) if self.setting.named else text}"]
+        lines = [f"Problem: {name_numbers(text) if self.setting.named else text}"]
         lines += map(str, state.kept)
         if state.answer is not None:
             lines.append(f"Answered: {state.answer}")
@@ -185,14 +192,14 @@ class WordProblemPuzzle:
     def check(self, actions: tuple[Items, ...]) -> Verdict:
         return check_work(self.instance, actions)
 
-    def _good(self, step: Step[Work, Items]) -> float:
+    def _solution_share(self, step: Step[Work, Items]) -> float:
         """Of the equations that are new, the share that the solution has."""
         new = step.after.kept[len(step.before.kept) :]
         solution_keys = {equation_key(equation) for equation in self.instance.solution}
         solution_keys -= {equation.key for equation in step.before.kept}
         return sum(equation.key in solution_keys for equation in new) / len(new) if new else 0.0
 
-    def _own(self, step: Step[Work, Items]) -> float:
+    def _answer_score(self, step: Step[Work, Items]) -> float:
         """Of a tool agent's action: 1 for what is the answer, 0 for something else, −1 for
         nothing."""
         if step.after.answer is not None:
@@ -200,9 +207,9 @@ class WordProblemPuzzle:
         new_works = step.after.kept[len(step.before.kept) :]
         return float(new_works[-1].result == self.instance.answer) if new_works else -1.0
 
-    def _stray(self, step: Step[Work, Items]) -> float:
+    def _stray_share(self, step: Step[Work, Items]) -> float:
         """Of an action of several calculations, those that are none of the solution's; in the
-        measure of `_done`. Who has answered rightly has not guessed."""
+        measure of `_completion`. Who has answered rightly has not guessed."""
         new = step.after.kept[len(step.before.kept) :]
         if len(new) < 2 or self.solved(step.after):
             return 0.0
@@ -211,7 +218,7 @@ class WordProblemPuzzle:
             len(self.instance.solution) + 1
         )
 
-    def _done(self, state: Work) -> float:
+    def _completion(self, state: Work) -> float:
         if state.answer == self.instance.answer:
             return 1.0
-        return found(self.instance, state) / (len(self.instance.solution) + 1)
+        return solution_equation_count(self.instance, state) / (len(self.instance.solution) + 1)

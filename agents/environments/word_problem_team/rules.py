@@ -91,7 +91,7 @@ def equation_key(step: Equation) -> Key:
     return key_of(step.operator, step.left, step.right)
 
 
-def at_hand(instance: WordProblemInstance, work: Work) -> dict[str, int]:
+def available_numbers(instance: WordProblemInstance, work: Work) -> dict[str, int]:
     """What can be calculated with, by how it is written: numbers of the text, by their names too
     where they are shown, results by their names and values, and `constants`."""
     values = {str(value): value for value in constants()}
@@ -104,11 +104,11 @@ def at_hand(instance: WordProblemInstance, work: Work) -> dict[str, int]:
     return values
 
 
-def calculated(
+def calculate_step(
     instance: WordProblemInstance, work: Work, call: str, left: str, right: str
 ) -> Calculation | str:
     """The calculation, with the next name; or why it can't be done, in a few words."""
-    values_by_name = at_hand(instance, work)
+    values_by_name = available_numbers(instance, work)
     for side in (left, right):
         if side not in values_by_name:
             return f"{side} is not at hand"
@@ -125,13 +125,13 @@ def calculated(
     return Calculation(work.next_name, call, left, right, values, int(result))
 
 
-def with_kept(work: Work, works: Iterable[Calculation]) -> Work:
+def keep_calculations(work: Work, works: Iterable[Calculation]) -> Work:
     """Those kept as well that are not yet."""
     new = tuple(step for step in works if step not in work.kept)
     return replace(work, kept=(*work.kept, *new))
 
 
-def done(work: Work, item: Item) -> Work | Refusal:
+def apply_item(work: Work, item: Item) -> Work | Refusal:
     """An item carried out. Refused as `answered` after the answer, as `kept` for what is kept
     already, and as `not_calculated` for a result that is neither kept nor of this turn."""
     if work.answer is not None:
@@ -141,17 +141,17 @@ def done(work: Work, item: Item) -> Work | Refusal:
             return Refusal("kept", item.of)
         if not item.works:
             return Refusal("not_calculated", item.of)
-        return with_kept(work, item.works)
+        return keep_calculations(work, item.works)
     if item.of.isdigit():
         return replace(work, answer=int(item.of))
-    new_work = with_kept(work, item.works)
+    new_work = keep_calculations(work, item.works)
     value = new_work.result(item.of)
     if value is None:
         return Refusal("not_calculated", item.of)
     return replace(new_work, answer=value)
 
 
-def behind(name: str, works: Sequence[Calculation]) -> tuple[Calculation, ...]:
+def with_dependencies(name: str, works: Sequence[Calculation]) -> tuple[Calculation, ...]:
     """The calculation of that name, behind those of `works` that it needs; these are in the order
     in which they were done."""
     needed, chain = {name}, list[Calculation]()
@@ -162,7 +162,7 @@ def behind(name: str, works: Sequence[Calculation]) -> tuple[Calculation, ...]:
     return tuple(reversed(chain))
 
 
-def found(instance: WordProblemInstance, work: Work) -> int:
+def solution_equation_count(instance: WordProblemInstance, work: Work) -> int:
     """How many equations of the solution were kept, those aside whose result was answered: by its
     name, as a number, or as the result of the same once more."""
     keys = {entry.key for entry in work.kept if entry.result != work.answer}

@@ -10,9 +10,9 @@ from loopline.agents.environments.word_problem_team.rules import (
     Item,
     Items,
     Work,
-    behind,
-    calculated,
-    with_kept,
+    calculate_step,
+    keep_calculations,
+    with_dependencies,
 )
 
 Scratch = tuple[Work, Items]
@@ -31,13 +31,14 @@ def functions(instance: WordProblemInstance) -> Mapping[str, ToolFunction[Scratc
         def run(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
             work, items = scratch
             left, right = map(str, arguments)
-            outcome = calculated(instance, work, name, left, right)
+            outcome = calculate_step(instance, work, name, left, right)
             if isinstance(outcome, str):
                 return Answer(scratch, outcome, worked=False)
             new = (*(item.works[-1] for item in items), outcome)
-            item = Item("keep", outcome.name, behind(outcome.name, new))
+            item = Item("keep", outcome.name, with_dependencies(outcome.name, new))
             return Answer(
-                (with_kept(work, (outcome,)), (*items, item)), f"{outcome.name} = {outcome.result}"
+                (keep_calculations(work, (outcome,)), (*items, item)),
+                f"{outcome.name} = {outcome.result}",
             )
 
         return ToolFunction(name, (("x", "operand"), ("y", "operand")), _ABOUT[name], run)

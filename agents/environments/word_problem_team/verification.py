@@ -33,7 +33,7 @@ def check_work(instance: WordProblemInstance, actions: Sequence[Items]) -> Verdi
     answer_value: Fraction | None = None
     for item in (item for action in actions for item in action):
         for worked in item.works:
-            results[worked.name] = _worked(worked, names | results)
+            results[worked.name] = _evaluate_step(worked, names | results)
         if item.verb == "answer":
             answer_value = Fraction(item.of) if item.of.isdigit() else results.get(item.of)
             if answer_value is not None:
@@ -45,7 +45,7 @@ def check_work(instance: WordProblemInstance, actions: Sequence[Items]) -> Verdi
     return Verdict() if answer_value == gold else Verdict(f"{answer_value} is not the answer")
 
 
-def _worked(step: Calculation, values: dict[str, Fraction]) -> Fraction:
+def _evaluate_step(step: Calculation, values: dict[str, Fraction]) -> Fraction:
     left, right = (
         Fraction(side) if side.isdigit() else values[side] for side in (step.left, step.right)
     )

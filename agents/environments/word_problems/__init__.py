@@ -13,7 +13,7 @@ from loopline.agents.environments.word_problems.problem import Equation, Link, S
 from loopline.agents.environments.word_problems.scheme import Scheme, Wording
 from loopline.agents.environments.word_problems.schemes import schemes
 from loopline.agents.environments.word_problems.splits import HELD_OUT, Split
-from loopline.agents.environments.word_problems.story import EVERYTHING, Selection, tell
+from loopline.agents.environments.word_problems.story import EVERYTHING, Selection, tell_story
 
 __all__ = [
     "HELD_OUT", "Equation", "Link", "Scheme", "Selection", "Split", "SubTask",
@@ -25,7 +25,7 @@ def stream(split: Split | str, seed: int, wanted: Selection = EVERYTHING) -> Ite
     """Endless problems of one split, the same ones for the same seed; repeats are possible."""
     rng = random.Random(f"{Split(split).value}:{seed}")
     while True:
-        yield tell(rng, Split(split), wanted)
+        yield tell_story(rng, Split(split), wanted)
 
 
 def generate(split: Split | str, n: int, seed: int) -> list[WordProblem]:

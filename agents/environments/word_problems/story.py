@@ -51,7 +51,7 @@ class _SchemeIndex:
     questions: tuple[Scheme, ...]
 
 
-def _shelf(domain: str, *, with_held_out: bool) -> _SchemeIndex:
+def _scheme_index(domain: str, *, with_held_out: bool) -> _SchemeIndex:
     fitting = [s for s in schemes() if s.domain == domain and (with_held_out or not s.held_out)]
     return _SchemeIndex(
         tuple(s for s in fitting if s.place == "open"),
@@ -61,11 +61,11 @@ def _shelf(domain: str, *, with_held_out: bool) -> _SchemeIndex:
 
 
 @cache
-def _shelves(*, with_held_out: bool) -> dict[str, _SchemeIndex]:
-    return {domain: _shelf(domain, with_held_out=with_held_out) for domain in DOMAINS}
+def _scheme_indices(*, with_held_out: bool) -> dict[str, _SchemeIndex]:
+    return {domain: _scheme_index(domain, with_held_out=with_held_out) for domain in DOMAINS}
 
 
-def _all(item: object) -> bool:
+def _accept_all(item: object) -> bool:
     return True
 
 
@@ -73,15 +73,15 @@ def _all(item: object) -> bool:
 class Selection:
     """Which of a split's problems are told. What is told of all is drawn as without it."""
 
-    chains: Callable[[Sequence[Scheme]], bool] = _all
-    wordings: Callable[[Wording], bool] = _all
+    chains: Callable[[Sequence[Scheme]], bool] = _accept_all
+    wordings: Callable[[Wording], bool] = _accept_all
     """For every sentence; a chain with a scheme that has none left is not told."""
 
 
 EVERYTHING = Selection()
 
 
-def tell(rng: random.Random, split: Split, wanted: Selection = EVERYTHING) -> WordProblem:
+def tell_story(rng: random.Random, split: Split, wanted: Selection = EVERYTHING) -> WordProblem:
     """One problem of the split. Which one depends on the state of `rng` alone. Does not return if
     nothing of the split is wanted."""
     while True:
@@ -98,7 +98,7 @@ def tell(rng: random.Random, split: Split, wanted: Selection = EVERYTHING) -> Wo
 
 def _choose_chain(rng: random.Random, split: Split) -> tuple[Scheme, ...] | None:
     domain = rng.choices(tuple(DOMAINS), tuple(DOMAINS.values()))[0]
-    shelf = _shelves(with_held_out=split is Split.UNSEEN_STRUCTURES)[domain]
+    shelf = _scheme_indices(with_held_out=split is Split.UNSEEN_STRUCTURES)[domain]
     opening, question = rng.choice(shelf.openings), rng.choice(shelf.questions)
     changes = rng.sample(shelf.changes, min(rng.choices((0, 1, 2, 3), (35, 35, 20, 10))[0],
                                             len(shelf.changes)))  # fmt: skip
@@ -224,7 +224,7 @@ def _fill(rng: random.Random, text: str, cast: Mapping[str, str], values: Mappin
         name = match[1]
         number = values.get(name.removesuffix("_"))
         if number is not None and (name.endswith("_") or name not in cast):
-            spelled = rng.random() < _WORD_CHANCE and number <= 12 and not _glued(text, match)
+            spelled = rng.random() < _WORD_CHANCE and number <= 12 and not _is_attached(text, match)
             return words.NUMBER_WORDS[number] if spelled else str(number)
         match name:
             case "N":
@@ -252,7 +252,7 @@ def _fill(rng: random.Random, text: str, cast: Mapping[str, str], values: Mappin
     return re.sub(r"(?:^|(?<=[.?] ))[a-z]", lambda match: match[0].upper(), filled)
 
 
-def _glued(text: str, match: re.Match[str]) -> bool:
+def _is_attached(text: str, match: re.Match[str]) -> bool:
     """Whether the number touches a currency or percent sign and so must stay in digits."""
     return text[match.start() - 1 : match.start()] == "$" or text[match.end() :][:1] == "%"
 
@@ -276,7 +276,7 @@ def _solve(scheme: Scheme, values: Mapping[str, int], cast: Mapping[str, str]) -
             SubTask(
                 problem=_task_text(part, cast, all_values),
                 equations=tuple(
-                    Equation(_side(step, "left", local), step.op, _side(step, "right", local),
+                    Equation(_operand(step, "left", local), step.op, _operand(step, "right", local),
                              int(result))
                     for step, result in zip(part.operations, row, strict=True)
                 ),
@@ -285,7 +285,7 @@ def _solve(scheme: Scheme, values: Mapping[str, int], cast: Mapping[str, str]) -
     return Link(scheme.name, scheme.label, tuple(parts), _stages(scheme.parts))
 
 
-def _side(step: Operation, which: str, values: Mapping[str, int]) -> int:
+def _operand(step: Operation, which: str, values: Mapping[str, int]) -> int:
     name = step.left if which == "left" else step.right
     return int(name) if name.isdigit() else values[name]
 

@@ -46,7 +46,7 @@ class Choice(Generic[T]):
         return self.candidates[self.selected].calls[-1].said
 
 
-async def choose(
+async def choose_candidate(
     context: StepContext,
     host: Host,
     prompt: Prompt,

@@ -16,7 +16,7 @@ from loopline.agents.environments.code.team import (
     verdict,
 )
 from loopline.agents.environments.environment import parse_instance
-from loopline.agents.environments.tool_program import program_in
+from loopline.agents.environments.tool_program import extract_program
 from loopline.agents.judging import (
     JudgePrograms,
     JudgeTests,
@@ -29,13 +29,13 @@ from loopline.agents.judging import (
 from loopline.agents.prompts import Prompt, load_prompt
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, JsonObject, Run, Step
-from loopline.agents.roles.pair.candidates import ScoredCandidate, choose
+from loopline.agents.roles.pair.candidates import ScoredCandidate, choose_candidate
 from loopline.agents.roles.pair.settings import options_of
 from loopline.agents.roles.pair.teamwork import (
     EpisodeState,
     ExecutedCandidate,
-    acted,
-    chosen_by_turn,
+    action_result,
+    candidates_by_turn,
 )
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.roles.umi.step import refuse_other_payloads
@@ -60,7 +60,7 @@ class Coder:
 
         async def judged(calls: Sequence[Call]) -> list[ScoredCandidate[ProgramVerdict]]:
             function = instance.question.function
-            programs = [program_in(call.said, function) for call in calls]
+            programs = [extract_program(call.said, function) for call in calls]
             request = JudgePrograms(problem=instance.judged_as, programs=tuple(programs))
             reply, entry = await ask_judge(host, request, ProgramVerdicts)
             entries.append(entry)
@@ -71,8 +71,8 @@ class Coder:
                 for call, code, judgement in zip(calls, programs, reply.verdicts, strict=True)
             ]
 
-        choice = await choose(context, host, self.prompts[0], text, options, judged)
-        program = program_in(choice.text, instance.question.function)
+        choice = await choose_candidate(context, host, self.prompts[0], text, options, judged)
+        program = extract_program(choice.text, instance.question.function)
         after = (*turns, _turn(program, choice.found, None, None))
         alone = len(instance.setting.team) == 1
         standing = EpisodeState(
@@ -81,12 +81,12 @@ class Coder:
             verdict=verdict(after),
             answer=program,
         )
-        return acted(choice, text, choice.found.model_dump(mode="json"), entries, standing)
+        return action_result(choice, text, choice.found.model_dump(mode="json"), entries, standing)
 
 
 class UnitTester:
-    """Decides `acted`; `judged` is the test's verdict. Its observation is that of the coder of the
-    same turn: it does not see this turn's program."""
+    """Decides `acted`; `judged` is the test's verdict. Its observation is that of the
+    coder of the same turn: it does not see this turn's program."""
 
     name = "tester"
     version = 1
@@ -98,9 +98,9 @@ class UnitTester:
     async def step(self, context: StepContext, host: Host) -> StepResult:
         refuse_other_payloads(context, self.name)
         options, instance = options_of(context.run), code_instance(context.run)
-        played = list(chosen_by_turn(context.journal, instance.setting.team))
-        turns = tuple(_rebuilt(instance, turn) for turn in played[:-1])
-        program = program_in(played[-1]["coder"].text, instance.question.function)
+        played = list(candidates_by_turn(context.journal, instance.setting.team))
+        turns = tuple(_rebuild_turn(instance, turn) for turn in played[:-1])
+        program = extract_program(played[-1]["coder"].text, instance.question.function)
         of_program = ProgramVerdict.model_validate(played[-1]["coder"].judged)
         text = observe("tester", instance.question, turns)
         entries: list[JsonObject] = []
@@ -125,7 +125,7 @@ class UnitTester:
                 for call, test, judgement in zip(calls, tests, reply.verdicts, strict=True)
             ]
 
-        choice = await choose(context, host, self.prompts[0], text, options, judged)
+        choice = await choose_candidate(context, host, self.prompts[0], text, options, judged)
         test = read_test(instance.question, choice.text)
         after = (*turns, _turn(program, of_program, test, choice.found))
         standing = EpisodeState(
@@ -134,7 +134,7 @@ class UnitTester:
             verdict=verdict(after),
             answer=program,
         )
-        return acted(choice, text, choice.found.model_dump(mode="json"), entries, standing)
+        return action_result(choice, text, choice.found.model_dump(mode="json"), entries, standing)
 
 
 def code_instance(run: Run) -> CodeInstance:
@@ -145,14 +145,14 @@ def code_instance(run: Run) -> CodeInstance:
 def code_turns(instance: CodeInstance, journal: Sequence[Step]) -> tuple[Turn, ...]:
     """The turns of the team so far, the last one perhaps without its test. Raises
     `JournalIncomplete`."""
-    played = chosen_by_turn(journal, instance.setting.team)
-    return tuple(_rebuilt(instance, turn) for turn in played)
+    played = candidates_by_turn(journal, instance.setting.team)
+    return tuple(_rebuild_turn(instance, turn) for turn in played)
 
 
-def _rebuilt(instance: CodeInstance, members: dict[str, ExecutedCandidate]) -> Turn:
+def _rebuild_turn(instance: CodeInstance, members: dict[str, ExecutedCandidate]) -> Turn:
     coder, tester = members["coder"], members.get("tester")
     of_program = ProgramVerdict.model_validate(coder.judged)
-    program = program_in(coder.text, instance.question.function)
+    program = extract_program(coder.text, instance.question.function)
     if tester is None:
         return _turn(program, of_program, None, None)
     return _turn(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 
 from loopline.agents.environments.environment import AnyEnvironment
-from loopline.agents.environments.game import ActionRecord, Episode, ProgramNotRun, replayed
+from loopline.agents.environments.game import ActionRecord, Episode, ProgramNotRun, replay_episode
 from loopline.agents.environments.registry import find
 from loopline.agents.environments.tool_program import ProgramRun
 from loopline.agents.errors import InvalidTask, JournalIncomplete, UnknownName
@@ -31,12 +31,12 @@ def episode_of(run: Run, journal: Iterable[Step] = ()) -> Episode:
     environment = environment_of(run)
     ordered = sorted(journal, key=lambda step: step.turn)
     try:
-        return replayed(environment, run.task.instance, map(taken_in, ordered))
+        return replay_episode(environment, run.task.instance, map(executed_action, ordered))
     except ProgramNotRun as error:
         raise JournalIncomplete(f"run {run.id}: {error}") from error
 
 
-def taken_in(step: Step) -> ActionRecord:
+def executed_action(step: Step) -> ActionRecord:
     """The action that a step of a puzzle executed, with what a judge said of its program. Raises
     `JournalIncomplete`."""
     judged = step.decision.data.get("judged")

@@ -17,7 +17,7 @@ from loopline.agents.environments.math_team import (
     tool_rewards,
     verdict,
 )
-from loopline.agents.environments.tool_program import program_in
+from loopline.agents.environments.tool_program import extract_program
 from loopline.agents.judging import (
     AnswerVerdicts,
     JudgeAnswers,
@@ -29,13 +29,13 @@ from loopline.agents.judging import (
 from loopline.agents.prompts import Prompt, load_prompt
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, JsonObject, Run, Step
-from loopline.agents.roles.pair.candidates import ScoredCandidate, choose
+from loopline.agents.roles.pair.candidates import ScoredCandidate, choose_candidate
 from loopline.agents.roles.pair.settings import options_of
 from loopline.agents.roles.pair.teamwork import (
     EpisodeState,
     ExecutedCandidate,
-    acted,
-    chosen_by_turn,
+    action_result,
+    candidates_by_turn,
 )
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.roles.umi.step import refuse_other_payloads
@@ -70,7 +70,7 @@ class Reasoner:
                 for call, answer, right in zip(calls, answers, reply.right, strict=True)
             ]
 
-        choice = await choose(context, host, self.prompts[0], text, options, judged)
+        choice = await choose_candidate(context, host, self.prompts[0], text, options, judged)
         right: JsonObject = {"right": choice.found}
         after = (*turns, _turn(ExecutedCandidate(choice.text, right), None))
         alone = len(instance.setting.team) == 1
@@ -80,12 +80,12 @@ class Reasoner:
             verdict=verdict(after),
             answer=team_answer(after),
         )
-        return acted(choice, text, right, entries, standing)
+        return action_result(choice, text, right, entries, standing)
 
 
 class ToolUser:
-    """Decides `acted`; `judged` is the verdict of what its program printed. Its observation is that
-    of the reasoner of the same turn: it does not see this turn's solution."""
+    """Decides `acted`; `judged` is the verdict of what its program printed. Its
+    observation is that of the reasoner of the same turn: it does not see this turn's solution."""
 
     name = "tool_user"
     version = 1
@@ -97,14 +97,14 @@ class ToolUser:
     async def step(self, context: StepContext, host: Host) -> StepResult:
         refuse_other_payloads(context, self.name)
         options, instance = options_of(context.run), math_instance(context.run)
-        played = list(chosen_by_turn(context.journal, instance.setting.team))
-        turns = tuple(_rebuilt(turn) for turn in played[:-1])
+        played = list(candidates_by_turn(context.journal, instance.setting.team))
+        turns = tuple(_rebuild_turn(turn) for turn in played[:-1])
         reasoner = played[-1]["reasoner"]
         text = observe("tool_user", instance.question.statement, turns)
         entries: list[JsonObject] = []
 
         async def judged(calls: Sequence[Call]) -> list[ScoredCandidate[OutputVerdict]]:
-            programs = [program_in(call.said) for call in calls]
+            programs = [extract_program(call.said) for call in calls]
             request = JudgeOutputs(
                 problem=instance.judged_as,
                 programs=tuple(programs),
@@ -125,7 +125,7 @@ class ToolUser:
                 for call, program, judgement in zip(calls, programs, reply.verdicts, strict=True)
             ]
 
-        choice = await choose(context, host, self.prompts[0], text, options, judged)
+        choice = await choose_candidate(context, host, self.prompts[0], text, options, judged)
         ran = choice.found.model_dump(mode="json")
         after = (*turns, _turn(reasoner, ExecutedCandidate(choice.text, ran)))
         standing = EpisodeState(
@@ -134,7 +134,7 @@ class ToolUser:
             verdict=verdict(after),
             answer=team_answer(after),
         )
-        return acted(choice, text, ran, entries, standing)
+        return action_result(choice, text, ran, entries, standing)
 
 
 def math_instance(run: Run) -> MathInstance:
@@ -145,10 +145,10 @@ def math_instance(run: Run) -> MathInstance:
 def math_turns(instance: MathInstance, journal: Sequence[Step]) -> tuple[Turn, ...]:
     """The turns of the team so far, the last one perhaps without its program. Raises
     `JournalIncomplete`."""
-    return tuple(_rebuilt(turn) for turn in chosen_by_turn(journal, instance.setting.team))
+    return tuple(_rebuild_turn(turn) for turn in candidates_by_turn(journal, instance.setting.team))
 
 
-def _rebuilt(members: dict[str, ExecutedCandidate]) -> Turn:
+def _rebuild_turn(members: dict[str, ExecutedCandidate]) -> Turn:
     return _turn(members["reasoner"], members.get("tool_user"))
 
 
@@ -160,7 +160,7 @@ def _turn(reasoner: ExecutedCandidate, tool_user: ExecutedCandidate | None) -> T
     return Turn(
         solution=reasoner.text,
         reasoner=answer,
-        program=program_in(tool_user.text),
+        program=extract_program(tool_user.text),
         output=ran.output,
         trouble=ran.trouble,
         tool_user=ran.answer,

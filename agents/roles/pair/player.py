@@ -12,7 +12,7 @@ from loopline.agents.environments.game import (
     Episode,
     ProgrammedEpisode,
     Transition,
-    taken_by,
+    replay_action,
 )
 from loopline.agents.environments.puzzle_splits import content_hash
 from loopline.agents.environments.team_episode import SPECS
@@ -23,7 +23,7 @@ from loopline.agents.payloads import PLAYER, TurnPayload
 from loopline.agents.prompts import Prompt
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Decision, JsonObject, json_object
-from loopline.agents.roles.pair.candidates import ScoredCandidate, choose
+from loopline.agents.roles.pair.candidates import ScoredCandidate, choose_candidate
 from loopline.agents.roles.pair.episode import environment_of, episode_of
 from loopline.agents.roles.pair.settings import options_of
 from loopline.agents.roles.protocol import StepContext, StepResult
@@ -71,11 +71,11 @@ class PlayerRole:
         async def tried(calls: Sequence[Call]) -> list[ScoredCandidate[Trial]]:
             runs = await self._run(context, host, agent, episode, calls, entries)
             return [
-                self._tried(context, agent, episode, call, ran)
+                self._try_candidate(context, agent, episode, call, ran)
                 for call, ran in zip(calls, runs, strict=True)
             ]
 
-        choice = await choose(context, host, prompt, text, options, tried)
+        choice = await choose_candidate(context, host, prompt, text, options, tried)
         after, applied = choice.found
         with environment_code(environment.key, f"as what {agent} did was verified"):
             verdict, done = after.verify(), after.done
@@ -139,7 +139,7 @@ class PlayerRole:
             for program_request in wanted
         ]
 
-    def _tried(
+    def _try_candidate(
         self,
         context: StepContext,
         agent: Agent,
@@ -152,7 +152,7 @@ class PlayerRole:
         with environment_code(environment, f"as the episode was copied for {agent}"):
             trial = episode.copy()
         with environment_code(environment, f"on an action of {agent}"):
-            applied = taken_by(trial, ActionRecord(agent, call.said, ran))
+            applied = replay_action(trial, ActionRecord(agent, call.said, ran))
         return ScoredCandidate(call, _action(applied), applied.rewards, (trial, applied))
 
 

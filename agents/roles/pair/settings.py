@@ -37,7 +37,7 @@ class PairOptions(BaseModel):
     """Weight of the team's part in the scheme `paper`."""
 
     @model_validator(mode="after")
-    def _not_too_many(self) -> Self:
+    def _check_sample_count(self) -> Self:
         most = self.candidates * (self.adaptive.rounds if self.adaptive else 1)
         if most > MOST_CANDIDATES:
             raise ValueError(

@@ -28,7 +28,7 @@ class ExecutedCandidate:
     """What the judge said of it."""
 
 
-def chosen(step: Step) -> ExecutedCandidate:
+def executed_candidate(step: Step) -> ExecutedCandidate:
     """Raises `JournalIncomplete` for a step that executed nothing."""
     judged = step.decision.data.get("judged")
     if not isinstance(judged, dict):
@@ -36,7 +36,7 @@ def chosen(step: Step) -> ExecutedCandidate:
     return ExecutedCandidate(text_of(step), judged)
 
 
-def chosen_by_turn(
+def candidates_by_turn(
     journal: Sequence[Step], team: Sequence[str]
 ) -> Iterator[dict[str, ExecutedCandidate]]:
     """Member → what it did, turn by turn; the last one may lack those who come later. Raises
@@ -46,7 +46,7 @@ def chosen_by_turn(
         if step.agent != team[place % len(team)]:
             raise JournalIncomplete(f"turn {step.turn} is of {step.agent!r}, which is not its turn")
     for first in range(0, len(ordered), len(team)):
-        yield {step.agent: chosen(step) for step in ordered[first : first + len(team)]}
+        yield {step.agent: executed_candidate(step) for step in ordered[first : first + len(team)]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class EpisodeState:
     """What the team would hand in now."""
 
 
-def acted(
+def action_result(
     choice: Choice[Any],
     observed: str,
     judged: JsonObject,

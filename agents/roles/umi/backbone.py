@@ -8,7 +8,7 @@ global fine-tuning begins, and the single-model baseline.
     Action: weather
     Action Input: {"city": "Oslo"}
 
-`called_in_trajectory` and `ended_in_trajectory` are the pieces of the whole way in one text, in the
+`call_step_text` and `final_step_text` are the pieces of the whole way in one text, in the
 form of the global row in the README of RichardAragon/MultiAgentLLM. Two lines are more than there:
 an action's input, without which nobody can call it, and the rationale before the answer, where
 there is one.
@@ -33,12 +33,12 @@ from loopline.agents.records import ToolSpec
 from loopline.agents.roles.umi.output import (
     Action,
     Unreadable,
+    format_call,
     read_action,
     read_answer,
-    written_call,
 )
 from loopline.agents.roles.umi.transcript import ToolStyle, Turn, planner_input
-from loopline.agents.thinking import said
+from loopline.agents.thinking import text_without_thoughts
 
 GIVE_UP = "give up."
 
@@ -76,7 +76,7 @@ def step_text(rationale: str, then: str) -> str:
 
 
 def call_part(call: Action) -> str:
-    return written_call(call.name, call.arguments)
+    return format_call(call.name, call.arguments)
 
 
 def conclusion_part(answer: str | None) -> str:
@@ -87,7 +87,7 @@ def conclusion_part(answer: str | None) -> str:
 def read_step(text: str) -> CallTurn | FinalTurn | Unreadable:
     """The backbone's turn: what its first line `Action:` or `conclusion:` begins, and the thought
     before it."""
-    body = said(text).partition(_END)[0]
+    body = text_without_thoughts(text).partition(_END)[0]
     match = _PART.search(body)
     if match is None:
         return Unreadable("its text has no line `Action:` and no line `conclusion:`")
@@ -101,19 +101,19 @@ def read_step(text: str) -> CallTurn | FinalTurn | Unreadable:
     return FinalTurn(rationale, None if gives_up else answer)
 
 
-def called_in_trajectory(number: int, rationale: str, call: Action) -> str:
+def call_step_text(number: int, rationale: str, call: Action) -> str:
     """A step of the whole way that calls, numbered from 1, up to where its observation begins."""
     arguments = json.dumps(call.arguments, ensure_ascii=False)
     return (
-        f"{_numbered(number, rationale)}Action {number}: {call.name}\n"
+        f"{_number_step(number, rationale)}Action {number}: {call.name}\n"
         f"Action Input {number}: {arguments}\nObservation {number}: "
     )
 
 
-def ended_in_trajectory(number: int, rationale: str, answer: str | None) -> str:
+def final_step_text(number: int, rationale: str, answer: str | None) -> str:
     """The last step of the whole way."""
-    return f"{_numbered(number, rationale)}Answer: {GIVE_UP if answer is None else answer}"
+    return f"{_number_step(number, rationale)}Answer: {GIVE_UP if answer is None else answer}"
 
 
-def _numbered(number: int, rationale: str) -> str:
+def _number_step(number: int, rationale: str) -> str:
     return f"Rationale {number}: {rationale}\n\n" if rationale else ""

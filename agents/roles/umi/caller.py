@@ -5,9 +5,9 @@ from __future__ import annotations
 from loopline.agents.errors import JournalIncomplete
 from loopline.agents.prompts import Prompt, load_prompt
 from loopline.agents.protocols import Host
-from loopline.agents.roles.conversation import cut_off
+from loopline.agents.roles.conversation import truncation_reason
 from loopline.agents.roles.protocol import StepContext, StepResult
-from loopline.agents.roles.umi.calling import carried_out, refused
+from loopline.agents.roles.umi.calling import execute_call, refuse_call
 from loopline.agents.roles.umi.history import team_history
 from loopline.agents.roles.umi.output import Unreadable, call_schema, read_action
 from loopline.agents.roles.umi.settings import options_of, tools_of
@@ -48,6 +48,6 @@ class UmiCaller:
         )
         action = read_action(call.said)
         if isinstance(action, Unreadable):
-            cut = cut_off(call)
-            return refused(call, f"{action.reason} ({cut})" if cut else action.reason)
-        return await carried_out(host, tools, calls_of(context.journal), call, action)
+            cut = truncation_reason(call)
+            return refuse_call(call, f"{action.reason} ({cut})" if cut else action.reason)
+        return await execute_call(host, tools, calls_of(context.journal), call, action)

@@ -8,14 +8,14 @@ from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Decision, JsonObject, ToolCall
 from loopline.agents.roles.protocol import StepResult
 from loopline.agents.roles.umi.output import Action
-from loopline.agents.roles.umi.step import result
+from loopline.agents.roles.umi.step import step_result
 from loopline.agents.tools.offered import OfferedTools
 
 _KEPT_CHARS = 1_000
 """Of a text that is not a call."""
 
 
-async def carried_out(
+async def execute_call(
     host: Host,
     tools: OfferedTools,
     earlier: Sequence[ToolCall],
@@ -29,15 +29,17 @@ async def carried_out(
     request = tools.request(action.name, action.arguments, earlier)
     if request is None:
         tool_names = ", ".join(spec.name for spec in tools.specs) or "none"
-        return refused(call, f"there is no tool {action.name[:64]!r}; the tools are: {tool_names}")
+        return refuse_call(
+            call, f"there is no tool {action.name[:64]!r}; the tools are: {tool_names}"
+        )
     output = await host.call_tool(request.tool, request.arguments)
     extra: JsonObject = {} if rationale is None else {"rationale": rationale}
     data: JsonObject = {**extra, "name": action.name, "arguments": action.arguments}
     entry: JsonObject = {"tool": request.tool, "arguments": request.arguments, "output": output}
-    return result(call, Decision(kind="call", data=data), entry)
+    return step_result(call, Decision(kind="call", data=data), entry)
 
 
-def refused(call: Call, error: str) -> StepResult:
+def refuse_call(call: Call, error: str) -> StepResult:
     """Decides `refused` {text}; the error is what the model observes."""
     decision = Decision(kind="refused", data={"text": call.said[:_KEPT_CHARS]})
-    return result(call, decision, {"output": {"error": error}})
+    return step_result(call, decision, {"output": {"error": error}})

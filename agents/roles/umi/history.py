@@ -12,14 +12,14 @@ from loopline.agents.environments import tool_step
 from loopline.agents.environments.tool_step import GivenCall, GivenStep
 from loopline.agents.records import Run, Step
 from loopline.agents.roles.umi.backbone import call_part, step_text
-from loopline.agents.roles.umi.output import Action, written_call, written_plan
+from loopline.agents.roles.umi.output import Action, format_call, format_plan
 from loopline.agents.roles.umi.transcript import Turn, observation_text, turns_of
 
 
 def team_history(run: Run, journal: Iterable[Step], observation_chars: int) -> list[Turn]:
     """As planner, caller and summarizer read it."""
     return [
-        *_given(run, observation_chars, _of_team),
+        *_given_turns(run, observation_chars, _team_turns),
         *turns_of(run, journal, observation_chars)[1:],
     ]
 
@@ -27,12 +27,12 @@ def team_history(run: Run, journal: Iterable[Step], observation_chars: int) -> l
 def single_history(run: Run, journal: Iterable[Step], observation_chars: int) -> list[Turn]:
     """As the single model reads it: its thought and its call are one turn."""
     return [
-        *_given(run, observation_chars, _of_single),
+        *_given_turns(run, observation_chars, _single_turns),
         *turns_of(run, journal, observation_chars)[1:],
     ]
 
 
-def _given(
+def _given_turns(
     run: Run, observation_chars: int, written: Callable[[GivenCall], Sequence[Turn]]
 ) -> list[Turn]:
     turns = [Turn("user", run.task.prompt)]
@@ -40,22 +40,22 @@ def _given(
         return turns
     step = GivenStep.model_validate(run.task.instance)
     for call in step.before:
-        turns += _asked_again(call.asked_again)
+        turns += _repeat_question(call.asked_again)
         turns += written(call)
         turns.append(Turn("observation", observation_text(call.output, observation_chars)))
-    return [*turns, *_asked_again(step.asked_again)]
+    return [*turns, *_repeat_question(step.asked_again)]
 
 
-def _asked_again(message: str | None) -> list[Turn]:
+def _repeat_question(message: str | None) -> list[Turn]:
     return [] if message is None else [Turn("user", message)]
 
 
-def _of_team(call: GivenCall) -> Sequence[Turn]:
-    written = call.text if call.name is None else written_call(call.name, call.arguments)
-    return Turn("assistant", written_plan(call.rationale, "call")), Turn("caller", written)
+def _team_turns(call: GivenCall) -> Sequence[Turn]:
+    written = call.text if call.name is None else format_call(call.name, call.arguments)
+    return Turn("assistant", format_plan(call.rationale, "call")), Turn("caller", written)
 
 
-def _of_single(call: GivenCall) -> Sequence[Turn]:
+def _single_turns(call: GivenCall) -> Sequence[Turn]:
     named = None if call.name is None else Action(call.name, call.arguments)
     then = call.text if named is None else call_part(named)
     return (Turn("assistant", step_text(call.rationale, then)),)

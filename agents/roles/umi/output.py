@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loopline.agents.records import JsonObject, ToolSpec
-from loopline.agents.thinking import said
+from loopline.agents.thinking import text_without_thoughts
 from loopline.agents.tools.json_arguments import parse_arguments
 
 Next = Literal["call", "conclude", "give_up"]
@@ -76,7 +76,7 @@ class Unreadable:
 def read_plan(text: str) -> PlannerTurn | Unreadable:
     """The planner's rationale and its decision: the first `Next:` that names a role. Whatever
     follows it is none of the planner's business."""
-    body = said(text).partition(_END)[0]
+    body = text_without_thoughts(text).partition(_END)[0]
     match = _NEXT.search(body)
     if match is None:
         excerpt = " ".join(body.split())[-_SHOWN_CHARS:]
@@ -91,7 +91,7 @@ def read_plan(text: str) -> PlannerTurn | Unreadable:
     return PlannerTurn(rationale, "conclude" if match["conclude"] else "give_up")
 
 
-def written_plan(rationale: str, following: Next) -> str:
+def format_plan(rationale: str, following: Next) -> str:
     """The planner's turn as published."""
     return (
         f"{rationale}\n Next: {_WORDS[following]}." if rationale else f" Next: {_WORDS[following]}."
@@ -100,17 +100,17 @@ def written_plan(rationale: str, following: Next) -> str:
 
 def read_answer(text: str) -> str:
     """The summarizer's answer; empty if it wrote none."""
-    return _OWN_TAG.sub("", said(text).partition(_END)[0], count=1).strip()
+    return _OWN_TAG.sub("", text_without_thoughts(text).partition(_END)[0], count=1).strip()
 
 
 def read_action(text: str) -> Action | Unreadable:
     """The caller's call, in either form."""
-    body = _OWN_TAG.sub("", said(text), count=1)
+    body = _OWN_TAG.sub("", text_without_thoughts(text), count=1)
     action = _ACTION.search(body)
     if action is None:
         whole = _object_at(body, body.find("{"), "the call is")
         if isinstance(whole, dict) and "Action" in whole:
-            return _of_object(whole)
+            return _action_from_object(whole)
         if isinstance(whole, str) and '"Action"' in body:
             return Unreadable(whole)
         return Unreadable("there is no line `Action: <name of a tool>`")
@@ -126,7 +126,7 @@ def read_action(text: str) -> Action | Unreadable:
     return Action(name, arguments)
 
 
-def written_call(name: str, arguments: JsonObject, *, as_json: bool = False) -> str:
+def format_call(name: str, arguments: JsonObject, *, as_json: bool = False) -> str:
     """The caller's turn, as published or as the JSON value that `call_schema` accepts."""
     if as_json:
         return json.dumps({"Action": name, "Action Input": arguments}, ensure_ascii=False)
@@ -151,7 +151,7 @@ def _schema_of(tool: ToolSpec) -> JsonObject:
     }
 
 
-def _of_object(whole: JsonObject) -> Action | Unreadable:
+def _action_from_object(whole: JsonObject) -> Action | Unreadable:
     name, arguments = whole.get("Action"), whole.get("Action Input")
     if not isinstance(name, str) or not name.strip():
         return Unreadable("`Action` names no tool")

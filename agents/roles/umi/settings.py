@@ -48,7 +48,7 @@ def tools_of(run: Run) -> OfferedTools:
     return offered_tools(run.task, otherwise=otherwise)
 
 
-def require_calls_can_be_held(run: Run) -> None:
+def require_constrainable_calls(run: Run) -> None:
     """Raises `InvalidTask` for more tools than a constrained caller can be held to: its first call
     would fail. The options say whether it is constrained."""
     tools = tools_of(run).specs

@@ -5,20 +5,20 @@ from __future__ import annotations
 from loopline.agents.prompts import Prompt, load_prompt
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Decision
-from loopline.agents.roles.conversation import cut_off
+from loopline.agents.roles.conversation import truncation_reason
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.roles.umi.backbone import FinalTurn, backbone_input, read_step
-from loopline.agents.roles.umi.calling import carried_out, refused
+from loopline.agents.roles.umi.calling import execute_call, refuse_call
 from loopline.agents.roles.umi.history import single_history
 from loopline.agents.roles.umi.output import Unreadable
 from loopline.agents.roles.umi.settings import options_of, tools_of
-from loopline.agents.roles.umi.step import completion, refuse_other_payloads, result
+from loopline.agents.roles.umi.step import completion, refuse_other_payloads, step_result
 from loopline.agents.roles.umi.transcript import calls_of
 
 
 class UmiSingle:
-    """Decides `call` {rationale, name, arguments}, `refused` {text}, `answer` {rationale, answer},
-    `give_up` {rationale, reason} or `failed`.
+    """Decides `call` {rationale, name, arguments}, `refused` {text}, `answer` {rationale,
+    answer}, `give_up` {rationale, reason} or `failed`.
 
     What is wrong with a call comes back as its observation, as it does to the caller of `umi`. A
     text that neither calls nor concludes gives up, as a planner that names no next role does.
@@ -39,38 +39,38 @@ class UmiSingle:
         call = await completion(context, host, self.prompts[0], text)
         outcome = read_step(call.said)
         if isinstance(outcome, Unreadable):
-            cut = cut_off(call)
-            return _gave_up(call, "", f"{outcome.reason} ({cut})" if cut else outcome.reason)
+            cut = truncation_reason(call)
+            return _give_up(call, "", f"{outcome.reason} ({cut})" if cut else outcome.reason)
         if isinstance(outcome, FinalTurn):
-            return _concluded(call, outcome)
+            return _conclude(call, outcome)
         if _calls_so_far(context) >= options.max_calls:
             limit = f"wants another call after {options.max_calls}, which is the limit"
-            return _gave_up(call, outcome.rationale, limit)
+            return _give_up(call, outcome.rationale, limit)
         if isinstance(outcome.call, Unreadable):
-            cut = cut_off(call)
+            cut = truncation_reason(call)
             reason = outcome.call.reason
-            return refused(call, f"{reason} ({cut})" if cut else reason)
+            return refuse_call(call, f"{reason} ({cut})" if cut else reason)
         earlier = calls_of(context.journal)
-        return await carried_out(
+        return await execute_call(
             host, tools, earlier, call, outcome.call, rationale=outcome.rationale
         )
 
 
-def _concluded(call: Call, conclusion: FinalTurn) -> StepResult:
-    cut = cut_off(call)
+def _conclude(call: Call, conclusion: FinalTurn) -> StepResult:
+    cut = truncation_reason(call)
     if cut is not None:
         # What the answer lacks may be what was asked for.
-        return _gave_up(call, conclusion.rationale, cut)
+        return _give_up(call, conclusion.rationale, cut)
     if conclusion.answer is None:
         reason = " ".join(conclusion.rationale.split()) or "the model gave no reason"
-        return _gave_up(call, conclusion.rationale, reason)
+        return _give_up(call, conclusion.rationale, reason)
     data = {"rationale": conclusion.rationale, "answer": conclusion.answer}
-    return result(call, Decision(kind="answer", data={**data}))
+    return step_result(call, Decision(kind="answer", data={**data}))
 
 
-def _gave_up(call: Call, rationale: str, reason: str) -> StepResult:
+def _give_up(call: Call, rationale: str, reason: str) -> StepResult:
     data = {"rationale": rationale, "reason": reason}
-    return result(call, Decision(kind="give_up", data={**data}))
+    return step_result(call, Decision(kind="give_up", data={**data}))
 
 
 def _calls_so_far(context: StepContext) -> int:

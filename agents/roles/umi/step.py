@@ -29,7 +29,7 @@ async def completion(
     return calls[0]
 
 
-def result(call: Call, decision: Decision, entry: JsonObject | None = None) -> StepResult:
+def step_result(call: Call, decision: Decision, entry: JsonObject | None = None) -> StepResult:
     """The step's result; `entry` is the observation of a call, in the form of `conversation`."""
     action: JsonObject = {"kind": decision.kind, **decision.data}
     return StepResult(

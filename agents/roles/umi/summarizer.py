@@ -5,12 +5,12 @@ from __future__ import annotations
 from loopline.agents.prompts import Prompt, load_prompt
 from loopline.agents.protocols import Host
 from loopline.agents.records import Decision
-from loopline.agents.roles.conversation import cut_off
+from loopline.agents.roles.conversation import truncation_reason
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.roles.umi.history import team_history
 from loopline.agents.roles.umi.output import read_answer
 from loopline.agents.roles.umi.settings import options_of
-from loopline.agents.roles.umi.step import completion, refuse_other_payloads, result
+from loopline.agents.roles.umi.step import completion, refuse_other_payloads, step_result
 from loopline.agents.roles.umi.transcript import summarizer_input
 
 
@@ -32,9 +32,9 @@ class UmiSummarizer:
         options = options_of(context.run)
         turns = team_history(context.run, context.journal, options.observation_chars)
         call = await completion(context, host, self.prompts[0], summarizer_input(turns))
-        reason = cut_off(call)
+        reason = truncation_reason(call)
         answer = read_answer(call.said)
         if reason is None and answer:
-            return result(call, Decision(kind="answer", data={"answer": answer}))
+            return step_result(call, Decision(kind="answer", data={"answer": answer}))
         data = {"reason": reason or "the summarizer wrote no answer"}
-        return result(call, Decision(kind="give_up", data={**data}))
+        return step_result(call, Decision(kind="give_up", data={**data}))

@@ -25,7 +25,7 @@ from pydantic import JsonValue
 
 from loopline.agents.records import JsonObject, Run, Step, ToolCall, ToolSpec
 from loopline.agents.roles.conversation import whole_tool_text
-from loopline.agents.roles.umi.output import written_call, written_plan
+from loopline.agents.roles.umi.output import format_call, format_plan
 
 Label = Literal["user", "assistant", "caller", "observation", "conclusion"]
 ToolStyle = Literal["documents", "signatures"]
@@ -55,7 +55,7 @@ def planner_input(tools: Sequence[ToolSpec], turns: Iterable[Turn], style: ToolS
 
 def caller_input(tools: Sequence[ToolSpec], turns: Sequence[Turn], style: ToolStyle) -> str:
     """What the caller reads: the history, and once more the planner's turn that it ends with."""
-    thought = as_plain(turns[-1].text)
+    thought = escape_turn_ends(turns[-1].text)
     return f"{_tools_and_history(tools, turns, style)}\nThought:\n{thought}\ncaller:"
 
 
@@ -70,10 +70,10 @@ def _tools_and_history(tools: Sequence[ToolSpec], turns: Iterable[Turn], style: 
 
 def history_text(turns: Iterable[Turn]) -> str:
     """The turns, one behind the other."""
-    return "".join(f"{turn.label}: {as_plain(turn.text)}{END_OF_TURN}" for turn in turns)
+    return "".join(f"{turn.label}: {escape_turn_ends(turn.text)}{END_OF_TURN}" for turn in turns)
 
 
-def as_plain(text: str) -> str:
+def escape_turn_ends(text: str) -> str:
     """The text without anything that could be read as the end of a turn."""
     return _LIKE_AN_END.sub("< / s >", text)
 
@@ -82,13 +82,13 @@ def tools_text(tools: Sequence[ToolSpec], style: ToolStyle) -> str:
     """One line for each tool: its document as JSON, or in few tokens its signature."""
     if style == "signatures":
         # The worlds are large, and most runs are not about them.
-        from loopline.agents.environments.api_worlds import compact
+        from loopline.agents.environments.api_worlds import compact_documentation
 
-        return as_plain(compact(tools))
-    return as_plain("\n".join(json.dumps(document(tool)) for tool in tools))
+        return escape_turn_ends(compact_documentation(tools))
+    return escape_turn_ends("\n".join(json.dumps(document_tool(tool)) for tool in tools))
 
 
-def document(tool: ToolSpec) -> JsonObject:
+def document_tool(tool: ToolSpec) -> JsonObject:
     """α-UMi's form of a tool: `Name`, `function`, and `input` by parameter.
 
     Choices and what may be left out are told too, which the published documents do not.
@@ -130,11 +130,11 @@ def turns_of(run: Run, journal: Iterable[Step], observation_chars: int) -> list[
         data = step.decision.data
         match step.agent, step.decision.kind:
             case "umi_planner", ("call" | "conclude" | "give_up") as kind:
-                turns.append(Turn("assistant", written_plan(_text(data.get("rationale")), kind)))
+                turns.append(Turn("assistant", format_plan(_text(data.get("rationale")), kind)))
             case "umi_caller", "call":
                 name, arguments = _text(data.get("name")), data.get("arguments")
                 call_arguments = arguments if isinstance(arguments, dict) else {}
-                turns.append(Turn("caller", written_call(name, call_arguments)))
+                turns.append(Turn("caller", format_call(name, call_arguments)))
                 turns.append(Turn("observation", observation_of(step, observation_chars)))
             case "umi_caller", "refused":
                 turns.append(Turn("caller", _text(data.get("text"))))
@@ -200,5 +200,5 @@ def _single_text(step: Step) -> str:
         return _text(data.get("text"))
     arguments, rationale = data.get("arguments"), _text(data.get("rationale"))
     call_arguments = arguments if isinstance(arguments, dict) else {}
-    written = written_call(_text(data.get("name")), call_arguments)
+    written = format_call(_text(data.get("name")), call_arguments)
     return f"{rationale}\n{written}" if rationale else written

@@ -22,7 +22,7 @@ def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Pat
         return
     for sibling in others:
         facts = read_facts(sibling / COPYING)
-        if facts is None or not _alike(facts.settings, settings):
+        if facts is None or not _differ_only_by_method(facts.settings, settings):
             continue
         if not (training / INITIAL).exists():
             with atomic_folder(training / INITIAL) as part:
@@ -34,6 +34,6 @@ def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Pat
         return
 
 
-def _alike(first: GlpftSettings, second: GlpftSettings) -> bool:
+def _differ_only_by_method(first: GlpftSettings, second: GlpftSettings) -> bool:
     """Whether they differ by their method at most."""
     return first == second.model_copy(update={"method": first.method})

@@ -8,8 +8,14 @@ from functools import partial
 import typer
 
 from loopline.agents.roles.umi.settings import UmiOptions
-from loopline.bench.experiments.glpft.grid import OPTIONS, Cell, GlpftGrid, data_folder, finished
-from loopline.bench.experiments.harness import conduct, do_cells
+from loopline.bench.experiments.glpft.grid import (
+    OPTIONS,
+    Cell,
+    GlpftGrid,
+    cell_is_finished,
+    data_folder,
+)
+from loopline.bench.experiments.harness import conduct, run_cells
 from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.data.datasets import build
 from loopline.trainers.data.datasets import write as write_data
@@ -19,7 +25,7 @@ from loopline.trainers.data.sources import from_worlds
 def measure(grid: GlpftGrid, *, as_json: bool) -> None:
     """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
     grid.claim()
-    conduct(grid.output, partial(_done, grid))
+    conduct(grid.output, partial(_run_grid, grid))
     # These know the trainers' reports, and so import torch.
     from loopline.bench.experiments.document import publish
     from loopline.bench.experiments.glpft.figures import figures_of
@@ -32,17 +38,17 @@ def measure(grid: GlpftGrid, *, as_json: bool) -> None:
         typer.echo(json.dumps(report.model_dump(mode="json")))
 
 
-def _done(grid: GlpftGrid) -> bool | None:
+def _run_grid(grid: GlpftGrid) -> bool | None:
     """None if it was stopped."""
 
     def is_finished(cell: Cell) -> bool:
-        return finished(cell.folder(grid.output), grid.items)
+        return cell_is_finished(cell.folder(grid.output), grid.items)
 
     if all(map(is_finished, grid.cells)):
         return True
     with JobProgress("cells") as progress:
         _make_data(grid, progress)
-        whole = do_cells(
+        whole = run_cells(
             grid.cells, grid.output, "glpft", jobs=grid.jobs, finished=is_finished,
             progress=progress,
         )  # fmt: skip

@@ -30,7 +30,7 @@ SECONDS = 86_400.0
 OVERFLOW = "context_overflow"
 
 
-def served_by(method: Method) -> tuple[str, dict[str, str]]:
+def serving_of(method: Method) -> tuple[str, dict[str, str]]:
     """The workflow that a method's models are played in, and role → trained stage."""
     if method == "single":
         return "umi_single", {"umi_single": "single"}
@@ -42,7 +42,7 @@ async def engines(method: Method, training: Path) -> AsyncGenerator[dict[str, En
     """An engine for each model of a finished training, by the name of its stage; greedy."""
     pools: dict[str, EnginePool] = {}
     try:
-        for stage in sorted(set(served_by(method)[1].values())):
+        for stage in sorted(set(serving_of(method)[1].values())):
             settings = ModelSettings(
                 engine="torch", model=str(training / stage), max_concurrency=TOGETHER
             )
@@ -74,7 +74,7 @@ async def evaluate(
         async with aclosing(played):
             async for trajectory in played:
                 item = by_run.pop(trajectory.run.id)
-                log.append(_judged(trajectory, item, method, judge).model_dump(mode="json"))
+                log.append(_judge_run(trajectory, item, method, judge).model_dump(mode="json"))
                 result_count += 1
                 on_result(result_count)
         log.sync()
@@ -82,7 +82,7 @@ async def evaluate(
 
 def _runs(items: Sequence[Item], method: Method, by_run: dict[str, Item]) -> Iterator[Run]:
     """A run for each item, made when there is a place for it; `by_run` is told."""
-    workflow, policies = served_by(method)
+    workflow, policies = serving_of(method)
     options = workflows.get(workflow).check_options(OPTIONS)
     prompts = prompt_hashes(workflow)
     for item in items:
@@ -106,7 +106,7 @@ def _runs(items: Sequence[Item], method: Method, by_run: dict[str, Item]) -> Ite
         yield run
 
 
-def _judged(trajectory: Trajectory, item: Item, method: Method, judge: WorldsJudge) -> Result:
+def _judge_run(trajectory: Trajectory, item: Item, method: Method, judge: WorldsJudge) -> Result:
     _require_played(trajectory)
     entries = [
         usage_entry(trajectory.run.id, step.agent, step.turn, step.branch, call)

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loopline.bench.errors import OutputError
-from loopline.bench.experiments.glpft.evaluation import served_by
+from loopline.bench.experiments.glpft.evaluation import serving_of
 from loopline.bench.experiments.glpft.grid import (
     APART,
     HELD_OUT,
@@ -129,9 +129,9 @@ def _baselines(grid: GlpftGrid) -> dict[str, dict[str, float]]:
 
 def _size(grid: GlpftGrid, size: str, baselines: dict[str, dict[str, float]]) -> SizeFigures:
     groups = _groups(grid)
-    _require_alike(grid, size)
+    _require_same_training(grid, size)
     played = {
-        method: _played(
+        method: _read_played(
             grid,
             [entry for entry in grid.cells if (entry.size, entry.method) == (size, method)],
             groups,
@@ -165,10 +165,10 @@ def _groups(grid: GlpftGrid) -> dict[str, list[str]]:
     return {name: items for name, items in groups.items() if items}
 
 
-def _played(grid: GlpftGrid, cells: Sequence[Cell], groups: dict[str, list[str]]) -> _Played:
+def _read_played(grid: GlpftGrid, cells: Sequence[Cell], groups: dict[str, list[str]]) -> _Played:
     by_seed = tuple(read_results(cell.folder(grid.output)) for cell in cells)
     reports = [_report(cell.folder(grid.output)) for cell in cells]
-    playing = _playing(cells[0], reports[0])
+    playing = _playing_stages(cells[0], reports[0])
     apart = groups.get(APART)
     facts = MethodFigures(
         method=cells[0].method,
@@ -180,19 +180,20 @@ def _played(grid: GlpftGrid, cells: Sequence[Cell], groups: dict[str, list[str]]
         solved={
             name: Solved(
                 instructions=len(items),
-                mean=_mean(by_seed, items, _solved, grid.common.question_seed),
+                mean=_mean(by_seed, items, _solved_value, grid.common.question_seed),
                 seeds=tuple(
-                    fmean(_solved(seed_results[item]) for item in items) for seed_results in by_seed
+                    fmean(_solved_value(seed_results[item]) for item in items)
+                    for seed_results in by_seed
                 ),
             )
             for name, items in groups.items()
         },
-        hallucination=_mean(by_seed, groups[ALL], _invented, grid.common.question_seed),
+        hallucination=_mean(by_seed, groups[ALL], _invented_value, grid.common.question_seed),
         calls=fmean(
             seed_results[item].measures["calls"] for seed_results in by_seed for item in groups[ALL]
         ),
         unseen_apis_hallucination=(
-            _mean(by_seed, apart, _invented, grid.common.question_seed) if apart else None
+            _mean(by_seed, apart, _invented_value, grid.common.question_seed) if apart else None
         ),
         classes=_classes(by_seed, groups[ALL]),
     )
@@ -211,7 +212,7 @@ def _report(folder: Path) -> Report:
         ) from error
 
 
-def _require_alike(grid: GlpftGrid, size: str) -> None:
+def _require_same_training(grid: GlpftGrid, size: str) -> None:
     """Raises `OutputError` for cells that were trained in different ways: a release of this
     program may have other defaults than the one that began the folder."""
     cells_by_settings: dict[str, str] = {}
@@ -227,9 +228,9 @@ def _require_alike(grid: GlpftGrid, size: str) -> None:
         )
 
 
-def _playing(cell: Cell, report: Report) -> list[StageFacts]:
+def _playing_stages(cell: Cell, report: Report) -> list[StageFacts]:
     """The models that play: of the other stages' models they only begin."""
-    stage_names = served_by(cell.method)[1].values()
+    stage_names = serving_of(cell.method)[1].values()
     return [stage for stage in report.stages if stage.stage in stage_names]
 
 
@@ -241,8 +242,8 @@ def _difference(
         second=second.facts.method,
         solved={
             name: bootstrap_difference(
-                _by_item(first.by_seed, items, _solved),
-                _by_item(second.by_seed, items, _solved),
+                _by_item(first.by_seed, items, _solved_value),
+                _by_item(second.by_seed, items, _solved_value),
                 seed=grid.common.question_seed,
             )
             for name, items in groups.items()
@@ -267,11 +268,11 @@ def _by_item(
     return [fmean(value(seed_results[item]) for seed_results in by_seed) for item in items]
 
 
-def _solved(result: Result) -> float:
+def _solved_value(result: Result) -> float:
     return float(result.right)
 
 
-def _invented(result: Result) -> float:
+def _invented_value(result: Result) -> float:
     return result.measures["hallucination"]
 
 

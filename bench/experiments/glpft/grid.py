@@ -24,10 +24,10 @@ from pydantic import Field, ValidationError
 
 from loopline.agents.environments.api_worlds import Split
 from loopline.agents.records import JsonObject, Record
-from loopline.bench.append_log import corrupt, read_log
+from loopline.bench.append_log import corrupt_line_error, read_log
 from loopline.bench.datasets import Item
 from loopline.bench.errors import UsageError
-from loopline.bench.experiments.harness import claim, listed
+from loopline.bench.experiments.harness import claim, parse_names
 from loopline.bench.results import Result
 from loopline.bench.tools import worlds
 from loopline.trainers.glpft.settings import MICRO, SIZES, Size
@@ -138,7 +138,7 @@ def grid_of(
     jobs: int,
 ) -> GlpftGrid:
     """From the options as they are typed. Raises `UsageError`."""
-    names = listed("--sizes", sizes, list(SIZES))
+    names = parse_names("--sizes", sizes, list(SIZES))
     budgets = _numbers("--tokens", tokens.split(","), tokens)
     if len(budgets) not in (1, len(names)):
         raise UsageError(
@@ -146,7 +146,7 @@ def grid_of(
         )
     if len(budgets) == 1:
         budgets *= len(names)
-    method_names = listed("--methods", methods, METHODS)
+    method_names = parse_names("--methods", methods, METHODS)
     return GlpftGrid(
         output=output,
         common=common,
@@ -155,7 +155,7 @@ def grid_of(
             for name, budget in zip(names, budgets, strict=True)
         },
         methods=tuple(method for name in method_names for method in METHODS if method == name),
-        seeds=tuple(_numbers("--seeds", listed("--seeds", seeds), seeds)),
+        seeds=tuple(_numbers("--seeds", parse_names("--seeds", seeds), seeds)),
         jobs=jobs,
     )
 
@@ -196,12 +196,12 @@ def read_results(folder: Path) -> dict[str, Result]:
         try:
             result = Result.model_validate(record)
         except ValidationError as error:
-            raise corrupt(path, number, str(error.errors()[0]["msg"])) from error
+            raise corrupt_line_error(path, number, str(error.errors()[0]["msg"])) from error
         results[result.item] = result
     return results
 
 
-def finished(folder: Path, items: Sequence[Item]) -> bool:
+def cell_is_finished(folder: Path, items: Sequence[Item]) -> bool:
     """Whether nothing of the cell is left to do: what has played everything is trained."""
     results = read_results(folder)
     return all(item.id in results for item in items)

@@ -41,7 +41,7 @@ def document(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> Document:
         sections=[
             Section(
                 tables(size_figures),
-                _drawings(size_figures),
+                _plots(size_figures),
                 heading=size_figures.size,
                 about=heading(size_figures),
             )
@@ -51,7 +51,7 @@ def document(grid: GlpftGrid, sizes: Sequence[SizeFigures]) -> Document:
     )
 
 
-def _drawings(size: SizeFigures) -> list[tuple[str, str]]:
+def _plots(size: SizeFigures) -> list[tuple[str, str]]:
     solved = (
         solved_plot(
             (entry.method, entry.solved[ALL].mean, entry.solved[ALL].seeds)

@@ -71,7 +71,7 @@ def solved(size: SizeFigures) -> Table:
         [f"by hand: {player}", *blank, say.share(shares[ALL]), *blank[1:]]
         for player, shares in size.baselines.items()
     ]
-    return head, [*map(_solved, size.methods), *by_hand]
+    return head, [*map(_solved_cells, size.methods), *by_hand]
 
 
 def splits(size: SizeFigures) -> Table:
@@ -137,7 +137,7 @@ def classes(size: SizeFigures) -> Table:
     )
 
 
-def _solved(method: MethodFigures) -> list[str]:
+def _solved_cells(method: MethodFigures) -> list[str]:
     score = method.solved[ALL]
     return [
         method.method,

@@ -13,10 +13,15 @@ from loopline.agents.records import Record
 from loopline.bench.errors import BenchError
 from loopline.bench.experiments.document import publish
 from loopline.bench.experiments.grpo.figures import GrpoReport, report_of
-from loopline.bench.experiments.grpo.grid import GrpoGrid, with_needed
-from loopline.bench.experiments.grpo.published import said
+from loopline.bench.experiments.grpo.grid import GrpoGrid, with_dependencies
+from loopline.bench.experiments.grpo.published import published_results
 from loopline.bench.experiments.grpo.report import document, last_line
-from loopline.bench.experiments.grpo.trials import Trial, chosen_of, lower, trial_of
+from loopline.bench.experiments.grpo.trials import (
+    Trial,
+    choose_tunings,
+    lower_setting_hint,
+    trial_of,
+)
 from loopline.bench.experiments.harness import conduct
 from loopline.trainers.core.job_progress import JobProgress
 from loopline.trainers.core.json_records import find_record, write_record
@@ -41,36 +46,36 @@ def measure(grid: GrpoGrid, *, as_json: bool) -> None:
         claim(grid.output, grid.settings, more_seeds=True)
     except TrainingError as error:
         raise BenchError(str(error)) from error
-    report = conduct(grid.output, lambda: _done(grid))
+    report = conduct(grid.output, lambda: _run_grid(grid))
     publish(document(report), report, grid.output)
     if as_json:
         typer.echo(json.dumps(last_line(report)))
 
 
-def _done(grid: GrpoGrid) -> GrpoReport | None:
+def _run_grid(grid: GrpoGrid) -> GrpoReport | None:
     """None if it was stopped."""
     with track_seconds(grid.output) as seconds:
         by_hand = _by_hand(grid.output, grid.settings)
-        training = _trained(grid)
+        training = _train_arms(grid)
         if training is None:
             return None
         trials, arms = training
-        trained_arms = with_needed([*grid.trials, *arms])
+        trained_arms = with_dependencies([*grid.trials, *arms])
         every = results_of(trained_arms, grid.output)
         stopped = {
-            arm.name: f"{arm_result.stopped}. {lower(arm)}"
+            arm.name: f"{arm_result.stopped}. {lower_setting_hint(arm)}"
             for arm, arm_result in zip(trained_arms, every, strict=True)
             if arm_result.stopped
         }
         name = grid.settings.game.name
         return report_of(
-            grid.settings, results_of(arms, grid.output), by_hand.solved, said(name),
+            grid.settings, results_of(arms, grid.output), by_hand.solved, published_results(name),
             seconds() / 60, cpu_minutes=fsum(arm_result.cpu_seconds for arm_result in every) / 60,
             trials=trials, stopped=stopped,
         )  # fmt: skip
 
 
-def _trained(grid: GrpoGrid) -> tuple[tuple[Trial, ...], list[Arm]] | None:
+def _train_arms(grid: GrpoGrid) -> tuple[tuple[Trial, ...], list[Arm]] | None:
     """The trials, and the arms of the table, tuned as these have chosen; None if it was
     stopped."""
     with JobProgress("trainings") as progress:
@@ -81,8 +86,8 @@ def _trained(grid: GrpoGrid) -> tuple[tuple[Trial, ...], list[Arm]] | None:
         if not run_arms(grid.first, grid.output, jobs=grid.jobs, watcher=of_all):
             return None
         trials = tuple(map(trial_of, results_of(grid.trials, grid.output)))
-        arms = grid.arms(chosen_of(trials))
-        every = with_needed([*grid.first, *arms])
+        arms = grid.arms(choose_tunings(trials))
+        every = with_dependencies([*grid.first, *arms])
         if not run_arms(every, grid.output, jobs=grid.jobs, watcher=progress.watch):
             return None
     return trials, arms

@@ -164,7 +164,7 @@ def report_of(
     )
 
 
-def at_equal_tokens(arms: Sequence[ArmFigures]) -> dict[ArmName, float]:
+def solved_at_equal_tokens(arms: Sequence[ArmFigures]) -> dict[ArmName, float]:
     """What the arms that learn from rewards solved of the validation split at the first look after
     as many tokens as AT-GRPO had in the end, or at their last one; empty without AT-GRPO."""
     whole = next((arm.tokens for arm in arms if arm.arm == AT_GRPO), None)
@@ -190,7 +190,7 @@ def _arm(name: ArmName, results: Sequence[ArmResult], warm: Sequence[ArmResult])
     return ArmFigures(
         arm=name,
         tuning=results[0].tuning,
-        success=Bounds.of_seeds([_cells(result) for result in results], least=0.0),
+        success=Bounds.of_seeds([_solved_by_puzzle(result) for result in results], least=0.0),
         by_seed={
             result.seed: Bounds.of(wilson(result.solved, len(result.outcomes)))
             for result in results
@@ -230,14 +230,17 @@ def _gap(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Bounds:
     """First less second, paired by seed and puzzle."""
     return Bounds.of_seeds(
         [
-            [mine - baseline for mine, baseline in zip(_cells(a), _cells(b), strict=True)]
+            [
+                mine - baseline
+                for mine, baseline in zip(_solved_by_puzzle(a), _solved_by_puzzle(b), strict=True)
+            ]
             for a, b in pairs
         ],
         least=-1.0,
     )
 
 
-def _cells(result: ArmResult) -> list[float]:
+def _solved_by_puzzle(result: ArmResult) -> list[float]:
     """Of each puzzle 1 if it was solved, else 0."""
     return [float(mark == "1") for mark in result.outcomes]
 

@@ -108,16 +108,16 @@ class GrpoGrid:
         ]
 
     @property
-    def certain(self) -> list[Arm]:
+    def required_arms(self) -> list[Arm]:
         """What the table needs whatever the trials choose, in the order of work: no core need wait
         for the last trial."""
-        by_each = [with_needed(self._all_by(way)) for way in self.ways]
+        by_each = [with_dependencies(self._arms_by_way(way)) for way in self.ways]
         return [arm for arm in by_each[0] if all(arm in others for others in by_each)]
 
     @property
     def first(self) -> list[Arm]:
         """What can be done before the trials have chosen, with them; nothing without trials."""
-        return with_needed([*self.trials, *self.certain]) if self.trials else []
+        return with_dependencies([*self.trials, *self.required_arms]) if self.trials else []
 
     @property
     def behind(self) -> int:
@@ -125,8 +125,8 @@ class GrpoGrid:
         AT-GRPO, by one for each further seed: what others spend is measured by it as its game has
         it."""
         first = set(self.first)
-        tables = map(self._all_by, self.ways)
-        return min(len(set(with_needed(table)) - first) for table in tables)
+        tables = map(self._arms_by_way, self.ways)
+        return min(len(set(with_dependencies(table)) - first) for table in tables)
 
     def arms(self, tunings: Mapping[ArmName, Tuning]) -> list[Arm]:
         """Those of the table, tuned as was chosen for them: seed by seed, so that what was done
@@ -145,7 +145,7 @@ class GrpoGrid:
             if at < SEEDS_OF_OTHERS or has_all_seeds(kind)
         ]
 
-    def _all_by(self, way: Way) -> list[Arm]:
+    def _arms_by_way(self, way: Way) -> list[Arm]:
         """Every arm tuned in this way, or in the first one where it doesn't concern it."""
         return self.arms({kind: tuning for kind in self.kinds for tuning in way.tunings(kind)})
 
@@ -155,11 +155,11 @@ def _tunings_of(name: ArmName, ways: Sequence[Way]) -> list[Tuning]:
     return list(dict.fromkeys(tuning for way in ways for tuning in way.tunings(name)))
 
 
-def with_needed(arms: Sequence[Arm]) -> list[Arm]:
+def with_dependencies(arms: Sequence[Arm]) -> list[Arm]:
     """The arms, each after those that it needs."""
     all_arms: dict[Arm, None] = {}
     for arm in arms:
-        all_arms |= dict.fromkeys((*with_needed(arm.needs), arm))
+        all_arms |= dict.fromkeys((*with_dependencies(arm.needs), arm))
     return list(all_arms)
 
 
@@ -193,10 +193,10 @@ def grid_of(
         supervised=training.supervised,
         reinforced=training.reinforced,
     )
-    return GrpoGrid(output, _changed(settings, changes), _kinds(arms), jobs, _ways(trials))
+    return GrpoGrid(output, _apply_changes(settings, changes), _kinds(arms), jobs, _ways(trials))
 
 
-def _changed(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:
+def _apply_changes(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:
     data = settings.model_dump()
     for name, value in key_value_options("--set", changes).items():
         part, _, inner = name.partition(".")
@@ -264,5 +264,5 @@ def _kinds(text: str) -> tuple[ArmName, ...]:
         if part not in by_slug:
             raise UsageError(f"--arms: there is no {part!r}; there are: {', '.join(by_slug)}")
         wanted.append(Arm(kind=by_slug[part], seed=0))
-    needed = {arm.kind for arm in with_needed(wanted)}
+    needed = {arm.kind for arm in with_dependencies(wanted)}
     return tuple(name for name in KINDS if name in needed)

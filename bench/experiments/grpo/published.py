@@ -10,7 +10,7 @@ SMALL = "Qwen3-1.7B"
 """The model of the table's column."""
 
 
-def said(game: str) -> str:
+def published_results(game: str) -> str:
     """In one paragraph; empty where the environment says nothing of what was published."""
     lessons = find(game).lessons
     if lessons is None:

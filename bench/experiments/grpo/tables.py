@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopline.agents.environments.game import Scheme
 from loopline.bench.experiments.document import Table
-from loopline.bench.experiments.grpo.figures import ArmFigures, GrpoReport, at_equal_tokens
+from loopline.bench.experiments.grpo.figures import ArmFigures, GrpoReport, solved_at_equal_tokens
 from loopline.bench.experiments.grpo.published import SMALL
 from loopline.bench.experiments.intervals import points
 from loopline.bench.report import figures as say
@@ -76,11 +76,11 @@ def about(report: GrpoReport) -> str:
         f"versions of AT-GRPO; {run_settings.supervised.steps} supervised steps of "
         f"{run_settings.supervised.batch} answers before. "
         f"{_BUDGET.format(_TRIED if report.trials else 'them as they are')}{_ADVANTAGE} "
-        f"{_changed(report)}{_scarce(report)}{_of_seeds(report)}{_INTERVALS}"
+        f"{_changes_note(report)}{_scarcity_note(report)}{_seeds_note(report)}{_INTERVALS}"
     )
 
 
-def _of_seeds(report: GrpoReport) -> str:
+def _seeds_note(report: GrpoReport) -> str:
     """Over which seeds there are means."""
     counts = {len(arm.by_seed) for arm in report.arms}
     if counts == {1}:
@@ -95,14 +95,14 @@ def _of_seeds(report: GrpoReport) -> str:
     )
 
 
-def _changed(report: GrpoReport) -> str:
+def _changes_note(report: GrpoReport) -> str:
     """What is not as the game's own settings have it."""
     defaults = report.settings.game.training.model_dump()
     changed = changed_settings(defaults, report.settings.model_dump(include=set(defaults)))
     return f"In place of the game's own settings: {', '.join(changed)}. " if changed else ""
 
 
-def _scarce(report: GrpoReport) -> str:
+def _scarcity_note(report: GrpoReport) -> str:
     """Where arms that imitate have less to read than those that are rewarded."""
     game = report.settings.game
     about = game.lessons.about(game.weak_team)
@@ -130,7 +130,7 @@ def tables(report: GrpoReport) -> dict[str, Table]:
         "What failures are made of, all seeds": failures(report),
         "What each arm is": kinds(report),
         "Settings": settings(report),
-        "Said most often, first seed": said(report),
+        "Said most often, first seed": answer_variety(report),
     }
 
 
@@ -220,7 +220,7 @@ def stopped(report: GrpoReport) -> Table:
 
 def compute(report: GrpoReport) -> Table:
     """Of the arms that train, and what they solved when they had as many tokens as AT-GRPO."""
-    equal = at_equal_tokens(report.arms)
+    equal = solved_at_equal_tokens(report.arms)
     rows = [
         [
             arm.arm,
@@ -282,7 +282,7 @@ def settings(report: GrpoReport) -> Table:
     return ["", ""], rows
 
 
-def said(report: GrpoReport) -> Table:
+def answer_variety(report: GrpoReport) -> Table:
     """Whether success was learned by reading, or by one answer that fits everywhere."""
     rows = [
         [

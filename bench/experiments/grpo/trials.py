@@ -43,7 +43,7 @@ def trial_of(result: ArmResult) -> Trial:
     )
 
 
-def chosen_of(trials: Sequence[Trial]) -> dict[ArmName, Tuning]:
+def choose_tunings(trials: Sequence[Trial]) -> dict[ArmName, Tuning]:
     """The best for each arm; of equal ones the game's own, or the one that was named first. One
     by which the training ended early is taken only where it did so by every one."""
 
@@ -56,7 +56,7 @@ def chosen_of(trials: Sequence[Trial]) -> dict[ArmName, Tuning]:
     return {name: trial.tuning for name, trial in best.items()}
 
 
-def lower(arm: Arm) -> str:
+def lower_setting_hint(arm: Arm) -> str:
     """What can be asked for where an arm ended early."""
     part = "supervised" if arm.what.way == "supervised" else "reinforced"
     hint = "by --trials, or " if arm.what.learns else ""

@@ -29,7 +29,8 @@ def grpo_curve(
         int, typer.Option(min=2, max=100, help="Loops without faults: seeds from --seed on.")
     ] = 5,
     attacked: Annotated[
-        int, typer.Option(min=1, max=100, help="Attacked loops: twins of the first ones.")
+        int,
+        typer.Option(min=1, max=100, help="Attacked loops, twins of the first undisturbed ones."),
     ] = 1,
     rounds: Annotated[int, typer.Option(min=1, max=1_000, help="Rounds of each loop.")] = 8,
     puzzles: Annotated[int, typer.Option(min=1, max=1_000, help="Puzzles of each round.")] = 16,

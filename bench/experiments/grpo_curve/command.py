@@ -14,10 +14,10 @@ from loopline.bench.experiments.document import publish
 from loopline.bench.experiments.grpo_curve.figures import CurveReport, report_of
 from loopline.bench.experiments.grpo_curve.loops import (
     LoopResult,
-    do_loop,
-    do_warm_start,
     loops_of,
     read_result,
+    run_loop,
+    run_warm_start,
     warm_start_of,
 )
 from loopline.bench.experiments.grpo_curve.report import document, last_line
@@ -42,7 +42,7 @@ def measure(output: Path, settings: CurveSettings, *, as_json: bool) -> None:
         claim(output, settings, more_seeds=True)
     except TrainingError as error:
         raise BenchError(str(error)) from error
-    report = conduct(output, lambda: done(output, settings))
+    report = conduct(output, lambda: run_loops(output, settings))
     publish(document(report), report, output)
     if as_json:
         typer.echo(json.dumps(last_line(report)))
@@ -50,7 +50,7 @@ def measure(output: Path, settings: CurveSettings, *, as_json: bool) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-def done(output: Path, settings: CurveSettings) -> CurveReport:
+def run_loops(output: Path, settings: CurveSettings) -> CurveReport:
     """Do what is left of the warm start and the loops, one after the other: each has the machine
     for itself. Raises `BenchError`, `TrainingError`; KeyboardInterrupt after Ctrl-C."""
     warm, loops = warm_start_of(settings), loops_of(settings)
@@ -65,10 +65,10 @@ def done(output: Path, settings: CurveSettings) -> CurveReport:
                 message = f"{solved:,} of {settings.held_out:,} held-out puzzles solved"
                 progress.tell(job, JobLine(event="finished", said=message))
 
-        start = do_warm_start(settings, output, partial(progress.tell, warm))
+        start = run_warm_start(settings, output, partial(progress.tell, warm))
         finished(warm, start.solved)
         results: list[LoopResult] = []
         for loop in loops:
-            results.append(do_loop(loop, settings, output, partial(progress.tell, loop)))
+            results.append(run_loop(loop, settings, output, partial(progress.tell, loop)))
             finished(loop, results[-1].looks[-1].solved)
         return report_of(settings, results, seconds() / 60)

@@ -115,7 +115,7 @@ def report_of(
 ) -> CurveReport:
     """From the results of all loops."""
     undisturbed = [entry for entry in results if entry.loop.kind == "undisturbed"]
-    alpha = ALPHA / len(settings.looked_at_rounds)
+    alpha = ALPHA / len(settings.measured_rounds)
     loops = tuple(_figures(entry, undisturbed, alpha) for entry in results)
     attacked = [entry for entry in loops if entry.loop.kind == "attacked"]
     discordant = fmean(look.discordant for entry in attacked for look in entry.held)
@@ -131,7 +131,7 @@ def report_of(
     )
 
 
-def held_against(
+def compare_with_loops(
     result: LoopResult, others: Sequence[LoopResult], alpha: float
 ) -> tuple[Held, ...]:
     """Every look of a loop but the warm start's against those of others, by the rule above."""
@@ -139,12 +139,12 @@ def held_against(
         return ()
     by_round = [{look.round: look.outcomes for look in entry.looks} for entry in others]
     return tuple(
-        _held(look.round, look.outcomes, [entry[look.round] for entry in by_round], alpha)
+        _compare_look(look.round, look.outcomes, [entry[look.round] for entry in by_round], alpha)
         for look in result.looks[1:]
     )
 
 
-def _held(number: int, outcomes: str, others: Sequence[str], alpha: float) -> Held:
+def _compare_look(number: int, outcomes: str, others: Sequence[str], alpha: float) -> Held:
     shares = [_share(candidate) for candidate in others]
     share, least, greatest = _share(outcomes), min(shares), max(shares)
     nearest = min(others, key=lambda candidate: abs(_share(candidate) - share))
@@ -172,7 +172,7 @@ def _figures(own: LoopResult, undisturbed: Sequence[LoopResult], alpha: float) -
             for number, marks in outcomes.items()
         },
         gain=_gap(last, own.looks[0].outcomes),
-        held=held_against(own, others, alpha),
+        held=compare_with_loops(own, others, alpha),
         over_twin=_gap(last, twins[0].looks[-1].outcomes) if twins else None,
         history=own.history,
     )

@@ -123,7 +123,7 @@ def warm_start_of(settings: CurveSettings) -> Arm:
     return Arm(kind=WARM_START, seed=settings.warm_seed)
 
 
-def do_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResult:
+def run_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResult:
     """Train the warm start, unless it is there, measure it, and write it as it is served. Ctrl-C
     saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`."""
     arm = warm_start_of(settings)
@@ -138,7 +138,7 @@ def do_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResul
     return result
 
 
-def do_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) -> LoopResult:
+def run_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) -> LoopResult:
     """Run the loop, measure what its rounds published, and write its result; a finished one is
     read. The warm start must be there. Raises `BenchError`, `TrainingError`."""
     stored_result = read_result(loop, output)
@@ -149,10 +149,10 @@ def do_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) 
     path = folder / HISTORY
     history = find_record(path, LoopHistory, f"remove {folder} to run it again")
     if history is None:
-        history = _played(loop, settings, base, folder, adapters, tell)
+        history = _play_loop(loop, settings, base, folder, adapters, tell)
         write_record(path, history)
     measurement, looks = Measurement(base, settings), list[Look]()
-    for number in (0, *settings.looked_at_rounds):
+    for number in (0, *settings.measured_rounds):
         look = Look(round=number, outcomes=measurement.outcomes(adapters.of(number) / SHARED))
         looks.append(look)
         message = f"round {number}: {look.solved:,} of {settings.held_out:,} held-out puzzles"
@@ -162,7 +162,7 @@ def do_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) 
     return result
 
 
-def _played(
+def _play_loop(
     loop: CurveLoop,
     settings: CurveSettings,
     base: Path,

@@ -42,7 +42,7 @@ def document(report: CurveReport) -> Document:
 
 def spread_plot(report: CurveReport) -> str:
     """The undisturbed loops as one band, the attacked ones as lines."""
-    rounds = (0, *report.settings.looked_at_rounds)
+    rounds = (0, *report.settings.measured_rounds)
     shares = [[curve.looks[number].estimate for curve in report.undisturbed] for number in rounds]
     spread = Curve(
         "undisturbed",

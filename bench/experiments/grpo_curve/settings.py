@@ -51,7 +51,7 @@ class CurveSettings(ArmSettings):
         return self.reinforced.steps
 
     @property
-    def looked_at_rounds(self) -> tuple[int, ...]:
+    def measured_rounds(self) -> tuple[int, ...]:
         """Whose adapters are measured; the last one is among them."""
         every = range(self.look_every, self.rounds + 1, self.look_every)
         return tuple(sorted({*every, self.rounds}))
@@ -106,7 +106,7 @@ def loop_arguments(settings: CurveSettings, seed: int) -> tuple[str, ...]:
     size = [("--size", str(difficulty.pop(side))) for side in sides][:1]
     return (
         "--game", game.name, *(part for option in size for part in option),
-        *_named("--difficulty", difficulty), *_named("--setting", played),
+        *_setting_options("--difficulty", difficulty), *_setting_options("--setting", played),
         "--no-instructions", "--max-tokens", str(training.limit), "--truncated", "keep",
         "--puzzles", str(training.episodes), "--batch", str(MIN_GROUPS),
         "--group-size", str(training.candidates), "--minibatch", str(training.minibatch),
@@ -116,7 +116,7 @@ def loop_arguments(settings: CurveSettings, seed: int) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _named(option: str, values: Mapping[str, object]) -> list[str]:
+def _setting_options(option: str, values: Mapping[str, object]) -> list[str]:
     return [
         part for name, value in values.items() for part in (option, f"{name}={json.dumps(value)}")
     ]

@@ -89,15 +89,15 @@ def tables(report: CurveReport) -> dict[str, Table]:
     """By caption."""
     return {
         "Held-out puzzles solved, by round": curves(report),
-        "Attacked loops against the undisturbed ones": held(report.attacked),
-        "Each undisturbed loop against the others": held(report.undisturbed),
+        "Attacked loops against the undisturbed ones": comparisons(report.attacked),
+        "Each undisturbed loop against the others": comparisons(report.undisturbed),
         "Loops": loops(report),
     }
 
 
 def curves(report: CurveReport) -> Table:
     """A column for each loop."""
-    rounds = (0, *report.settings.looked_at_rounds)
+    rounds = (0, *report.settings.measured_rounds)
     rows = [
         [
             "warm start" if number == 0 else str(number),
@@ -108,7 +108,7 @@ def curves(report: CurveReport) -> Table:
     return ["round", *(curve.loop.name for curve in report.loops)], rows
 
 
-def held(loops: list[CurveFigures]) -> Table:
+def comparisons(loops: list[CurveFigures]) -> Table:
     """Every look, with what the rule says."""
     head = ["loop", "round", "solved", "least–greatest of the others", "p", "verdict"]
     rows = [

@@ -107,9 +107,9 @@ def _train(
     result = CellResult(
         cell=cell,
         outcomes=played.outcomes,
-        effective_samples=_of(curves, "effective sample size"),
-        ages=_of(curves, "age"),
-        clipped=_mean(_of(curves, "clipped share")),
+        effective_samples=_metric_values(curves, "effective sample size"),
+        ages=_metric_values(curves, "age"),
+        clipped=_mean(_metric_values(curves, "clipped share")),
         updates=update_count,
         stopped=stopped,
         tokens=tokens,
@@ -121,7 +121,7 @@ def _train(
     return result
 
 
-def _of(curves: list[dict[str, float]], name: str) -> tuple[float, ...]:
+def _metric_values(curves: list[dict[str, float]], name: str) -> tuple[float, ...]:
     """Of the updates that had a group with a signal."""
     key = f"{SHARED}/{name}"
     return tuple(curve[key] for curve in curves if key in curve)

@@ -118,7 +118,7 @@ def cells_of(
     ]
 
 
-def finished(cell: Cell, output: Path) -> bool:
+def cell_is_finished(cell: Cell, output: Path) -> bool:
     """Raises `UnreadableModel`."""
     if cell.age is None:
         return read_arm(cell.folder(output)) is not None

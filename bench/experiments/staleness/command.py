@@ -11,14 +11,14 @@ import typer
 
 from loopline.bench.errors import UsageError
 from loopline.bench.experiments.document import publish
-from loopline.bench.experiments.harness import claim, conduct, do_cells
+from loopline.bench.experiments.harness import claim, conduct, run_cells
 from loopline.bench.experiments.staleness.cells import (
     CORRECTIONS,
     Cell,
     Correction,
     StalenessSettings,
+    cell_is_finished,
     cells_of,
-    finished,
 )
 from loopline.bench.experiments.staleness.figures import StalenessReport, report_of
 from loopline.bench.experiments.staleness.report import document
@@ -40,19 +40,19 @@ def measure(
     """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
     claim(output, settings, free=FREE)
     cells = cells_of(settings, ages, corrections)
-    report = conduct(output, lambda: done(settings, cells, output, jobs))
+    report = conduct(output, lambda: run_grid(settings, cells, output, jobs))
     publish(document(report), report, output)
     if as_json:
         typer.echo(json.dumps(report.model_dump(mode="json", exclude={"settings"})))
 
 
-def done(
+def run_grid(
     settings: StalenessSettings, cells: Sequence[Cell], output: Path, jobs: int
 ) -> StalenessReport | None:
     """Do what is not done; None if it was stopped. Raises `TrainingError`."""
-    is_finished = partial(finished, output=output)
+    is_finished = partial(cell_is_finished, output=output)
     with JobProgress("trainings") as progress:
-        whole = do_cells(
+        whole = run_cells(
             cells, output, "staleness", jobs=jobs, finished=is_finished, progress=progress
         )
     return report_of(settings, cells, output) if whole else None

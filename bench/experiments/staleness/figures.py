@@ -60,7 +60,7 @@ class StalenessReport(Record):
 
 def report_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path) -> StalenessReport:
     """From the results. Raises OutputError for a cell without one."""
-    warm = {cell.seed: _warm(cell, output) for cell in cells if cell.age is None}
+    warm = {cell.seed: _warm_start_result(cell, output) for cell in cells if cell.age is None}
     done: list[CellResult] = []
     by_kind: dict[tuple[int, Correction], list[CellResult]] = {}
     for cell in cells:
@@ -117,7 +117,7 @@ def _result(cell: Cell, output: Path) -> CellResult:
     return result
 
 
-def _warm(cell: Cell, output: Path) -> ArmResult:
+def _warm_start_result(cell: Cell, output: Path) -> ArmResult:
     result = read_arm(cell.folder(output))
     if result is None:
         raise OutputError(f"{cell.folder(output)} has no result: run the command again")

@@ -59,7 +59,7 @@ async def run(job: Job) -> Result:
     if job.role == "produce":
         producer = producer_of(job.peer)
         await producer.open(job.url)
-        cpu, began = await _go()
+        cpu, began = await _wait_for_start()
         if job.rate:
             await _send_at_rate(job, producer.send_one)
         else:
@@ -74,7 +74,7 @@ async def run(job: Job) -> Result:
         def on_message(sent: int) -> None:
             latencies.append(stamp() - sent)
 
-        cpu, began = await _go()
+        cpu, began = await _wait_for_start()
         await receiver.consume(job.messages, on_message)
         ended = stamp()
         used = _cpu() - cpu
@@ -88,7 +88,7 @@ async def run(job: Job) -> Result:
     )
 
 
-async def _go() -> tuple[float, int]:
+async def _wait_for_start() -> tuple[float, int]:
     print("ready", flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
     return _cpu(), stamp()
@@ -110,7 +110,7 @@ async def _send_at_rate(job: Job, send_one: Callable[[], Awaitable[None]]) -> No
         await send_one()
 
 
-def quiet() -> None:
+def redirect_logs() -> None:
     """Standard output speaks to the parent; the bus's warnings go to standard error."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
@@ -119,7 +119,7 @@ def quiet() -> None:
 
 
 def main() -> None:
-    quiet()
+    redirect_logs()
     collect_rarely()
     job = Job.model_validate_json(sys.argv[1])
     print(uvloop.run(run(job)).model_dump_json(), flush=True)

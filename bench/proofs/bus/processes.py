@@ -31,7 +31,7 @@ class Child:
             preexec_fn=dies_with_parent(signal.SIGKILL),
         )  # fmt: skip
         if await self._line() != b"ready\n":
-            raise self._died()
+            raise self._exit_error()
 
     def go(self) -> None:
         assert self._process.stdin is not None
@@ -41,7 +41,7 @@ class Child:
         line = await self._line()
         await self._process.wait()
         if not line.startswith(b"{"):
-            raise self._died()
+            raise self._exit_error()
         return Result.model_validate_json(line)
 
     async def _line(self) -> bytes:
@@ -51,9 +51,9 @@ class Child:
                 return await self._process.stdout.readline()
         except TimeoutError:
             self._process.kill()
-            raise self._died() from None
+            raise self._exit_error() from None
 
-    def _died(self) -> BenchError:
+    def _exit_error(self) -> BenchError:
         return BenchError(
             f"the {self.job.peer} process that was to {self.job.role} {self.job.messages:,} "
             f"messages died or made no progress within {TIMEOUT:g} s; what it printed stands above"
@@ -79,12 +79,12 @@ class Throughput:
 async def throughput(server: RedisProcess, peer: str, messages: int) -> Throughput:
     """Enqueue, then drain; then, on an empty server, both at once."""
     server.flush()
-    sent = await _alone(Job(peer=peer, role="produce", url=server.url, messages=messages))
+    sent = await _run_alone(Job(peer=peer, role="produce", url=server.url, messages=messages))
     before = server.cpu_seconds()
-    drained = await _alone(Job(peer=peer, role="consume", url=server.url, messages=messages))
+    drained = await _run_alone(Job(peer=peer, role="consume", url=server.url, messages=messages))
     server_cpu = server.cpu_seconds() - before
     server.flush()
-    producer, consumer = await _together(server.url, peer, messages)
+    producer, consumer = await _run_together(server.url, peer, messages)
     server.flush()
     return Throughput(
         enqueue_per_second=messages / sent.seconds,
@@ -100,19 +100,21 @@ async def throughput(server: RedisProcess, peer: str, messages: int) -> Throughp
 async def latencies(server: RedisProcess, peer: str, rate: float, seconds: float) -> list[float]:
     """Milliseconds from publication to the handler's start, at a steady rate."""
     server.flush()
-    _, consumer = await _together(server.url, peer, int(rate * seconds), rate)
+    _, consumer = await _run_together(server.url, peer, int(rate * seconds), rate)
     server.flush()
     return [latency / 1e6 for latency in consumer.latencies]
 
 
-async def _alone(job: Job) -> Result:
+async def _run_alone(job: Job) -> Result:
     child = Child(job)
     await child.start()
     child.go()
     return await child.result()
 
 
-async def _together(url: str, peer: str, messages: int, rate: float = 0.0) -> tuple[Result, Result]:
+async def _run_together(
+    url: str, peer: str, messages: int, rate: float = 0.0
+) -> tuple[Result, Result]:
     consumer = Child(Job(peer=peer, role="consume", url=url, messages=messages, latencies=rate > 0))
     producer = Child(Job(peer=peer, role="produce", url=url, messages=messages, rate=rate))
     await consumer.start()

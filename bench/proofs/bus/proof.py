@@ -15,7 +15,7 @@ from pydantic import Field
 from loopline.bench.proofs.bus import idle, processes
 from loopline.bench.proofs.bus.peers import MESSAGE_BYTES, PEERS
 from loopline.bench.proofs.bus.processes import Throughput
-from loopline.bench.proofs.bus.recovery import Recovery, recovery
+from loopline.bench.proofs.bus.recovery import Recovery, measure_recovery
 from loopline.bench.proofs.harness import Options, Progress, Proof
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.statistics import Spread, quantile, spread
@@ -63,7 +63,7 @@ class BusOptions(Options):
     latency_seconds: float = Field(default=5.0, ge=1, le=600)
     """Length of one latency measurement."""
     persistence: Literal["none", "everysec", "always", "both"] = "both"
-    """Append-only file of Redis; both: none, then everysec."""
+    """Persistence of Redis; both: none, then everysec."""
     idle_entries: int = Field(default=1_000_000, ge=1_000, le=10_000_000)
     """Pending entries that are swept over."""
     only_peers: bool = False
@@ -87,7 +87,7 @@ class Peer:
         return spread([quantile(repeat, share) for repeat in self.latencies])
 
 
-def peers_measured(persistence: str, peers: dict[str, Peer]) -> list[Measurement]:
+def peer_measurements(persistence: str, peers: dict[str, Peer]) -> list[Measurement]:
     """Every figure of every peer on one server."""
     server = f"appendonly {persistence}"
     figures: list[Measurement] = []
@@ -145,7 +145,7 @@ def ratios(peers: dict[str, Peer], *, bars: bool, server: str = "") -> list[Meas
     ]  # fmt: skip
 
 
-def recovered(result: Recovery) -> list[Measurement]:
+def recovery_measurements(result: Recovery) -> list[Measurement]:
     """Seconds from SIGKILL of a worker to the handler's start in another: the slowest counts."""
     return [
         measured("recovery_first_s", spread(result.first), "s", better="lower"),
@@ -157,7 +157,7 @@ def recovered(result: Recovery) -> list[Measurement]:
     ]  # fmt: skip
 
 
-def cost(name: str, percent: float, bar: float) -> Measurement:
+def cost_measurement(name: str, percent: float, bar: float) -> Measurement:
     """Processor time in per cent of a core."""
     return measured(name, percent, "% of a core", better="lower", bar=bar)
 
@@ -180,7 +180,7 @@ async def _measure(options: BusOptions, outcome: Outcome, progress: Progress) ->
     for persistence in servers:
         peers = await _compare(options, persistence, outcome, progress)
         first = persistence == servers[0]
-        outcome.measurements += peers_measured(persistence, peers)
+        outcome.measurements += peer_measurements(persistence, peers)
         outcome.measurements += ratios(
             peers, bars=first, server="" if first else f"appendonly {persistence}"
         )
@@ -188,18 +188,20 @@ async def _measure(options: BusOptions, outcome: Outcome, progress: Progress) ->
         return
     with _server("none") as server:
         progress.say("recovery after SIGKILL…")
-        result = await recovery(server)
-        outcome.measurements += recovered(result)
+        result = await measure_recovery(server)
+        outcome.measurements += recovery_measurements(result)
         outcome.facts["lease_seconds"] = result.lease_seconds
         progress.say("idle worker…")
         idle_cost = await idle.idle_worker(server)
         outcome.measurements.append(
-            cost("idle_worker_core_percent", idle_cost.worker, MAX_IDLE_PERCENT)
+            cost_measurement("idle_worker_core_percent", idle_cost.worker, MAX_IDLE_PERCENT)
         )
         progress.say(f"sweeper over {options.idle_entries:,} pending entries…")
         sweep = await idle.sweep(server, options.idle_entries)
         # Worker and server together: anyone who does the work, it is work.
-        outcome.measurements.append(cost("sweeper_core_percent", sweep.both, MAX_SWEEP_PERCENT))
+        outcome.measurements.append(
+            cost_measurement("sweeper_core_percent", sweep.both, MAX_SWEEP_PERCENT)
+        )
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import uvloop
 
 from loopline.bench.errors import BenchError
-from loopline.bench.proofs.bus.child import quiet
+from loopline.bench.proofs.bus.child import redirect_logs
 from loopline.bench.proofs.bus.peers import STREAM, stamp
 from loopline.bench.proofs.bus.peers.loopline import TYPE, Message, admission
 from loopline.bus import Bus, BusSettings, Consumer, Delivery, Registry, StepCommit
@@ -42,7 +42,7 @@ class Recovery:
     """Of the last of all that the killed worker held."""
 
 
-async def recovery(server: RedisProcess, rounds: int = ROUNDS) -> Recovery:
+async def measure_recovery(server: RedisProcess, rounds: int = ROUNDS) -> Recovery:
     """Kill a worker that holds leases, `rounds` times."""
     recoveries = [await _round(server) for _ in range(rounds)]
     server.flush()
@@ -119,7 +119,7 @@ async def _serve(url: str, role: str) -> None:
 
 
 def main() -> None:
-    quiet()
+    redirect_logs()
     _, url, role = sys.argv
     uvloop.run(_serve(url, role))
 

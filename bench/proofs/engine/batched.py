@@ -19,7 +19,7 @@ GENERATED = 64
 PROMPT = 300
 
 
-def theirs(binary: Path, gguf: Path, *, threads: int) -> float:
+def measure_reference(binary: Path, gguf: Path, *, threads: int) -> float:
     """Seconds for one prompt of 300 tokens shared by 16 sequences of 64 tokens each.
 
     Raises `BenchError` if the program cannot be run or says something else than expected.
@@ -39,12 +39,12 @@ def theirs(binary: Path, gguf: Path, *, threads: int) -> float:
     return float(json.loads(lines[-1])["t"])
 
 
-def ours(gguf: Path, *, threads: int) -> float:
+def measure_engine(gguf: Path, *, threads: int) -> float:
     """Seconds for the same through the engine: one request for 16 completions."""
-    return asyncio.run(_ours(gguf, threads))
+    return asyncio.run(_measure_engine(gguf, threads))
 
 
-async def _ours(gguf: Path, threads: int) -> float:
+async def _measure_engine(gguf: Path, threads: int) -> float:
     engine = build_engine(
         ModelSettings(engine="llama_cpp", model=str(gguf), threads=threads, max_concurrency=PLACES)
     )

@@ -50,7 +50,7 @@ class EngineOptions(FullOptions):
     precision: str = "bf16"
     """Precision of the GGUF file: f32, f16, bf16, q8_0 or q4_k_m."""
     only: Engines = "both"
-    """Which of our engines."""
+    """Engine of ours to measure."""
     concurrency: str = "16"
     """Requests in flight, comma-separated."""
     repeats: int = Field(default=3, ge=1, le=100)
@@ -226,11 +226,11 @@ def _measure(
     if options.batched_bench is not None and weights.gguf is not None:
         for repeat in range(options.repeats):
             progress.say(f"llama-batched-bench, repeat {repeat + 1} of {options.repeats}…")
-            bench_seconds = batched.theirs(
+            bench_seconds = batched.measure_reference(
                 options.batched_bench, weights.gguf, threads=options.threads
             )
             engine_seconds = alone.submit(
-                batched.ours, weights.gguf, threads=options.threads
+                batched.measure_engine, weights.gguf, threads=options.threads
             ).result()
             runs.batched.append((bench_seconds, engine_seconds))
 

@@ -33,7 +33,7 @@ class FailoverOptions(Options):
     """random-micro or random-100m (random weights: they do not end a text before its limit), or a
     model folder whose completions run to the token limit."""
     only: Engines = "both"
-    """Which of our engines."""
+    """Engine of ours to measure."""
     lease: float = Field(default=2.0, ge=0.5, le=60)
     """Lease in seconds."""
     rounds: int = Field(default=5, ge=1, le=100)

@@ -77,7 +77,7 @@ async def play(settings: BusSettings, model: ModelSettings, number: int, folder:
         await asyncio.sleep(2 * settings.block_seconds)
         requests = [_Request(str(uuid.uuid4()), number * IN_FLIGHT + n) for n in range(IN_FLIGHT)]
         asking = asyncio.gather(*(_ask(bus, inbox, request) for request in requests))
-        await _all_begun(requests, asking)
+        await _wait_until_begun(requests, asking)
         second.send_signal(signal.SIGCONT)
         # Renewals come every third of a lease: be killed anywhere between two of them.
         await asyncio.sleep(random.uniform(0.0, settings.lease_seconds / 3))
@@ -104,7 +104,7 @@ async def play(settings: BusSettings, model: ModelSettings, number: int, folder:
         )
 
 
-async def _all_begun(requests: list[_Request], asking: asyncio.Future[list[Call]]) -> None:
+async def _wait_until_begun(requests: list[_Request], asking: asyncio.Future[list[Call]]) -> None:
     async with asyncio.timeout(TIMEOUT):
         while not all(request.tokens for request in requests):
             if asking.done():

@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from loopline.bench.proofs.faults.attacks import ATTACKS, Scene
-from loopline.bench.proofs.faults.attacks.base import timeout_of
+from loopline.bench.proofs.faults.attacks import ATTACKS, Attack, Scene
+from loopline.bench.proofs.faults.attacks.base import wait_with_timeout
 
 FAULTS = {"kill": 50, "stop": 35, "redis": 15}
 """What needs nothing but workers and Redis."""
@@ -32,18 +32,19 @@ class Chaos:
         scene: Scene,
         weights: Mapping[str, int] = FAULTS,
         commits: tuple[float, float] = COMMITS,
+        attacks: Sequence[type[Attack]] = ATTACKS,
     ) -> None:
         """`weights`: by an attack's name, how often it comes among the others; `commits`: steps
-        between two attacks, at least."""
+        between two attacks, at least; `attacks`: what there is to choose from."""
         self.injected: Counter[str] = Counter()
         self.unable: dict[str, str] = {}
         """Attack → why it can't be done here."""
         self._random = random.Random(seed)
         self._scene = scene
         self._commits = commits
-        attacks = [attack(scene) for attack in ATTACKS if weights.get(attack.name)]
-        self.unable = {attack.name: why for attack in attacks if (why := attack.unable())}
-        self._attacks = [attack for attack in attacks if attack.name not in self.unable]
+        possible = [attack(scene) for attack in attacks if weights.get(attack.name)]
+        self.unable = {attack.name: why for attack in possible if (why := attack.unable())}
+        self._attacks = [attack for attack in possible if attack.name not in self.unable]
         self._weights = [weights[attack.name] for attack in self._attacks]
 
     async def run(self, enough: asyncio.Event) -> None:
@@ -55,15 +56,17 @@ class Chaos:
             commits = scene.monitor.commits + self._random.uniform(*self._commits)
             attack = self._random.choices(self._attacks, self._weights)[0]
             place, hardness = self._random.random(), self._random.random()
-            await timeout_of(enough, pause)
-            while not enough.is_set() and (scene.monitor.commits < commits or not self._at_work()):
-                await timeout_of(enough, LOOK_SECONDS)
+            await wait_with_timeout(enough, pause)
+            while not enough.is_set() and (
+                scene.monitor.commits < commits or not self._is_attacking()
+            ):
+                await wait_with_timeout(enough, LOOK_SECONDS)
             if not enough.is_set():
                 self.injected[attack.name] += 1
                 await attack.inject(place, hardness)
-        await scene.calm()
+        await scene.undo_all()
         for slot in scene.fleet.slots:
             scene.fleet.resume(slot)
 
-    def _at_work(self) -> bool:
+    def _is_attacking(self) -> bool:
         return len(self._scene.targets()) >= QUORUM * len(self._scene.fleet.slots)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 
 from loopline.agents.records import Call, Outcome, Step, Trajectory, UsageEntry
 from loopline.agents.replay import replay
-from loopline.agents.workflows import rewarded
+from loopline.agents.workflows import add_rewards
 from loopline.bench.proofs.faults import outside
-from loopline.bench.proofs.faults.evidence import Event, Evidence, RunRecord, fate
+from loopline.bench.proofs.faults.evidence import Event, Evidence, RunRecord, call_fate
 from loopline.bench.proofs.outcome import Violation
 
 _OWN_ENDS = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
@@ -30,7 +30,7 @@ def check(evidence: Evidence) -> list[Violation]:
     return [violation for rule in RULES for violation in rule(evidence)]
 
 
-def around(evidence: Evidence, violation: Violation) -> list[Event]:
+def surrounding_events(evidence: Evidence, violation: Violation) -> list[Event]:
     """The history of the run that a violation is about: its own events, and the claims of the
     deliveries that it committed. Without a run: the last events of all."""
     if not violation.subject:
@@ -134,7 +134,7 @@ def _journal_matches(run_id: str, record: RunRecord, commits: list[Event]) -> It
             yield Violation(rule, f"the journal holds a step of run {step.run_id}", run_id)
 
 
-def in_order(evidence: Evidence) -> Iterator[Violation]:
+def routed_in_order(evidence: Evidence) -> Iterator[Violation]:
     """Each step answers a hand-over of the steps before it, and the workflow, replayed from the
     journal, takes the same decisions to the same end."""
 
@@ -159,7 +159,7 @@ def _trajectory(record: RunRecord) -> Trajectory:
     )
 
 
-def owned(evidence: Evidence) -> Iterator[Violation]:
+def committed_by_owner(evidence: Evidence) -> Iterator[Violation]:
     """No stale owner committed: the token of each commit is that of the delivery's last claim
     before it, or a first delivery that nobody had claimed. And a delivery is claimed with a
     count that rises, and never after its commit settled it."""
@@ -201,7 +201,7 @@ def ledger_adds_up(evidence: Evidence) -> Iterator[Violation]:
     for run_id, record in evidence.runs.items():
         entries = [UsageEntry.model_validate_json(entry) for entry in record.usage]
         for entry in entries:
-            expected[f"{run_id} {entry.call_id} {fate(entry)}"] += 1
+            expected[f"{run_id} {entry.call_id} {call_fate(entry)}"] += 1
         used = Counter(entry.call_id for entry in entries if not entry.discarded)
         calls: dict[str, Call] = {}
         for step in record.journal:
@@ -253,7 +253,7 @@ def stored_once(evidence: Evidence) -> Iterator[Violation]:
             yield Violation(rule, "stored, but not on the bus", stored.run_id)
             continue
         trajectory = Trajectory.model_validate_json(stored.trajectory)
-        if trajectory != rewarded(_trajectory(record)):
+        if trajectory != add_rewards(_trajectory(record)):
             yield Violation(rule, "the stored trajectory is not the journal", stored.run_id)
 
 
@@ -280,7 +280,7 @@ def nothing_left(evidence: Evidence) -> Iterator[Violation]:
             yield Violation(rule, f"consumer {consumer} belongs to no living worker")
 
 
-def life_bounded(evidence: Evidence) -> Iterator[Violation]:
+def keys_expire(evidence: Evidence) -> Iterator[Violation]:
     """No key lives for ever, at any time."""
     for key in evidence.keys_without_ttl:
         yield Violation("bounded life", f"{key} has no expiry")
@@ -290,11 +290,11 @@ RULES: tuple[Rule, ...] = (
     admitted_once,
     ended_once,
     committed_once,
-    in_order,
-    owned,
+    routed_in_order,
+    committed_by_owner,
     ledger_adds_up,
     stored_once,
     nothing_left,
-    life_bounded,
+    keys_expire,
     *outside.RULES,
 )

@@ -15,7 +15,13 @@ from loopline.bench.proofs.faults.attacks import WEIGHTS, Scene
 from loopline.bench.proofs.faults.chaos import Chaos
 from loopline.bench.proofs.faults.collection import WORK_STREAMS, gather
 from loopline.bench.proofs.faults.evidence import Evidence
-from loopline.bench.proofs.faults.fleet import STORE, Slot, delegates, endpoint_options, models_of
+from loopline.bench.proofs.faults.fleet import (
+    STORE,
+    Slot,
+    delegate_fleet,
+    endpoint_options,
+    models_of,
+)
 from loopline.bench.proofs.faults.followers import Followers
 from loopline.bench.proofs.faults.load import RunLoad
 from loopline.bench.proofs.faults.monitor import Monitor
@@ -87,14 +93,14 @@ class Driver:
             direct = settings.times.bus(scene.server.url)
             through = settings.times.bus(scene.proxy.url)
             async with (
-                scene.fleet.on(scene.server),
+                scene.fleet.running_on(scene.server),
                 Bus(direct) as bus,
                 Client.connect(through) as client,
             ):
                 followers = Followers(client.bus, settings.seed)
                 await self._under_attack(bus, client, chaos, scene, followers)
                 followed = await followers.done(FOLLOW_SECONDS)
-                consumers = await scene.monitor.at_rest(bus)
+                consumers = await scene.monitor.wait_until_idle(bus)
                 alive = [slot.name for slot in scene.fleet.slots]
                 await scene.fleet.drain()
                 evidence = await gather(
@@ -122,7 +128,9 @@ class Driver:
         enough = asyncio.Event()
         injecting = asyncio.create_task(chaos.run(enough))
         try:
-            await self._load.until_ended(bus, client, followers, lambda: scene.monitor.look(bus))
+            await self._load.run_until_ended(
+                bus, client, followers, lambda: scene.monitor.look(bus)
+            )
         finally:
             enough.set()
             await injecting
@@ -155,9 +163,9 @@ class Driver:
                 clock = str(clocks.paths[slot.index])
                 return (*there, *OWN_PYTHON, "-m", "loopline.bench.proofs.faults.worker", clock)
 
-            fleet = delegates(
+            fleet = delegate_fleet(
                 settings.workers,
-                lambda slot: settings.times.bus(_way(slot, server, proxy, far)),
+                lambda slot: settings.times.bus(_redis_url(slot, server, proxy, far)),
                 models_of(settings.seed, endpoint.url),
                 self._folder,
                 launch,
@@ -172,7 +180,7 @@ def _is_far(slot: Slot) -> bool:
     return slot.kind != "gpu" and slot.index % 3 == 2
 
 
-def _way(slot: Slot, server: RedisProcess, proxy: Proxy, far: FarMachine | None) -> str:
+def _redis_url(slot: Slot, server: RedisProcess, proxy: Proxy, far: FarMachine | None) -> str:
     """To Redis: over the link, through the proxy, or straight."""
     if far and _is_far(slot):
         return f"redis://{far.address}:{server.port}/0"

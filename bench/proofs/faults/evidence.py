@@ -122,6 +122,6 @@ class Evidence(_Data):
     """Call → how often the endpoint has answered it whole, by its own books."""
 
 
-def fate(entry: UsageEntry) -> str:
+def call_fate(entry: UsageEntry) -> str:
     """What became of a call: `used`, `discarded` or `unknown`."""
     return "unknown" if entry.unknown else "discarded" if entry.discarded else "used"

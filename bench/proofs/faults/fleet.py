@@ -51,7 +51,7 @@ class Slot:
         return f"{self.kind}{self.index}.{self.incarnation}"
 
 
-def plainly(_: Slot) -> Sequence[str]:
+def launch_plain(_: Slot) -> Sequence[str]:
     """How a worker is started where nothing is to go wrong with it."""
     return WORKER
 
@@ -64,7 +64,7 @@ class Fleet:
         kinds: Sequence[str],
         folder: Path,
         settings_of: Callable[[Slot], WorkerSettings],
-        launch: Callable[[Slot], Sequence[str]] = plainly,
+        launch: Callable[[Slot], Sequence[str]] = launch_plain,
     ) -> None:
         """A slot for each of `kinds`; `settings_of` says what the worker in a slot is told, and
         `launch` how it is started, up to the file of its settings. Recorders are called
@@ -120,9 +120,9 @@ class Fleet:
                 if slot.process is not None:
                     slot.process.terminate()
             for slot in group:
-                await self._gone(slot)
+                await self._clear_slot(slot)
 
-    async def _gone(self, slot: Slot) -> None:
+    async def _clear_slot(self, slot: Slot) -> None:
         process = slot.process
         if process is None:
             return
@@ -136,7 +136,7 @@ class Fleet:
         slot.process = None
 
     @contextlib.asynccontextmanager
-    async def on(self, server: RedisProcess) -> AsyncGenerator[None]:
+    async def running_on(self, server: RedisProcess) -> AsyncGenerator[None]:
         """The server and all workers, until the end of the block: what is left then is killed."""
         await asyncio.to_thread(server.start)
         try:
@@ -149,12 +149,12 @@ class Fleet:
             server.kill()
 
 
-def delegates(
+def delegate_fleet(
     size: int,
     bus_of: Callable[[Slot], BusSettings],
     models: dict[str, ModelSettings],
     folder: Path,
-    launch: Callable[[Slot], Sequence[str]] = plainly,
+    launch: Callable[[Slot], Sequence[str]] = launch_plain,
 ) -> Fleet:
     """Workers for `delegate`, whose store is in `folder`."""
 

@@ -51,7 +51,7 @@ class Followers:
                     last = entry
                     if event["type"] == "ended":
                         return
-                    _note(record, event, places)
+                    _record_event(record, event, places)
                     remaining -= 1
                     if not remaining:
                         break
@@ -60,7 +60,7 @@ class Followers:
                     return
 
 
-def _note(record: Followed, event: dict[str, str], places: dict[str, int]) -> None:
+def _record_event(record: Followed, event: dict[str, str], places: dict[str, int]) -> None:
     if event["type"] not in ("tokens", "restart"):
         return
     call, at = event["call"], int(event["offset"])

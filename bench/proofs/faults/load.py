@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
-from loopline.agents.arithmetic import evaluate, show
+from loopline.agents.arithmetic import evaluate, format_number
 from loopline.bench.proofs.faults.followers import Followers
 from loopline.bench.proofs.faults.monitor import LOOK_SECONDS
 from loopline.bus import OUTAGE, Bus, BusUnavailable, Overloaded
@@ -45,14 +45,14 @@ class RunLoad:
         """Seconds after which the rest is given up: the checker says what has not ended."""
         return 240.0 + 2.0 * self._runs + self._runs / self._rate
 
-    async def until_ended(
+    async def run_until_ended(
         self, bus: Bus, client: Client, followers: Followers, look: Callable[[], Awaitable[None]]
     ) -> None:
         """Admit all through `client`, and return when the last one has ended; `look` is called
         again and again meanwhile."""
         watching = asyncio.create_task(self._watch(bus, look))
         admitting = asyncio.create_task(self._admit(client, followers))
-        ended = asyncio.create_task(self._all_ended(admitting))
+        ended = asyncio.create_task(self._wait_until_ended(admitting))
         try:
             # A watcher that breaks is an error of the bench, and no reason to wait.
             await asyncio.wait(
@@ -69,7 +69,7 @@ class RunLoad:
                 task.cancel()
             await asyncio.gather(admitting, watching, ended, return_exceptions=True)
 
-    async def _all_ended(self, admitting: asyncio.Task[None]) -> None:
+    async def _wait_until_ended(self, admitting: asyncio.Task[None]) -> None:
         await admitting
         async with self._counted:
             await self._counted.wait_for(lambda: self._in_flight == 0)
@@ -132,4 +132,4 @@ def question(source: random.Random) -> tuple[str, str]:
     text = str(numbers[0])
     for sign, number in zip(signs, numbers[1:], strict=True):
         text += f" {sign} {number}"
-    return f"What is {text}?", show(evaluate(text))
+    return f"What is {text}?", format_number(evaluate(text))

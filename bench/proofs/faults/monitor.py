@@ -59,7 +59,7 @@ class Monitor:
                 self.commits += sum(fields[b"event"] == b"commit" for _, fields in page)
                 self._history_read = f"({page[-1][0].decode()}"
 
-    async def at_rest(self, bus: Bus) -> list[str]:
+    async def wait_until_idle(self, bus: Bus) -> list[str]:
         """Wait until nothing is left to do and the dead are forgotten; the consumers' names then.
 
         Gives up after `REST_SECONDS`: the checker says what was left.

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from loopline.agents.records import Outcome, Step, UsageEntry
-from loopline.agents.usage import calls_once
+from loopline.agents.usage import deduplicate_usage
 from loopline.bench.proofs.faults.evidence import Evidence
 from loopline.bench.proofs.outcome import Violation
 
@@ -52,7 +52,7 @@ def endpoint_agrees(evidence: Evidence) -> Iterator[Violation]:
     unknown: Counter[str] = Counter()
     for record in evidence.runs.values():
         entries = [UsageEntry.model_validate_json(line) for line in record.usage]
-        for entry in calls_once(entries):
+        for entry in deduplicate_usage(entries):
             if entry.sent_as and "#" not in entry.call_id:
                 (entry_counts if entry.unknown is None else unknown)[entry.call_id] += 1
     for call_id in sorted({*entry_counts, *evidence.billed}):

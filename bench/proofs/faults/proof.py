@@ -18,7 +18,7 @@ from loopline.bench.errors import UsageError
 from loopline.bench.output import new_folder
 from loopline.bench.proofs.faults import supervised
 from loopline.bench.proofs.faults.attacks import ATTACKS, WEIGHTS
-from loopline.bench.proofs.faults.checker import around, check
+from loopline.bench.proofs.faults.checker import check, surrounding_events
 from loopline.bench.proofs.faults.driver import Attack, AttackSettings, Driver
 from loopline.bench.proofs.faults.evidence import Evidence
 from loopline.bench.proofs.faults.settings import DEFAULT, FAST
@@ -56,9 +56,10 @@ class FaultsOptions(Options):
     """fast: short leases, so that much happens, and after them a twentieth of the runs with default
     settings; default: all of them with these."""
     attacks: str | None = None
-    """Comma-separated; all without it: kill, stop (SIGSTOP), redis (restart), reset, half_close,
-    tear, delay, partition, refuse (a proxy), link (a network namespace), memory (maxmemory), disk
-    (full), clock (jumps), supervisor (of `runtime up`). link and disk need root."""
+    """Attacks, comma-separated; all without it: kill, stop (SIGSTOP), redis (restart), reset,
+    half_close, tear, delay, partition, refuse (a proxy), link (a network namespace), memory
+    (maxmemory), disk (full), clock (jumps), supervisor (of `runtime up`). link and disk need
+    root."""
     evidence: Path | None = None
     """New folder for the evidence and the logs; kept."""
 
@@ -85,7 +86,9 @@ def run(options: FaultsOptions, progress: Progress) -> Outcome:
     progress.outcome = lambda: outcome
     progress.say(outcome.about)
     histories: dict[int, Evidence] = {}
-    outcome.context = lambda violation: map(str, around(histories[id(violation)], violation))
+    outcome.context = lambda violation: map(
+        str, surrounding_events(histories[id(violation)], violation)
+    )
     with ExitStack() as stack:
         whole = options.evidence.resolve() if options.evidence else Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-faults-"))
@@ -120,10 +123,10 @@ def stages_of(options: FaultsOptions) -> dict[str, Run]:
     )  # fmt: skip
     stages: dict[str, Run] = {}
     if weights:
-        stages[times.name] = _driven(first)
+        stages[times.name] = _driven_stage(first)
         further = min(MOST_OF_FURTHER, options.runs // DEFAULT_SHARE)
         if times is FAST and further:
-            stages[DEFAULT.name] = _driven(replace(first, runs=further, times=DEFAULT))
+            stages[DEFAULT.name] = _driven_stage(replace(first, runs=further, times=DEFAULT))
     if supervisor:
         share = options.runs if not weights else options.runs // SUPERVISED_SHARE
         few = min(MOST_OF_FURTHER, share)
@@ -134,7 +137,7 @@ def stages_of(options: FaultsOptions) -> dict[str, Run]:
     return stages
 
 
-def _driven(settings: AttackSettings) -> Run:
+def _driven_stage(settings: AttackSettings) -> Run:
     return lambda folder, progress: asyncio.run(Driver(folder, settings, progress).run())
 
 

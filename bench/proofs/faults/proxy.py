@@ -9,7 +9,7 @@ Clients are given `url`; the server is told nothing. What can be done to them:
 - `delay`: every reply comes later;
 - `partition` and `heal`: no byte passes and nobody is told; what was sent meanwhile arrives later;
 - `refuse` and `admit`: new connections are refused;
-- `lead_to`: new connections lead to another server, as after a failover behind one address.
+- `set_target`: new connections lead to another server, as after a failover behind one address.
 
 It lives on the event loop of its caller.
 """
@@ -66,7 +66,7 @@ class Proxy:
 
     def __init__(self, target: str) -> None:
         """`target` is a `redis://` or `unix://` URL; its user, password and db stay in `url`."""
-        self.lead_to(target)
+        self.set_target(target)
         self.accepted = 0
         """Connections so far."""
         self.torn = 0
@@ -114,14 +114,14 @@ class Proxy:
     def reset(self, *, idle_only: bool = False) -> int:
         """How many connections were reset; with `idle_only`, of those on which nobody waits for a
         reply: a pool keeps them, and learns of it when it uses one."""
-        links = list(self._chosen(idle_only))
+        links = list(self._choose_links(idle_only))
         for link in links:
             link.reset()
         return len(links)
 
     def half_close(self, *, idle_only: bool = False) -> int:
         """How many clients were told that nothing more comes; what they write is still taken."""
-        links = [link for link in self._chosen(idle_only) if not link.client.is_closing()]
+        links = [link for link in self._choose_links(idle_only) if not link.client.is_closing()]
         for link in links:
             with contextlib.suppress(OSError):  # the client was quicker
                 link.client.write_eof()
@@ -155,7 +155,7 @@ class Proxy:
             self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
             self._port = self._server.sockets[0].getsockname()[1]
 
-    def lead_to(self, target: str) -> None:
+    def set_target(self, target: str) -> None:
         """Connections from now on go to this server. Those that are open stay where they are."""
         where: dict[str, Any] = dict(parse_url(target))
         if where.get("connection_class") is SSLConnection:
@@ -164,7 +164,7 @@ class Proxy:
 
     # -- work ---------------------------------------------------------------------------------
 
-    def _chosen(self, idle_only: bool) -> Iterator[_Link]:
+    def _choose_links(self, idle_only: bool) -> Iterator[_Link]:
         return (link for link in list(self._links) if link.idle or not idle_only)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -44,21 +44,23 @@ class SmallDisk:
             raise OSError(why)
 
     def _resize(self, size: int) -> str:
-        return _done("mount", "-o", f"remount,size={size}", str(self._folder))
+        return _run_command("mount", "-o", f"remount,size={size}", str(self._folder))
 
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Generator[SmallDisk | str]:
     """A disk on a new folder, or why there is none."""
     folder.mkdir(parents=True)
-    why = _done("mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "bench-faults", str(folder))
+    why = _run_command(
+        "mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "bench-faults", str(folder)
+    )
     if why:
         yield f"a disk of its own can't be mounted: {why}"
         return
     try:
         yield SmallDisk(folder)
     finally:
-        _done("umount", "--lazy", str(folder))
+        _run_command("umount", "--lazy", str(folder))
 
 
 class Clocks:
@@ -114,24 +116,24 @@ def far_machine() -> Generator[FarMachine | str]:
         ("ip", "-n", name, "link", "set", there, "up"),
         ("ip", "-n", name, "link", "set", "lo", "up"),
     )
-    why = _done("ip", "netns", "add", name)
+    why = _run_command("ip", "netns", "add", name)
     if why:
         yield f"a network namespace can't be made: {why}"
         return
     try:
         for command in commands:
-            why = why or _done(*command)
+            why = why or _run_command(*command)
         yield (
             f"a network namespace can't be linked: {why}"
             if why
             else FarMachine(name, here, near_address)
         )
     finally:
-        _done("ip", "link", "delete", here)
-        _done("ip", "netns", "delete", name)
+        _run_command("ip", "link", "delete", here)
+        _run_command("ip", "netns", "delete", name)
 
 
-def _done(*command: str) -> str:
+def _run_command(*command: str) -> str:
     """Why a command failed; empty if it did not."""
     try:
         result = subprocess.run(
@@ -146,6 +148,6 @@ def _done(*command: str) -> str:
 
 
 def _require(*command: str) -> None:
-    why = _done(*command)
+    why = _run_command(*command)
     if why:
         raise OSError(why)

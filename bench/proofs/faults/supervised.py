@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loopline.bench.errors import BenchError
-from loopline.bench.proofs.faults.attacks.base import timeout_of
+from loopline.bench.proofs.faults.attacks.base import wait_with_timeout
 from loopline.bench.proofs.faults.collection import (
     WORK_STREAMS,
     gather,
@@ -139,12 +139,12 @@ async def attack(folder: Path, runs: int, seed: int, progress: Callable[[str], N
             followers, enough = Followers(client.bus, seed), asyncio.Event()
             injecting = asyncio.create_task(_inject(bus, deployment, seed, enough, injected))
             try:
-                await load.until_ended(bus, client, followers, _nothing)
+                await load.run_until_ended(bus, client, followers, _no_watchers)
             finally:
                 enough.set()
                 await injecting
             followed = await followers.done(FOLLOW_SECONDS)
-            await _at_rest(bus)
+            await _wait_until_idle(bus)
         await deployment.down()
     finally:
         deployment.kill()
@@ -174,8 +174,8 @@ async def _inject(
     while not enough.is_set():
         commits = await work.commits() + lives.uniform(*LIFE_COMMITS)
         while not enough.is_set() and await work.commits() < commits:
-            await timeout_of(enough, _PAUSE)
-        await timeout_of(enough, lives.uniform(*LIFE_SECONDS))
+            await wait_with_timeout(enough, _PAUSE)
+        await wait_with_timeout(enough, lives.uniform(*LIFE_SECONDS))
         if not enough.is_set():
             deployment.kill()
             injected[NAME] += 1
@@ -203,11 +203,11 @@ class _Work:
         return self._commits
 
 
-async def _nothing() -> None:
+async def _no_watchers() -> None:
     """Nobody else is watched."""
 
 
-async def _at_rest(bus: Bus) -> None:
+async def _wait_until_idle(bus: Bus) -> None:
     """Wait until nothing is left to do and the dead are forgotten. Gives up after `REST_SECONDS`:
     the checker says what was left."""
     until = time.monotonic() + REST_SECONDS

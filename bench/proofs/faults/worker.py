@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 
-def set_wrong(clock: Path) -> None:
+def shift_clock(clock: Path) -> None:
     """From now on, this process's time of day is wrong by what the file says."""
     with clock.open("rb") as file:
         error = mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)
@@ -23,7 +23,7 @@ def set_wrong(clock: Path) -> None:
 
 
 if __name__ == "__main__":
-    set_wrong(Path(sys.argv.pop(1)))
+    shift_clock(Path(sys.argv.pop(1)))
     from loopline.workers.__main__ import main
 
     sys.exit(main())

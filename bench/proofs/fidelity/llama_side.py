@@ -74,7 +74,7 @@ def compare(
                 )
                 context.drop(0)
                 agreement.same += int((expected.argmax(-1) == llama_logits.argmax(-1)).sum())
-                apart = _of(expected, ids) - _of(llama_logits, ids)
+                apart = _target_logprobs(expected, ids) - _target_logprobs(llama_logits, ids)
                 agreement.differences.extend(apart.abs().tolist())
         finally:
             context.close()
@@ -132,6 +132,6 @@ def _settings(folder: Path, scratch: Path, precision: Precision, threads: int) -
     )  # fmt: skip
 
 
-def _of(logits: torch.Tensor, ids: Sequence[int]) -> torch.Tensor:
+def _target_logprobs(logits: torch.Tensor, ids: Sequence[int]) -> torch.Tensor:
     """Log-probability of each of `ids[1:]`."""
     return logits.log_softmax(-1).gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]

@@ -25,7 +25,8 @@ SHARES = (0.5, 0.9, 0.99, 1.0)
 """Quantiles of the differences that are shown; the last one is the greatest difference."""
 
 NEAR = 1e-5
-"""Nats. Float32 itself rounds by more than that now and then; see `torch_side.rounding`."""
+"""Nats. Float32 itself rounds by more than that now and then; see
+`torch_side.rounding_differences`."""
 
 
 class FidelityOptions(FullOptions):
@@ -46,7 +47,7 @@ class FidelityOptions(FullOptions):
     together: int = Field(default=16, ge=2, le=256)
     """Requests in flight where they are batched."""
     only: Engines = "both"
-    """Which of our engines."""
+    """Engine of ours to measure."""
     dtype: Literal["float32", "float64"] = "float32"
     """Floating-point type of torch."""
     threads: int = Field(default=2, ge=1, le=256)
@@ -100,7 +101,7 @@ async def _compare(
         for way, distances in ways.items():
             figures += differences(group, way, distances.all)
         if options.dtype == "float32":
-            plain, engine = torch_side.rounding(folder, reference, alone)
+            plain, engine = torch_side.rounding_differences(folder, reference, alone)
             figures += differences(group, "alone, to float64", engine.all)
             figures += differences(group, "the plain pass itself, to float64", plain.all)
         progress.say("the torch engine with plain_logprobs…")
@@ -151,12 +152,12 @@ def differences(group: str, subject: str, values: Sequence[float]) -> list[Measu
     add = partial(measured, subject=subject, group=group)
     return [
         add("tokens", len(values)),
-        add("within 1e-5", within(values), "%", scale=100, better="higher"),
+        add("within 1e-5", share_near(values), "%", scale=100, better="higher"),
         *(add(name, value, better="lower") for name, value in quantiles(values).items()),
     ]
 
 
-def within(values: Sequence[float]) -> float:
+def share_near(values: Sequence[float]) -> float:
     """The share of tokens that differ by no more than `NEAR`."""
     return sum(value <= NEAR for value in values) / len(values)
 

@@ -40,7 +40,7 @@ class Reference:
     @torch.inference_mode()
     def logits(self, ids: Sequence[int], adapter: Path | None = None) -> torch.Tensor:
         """[tokens, vocabulary]: after each token of the sequence."""
-        with self._adapted(adapter):
+        with self._with_adapter(adapter):
             input_tensor = torch.tensor([ids], device=self.model.device)
             return self.model(input_ids=input_tensor, use_cache=False).logits[0]
 
@@ -54,7 +54,7 @@ class Reference:
         return logits.log_softmax(-1).gather(-1, output_ids[:, None])[:, 0]
 
     @contextmanager
-    def _adapted(self, folder: Path | None) -> Generator[None]:
+    def _with_adapter(self, folder: Path | None) -> Generator[None]:
         """W x + (alpha / rank) B A x (Hu et al. 2021, arXiv:2106.09685)."""
         if folder is None:
             yield
@@ -67,7 +67,7 @@ class Reference:
             a = tensors.get(f"base_model.model.{name}.lora_A.weight")
             b = tensors.get(f"base_model.model.{name}.lora_B.weight")
             if a is not None and b is not None:
-                hooks.append(module.register_forward_hook(_adding(a, b, scale)))
+                hooks.append(module.register_forward_hook(_lora_hook(a, b, scale)))
         try:
             yield
         finally:
@@ -75,7 +75,7 @@ class Reference:
                 hook.remove()
 
 
-def _adding(a: torch.Tensor, b: torch.Tensor, scale: float) -> Callable[..., torch.Tensor]:
+def _lora_hook(a: torch.Tensor, b: torch.Tensor, scale: float) -> Callable[..., torch.Tensor]:
     def add(_: object, inputs: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
         return output + scale * (inputs[0] @ a.T.to(output) @ b.T.to(output))
 

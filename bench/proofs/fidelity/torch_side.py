@@ -85,7 +85,7 @@ async def compare(
     return differences, alone
 
 
-def rounding(
+def rounding_differences(
     folder: Path, reference: Reference, completions: Sequence[Completion]
 ) -> tuple[Differences, Differences]:
     """How far the plain pass and the engine are from a pass in float64, on the same tokens: in

@@ -30,7 +30,7 @@ from loopline.bench.proofs.gpu.serving import (
     ask,
     groups_of,
     swap,
-    warm,
+    warm_up,
 )
 from loopline.bench.proofs.gpu.training import Trained, Training, train
 from loopline.bench.proofs.harness import FullOptions, Progress, Proof
@@ -39,7 +39,7 @@ from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measu
 from loopline.trainers.core.memory import peak_memory_mb
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.protocol import Completion
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 LAYERS, VOCABULARY = 28, 151_936
 """Of Qwen3-1.7B."""
@@ -79,7 +79,7 @@ class GpuOptions(FullOptions):
     """Training steps; the first is not timed."""
     rank: int = Field(default=16, ge=1)
     """Rank of the adapters."""
-    piece_tokens: int = Field(default=4_096, ge=64)
+    micro_batch_tokens: int = Field(default=4_096, ge=64)
     """Tokens that go through the model at once: its memory."""
     threads: int = Field(default=1, ge=1)
     """CPU threads, where there is no GPU."""
@@ -174,14 +174,16 @@ class Loop:
                     better="higher", bar=SAMPLES_LEFT,
                 )
             )  # fmt: skip
-            figures.append(measured(f"kl_to_engine_{name}", step.behind, "nats", better="lower"))
+            figures.append(
+                measured(f"kl_to_engine_{name}", step.kl_to_sampler, "nats", better="lower")
+            )
         return figures
 
 
 def check(options: GpuOptions) -> None:
     """Raises `UsageError` for what is missing here."""
     if find_spec("peft") is None:
-        raise UsageError(f"peft is not installed; {how_to_install('train')}")
+        raise UsageError(f"peft is not installed; {install_hint('train')}")
 
 
 def run(options: GpuOptions, progress: Progress) -> Outcome:
@@ -196,11 +198,11 @@ def run(options: GpuOptions, progress: Progress) -> Outcome:
         isolated_worker(tasks=None) as trainer,
     ):
         try:
-            loop = asyncio.run(take(options, Path(scratch), trainer, progress))
+            loop = asyncio.run(run_loop(options, Path(scratch), trainer, progress))
         except BrokenProcessPool as error:
             raise BenchError(
                 "the trainer's process was killed, for want of memory most likely: give a smaller "
-                "--piece-tokens, fewer --groups or fewer --layers"
+                "--micro-batch-tokens, fewer --groups or fewer --layers"
             ) from error
     return outcome_of(options, loop)
 
@@ -229,7 +231,9 @@ def outcome_of(options: GpuOptions, loop: Loop) -> Outcome:
     return outcome
 
 
-async def take(options: GpuOptions, scratch: Path, trainer: Executor, progress: Progress) -> Loop:
+async def run_loop(
+    options: GpuOptions, scratch: Path, trainer: Executor, progress: Progress
+) -> Loop:
     """Serve, sample, train, swap, serve, compare."""
     loop, work, model = asyncio.get_running_loop(), options.workload, scratch / "model"
     first, last = scratch / "first", scratch / "last"
@@ -243,12 +247,12 @@ async def take(options: GpuOptions, scratch: Path, trainer: Executor, progress: 
     load_seconds = time.perf_counter() - began
     try:
         progress.say("the engine samples groups…")
-        await warm(engine, work)
+        await warm_up(engine, work)
         rollouts = await ask(engine, work.requests("rollout", adapters=False))
         progress.say("steps of AT-GRPO, an adapter for each role…")
         training = Training(
             base=model, first=first, last=last, groups=groups_of(rollouts, work),
-            steps=options.steps, rank=options.rank, piece_tokens=options.piece_tokens,
+            steps=options.steps, rank=options.rank, micro_batch_tokens=options.micro_batch_tokens,
             threads=options.threads, seed=options.seed,
         )  # fmt: skip
         trained = await loop.run_in_executor(trainer, train, training)
@@ -260,7 +264,7 @@ async def take(options: GpuOptions, scratch: Path, trainer: Executor, progress: 
         await engine.close()
     progress.say("transformers reads the same…")
     parity = await loop.run_in_executor(
-        trainer, compare, model, _some(rollouts), _some(swapped.answers),
+        trainer, compare, model, _sample_answers(rollouts), _sample_answers(swapped.answers),
         {role: last / role for role in ROLES},
     )  # fmt: skip
     return Loop(
@@ -275,7 +279,7 @@ def _name(device: torch.device, threads: int) -> str:
     return f"CPU, {threads} of {os.cpu_count()} cores"
 
 
-def _some(answers: Answers) -> list[Completion]:
+def _sample_answers(answers: Answers) -> list[Completion]:
     """The first of each request's, both roles among them."""
     return [completions[0] for completions in answers.completions[:COMPARED]]
 

@@ -105,7 +105,7 @@ async def ask(engine: Engine, requests: Sequence[GenerateRequest]) -> Answers:
     return Answers(tuple(completions), time.perf_counter() - began)
 
 
-async def warm(engine: Engine, work: Workload) -> None:
+async def warm_up(engine: Engine, work: Workload) -> None:
     """One short request, in which memory is taken and kernels are chosen."""
     first = work.requests("warm", adapters=False)[0]
     sampling = first.sampling.model_copy(update={"max_tokens": min(8, work.max_tokens), "n": 1})

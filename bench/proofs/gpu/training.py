@@ -28,7 +28,7 @@ class Training:
     groups: tuple[Group, ...]
     steps: int
     rank: int
-    piece_tokens: int
+    micro_batch_tokens: int
     threads: int
     seed: int
 
@@ -80,9 +80,9 @@ def train(work: Training) -> Trained:
             "base": str(work.base), "base_sha256": weights_sha256(work.base), "data_sha256": "",
             "policies": "per-role", "weights": "lora", "rank": work.rank,
             "precision": "bfloat16", "batch": len(work.groups),
-            "group_size": len(work.groups[0].members), "micro_batch_tokens": work.piece_tokens,
-            "learning_rate": LEARNING_RATE, "truncated": "keep", "threads": work.threads,
-            "seed": work.seed,
+            "group_size": len(work.groups[0].members),
+            "micro_batch_tokens": work.micro_batch_tokens, "learning_rate": LEARNING_RATE,
+            "truncated": "keep", "threads": work.threads, "seed": work.seed,
         }
     )  # fmt: skip
     loaded = load_base(str(work.base), settings.base_precision, TEMPLATE_OPTIONS)
@@ -101,8 +101,9 @@ def train(work: Training) -> Trained:
                     write_policies(policies, folder, work.base, facts_of)
     except torch.OutOfMemoryError as error:
         raise BenchError(
-            f"a step of {work.piece_tokens:,} tokens at once does not fit next to the engine: give "
-            f"a smaller --piece-tokens, or fewer --groups ({' '.join(str(error).split())[:160]})"
+            f"a step of {work.micro_batch_tokens:,} tokens at once does not fit next to the "
+            "engine: give a smaller --micro-batch-tokens, or fewer --groups "
+            f"({' '.join(str(error).split())[:160]})"
         ) from error
     trained = policies.network.trained()
     frozen = [parameter for parameter in loaded.model.parameters() if not parameter.requires_grad]

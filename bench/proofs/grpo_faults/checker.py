@@ -67,7 +67,7 @@ def sealed_once(evidence: LoopEvidence) -> Iterator[Violation]:
                 yield Violation(rule, f"group {group.id[:12]} has {len(group.origins)} of {size}")
 
 
-def of_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
+def sampled_by_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
     """All of a group was sampled by one version, by that which its record names, and it was not
     older than the bound in the round that learned from it."""
     rule = "of one version"
@@ -89,7 +89,7 @@ def of_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
                     f"{group.version}, was sampled by {sorted(map(str, policy_versions))}",
                 )
             number = came_of.get((group.policy, group.version))
-            learned = group.fate in ("trained", "flat")
+            learned = group.fate in ("trained", "zero_variance")
             if learned and (number is None or not 0 <= sealed_round.round - 1 - number <= limit):
                 yield Violation(
                     rule,
@@ -203,7 +203,7 @@ def _rounds(evidence: LoopEvidence) -> dict[tuple[str, int], int]:
 RULES: tuple[Rule, ...] = (
     played_as_planned,
     sealed_once,
-    of_one_version,
+    sampled_by_one_version,
     published_once,
     rounds_once,
 )

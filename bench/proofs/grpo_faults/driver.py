@@ -164,7 +164,7 @@ class LoopDriver:
         profile = write_profile(folder / "profile.toml", bus_settings(self._server.url), model)
         # As the profile has them: workers and trainer must agree on them.
         self._settings = load(str(profile), environ={}).bus
-        self._fleet = players(self._settings, folder, model)
+        self._fleet = player_fleet(self._settings, folder, model)
         self._monitor = Monitor(self._fleet, WORK)
         arguments = (
             str(self._output), "--base", str(work.base), "--rounds", str(work.rounds),
@@ -183,9 +183,9 @@ class LoopDriver:
         began = time.monotonic()
         scene = Scene(self._fleet, self._server, self._monitor, LEASE_SECONDS)
         chaos = Chaos(self._seed, scene, self._faults or {})
-        async with self._fleet.on(self._server), Client.connect(self._settings) as client:
+        async with self._fleet.running_on(self._server), Client.connect(self._settings) as client:
             killed = await self._under_attack(client, chaos)
-            consumers = await self._monitor.at_rest(client.bus)
+            consumers = await self._monitor.wait_until_idle(client.bus)
             alive = [slot.name for slot in self._fleet.slots]
             await self._fleet.drain()
             evidence = await self._evidence(client, consumers, alive)
@@ -198,7 +198,7 @@ class LoopDriver:
         injecting = asyncio.create_task(
             enough.wait() if self._faults is None else chaos.run(enough)
         )
-        keeping = asyncio.create_task(self._keep())
+        keeping = asyncio.create_task(self._copy_adapters())
         until = time.monotonic() + self._limit
         lifetime = _TrainerLifetime(self._seed, self._trainer, lambda: self._monitor.commits)
         reported = -1
@@ -236,7 +236,7 @@ class LoopDriver:
             self._kept.take(self._output)
         return lifetime.killed
 
-    async def _keep(self) -> None:
+    async def _copy_adapters(self) -> None:
         """In a task of its own: a look at the bus may take as long as an outage, and by then what
         was published may be superseded and gone."""
         while self._kept is not None:
@@ -291,7 +291,7 @@ def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int)
     return LoopWork(write_base(base), rounds, groups, arguments)
 
 
-def players(bus: BusSettings, folder: Path, model: ModelSettings) -> Fleet:
+def player_fleet(bus: BusSettings, folder: Path, model: ModelSettings) -> Fleet:
     """Workers for `pair`, whose store is in `folder`."""
 
     def settings_of(slot: Slot) -> WorkerSettings:

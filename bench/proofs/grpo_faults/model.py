@@ -49,7 +49,7 @@ def write_base(folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS) ->
     tokenizer = _tokenizer(answers)
     torch.manual_seed(seed)
     model = new_model(Sizes(), tokenizer.get_vocab_size())
-    _lean(model, tokenizer, answers)
+    _bias_towards_answers(model, tokenizer, answers)
     export_model(model, tokenizer, folder, context=Sizes.context)
     weights = {k: v.detach() for k, v in model.state_dict().items() if k != "lm_head.weight"}
     store_float32(weights, folder)
@@ -70,7 +70,7 @@ def store_float32(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps({**config, "dtype": "float32"}))
 
 
-def _lean(model: Any, tokenizer: Tokenizer, answers: Sequence[str]) -> None:
+def _bias_towards_answers(model: Any, tokenizer: Tokenizer, answers: Sequence[str]) -> None:
     """Make answers, and the end behind them, likelier than characters: all embeddings, which are
     also the output layer, share a direction, and theirs go farther along it."""
     import torch

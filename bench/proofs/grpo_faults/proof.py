@@ -94,7 +94,7 @@ def measurements(attack: LoopAttack) -> list[Measurement]:
     counts = {
         "groups": fates.total(),
         "groups_trained": fates["trained"],
-        "groups_zero_variance": fates["flat"],
+        "groups_zero_variance": fates["zero_variance"],
         "groups_too_old": fates["stale"] + fates["foreign"],
         "rounds": len(evidence.sealed),
         "runs": len(evidence.bus.accepted),

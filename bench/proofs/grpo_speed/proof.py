@@ -16,7 +16,7 @@ from pydantic import Field
 
 from loopline.bench.errors import UsageError
 from loopline.bench.proofs.grpo_speed import ours, trl_peer
-from loopline.bench.proofs.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
+from loopline.bench.proofs.grpo_speed.rollouts import Rollouts, play_in_process, play_on_bus
 from loopline.bench.proofs.grpo_speed.workload import StepWork
 from loopline.bench.proofs.harness import Options, Progress, Proof
 from loopline.bench.proofs.isolated_process import isolated_worker
@@ -24,7 +24,7 @@ from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.statistics import spread
 from loopline.trainers.core.network import base_folder
 from loopline.trainers.errors import TrainingError
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 BUS, IN_PROCESS = "through the bus", "in-process"
 SHARED, PLAIN, TRL = "train grpo", "train grpo --no-share-prefixes", "trl's GRPOTrainer"
@@ -59,7 +59,7 @@ class GrpoSpeedOptions(Options):
     repeats: int = Field(default=5, ge=1, le=100)
     """Interleaved repeats; the medians are reported."""
     only: Literal["both", "rollouts", "steps"] = "both"
-    """Which half is measured."""
+    """Half to measure."""
     trl: bool = True
     """Measure trl's GRPOTrainer too."""
     seed: int = 1
@@ -89,7 +89,7 @@ def check(options: GrpoSpeedOptions) -> None:
     except TrainingError as error:
         raise UsageError(f"--model: {error}") from error
     if options.trl and options.only != "rollouts" and find_spec("trl") is None:
-        raise UsageError(f"trl is not installed; {how_to_install('peers')}; or --no-trl")
+        raise UsageError(f"trl is not installed; {install_hint('peers')}; or --no-trl")
 
 
 def measurements(rates: Rates) -> list[Measurement]:
@@ -157,7 +157,7 @@ class _Counter:
 
 
 def _rollouts(options: GrpoSpeedOptions, counter: _Counter, rates: Rates) -> None:
-    measures = {BUS: _on_the_bus, IN_PROCESS: _in_process}
+    measures = {BUS: _measure_bus, IN_PROCESS: _measure_in_process}
     for repeat in range(options.repeats):
         # By turns, each from a start: neither is measured on a warmer machine.
         for way in options.ways:
@@ -165,22 +165,22 @@ def _rollouts(options: GrpoSpeedOptions, counter: _Counter, rates: Rates) -> Non
             rates[way].append(counter.measured(f"rollouts {way}", repeat, run))
 
 
-def _on_the_bus(work: Rollouts, repeat: int) -> float:
+def _measure_bus(work: Rollouts, repeat: int) -> float:
     with tempfile.TemporaryDirectory(prefix="bench-grpo-speed-") as folder:
-        (played,) = asyncio.run(through_the_bus(work, [repeat], Path(folder)))
+        (played,) = asyncio.run(play_on_bus(work, [repeat], Path(folder)))
     return played.tokens_per_second
 
 
-def _in_process(work: Rollouts, repeat: int) -> float:
+def _measure_in_process(work: Rollouts, repeat: int) -> float:
     with isolated_worker() as alone:
-        return alone.submit(_here, work, repeat).result()
+        return alone.submit(_measure_here, work, repeat).result()
 
 
-def _here(work: Rollouts, repeat: int) -> float:
+def _measure_here(work: Rollouts, repeat: int) -> float:
     import torch
 
     torch.set_num_threads(1)
-    (played,) = asyncio.run(in_process(work, [repeat]))
+    (played,) = asyncio.run(play_in_process(work, [repeat]))
     return played.tokens_per_second
 
 

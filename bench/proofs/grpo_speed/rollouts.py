@@ -106,34 +106,34 @@ class Played:
         return self.tokens / self.seconds
 
 
-async def in_process(work: Rollouts, repeats: Sequence[int]) -> list[Played]:
+async def play_in_process(work: Rollouts, repeats: Sequence[int]) -> list[Played]:
     """Each repeat in this process, which has played before."""
     engine = build_engine(work.served)
     await engine.start()
     try:
         player = EngineRunner({POOL: EnginePool(work.served, engine)})
-        await _in_process(player, work.warm_up, -1)
-        return [await _in_process(player, work, repeat) for repeat in repeats]
+        await _play_in_process(player, work.warm_up, -1)
+        return [await _play_in_process(player, work, repeat) for repeat in repeats]
     finally:
         await engine.close()
 
 
-async def _in_process(player: EngineRunner, work: Rollouts, repeat: int) -> Played:
+async def _play_in_process(player: EngineRunner, work: Rollouts, repeat: int) -> Played:
     runs = [work.run(task, number) for number, task in enumerate(work.tasks(repeat))]
     began = time.perf_counter()
     trajectories = [trajectory async for trajectory in player.play_all(runs, together=CONCURRENCY)]
-    return _played(trajectories, time.perf_counter() - began)
+    return _played_result(trajectories, time.perf_counter() - began)
 
 
-async def through_the_bus(work: Rollouts, repeats: Sequence[int], folder: Path) -> list[Played]:
+async def play_on_bus(work: Rollouts, repeats: Sequence[int], folder: Path) -> list[Played]:
     """Each repeat on processes as they are deployed; they have played before."""
-    async with _deployed(work, folder) as client:
-        await _on_the_bus(client, work.warm_up, -1)
-        return [await _on_the_bus(client, work, repeat) for repeat in repeats]
+    async with _deploy(work, folder) as client:
+        await _play_on_bus(client, work.warm_up, -1)
+        return [await _play_on_bus(client, work, repeat) for repeat in repeats]
 
 
 @asynccontextmanager
-async def _deployed(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
+async def _deploy(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
     # Persistent as `runtime up` has it.
     with running_redis(folder / "redis", persistence="everysec", listen="tcp") as server:
         # Ctrl-C while the server started is raised here: in the start of a subprocess, the next
@@ -157,7 +157,7 @@ async def _deployed(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
             yield client
 
 
-async def _on_the_bus(client: Client, work: Rollouts, repeat: int) -> Played:
+async def _play_on_bus(client: Client, work: Rollouts, repeat: int) -> Played:
     places = asyncio.Semaphore(CONCURRENCY)
     runs = [work.run(task, number) for number, task in enumerate(work.tasks(repeat))]
 
@@ -168,10 +168,10 @@ async def _on_the_bus(client: Client, work: Rollouts, repeat: int) -> Played:
 
     began = time.perf_counter()
     trajectories = await asyncio.gather(*map(played, runs))
-    return _played(trajectories, time.perf_counter() - began)
+    return _played_result(trajectories, time.perf_counter() - began)
 
 
-def _played(trajectories: Sequence[Trajectory], seconds: float) -> Played:
+def _played_result(trajectories: Sequence[Trajectory], seconds: float) -> Played:
     """Raises `BenchError` for a run that did not come to its end."""
     for trajectory in trajectories:
         if trajectory.outcome in BROKEN:

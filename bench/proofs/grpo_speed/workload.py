@@ -89,12 +89,12 @@ class StepClock:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         self._marks: list[float] = []
-        register_optimizer_step_post_hook(self._stepped)
+        register_optimizer_step_post_hook(self._record_step)
 
     def seconds(self) -> float:
         """Of a step, on average over those behind the first ones."""
         return (self._marks[-1] - self._marks[WARM - 1]) / (len(self._marks) - WARM)
 
-    def _stepped(self, *arguments: Any) -> None:
+    def _record_step(self, *arguments: Any) -> None:
         del arguments
         self._marks.append(time.perf_counter())

@@ -26,7 +26,7 @@ from loopline.bench.proofs.soak.workload import (
     Planned,
     Room,
     operations,
-    planned,
+    plan_request,
 )
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.in_flight import Ticket
@@ -132,24 +132,24 @@ class Soak:
         self._locks = {name: asyncio.Lock() for name in ADAPTERS}
         self._operating: set[asyncio.Task[None]] = set()
         self._kept: list[Kept] = []
-        self._objects_before = _objects()
+        self._objects_before = _count_objects()
         self._last_line = time.monotonic()
 
     async def run(self) -> None:
         """Raises `BenchError` for a model that cannot be served or is too small."""
-        engine = await self._started()
+        engine = await self._start_engine()
         try:
-            room = await measured(engine)
+            room = await measure_room(engine)
             for place, name in enumerate(ADAPTERS):
                 await self._load(engine, name, place)
             await self._soak(engine, room)
-            await self._at_rest(engine)
+            await self._check_idle(engine)
         finally:
             await engine.close()
         await self._repeat()
         self.result.rested = True
 
-    async def _started(self) -> LocalEngine[Any]:
+    async def _start_engine(self) -> LocalEngine[Any]:
         settings = ModelSettings(
             engine=self._kind,
             model=self._prepared.model,
@@ -171,18 +171,20 @@ class Soak:
         before = engine.totals()
         began = time.perf_counter()
         try:
-            await asyncio.gather(*(self._place(engine, room) for _ in range(self._concurrency)))
+            await asyncio.gather(
+                *(self._send_requests(engine, room) for _ in range(self._concurrency))
+            )
             await asyncio.gather(*self._operating)
         finally:
             self.result.seconds = time.perf_counter() - began
-            self.result.totals = _since(before, engine.totals())
+            self.result.totals = _totals_since(before, engine.totals())
             self._line()
 
-    async def _place(self, engine: LocalEngine[Any], room: Room) -> None:
+    async def _send_requests(self, engine: LocalEngine[Any], room: Room) -> None:
         """Sends one request after the other."""
         share = min(1.0, REPEATS / REPEATABLE / self._requests)
         for index in self._numbers:
-            record = Seen(planned(index, self._seed, room, share), room.max_context)
+            record = Seen(plan_request(index, self._seed, room, share), room.max_context)
             for operation in operations(index, self._seed, SETS):
                 task = asyncio.create_task(self._operate(engine, operation))
                 self._operating.add(task)
@@ -197,7 +199,7 @@ class Soak:
         began = time.perf_counter()
         reading = asyncio.create_task(self._read(engine, wanted.request(time.time()), record))
         ending = [
-            asyncio.create_task(_later(seconds, end))
+            asyncio.create_task(_call_later(seconds, end))
             for seconds, end in (
                 (wanted.drop_after, lambda: reading.cancel()),
                 (wanted.cancel_after, lambda: engine.cancel(wanted.id)),
@@ -244,7 +246,7 @@ class Soak:
             self._kept.append(Kept(record.planned, weights, record.completions))
         ended = findings.sums.endings.total()
         if ended % max(1, self._requests // memory.SAMPLES) == 0:
-            findings.samples.append(memory.resident())
+            findings.samples.append(memory.resident_bytes())
         if time.monotonic() - self._last_line >= LINE_SECONDS:
             self._line()
 
@@ -253,7 +255,8 @@ class Soak:
         ended = self.result.sums.endings.total()
         self._progress(
             f"{ended:,} of {self._requests:,} requests ended, {self._sent - ended} in flight, "
-            f"{self.result.operations['load']} versions loaded, {memory.resident() / 1e6:,.0f} MB, "
+            f"{self.result.operations['load']} versions loaded, "
+            f"{memory.resident_bytes() / 1e6:,.0f} MB, "
             f"{self.result.rules.total()} violations"
         )
 
@@ -272,7 +275,7 @@ class Soak:
                     except EngineError as error:
                         self.result.add([Violation("adapters", f"loading {name}: {error}")])
                 case "load damaged":
-                    await self._refused(engine, name)
+                    await self._check_refused(engine, name)
                 case "unload":
                     await self._unload(engine, name)
             self.result.operations[operation.kind] += 1
@@ -283,7 +286,7 @@ class Soak:
         self._weights[version] = weights
         self._serving[name] = version
 
-    async def _refused(self, engine: LocalEngine[Any], name: str) -> None:
+    async def _check_refused(self, engine: LocalEngine[Any], name: str) -> None:
         """What is damaged is refused; the version before goes on serving."""
         try:
             await engine.load_adapter(name, str(self._prepared.damaged), next(self._versions))
@@ -309,7 +312,7 @@ class Soak:
 
     # The end.
 
-    async def _at_rest(self, engine: LocalEngine[Any]) -> None:
+    async def _check_idle(self, engine: LocalEngine[Any]) -> None:
         """Look at what is left when all requests have ended and all adapters are unloaded."""
         findings = self.result
         for name in list(self._serving):
@@ -320,7 +323,7 @@ class Soak:
             for task in asyncio.all_tasks()
             if task is not asyncio.current_task()
         ]
-        objects = _objects()
+        objects = _count_objects()
         objects.subtract(self._objects_before)
         findings.add(invariants.nothing_left(in_work, tasks, objects))
         findings.add(invariants.every_request_ended(findings.sums, self._sent))
@@ -331,7 +334,7 @@ class Soak:
         """Ask for some answers again, one at a time, of an engine that has never served anybody
         else."""
         self._progress(f"asking {len(self._kept)} requests again in quiet")
-        engine = await self._started()
+        engine = await self._start_engine()
         try:
             for weights in (None, *range(SETS)):
                 adapter = None if weights is None else f"quiet-{weights}"
@@ -362,7 +365,7 @@ class Soak:
                 self.result.add([Violation("as in quiet", comparison.said, baseline.planned.id)])
 
 
-async def measured(engine: LocalEngine[Any]) -> Room:
+async def measure_room(engine: LocalEngine[Any]) -> Room:
     """How long prompts are for this model. Raises `UsageError` if its context is too small."""
     context = engine.capabilities.max_context
     if context is None or context < SMALLEST_CONTEXT:
@@ -383,7 +386,7 @@ async def measured(engine: LocalEngine[Any]) -> Room:
     return Room(context, lengths[0] - 10 * per_word, per_word)
 
 
-async def _later(seconds: float, end: Callable[[], object]) -> None:
+async def _call_later(seconds: float, end: Callable[[], object]) -> None:
     """Call `end` then; what it returns is awaited if it can be."""
     await asyncio.sleep(seconds)
     result = end()
@@ -391,7 +394,7 @@ async def _later(seconds: float, end: Callable[[], object]) -> None:
         await result
 
 
-def _since(before: EngineTotals, now: EngineTotals) -> EngineTotals:
+def _totals_since(before: EngineTotals, now: EngineTotals) -> EngineTotals:
     return EngineTotals(
         now.calls - before.calls,
         now.prompt_tokens - before.prompt_tokens,
@@ -400,7 +403,7 @@ def _since(before: EngineTotals, now: EngineTotals) -> EngineTotals:
     )
 
 
-def _objects() -> Counter[str]:
+def _count_objects() -> Counter[str]:
     """How many objects of each kind that belongs to a request there are in this process."""
     gc.collect()
     kinds = (Job, Row, Ticket, AdapterVersion)

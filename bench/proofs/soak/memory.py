@@ -18,7 +18,7 @@ GROWTH = 0.05
 """Of the memory, from the third quarter of the samples to the last one, at most."""
 
 
-def resident() -> int:
+def resident_bytes() -> int:
     """Bytes of this process in memory."""
     return int(psutil.Process(os.getpid()).memory_info().rss)
 

@@ -26,7 +26,7 @@ class SoakOptions(Options):
     """
 
     engine: Literal["llama_cpp", "torch"] = "llama_cpp"
-    """Which engine."""
+    """Engine to run."""
     requests: int = Field(default=10_000, ge=1, le=10_000_000)
     """Requests to send."""
     seed: Seed = Field(default_factory=random_seed)

@@ -16,7 +16,7 @@ from loopline.bench.errors import BenchError, UsageError
 from loopline.trainers.errors import TrainingError
 from loopline.workers.engines.local.model_files import local_folder
 from loopline.workers.engines.protocol import EngineError
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 SETS = 6
 """Of weights: successive versions of an adapter have other ones, and adapters share them."""
@@ -46,7 +46,7 @@ def prepare(engine: str, model: str, scratch: Path) -> Prepared:
         raise UsageError(f"--engine {engine!r}: choose llama_cpp or torch")
     if engine == "llama_cpp" and find_spec("llama_cpp") is None:
         raise UsageError(
-            f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --engine torch"
+            f"llama-cpp-python is not installed; {install_hint('gguf')}; or --engine torch"
         )
     try:
         folder = local_folder(model)

@@ -96,7 +96,7 @@ class Operation:
     """Which of the sets of weights the next version has."""
 
 
-def planned(index: int, seed: int, room: Room, repeat_share: float) -> Planned:
+def plan_request(index: int, seed: int, room: Room, repeat_share: float) -> Planned:
     """The request `index` of the plan `seed`; greedy ones are repeated with that probability."""
     rng = random.Random(f"{seed}/request/{index}")
     (size,) = rng.choices(("usual", "near the end", "too long"), weights=(95, 3, 2))
@@ -129,12 +129,12 @@ def operations(index: int, seed: int, weights: int) -> list[Operation]:
     """What is done to the adapters when request `index` has been sent. An adapter that is
     unloaded comes back a few requests later. `weights`: how many sets of them there are."""
     return [
-        *_begun_at(index, seed, weights),
+        *_operations_begun_at(index, seed, weights),
         *(
             Operation("load", gone.adapter, index % weights)
             for earlier in range(max(0, index - _AWAY[1]), index)
-            for gone in _begun_at(earlier, seed, weights)
-            if gone.kind == "unload" and earlier + _away(earlier, seed) == index
+            for gone in _operations_begun_at(earlier, seed, weights)
+            if gone.kind == "unload" and earlier + _unloaded_until(earlier, seed) == index
         ),
     ]
 
@@ -143,11 +143,11 @@ _AWAY = (2, 10)
 """For that many requests an unloaded adapter is away."""
 
 
-def _away(index: int, seed: int) -> int:
+def _unloaded_until(index: int, seed: int) -> int:
     return random.Random(f"{seed}/away/{index}").randint(*_AWAY)
 
 
-def _begun_at(index: int, seed: int, weights: int) -> list[Operation]:
+def _operations_begun_at(index: int, seed: int, weights: int) -> list[Operation]:
     rng = random.Random(f"{seed}/operation/{index}")
     (kind,) = rng.choices((None, "load", "unload", "load damaged"), weights=(940, 40, 12, 8))
     if kind is None:

@@ -23,7 +23,7 @@ from loopline.bench.proofs.training.workload import Measured, Prepared, Workload
 from loopline.bench.statistics import Spread, spread
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.settings import size
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 OURS = "ours"
 TRAINERS = "supervised training"
@@ -122,7 +122,7 @@ def check(options: TrainingOptions) -> None:
     except TrainingError as error:
         raise UsageError(f"--size: {error}") from error
     if options.only == "both" and any(find_spec(name) is None for name in _TRL):
-        raise UsageError(f"trl is not installed; {how_to_install('peers')}; or --only {OURS}")
+        raise UsageError(f"trl is not installed; {install_hint('peers')}; or --only {OURS}")
 
 
 def run(options: TrainingOptions, progress: Progress) -> Outcome:

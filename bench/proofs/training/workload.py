@@ -119,8 +119,8 @@ class Clock:
         A trainer that gives no attention mask is counted as one without padding."""
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        backbone.register_forward_pre_hook(self._called, with_kwargs=True)
-        register_optimizer_step_post_hook(self._stepped)
+        backbone.register_forward_pre_hook(self._on_forward, with_kwargs=True)
+        register_optimizer_step_post_hook(self._record_step)
 
     def measured(self, peak_memory_mb: float, padding: int | None = None) -> Measured:
         """Of the steps behind the first ones; `padding` of those where no attention mask tells."""
@@ -137,7 +137,7 @@ class Clock:
             peak_memory_mb=peak_memory_mb,
         )
 
-    def _called(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def _on_forward(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         del module
         ids = named["input_ids"] if "input_ids" in named else arguments[0]
         mask = named.get("attention_mask")
@@ -145,7 +145,7 @@ class Clock:
         self.real += int(ids.numel() if mask is None else mask.sum())
         self.forwards += 1
 
-    def _stepped(self, *arguments: Any) -> None:
+    def _record_step(self, *arguments: Any) -> None:
         del arguments
         self.marks.append(_Mark(time.perf_counter(), self.tokens, self.real, self.forwards))
 

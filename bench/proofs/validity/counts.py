@@ -38,7 +38,7 @@ class Counts:
         return wilson(self.with_any, self.completions)
 
     @property
-    def parsing(self) -> Interval:
+    def parse_share(self) -> Interval:
         return wilson(self.parsed, self.written)
 
     @property

@@ -31,7 +31,7 @@ class ValidityOptions(Options):
     model: str = "micro:llm"
     """micro:llm, micro:slm, or what a pool's `model` may be."""
     engine: Literal["torch", "llama_cpp"] = "torch"
-    """Which engine."""
+    """Engine to run."""
     samples: int = Field(default=200, ge=1, le=100_000)
     """Word problems for each figure."""
     temperatures: str = "0,0.7,1.0,1.5"
@@ -73,7 +73,7 @@ def measurements(counted: list[Counts]) -> list[Measurement]:
             add("called", counts.called, "%", scale=100),
             add("written", counts.written),
             add("cut", counts.cut),
-            add("parses", counts.parsing, "%", scale=100, better="higher"),
+            add("parses", counts.parse_share, "%", scale=100, better="higher"),
             add("valid", counts.validity, "%", scale=100, better="higher"),
             add("tokens/s", counts.tokens_per_second, better="higher"),
         ]
@@ -92,12 +92,12 @@ def run(options: ValidityOptions, progress: Progress) -> Outcome:
         "completion within a call or an answer."
     )
     counted: list[Counts] = []
-    progress.outcome = lambda: _with(outcome, counted)
+    progress.outcome = lambda: _complete_outcome(outcome, counted)
     asyncio.run(_measure(options, counted, progress))
-    return _with(outcome, counted)
+    return _complete_outcome(outcome, counted)
 
 
-def _with(outcome: Outcome, counted: list[Counts]) -> Outcome:
+def _complete_outcome(outcome: Outcome, counted: list[Counts]) -> Outcome:
     outcome.measurements = measurements(counted)
     return outcome
 

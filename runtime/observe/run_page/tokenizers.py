@@ -106,11 +106,11 @@ def _read(path: Path) -> tuple[TextCodec, int]:
     """The codec, and how many ids it knows. Raises `InputError` for a damaged file."""
     from tokenizers import Tokenizer
 
-    from loopline.workers.engines.local.model_files import reading
+    from loopline.workers.engines.local.model_files import refuse_unreadable
     from loopline.workers.engines.text.tokenizer_codec import make_codec
 
     try:
-        with reading(str(path)):
+        with refuse_unreadable(str(path)):
             backend: Any = Tokenizer.from_file(str(path))
             size = int(backend.get_vocab_size())
             return make_codec(backend, size, str(path)), size

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from loopline.agents.records import Call, Step
-from loopline.agents.thinking import parted
+from loopline.agents.thinking import split_thoughts
 from loopline.runtime.observe.learned_tokens import LearnedSequence
 from loopline.runtime.observe.run_page.bounds import SizeBudget
 from loopline.runtime.observe.run_page.tokenizers import Tokenizers, pieces_of
@@ -75,7 +75,7 @@ def completion_html(
     """A completion's text as HTML, coloured as far as there is room and a tokenizer; what it only
     thought is set apart."""
     thought = room.text(call.reasoning) if call.reasoning else None
-    thoughts = parted(call.text, opened=call.begins_in_thought).spans
+    thoughts = split_thoughts(call.text, opened=call.begins_in_thought).spans
     codec = tokenizers.codec(call)
     count = room.take_coloured_tokens(len(call.output_ids))
     pieces = None if codec is None or not count else pieces_of(call, codec, count)

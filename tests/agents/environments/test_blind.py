@@ -8,8 +8,8 @@ from loopline.agents.environments.blind import (
     PUZZLES,
     best_blind_player,
     blind_scores,
-    opened,
-    solved_by,
+    count_solved,
+    open_episodes,
 )
 from loopline.agents.environments.game import Agent
 from loopline.agents.environments.plan_path import Difficulty, PlanPathSetting, instances
@@ -46,9 +46,9 @@ def test_a_search_finds_the_same_player_again(agent: Agent) -> None:
 
 def test_a_longer_search_finds_no_worse_a_player() -> None:
     training = instances(Split.TRAIN, 3, 20)
-    episodes = opened(training, PLAN)
+    episodes = open_episodes(training, PLAN)
     players = [best_blind_player(training, PLAN, tries=tries) for tries in (0, 40, 160)]
-    shares = [solved_by(player, episodes) for player in players]
+    shares = [count_solved(player, episodes) for player in players]
     assert shares == sorted(shares)
 
 
@@ -57,7 +57,7 @@ def test_the_search_finds_the_call_that_solves_most_grids_by_itself() -> None:
     training = instances(Split.TRAIN, 3, PUZZLES, Difficulty(setting=setting))
     best = best_blind_player(training, TOOL, tries=0)
     assert "bfs(" in best.says(0)
-    assert solved_by(best, opened(training, TOOL)) >= 0.9 * PUZZLES
+    assert count_solved(best, open_episodes(training, TOOL)) >= 0.9 * PUZZLES
 
 
 def test_scores_leave_the_puzzles_as_they_were() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from loopline.agents.environments.conversation import ConversationEpisode
 from loopline.agents.environments.environment import AgentSpec, Environment
-from loopline.agents.environments.game import OutOfTurn, replayed
+from loopline.agents.environments.game import OutOfTurn, replay_episode
 from loopline.agents.environments.registry import find
 from loopline.agents.records import JsonObject, Outcome
 from loopline.agents.replay import replay
@@ -67,7 +67,7 @@ def test_an_episode_ends_when_the_puzzle_is_solved_or_its_turns_are_over() -> No
     begun.apply(begun.agent, "6")
     assert begun.done
     assert begun.verify().reason == "the last word is 6"
-    assert replayed(find(GAME), instance(turns=2), begun.taken) == begun
+    assert replay_episode(find(GAME), instance(turns=2), begun.taken) == begun
 
 
 def test_a_team_of_one_plays_alone() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline.agents.environments.game import ActionRecord, OutOfTurn, replayed
+from loopline.agents.environments.game import ActionRecord, OutOfTurn, replay_episode
 from loopline.agents.environments.plan_path import (
     POLICIES,
     Difficulty,
@@ -17,8 +17,8 @@ from loopline.agents.environments.plan_path import (
     PlanPathSetting,
     check_walk,
     instances,
-    plays,
     shortest_path,
+    solves,
 )
 from loopline.agents.environments.plan_path.environment import PLAN_PATH
 from loopline.agents.environments.puzzle_splits import Split
@@ -132,7 +132,7 @@ def test_verify_agrees_with_the_second_solver_and_with_a_replay(
     episode.apply(PLAN, answer("".join(moves)))
     remaining = fewest_moves(instance.model_copy(update={"start": episode.state.at}))
     assert episode.verify().solved == (remaining == 0)
-    again = replayed(PLAN_PATH, instance.task.instance, episode.taken)
+    again = replay_episode(PLAN_PATH, instance.task.instance, episode.taken)
     assert again == episode
     assert again.observe(TOOL) == episode.observe(TOOL)
 
@@ -342,7 +342,7 @@ def test_a_split_or_a_difficulty_that_can_t_be_had_is_said() -> None:
 def test_the_policies_by_hand_come_out_in_their_order() -> None:
     puzzles = instances("test", 1, 60, Difficulty(setting=PlanPathSetting(view=2, marks=True)))
     solved = {
-        name: sum(plays(policy, instance, seed=1) for instance in puzzles)
+        name: sum(solves(policy, instance, seed=1) for instance in puzzles)
         for name, policy in POLICIES.items()
     }
     assert solved["oracle"] == 60

@@ -33,7 +33,9 @@ def instruction(seed: int) -> Any:
     instance = next(api_worlds.stream(splits[seed % len(splits)], seed))
     oracle = instance.oracle
     return {
-        "task": instance.task.model_dump(mode="json"),
+        "task": instance.task.model_dump(
+            mode="json", include={"environment", "instance", "prompt"}
+        ),
         "split": instance.split,
         "oracle": [
             [step.rationale, step.call.model_dump(mode="json"), step.observation]

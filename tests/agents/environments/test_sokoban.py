@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline.agents.environments.game import replayed
+from loopline.agents.environments.game import replay_episode
 from loopline.agents.environments.grid import Cell
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.sokoban import (
@@ -20,14 +20,14 @@ from loopline.agents.environments.sokoban import (
     SokobanSetting,
     check_play,
     instances,
-    pushes,
+    push_count,
     read_boxoban,
     solve,
     solver,
 )
 from loopline.agents.environments.sokoban.environment import SOKOBAN
 from loopline.agents.environments.sokoban.level import Level, Play
-from loopline.agents.environments.sokoban.solver import nearest_by_pushes, standing
+from loopline.agents.environments.sokoban.solver import nearest_by_pushes, walkable_cells
 from loopline.agents.environments.team_episode import PLAN, TOOL
 from loopline.agents.errors import InvalidTask
 from loopline.agents.records import JsonObject
@@ -88,8 +88,8 @@ def test_a_second_solver_needs_as_many_pushes_for_every_instance(
         for instance in instances(split, 7, share, difficulty):
             moves = solve(*instance.parsed)
             assert moves is not None
-            assert pushes(*instance.parsed, moves) == fewest_pushes(instance.level)
-            assert pushes(*instance.parsed, moves) >= least
+            assert push_count(*instance.parsed, moves) == fewest_pushes(instance.level)
+            assert push_count(*instance.parsed, moves) >= least
             assert check_play(instance, moves).solved
             assert instance.split is split
 
@@ -145,7 +145,7 @@ def test_verify_agrees_with_the_episode_with_the_solver_and_with_a_replay(
     level = instance.parsed[0]
     assert episode.verify().solved == level.solved(episode.state)
     assert episode.verify().solved == (solve(level, episode.state) == ())
-    assert replayed(SOKOBAN, instance.task.instance, episode.taken) == episode
+    assert replay_episode(SOKOBAN, instance.task.instance, episode.taken) == episode
 
 
 def test_running_out_of_turns_is_done_but_not_solved() -> None:
@@ -388,8 +388,8 @@ def test_a_search_ends_where_it_has_seen_as_many_states_as_it_may(
     def counted(level: Level, play: Play) -> set[Cell]:
         nonlocal walks
         walks += 1
-        return standing(level, play)
+        return walkable_cells(level, play)
 
-    monkeypatch.setattr(solver, "standing", counted)
+    monkeypatch.setattr(solver, "walkable_cells", counted)
     nearest_by_pushes(level, play, 20, 30)
     assert walks <= 1 + 30 * (1 + 4 * 3)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline.agents.environments.game import replayed
+from loopline.agents.environments.game import replay_episode
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.sudoku import (
     Difficulty,
@@ -23,7 +23,7 @@ from loopline.agents.environments.sudoku import (
 )
 from loopline.agents.environments.sudoku.environment import SUDOKU
 from loopline.agents.environments.sudoku.rules import conflicts
-from loopline.agents.environments.sudoku.solver import Grid, blank, completions
+from loopline.agents.environments.sudoku.solver import Grid, blank_grid, completions
 from loopline.agents.environments.team_episode import PLAN, TOOL
 from loopline.agents.environments.tool_program import ProgramRun
 from loopline.agents.errors import InvalidTask
@@ -86,7 +86,7 @@ def test_a_second_solver_finds_the_one_completion_of_every_instance(
 def test_there_are_288_grids_of_4_x_4_and_each_is_in_one_split() -> None:
     grids = [grid for split in Split for grid in solutions_of_4(split)]
     assert len(grids) == len(set(grids)) == 288
-    assert set(grids) == set(completions(blank(4)))
+    assert set(grids) == set(completions(blank_grid(4)))
     assert {split: len(solutions_of_4(split)) for split in Split} == {
         Split.TRAIN: 194,
         Split.VALIDATION: 33,
@@ -156,7 +156,7 @@ def test_verify_agrees_with_the_second_solver_and_with_a_replay(
         episode.apply(PLAN, whole(instance.solution))
     right = next(solutions(instance.givens))
     assert episode.verify().solved == ([list(row) for row in episode.state] == right)
-    assert replayed(SUDOKU, instance.task.instance, episode.taken) == episode
+    assert replay_episode(SUDOKU, instance.task.instance, episode.taken) == episode
 
 
 def test_a_valid_grid_with_other_given_digits_is_no_solution() -> None:

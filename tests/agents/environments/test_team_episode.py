@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline.agents.environments import plan_path, sokoban, sudoku, word_problem_team
-from loopline.agents.environments.game import Episode, replayed
+from loopline.agents.environments.game import Episode, replay_episode
 from loopline.agents.environments.registry import find
 from loopline.agents.environments.sokoban.environment import SOKOBAN
 from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode
@@ -103,7 +103,7 @@ def test_any_texts_are_taken_and_lead_to_the_same_episode_again(
         assert bool(applied.observation.action) or applied.observation.refusals
         assert json.loads(json.dumps(applied.observation.action)) == applied.observation.action
     stored = json.loads(json.dumps(tasks(name)[index].instance))
-    again = replayed(find(name), stored, episode.taken)
+    again = replay_episode(find(name), stored, episode.taken)
     assert again == episode
     assert again.verify() == episode.verify()
     assert episode.verify().solved == episode.puzzle.solved(episode.state)

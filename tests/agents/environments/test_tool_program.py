@@ -11,7 +11,7 @@ from loopline.agents.environments.game import (
     OutOfTurn,
     ProgrammedEpisode,
     ProgramNotRun,
-    replayed,
+    replay_episode,
 )
 from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
 from loopline.agents.environments.plan_path.environment import PLAN_PATH
@@ -179,7 +179,7 @@ def test_the_instance_the_texts_and_the_facts_are_the_whole_episode(
         episode.apply(TOOL, text, ran)
         assert episode.state == state
         episode.apply(PLAN, "#### [R]")
-    again = replayed(PLAN_PATH, instance(), episode.taken)
+    again = replay_episode(PLAN_PATH, instance(), episode.taken)
     assert again == episode
     assert again.observe(again.agent) == episode.observe(episode.agent)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from loopline.agents.arithmetic import evaluate
-from loopline.agents.environments.game import replayed
+from loopline.agents.environments.game import replay_episode
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import PLAN, TOOL, TeamEpisode
 from loopline.agents.environments.word_problem_team import (
@@ -27,7 +27,7 @@ from loopline.agents.environments.word_problem_team import (
     stream,
 )
 from loopline.agents.environments.word_problem_team.environment import WORD_PROBLEMS
-from loopline.agents.environments.word_problem_team.numbers import numbers_of, with_names
+from loopline.agents.environments.word_problem_team.numbers import name_numbers, numbers_of
 from loopline.agents.environments.word_problem_team.rules import Calculation, Item, Items, Work
 from loopline.agents.environments.word_problems import generate, schemes
 from loopline.agents.errors import InvalidTask
@@ -173,7 +173,7 @@ def test_an_instance_whose_solution_does_not_follow_from_its_text_is_refused(
 def test_names_stand_before_their_numbers_and_change_nothing_else(
     instance: WordProblemInstance,
 ) -> None:
-    named = with_names(instance.text)
+    named = name_numbers(instance.text)
     for number in numbers_of(instance.text):
         assert f"{number.name}=" in named
         named = named.replace(f"{number.name}=", "", 1)
@@ -229,7 +229,7 @@ def test_verify_agrees_with_the_answer_and_what_is_refused_changes_nothing(
                 == calculation.result
             )
     assert episode.verify().solved == (episode.state.answer == instance.answer)
-    assert replayed(WORD_PROBLEMS, instance.task.instance, episode.taken) == episode
+    assert replay_episode(WORD_PROBLEMS, instance.task.instance, episode.taken) == episode
 
 
 def test_the_tool_agent_is_told_what_came_of_its_calls() -> None:
@@ -365,7 +365,7 @@ def test_no_observation_has_a_number_of_the_solution_that_was_not_worked_out() -
             episode = begun(instance.model_copy(update={"setting": setting}))
             text_numbers = {str(number.value) for number in numbers_of(instance.text)}
             for agent in (TOOL, PLAN):
-                text = episode.observe(agent).replace(with_names(instance.text), "")
+                text = episode.observe(agent).replace(name_numbers(instance.text), "")
                 text = text.replace(instance.text, "")
                 for step in instance.solution:
                     assert str(step.result) in text_numbers or f"= {step.result}" not in text

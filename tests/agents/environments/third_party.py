@@ -16,7 +16,7 @@ from loopline.agents.environments.game import (
     Rewards,
     Transition,
     Verdict,
-    weighted,
+    weighted_parts,
 )
 from loopline.agents.environments.puzzle_splits import Split, split_of
 from loopline.agents.environments.team_episode import AGENTS, SPECS
@@ -54,7 +54,7 @@ class CountingUp:
             raise OutOfTurn(agent)
         right = float(text == str(len(self.taken) + 1))
         self.taken = (*self.taken, ActionRecord(agent, text))
-        rewards = Rewards(weighted("local", {"right": (1.0, right)}))
+        rewards = Rewards(weighted_parts("local", {"right": (1.0, right)}))
         return Transition(rewards, Observation({"said": text}, (), text), self.done)
 
     def verify(self) -> Verdict:

@@ -18,7 +18,7 @@ from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.pipeline import StepListener, initial_policies, train
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.report import Report
-from loopline.trainers.grpo.rows import pieces_of, rows_of
+from loopline.trainers.grpo.rows import micro_batches_of, rows_of
 from loopline.trainers.grpo.sequences import TokenSequence
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.stream import step_batches
@@ -202,8 +202,8 @@ def test_what_an_engine_in_bfloat16_says_of_its_tokens_is_what_the_trainer_says(
     settings = adapters(share_prefixes=False)
     learner = Learner(initial_policies(settings, ["solo"], held(base, settings)))
     apart = [
-        float((learner.logprobs(piece) - piece.behaviour).abs().max())
-        for piece in pieces_of(
+        float((learner.logprobs(micro_batch) - micro_batch.behaviour).abs().max())
+        for micro_batch in micro_batches_of(
             rows_of([group], settings), settings.micro_batch_tokens, learner.policies.network.device
         )
     ]

@@ -10,7 +10,7 @@ from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.groups import Sealing, seal
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.pipeline import initial_policies
-from loopline.trainers.grpo.rows import MicroBatch, pieces_of, rows_of
+from loopline.trainers.grpo.rows import MicroBatch, micro_batches_of, rows_of
 from loopline.trainers.grpo.sequences import same_tokenizer
 from loopline.trainers.grpo.stream import step_batches
 from loopline.workers.engine_runner import EnginePool, EngineRunner
@@ -70,12 +70,12 @@ async def test_conversations_of_the_torch_engine_are_learned_from_within_roundin
             assert len(learned.split()) in calls
     settings = settings_of(grouping="single")
     learner = Learner(initial_policies(settings, ["shared"], loaded))
-    pieces: list[MicroBatch] = pieces_of(
+    micro_batches: list[MicroBatch] = micro_batches_of(
         rows_of(sealed.records, settings), settings.micro_batch_tokens, loaded.device
     )
-    for piece in pieces:
-        logprobs = learner.logprobs(piece)
-        assert float((logprobs - piece.behaviour).abs().max()) < 1e-5
+    for micro_batch in micro_batches:
+        logprobs = learner.logprobs(micro_batch)
+        assert float((logprobs - micro_batch.behaviour).abs().max()) < 1e-5
     (batch,) = step_batches(sealed.records, settings)
     summary = learner.step(batch)["shared"]
     assert summary.effective_samples == pytest.approx(1.0, abs=1e-6)

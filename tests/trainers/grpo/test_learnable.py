@@ -90,7 +90,7 @@ def test_groups_of_cut_completions_alone_take_no_place_in_a_batch_and_are_counte
     )
     (step,) = report.steps
     assert step.policies["shared"].groups == 2
-    assert (step.truncated, report.truncated, report.flat) == (2, 2, 0)
+    assert (step.truncated, report.truncated, report.zero_variance) == (2, 2, 0)
     assert messages[0].startswith(f"left out: 2 × {TRUNCATED}; ")
     assert f"{TRUNCATED}2" in ParsedPage(render(report)).text.partition("Left out")[2]
 
@@ -129,7 +129,7 @@ def test_groups_of_equal_rewards_count_for_a_policy_that_learns_nothing_in_their
     asyncio.run(record(tmp_path / "store", [*first, *rollouts(loaded, 1, agents=agents)]))
     settings = settings_of(policies="per-role", batch=99)
     report = train(settings, data_in(tmp_path / "store", loaded), load(base), tmp_path / "out")
-    assert [step.flat for step in report.steps] == [{"tester": 3}, {}]
+    assert [step.zero_variance for step in report.steps] == [{"tester": 3}, {}]
     assert [set(step.policies) for step in report.steps] == [{"coder"}, {"coder", "tester"}]
     shares = {name: item.zero_variance_share for name, item in summaries(report.steps).items()}
     assert shares == {"coder": 0.0, "tester": 0.5}

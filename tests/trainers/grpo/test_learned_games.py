@@ -21,7 +21,7 @@ from loopline.agents.environments.word_problem_team import WordProblemInstance, 
 from loopline.agents.environments.word_problem_team.environment import WORD_PROBLEMS
 from loopline.agents.environments.word_problem_team.game import Working
 from loopline.agents.environments.word_problem_team.lessons import WeakTeam
-from loopline.agents.environments.word_problem_team.numbers import with_names
+from loopline.agents.environments.word_problem_team.numbers import name_numbers
 from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
 from loopline.agents.environments.word_problems import schemes
 from loopline.trainers.core.job_processes import JobLine
@@ -207,7 +207,7 @@ def test_demonstrations_are_of_few_wordings_and_rewards_of_all() -> None:
         )
     )
     assert {wording for instance in instances for wording in instance.wordings} <= heard
-    demonstrated = [with_names(instance.text) for instance in instances]
+    demonstrated = [name_numbers(instance.text) for instance in instances]
     for observation, _ in islice(game.demonstrations(3), 60):
         assert any(text in observation for text in demonstrated)
     whole = WeakTeam(wordings=1)

@@ -105,7 +105,7 @@ def test_each_round_learns_from_what_the_version_before_it_sampled_and_is_publis
         assert facts.served == latest
         for group in sealed.groups:
             assert group.version == latest[group.policy]
-            assert (group.fate == "flat") == (len(set(group.rewards)) == 1)
+            assert (group.fate == "zero_variance") == (len(set(group.rewards)) == 1)
         assert facts.trained >= settings.grpo.batch or facts.puzzles == settings.most_puzzles
         assert facts.seconds.rollout > 0
     assert not list(output.rglob("*.runs.jsonl"))

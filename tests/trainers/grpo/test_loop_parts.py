@@ -152,8 +152,8 @@ def test_a_round_learns_from_what_the_version_before_it_sampled() -> None:
     round_harvest = harvest(a_game(1, 6, (0.0, 1.0)), a_game(2, 6, (1.0, 1.0)))
     batch = round_harvest.batch(6, seed=1)
     assert [group.rewards for group in batch.groups] == [(0.0, 1.0)]
-    assert [group.rewards for group in batch.flat] == [(1.0, 1.0)]
-    assert round_harvest.counts == {"trained": 1, "flat": 1}
+    assert [group.rewards for group in batch.zero_variance] == [(1.0, 1.0)]
+    assert round_harvest.counts == {"trained": 1, "zero_variance": 1}
 
 
 def test_what_an_older_version_sampled_is_left_away_but_within_the_bound() -> None:

@@ -22,7 +22,7 @@ def a_round(number: int = 1, **changes: object) -> RoundFacts:
     fields: dict[str, object] = {
         "round": number, "served": {"pair/tool": 119, "pair/plan": 120}, "puzzles": 1_024,
         "waves": 2, "runs": 1_000, "solved": 300, "broken": 0, "groups": 12_345, "trained": 9_000,
-        "flat": 3_000, "stale": 0, "foreign": 0, "left_out": {}, "agreement": 0.995,
+        "zero_variance": 3_000, "stale": 0, "foreign": 0, "left_out": {}, "agreement": 0.995,
         "step": StepFacts(version=0, stale=0, policies={"shared": a_step(loss=-0.1234)}),
         "seconds": Seconds(rollout=1234.5, wait=1.5, train=987.6, publish=12.3),
     }  # fmt: skip
@@ -98,8 +98,8 @@ def test_a_training_from_the_store_shows_a_column_for_each_policy_with_all_of_it
     step = a_step(groups=12_345, learned=12_345_678, tokens=1_234_567, loss=-0.1234)
     names = ("plan_agent", "tool_agent", "third_agent")
     report = Report(
-        settings=settings().grpo, version=1, runs=4, groups=12, flat=2, stale=0, skipped={},
-        seconds=20.0, peak_memory_mb=100.0, parameters=1_000, trained_parameters=1_000,
+        settings=settings().grpo, version=1, runs=4, groups=12, zero_variance=2, stale=0,
+        skipped={}, seconds=20.0, peak_memory_mb=100.0, parameters=1_000, trained_parameters=1_000,
         steps=(StepFacts(version=0, stale=0, policies=dict.fromkeys(names, step)),),
     )  # fmt: skip
     lines = printed(command.table(report))

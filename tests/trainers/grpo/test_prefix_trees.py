@@ -16,7 +16,7 @@ from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.pipeline import initial_policies
-from loopline.trainers.grpo.prefix_trees import tree_pieces_of
+from loopline.trainers.grpo.prefix_trees import tree_micro_batches_of
 from loopline.trainers.grpo.report import PolicyStep
 from loopline.trainers.grpo.rows import Row
 from loopline.trainers.grpo.sequences import TokenSequence
@@ -66,11 +66,11 @@ def test_every_token_of_a_tree_has_the_log_probability_that_it_has_alone(
     rows = [row(*sample, number) for number, sample in enumerate(drawn)]
     learner = Learner(initial_policies(settings_of(share_prefixes=True), ["shared"], model))
     logprobs_by_row: dict[int, list[float]] = {number: [] for number in range(len(rows))}
-    for piece in tree_pieces_of(rows, 64, model.device):
+    for micro_batch in tree_micro_batches_of(rows, 64, model.device):
         with torch.no_grad():
-            logprobs = learner.logprobs(piece).tolist()
+            logprobs = learner.logprobs(micro_batch).tolist()
         for number, logprob, weight in zip(
-            piece.sequence.tolist(), logprobs, piece.advantages.tolist(), strict=True
+            micro_batch.sequence.tolist(), logprobs, micro_batch.advantages.tolist(), strict=True
         ):
             assert weight == number
             logprobs_by_row[number].append(logprob)
@@ -85,20 +85,20 @@ def test_every_token_of_a_tree_has_the_log_probability_that_it_has_alone(
 def test_a_tree_holds_what_its_rows_begin_with_once(model: LoadedModel) -> None:
     prompt = tuple(range(40))
     rows = [row(prompt, answer, at) for at, answer in enumerate([(1, 2), (1, 3), (1, 2), (4,)])]
-    (piece,) = tree_pieces_of(rows, 4_096, model.device)
+    (micro_batch,) = tree_micro_batches_of(rows, 4_096, model.device)
     # 40 of the prompt, then 1, 2, 3 and 4: rounded up to 48 from 44, where four rows were 4 · 48.
-    assert piece.tokens == 48
-    assert piece.targets.tolist() == [1, 2, 1, 3, 1, 2, 4]
-    assert piece.sequence.tolist() == [0, 0, 1, 1, 2, 2, 3]
+    assert micro_batch.tokens == 48
+    assert micro_batch.targets.tolist() == [1, 2, 1, 3, 1, 2, 4]
+    assert micro_batch.sequence.tolist() == [0, 0, 1, 1, 2, 2, 3]
 
 
 def test_an_id_sees_itself_and_what_its_own_rows_have_before_it(model: LoadedModel) -> None:
     answers = [(3, 4), (3, 5), (6,)]
     rows = [row((7,), (8,), 0), *(row((1, 2), answer, 1) for answer in answers)]
-    (piece,) = tree_pieces_of(rows, 64, model.device)
+    (micro_batch,) = tree_micro_batches_of(rows, 64, model.device)
     short, branched = (
         [[at for at, visible in enumerate(line) if visible] for line in tree]
-        for tree in piece.ancestor_mask()[:, 0].tolist()
+        for tree in micro_batch.ancestor_mask()[:, 0].tolist()
     )
     # Of padding only itself, up to the length of 16.
     assert short == [[0], [0, 1], *([at] for at in range(2, 16))]
@@ -109,17 +109,22 @@ def test_an_id_sees_itself_and_what_its_own_rows_have_before_it(model: LoadedMod
 def test_a_piece_is_kept_in_bytes_by_its_tokens_and_not_by_their_square(
     model: LoadedModel,
 ) -> None:
-    (piece,) = tree_pieces_of([row((1,), (2,) * 2_000, 0)], 4_096, model.device)
-    tensors = [tensor for tensor in vars(piece).values() if isinstance(tensor, torch.Tensor)]
-    assert sum(tensor.numel() * tensor.element_size() for tensor in tensors) < 100 * piece.tokens
+    (micro_batch,) = tree_micro_batches_of([row((1,), (2,) * 2_000, 0)], 4_096, model.device)
+    tensors = [tensor for tensor in vars(micro_batch).values() if isinstance(tensor, torch.Tensor)]
+    assert (
+        sum(tensor.numel() * tensor.element_size() for tensor in tensors) < 100 * micro_batch.tokens
+    )
 
 
 def test_a_tree_that_is_too_long_is_cut_between_its_rows(model: LoadedModel) -> None:
     prompt = tuple(range(40))
     rows = [row(prompt, (at, 1, 2, 3, 4, 5, 6, 7), at) for at in range(6)]
-    pieces = tree_pieces_of(rows, 64, model.device)
-    assert [piece.tokens for piece in pieces] == [64, 64]
-    assert [sorted(set(piece.sequence.tolist())) for piece in pieces] == [[0, 1, 2], [3, 4, 5]]
+    micro_batches = tree_micro_batches_of(rows, 64, model.device)
+    assert [micro_batch.tokens for micro_batch in micro_batches] == [64, 64]
+    assert [sorted(set(micro_batch.sequence.tolist())) for micro_batch in micro_batches] == [
+        [0, 1, 2],
+        [3, 4, 5],
+    ]
 
 
 def test_a_model_with_a_window_is_refused_by_name(folder: Path) -> None:

@@ -102,8 +102,8 @@ def test_a_replay_learns_from_each_round_what_the_loop_did_though_a_worker_was_l
     runs = [run for round_runs in rounds for run in round_runs]
     replayed = by_replay(tmp_path, runs, settings)
     assert [[(m.origin, m.reward) for g in b.groups for m in g.members] for b in replayed] == shape
-    about = [(batch.version, batch.flat, batch.stale) for batch in replayed]
-    assert about == [(batch.version, batch.flat, batch.stale) for batch in learned]
+    about = [(batch.version, batch.zero_variance, batch.stale) for batch in replayed]
+    assert about == [(batch.version, batch.zero_variance, batch.stale) for batch in learned]
 
 
 def test_rounds_of_two_loops_are_told_apart_though_they_have_the_same_numbers(

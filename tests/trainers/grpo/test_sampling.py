@@ -7,8 +7,8 @@ import torch
 
 from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.pipeline import initial_policies
-from loopline.trainers.grpo.prefix_trees import tree_pieces_of
-from loopline.trainers.grpo.rows import pieces_of, rows_of
+from loopline.trainers.grpo.prefix_trees import tree_micro_batches_of
+from loopline.trainers.grpo.rows import micro_batches_of, rows_of
 from loopline.trainers.grpo.sampling import Completion, Sampler
 from loopline.workers.engines.torch.loading import LoadedModel
 
@@ -56,10 +56,11 @@ def test_the_trainer_finds_the_log_probabilities_that_were_sampled_with(
     settings = settings_of(truncated="keep")
     learner = Learner(initial_policies(settings, ["shared"], model))
     rows = rows_of(groups, settings)
-    for piece in (
-        *pieces_of(rows, 4_096, model.device), *tree_pieces_of(rows, 4_096, model.device)
-    ):  # fmt: skip
-        assert float((learner.logprobs(piece) - piece.behaviour).abs().max()) < 1e-5
+    for micro_batch in (
+        *micro_batches_of(rows, 4_096, model.device),
+        *tree_micro_batches_of(rows, 4_096, model.device),
+    ):
+        assert float((learner.logprobs(micro_batch) - micro_batch.behaviour).abs().max()) < 1e-5
 
 
 def test_one_seed_draws_one_sample_and_another_seed_another(model: LoadedModel) -> None:

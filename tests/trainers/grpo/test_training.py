@@ -456,17 +456,17 @@ def _groups(versions: list[int]) -> tuple[Group, ...]:
 def test_groups_of_equal_rewards_take_no_place_in_a_batch_and_are_counted(base: Path) -> None:
     loaded = load(base)
     groups = list(seal(rollouts(loaded, 0, count=4), sealing_of(loaded)).records)
-    flat = [
+    zero_variance = [
         replace(group, members=tuple(replace(m, reward=0.5) for m in group.members))
         for group in groups[:2]
     ]
-    (batch,) = step_batches([*flat, *groups[2:]], settings_of(batch=2))
+    (batch,) = step_batches([*zero_variance, *groups[2:]], settings_of(batch=2))
     assert len(batch.groups) == 2
     settings = settings_of(batch=2)
     learner = Learner(initial_policies(settings, ["shared"], loaded))
     summary = learner.step(batch)["shared"]
     assert summary.groups == 2
-    assert summary.flat == len(batch.flat)
+    assert summary.zero_variance == len(batch.zero_variance)
 
 
 def test_truncated_completions_are_left_out_of_the_loss_and_its_denominator(base: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loopline.agents.prompts import load_prompt, replacement
+from loopline.agents.prompts import load_prompt, parse_replacement_prompt
 from loopline.agents.records import Task
 from loopline.trainers.prompts.candidates import Candidate, current_candidate
 from loopline.trainers.prompts.playing import FinishedRun, Player, RunLog
@@ -52,7 +52,9 @@ class Watched:
 
 def variant(label: str, text: str, *, name: str = "solo") -> Candidate:
     content = f"---\nname: {name}\nversion: 2\n---\n{text}\n"
-    return Candidate(label, f"{label}.md", replacement(content, name, origin=label), content)
+    return Candidate(
+        label, f"{label}.md", parse_replacement_prompt(content, name, origin=label), content
+    )
 
 
 def sums(train: int, held_out: int) -> Questions:

@@ -81,3 +81,8 @@ async def failure(engine: Engine, generate_request: GenerateRequest) -> EngineEr
 
 def deltas(stream_events: Sequence[EngineEvent], index: int = 0) -> list[Delta]:
     return [event for event in stream_events if isinstance(event, Delta) and event.index == index]
+
+
+def needs(engine: Engine, capability: str) -> None:
+    if not getattr(engine.capabilities, capability):
+        pytest.skip(f"the {engine.name} engine declares no {capability}")

@@ -29,9 +29,11 @@ from tests.workers.engines.asking import (
     deltas,
     events,
     failure,
+    needs,
     request,
     user,
 )
+from tests.workers.engines.option_conformance import OptionConformance
 
 ANSWERABLE = 60.0
 """Seconds within which every engine of these tests has answered, on the busiest machine."""
@@ -42,11 +44,6 @@ class Answer(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     answer: int = Field(ge=0, le=999)
-
-
-def needs(engine: Engine, capability: str) -> None:
-    if not getattr(engine.capabilities, capability):
-        pytest.skip(f"the {engine.name} engine declares no {capability}")
 
 
 class TextConformance:
@@ -210,7 +207,7 @@ class TextConformance:
         ]
 
 
-class EngineConformance(TextConformance):
+class EngineConformance(TextConformance, OptionConformance):
     """Inherit, and define the fixture `engine` (started, closed afterwards)."""
 
     schema_answer: str | None = '{"answer": 89}'

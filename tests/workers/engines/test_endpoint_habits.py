@@ -96,6 +96,69 @@ async def test_a_refused_field_is_left_out_from_then_on_and_said_once(
     assert caplog.text.count("leave_out = ['temperature']") == 1
 
 
+async def test_the_likeliest_tokens_are_asked_for_and_taken_as_an_endpoint_gives_them() -> None:
+    pairs = [{"token": "Six", "logprob": -0.5}, {"token": "?", "logprob": -2.5, "bytes": [240]}]
+    content = [{"token": "Six", "logprob": -0.5, "top_logprobs": pairs}]
+    choice = {**GOOD["choices"][0], "logprobs": {"content": content}}
+    async with asking({"body": {**GOOD, "choices": [choice]}}) as (engine, server):
+        completion = await ask(engine, top_logprobs=2)
+    assert server.arrived[0].body.items() >= {"logprobs": True, "top_logprobs": 2}.items()
+    assert completion.top_logprobs == ((("Six", -0.5), ("�", -2.5)),)
+    assert completion.tokens == completion.logprobs == ()
+
+
+async def test_the_texts_of_tokens_are_empty_where_an_endpoint_gives_no_logprobs() -> None:
+    async with asking({"body": GOOD}) as (engine, server):
+        completion = await ask(engine, token_texts=True)
+    assert server.arrived[0].body["logprobs"] is True
+    assert (completion.text, completion.tokens, completion.logprobs) == ("Six = 6.", (), ())
+
+
+async def test_an_endpoint_that_refuses_logprobs_is_asked_without_them_for_texts_of_tokens() -> (
+    None
+):
+    refusal = {"error": {"message": "logprobs is not supported with this model"}}
+    case = {"status": 400, "body": refusal, "refuses": "logprobs", "then": GOOD}
+    async with asking(case) as (engine, server):
+        for _ in range(2):
+            assert (await ask(engine, token_texts=True)).tokens == ()
+    names = [arrival.body.keys() & {"logprobs", "top_logprobs"} for arrival in server.arrived]
+    assert [len(sent) for sent in names] == [2, 0, 0]
+
+
+async def test_logprobs_that_the_settings_promise_are_not_left_out() -> None:
+    refusal = {"error": {"message": "logprobs is not supported with this model"}}
+    async with asking({"status": 400, "body": refusal}, logprobs="raw") as (engine, server):
+        error = await failure(engine, request(token_texts=True))
+    assert "logprobs" in str(error)
+    assert len(server.arrived) == 1
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_token_whose_bytes_are_no_characters_is_a_replacement_character(
+    streamed: bool,
+) -> None:
+    """As OpenAI writes them; a server that sends no bytes is taken at its word."""
+    content: list[dict[str, Any]] = [
+        {"token": "Six", "logprob": -0.5, "bytes": [83, 105, 120], "top_logprobs": []},
+        {"token": "\\xf0\\x9f", "logprob": -0.5, "bytes": [240, 159], "top_logprobs": []},
+        {"token": "\\x98\\x80", "logprob": -0.5, "bytes": [152, 128], "top_logprobs": []},
+        {"token": "!", "logprob": -0.5},
+    ]
+    choice = {**GOOD["choices"][0], "logprobs": {"content": content}}
+    if streamed:
+        choice["delta"] = choice.pop("message")
+        chunk = {"choices": [choice], "usage": GOOD["usage"]}
+        case: dict[str, Any] = {"sse": [chunk]}
+    else:
+        case = {"body": {**GOOD, "choices": [choice]}}
+    async with asking(case) as (engine, _):
+        completion = await ask(engine, token_texts=True, stream=streamed)
+        assert completion.tokens == ("Six", "�", "�", "!")
+        assert completion.logprobs == ()
+        assert (await ask(engine)).tokens == ()
+
+
 async def test_a_value_out_of_range_is_an_error_and_no_reason_to_leave_the_field_out() -> None:
     refusal = {"error": {"message": "temperature must be at most 2", "param": "temperature"}}
     async with asking({"status": 400, "body": refusal}) as (engine, server):

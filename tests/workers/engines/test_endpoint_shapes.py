@@ -23,7 +23,7 @@ from loopline.agents.answers import final_answer
 from loopline.agents.equations import first_wrong
 from loopline.agents.records import Message, ToolCall, ToolSpec
 from loopline.agents.roles.umi.output import read_action, read_plan
-from loopline.agents.thinking import said
+from loopline.agents.thinking import text_without_thoughts
 from loopline.workers.engines.openai.engine import OpenAIEngine
 from loopline.workers.engines.protocol import Completion, Discarded, EngineError
 from loopline.workers.engines.settings import ModelSettings
@@ -244,7 +244,7 @@ def differences(right: Case, outcome: Outcome, server: Server) -> list[str]:
         return wrong
     first = results[0]
     expect("text", first.text, right.get("text", first.text))
-    text = said(first.text, opened=first.begins_in_thought)
+    text = text_without_thoughts(first.text, opened=first.begins_in_thought)
     expect("finish", first.finish_reason, right.get("finish", first.finish_reason))
     for name, wanted in right.get("usage", {}).items():
         expect(name, getattr(first.usage, name), wanted)

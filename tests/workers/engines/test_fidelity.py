@@ -45,7 +45,7 @@ async def test_torch_has_the_logprobs_of_a_plain_forward_pass(
         assert deviation.sampled, way
         assert quantiles(deviation.all)["p90"] < 1e-5, way
         assert max(deviation.all) < 1e-4, way
-    plain, engine = torch_side.rounding(FOLDER, reference, alone)
+    plain, engine = torch_side.rounding_differences(FOLDER, reference, alone)
     assert sum(engine.all) < 1.25 * sum(plain.all)
 
 

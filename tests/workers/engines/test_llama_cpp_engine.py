@@ -173,13 +173,13 @@ async def test_requests_beyond_the_places_wait_for_their_turn(tiny_gguf: Path) -
 def set_back(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether there were rows to set back, each time that cells were wanting."""
     outcomes: list[bool] = []
-    original = Scheduler._set_back  # pyright: ignore[reportPrivateUsage]
+    original = Scheduler._preempt  # pyright: ignore[reportPrivateUsage]
 
     def noting(self: Scheduler, rows: Sequence[Row]) -> None:
         outcomes.append(bool(rows))
         original(self, rows)
 
-    monkeypatch.setattr(Scheduler, "_set_back", noting)
+    monkeypatch.setattr(Scheduler, "_preempt", noting)
     return outcomes
 
 

@@ -51,14 +51,14 @@ def test_the_count_of_cells_is_that_of_the_memory(moves: list[tuple[int, int, li
         elif what < 8 and working:
             pool.drop(working.pop())
         elif what < 9:
-            pool.give_up_one()
+            pool.evict_oldest()
         else:
             pool.forget(key)
         assert CELLS - pool.free_cells == memory.used()
         assert pool.spare_cells >= pool.free_cells
     for sequence in working:
         pool.drop(sequence)
-    while pool.give_up_one():
+    while pool.evict_oldest():
         pass
     assert pool.free_cells == CELLS
     assert memory.used() == 0

@@ -369,7 +369,7 @@ async def test_a_request_that_waits_for_its_turn_can_meet_its_deadline() -> None
     fields: dict[str, object] = {"max_concurrency": 1}
     async with endpoint("hang", settings=fields) as (engine, server):
         first = asyncio.create_task(failure(engine, request(id="first")))
-        await server.served.until_arrivals(1)
+        await server.served.wait_for_arrivals(1)
         error = await failure(engine, request(deadline=time.time() + 0.1))
         assert error.kind == "deadline"
         await engine.cancel("first")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from loopline.agents.records import SamplingParams
+from loopline.agents.records import SamplingParams, ToolChoice
 from loopline.workers.engines.openai.address import Address
 from loopline.workers.engines.openai.complaints import complaint_of
-from loopline.workers.engines.openai.errors import refused
-from loopline.workers.engines.openai.wire import request_body
+from loopline.workers.engines.openai.errors import refusal_of
+from loopline.workers.engines.openai.wire import keeps_logprobs, request_body
 from loopline.workers.engines.settings import ModelSettings
-from tests.workers.engines.asking import request
+from tests.workers.engines.asking import CALCULATE, request
+
+OPENAI = ModelSettings(engine="openai", model="m")
 
 
 def test_openai_itself_is_asked_whatever_the_environment_says(
@@ -35,4 +39,47 @@ def test_the_default_limit_field_fits_the_endpoint() -> None:
 
 def test_a_refusal_by_a_content_filter_is_about_the_problem_and_not_the_deployment() -> None:
     complaint = complaint_of({"error": {"code": "content_filter", "message": "no"}})
-    assert refused(complaint, 400, "endpoint", (), False).kind == "content_filter"
+    assert refusal_of(complaint, 400, "endpoint", (), False).kind == "content_filter"
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        (ToolChoice(), None),
+        (ToolChoice(mode="none"), "none"),
+        (ToolChoice(mode="required"), "required"),
+        (
+            ToolChoice(mode="required", name="calculate"),
+            {"type": "function", "function": {"name": "calculate"}},
+        ),
+    ],
+)
+def test_the_choice_of_tools_is_passed_on_where_it_is_not_the_default(
+    choice: ToolChoice, sent: object
+) -> None:
+    body = request_body(request(tools=[CALCULATE], tool_choice=choice), OPENAI)
+    assert body.get("tool_choice") == sent
+    assert "parallel_tool_calls" not in body
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["calculate"]
+
+
+def test_a_single_call_is_asked_for_only_where_there_are_tools() -> None:
+    body = request_body(request(tools=[CALCULATE], parallel_tool_calls=False), OPENAI)
+    assert body["parallel_tool_calls"] is False
+    assert "parallel_tool_calls" not in request_body(request(parallel_tool_calls=False), OPENAI)
+
+
+def test_penalties_are_passed_on_where_there_are_any() -> None:
+    penalties = {"frequency_penalty": -0.5, "presence_penalty": 1.5}
+    body = request_body(request(sampling=penalties), OPENAI)
+    assert body.items() >= penalties.items()
+    zero: dict[str, Any] = dict.fromkeys(penalties, 0.0)
+    assert not request_body(request(sampling=zero), OPENAI).keys() & penalties.keys()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_raw_logprobs_are_not_those_of_what_penalties_sampled(temperature: float) -> None:
+    raw = ModelSettings(engine="openai", model="m", logprobs="raw")
+    sampling = SamplingParams(temperature=temperature)
+    assert keeps_logprobs(raw, sampling)
+    assert not keeps_logprobs(raw, sampling.model_copy(update={"presence_penalty": 0.1}))

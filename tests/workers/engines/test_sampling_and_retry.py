@@ -6,6 +6,8 @@ import math
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from email.utils import format_datetime
 
 import numpy as np
@@ -19,7 +21,7 @@ from loopline.workers.engines.local.sampling import (
     Sampled,
     choose_tokens,
     forbid,
-    given_token,
+    sample_given_token,
     sampling_logprobs,
 )
 from loopline.workers.engines.openai.retry import RetryPolicy, retry_after_seconds
@@ -31,6 +33,8 @@ rows = st.builds(
     top_k=st.sampled_from([0, 1, 5, 1000]),
     seed=st.integers(0, 2**62),
     index=st.integers(0, 3),
+    frequency_penalty=st.sampled_from([0.0, 0.7, -2.0]),
+    presence_penalty=st.sampled_from([0.0, 1.3, -0.5]),
 )
 
 
@@ -38,14 +42,19 @@ def logits_of(seed: int, count: int) -> torch.Tensor:
     return torch.randn(count, 50, generator=torch.Generator().manual_seed(seed)) * 3
 
 
+def drawn_before(seed: int, length: int) -> list[int]:
+    """An output of so many tokens."""
+    return random.Random(seed).choices(range(50), k=length)
+
+
 def chosen(
     logits: torch.Tensor,
     allowed: list[bytes | None],
     batch: list[RowSampling],
-    positions: list[int],
+    outputs: Sequence[Sequence[int]],
 ) -> list[Sampled]:
     """As `choose_tokens`, of logits that are finite."""
-    choices = choose_tokens(logits, allowed, batch, positions)
+    choices = choose_tokens(logits, allowed, batch, outputs)
     finite = [choice for choice in choices if choice is not None]
     assert len(finite) == len(batch)
     return finite
@@ -56,13 +65,14 @@ def test_a_row_does_not_depend_on_its_neighbours(
     batch: list[RowSampling], seed: int, position: int
 ) -> None:
     logits = logits_of(seed, len(batch))
-    together = chosen(logits, [None] * len(batch), batch, [position] * len(batch))
+    output = drawn_before(seed, position)
+    together = chosen(logits, [None] * len(batch), batch, [output] * len(batch))
     for i, row in enumerate(batch):
-        (alone,) = chosen(logits[i : i + 1], [None], [row], [position])
+        (alone,) = chosen(logits[i : i + 1], [None], [row], [output])
         assert alone == pytest.approx(together[i], abs=1e-5)
-        assert given_token(logits[i : i + 1], None, row, alone.token) == pytest.approx(
-            alone, abs=1e-5
-        )
+        assert sample_given_token(
+            logits[i : i + 1], None, row, alone.token, output
+        ) == pytest.approx(alone, abs=1e-5)
 
 
 @given(rows.filter(lambda row: row.temperature > 0), st.integers(0, 1000))
@@ -82,11 +92,11 @@ def test_the_support_is_a_distribution_over_the_likeliest_tokens(
 @given(st.lists(rows, min_size=1, max_size=5), st.integers(0, 1000), st.integers(0, 99))
 def test_numpy_and_torch_choose_alike(batch: list[RowSampling], seed: int, position: int) -> None:
     logits = logits_of(seed, len(batch))
-    positions = [position] * len(batch)
+    outputs = [drawn_before(seed, position)] * len(batch)
     allowed = [None] * len(batch)
-    choices = choose_tokens(logits.numpy(), allowed, batch, positions)
+    choices = choose_tokens(logits.numpy(), allowed, batch, outputs)
     for choice, torch_choice in zip(
-        choices, choose_tokens(logits, allowed, batch, positions), strict=True
+        choices, choose_tokens(logits, allowed, batch, outputs), strict=True
     ):
         assert choice == pytest.approx(torch_choice, abs=1e-5)
 
@@ -107,7 +117,7 @@ def test_draws_follow_the_distribution() -> None:
     draws = 20_000
     sampled = RowSampling(temperature=0.7, top_p=1.0, top_k=0, seed=1, index=0)
     choices = chosen(
-        logits.expand(draws, -1), [None] * draws, [sampled] * draws, list(range(draws))
+        logits.expand(draws, -1), [None] * draws, [sampled] * draws, list(map(range, range(draws)))
     )
     expected = (logits[0] / 0.7).softmax(0)
     for token, count in Counter(choice.token for choice in choices).items():
@@ -124,16 +134,41 @@ def test_draws_follow_the_distribution() -> None:
 def test_a_greedy_row_reports_the_softmax_of_the_raw_logits() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0]])
     greedy = RowSampling(temperature=0.0, top_p=0.5, top_k=1, seed=0, index=0)
-    (choice,) = chosen(logits, [None], [greedy], [0])
+    (choice,) = chosen(logits, [None], [greedy], [[]])
     logprob = float(logits.log_softmax(-1)[0, 1])
     assert choice == (1, pytest.approx(logprob), pytest.approx(logprob))
+
+
+@given(rows, st.integers(0, 1000), st.integers(0, 99))
+def test_penalties_lower_the_logits_of_what_was_said_by_its_count(
+    row: RowSampling, seed: int, length: int
+) -> None:
+    """By OpenAI's formula, written out: logit - count * frequency - (count > 0) * presence."""
+    logits, output = logits_of(seed, 1), drawn_before(seed, length)
+    lowered = logits.clone()
+    for token, count in Counter(output).items():
+        lowered[0, token] -= count * row.frequency_penalty + row.presence_penalty
+    plain = replace(row, frequency_penalty=0.0, presence_penalty=0.0)
+    (expected,) = chosen(lowered, [None], [plain], [output])
+    (choice,) = chosen(logits, [None], [row], [output])
+    assert choice[:2] == pytest.approx(expected[:2], abs=1e-4)
+    raw = float(logits.log_softmax(-1)[0, choice.token])
+    assert choice.raw_logprob == pytest.approx(raw, abs=1e-4)
+
+
+def test_logits_are_the_callers_own_after_penalties() -> None:
+    logits = logits_of(0, 2)
+    before = logits.clone()
+    penalizing = RowSampling(1.0, 1.0, 0, 0, 0, frequency_penalty=2.0)
+    chosen(logits, [None] * 2, [penalizing] * 2, [[1, 2], []])
+    assert torch.equal(logits, before)
 
 
 def test_under_a_grammar_the_raw_logprob_is_still_the_models_own() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0]])
     for temperature in (0.0, 1.0):
         row = RowSampling(temperature, top_p=1.0, top_k=0, seed=0, index=0)
-        (choice,) = choose_tokens(logits, [bytes([0b001])], [row], [0])
+        (choice,) = choose_tokens(logits, [bytes([0b001])], [row], [[]])
         logprob = float(logits.log_softmax(-1)[0, 0])
         assert choice == (0, pytest.approx(0.0), pytest.approx(logprob))
 
@@ -155,10 +190,10 @@ def test_a_row_of_logits_that_are_no_numbers_gets_no_token_and_the_others_get_th
     batch: list[RowSampling], seed: int, bad: float, all_of_it: bool
 ) -> None:
     logits = logits_of(seed, len(batch))
-    allowed, positions = [None] * len(batch), [0] * len(batch)
-    expected = choose_tokens(logits, allowed, batch, positions)
+    allowed, outputs = [None] * len(batch), [[1, 1, 2]] * len(batch)
+    expected = choose_tokens(logits, allowed, batch, outputs)
     logits[1, slice(None) if all_of_it else 7] = bad
-    choices = choose_tokens(logits, allowed, batch, positions)
+    choices = choose_tokens(logits, allowed, batch, outputs)
     assert choices == [None if place == 1 else choice for place, choice in enumerate(expected)]
 
 
@@ -168,7 +203,7 @@ def test_no_token_can_have_come_from_logits_that_are_no_numbers(
 ) -> None:
     logits = logits_of(seed, 1)
     logits[0, 7] = math.nan
-    assert given_token(logits, None, row, int(logits.nan_to_num(-99).argmax())) is None
+    assert sample_given_token(logits, None, row, int(logits.nan_to_num(-99).argmax()), []) is None
 
 
 @given(st.integers(1, 30), st.floats(0, 100) | st.none(), st.integers())

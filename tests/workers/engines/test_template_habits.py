@@ -23,8 +23,8 @@ from loopline.workers.engines.text.template_habits import (
     Render,
     TemplateHabits,
     TemplateRefuses,
+    adapt_messages,
     habits_of,
-    suited,
 )
 
 MICRO_LLM = Path(workers.__file__).parent / "micro_models" / "llm"
@@ -104,14 +104,18 @@ def test_a_conversation_is_given_in_the_form_that_the_template_takes(
 ) -> None:
     render = rendered_by(template)
     assert habits_of(render) == habits
-    assert render(suited(HISTORY, habits), []) == rendered
+    assert render(adapt_messages(HISTORY, habits), []) == rendered
 
 
 def test_a_turn_as_a_local_model_wrote_it_stays_so() -> None:
     """Its ids go on: nothing of it is written again."""
     turn = Message(role="assistant", content="", tool_calls=CALLS, raw_text="<tool_call>…")
     habits = TemplateHabits(calls=False, calls_at_once=False)
-    assert suited([HISTORY[1], turn, *HISTORY[3:]], habits) == [HISTORY[1], turn, *HISTORY[3:]]
+    assert adapt_messages([HISTORY[1], turn, *HISTORY[3:]], habits) == [
+        HISTORY[1],
+        turn,
+        *HISTORY[3:],
+    ]
 
 
 def test_a_template_that_takes_no_form_of_a_conversation_is_refused() -> None:

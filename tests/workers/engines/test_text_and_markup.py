@@ -16,7 +16,7 @@ from loopline.workers.engines.text.chat_prompt import build_prompt, template_mes
 from loopline.workers.engines.text.text_stream import TextStream
 from loopline.workers.engines.text.tool_markup import (
     parse_tool_calls,
-    without_tool_calls,
+    strip_tool_calls,
     write_tool_call,
 )
 
@@ -96,7 +96,7 @@ def test_a_written_call_is_read_back(words: str, name: str, arguments: dict[str,
     (call,) = parse_tool_calls(f"{words}{markup}", id_seed="s")
     assert (call.name, call.arguments, call.error) == (name or "x", arguments, None)
     assert json.loads(call.raw_arguments) == arguments
-    assert without_tool_calls(f"{words}{markup}") == words.strip()
+    assert strip_tool_calls(f"{words}{markup}") == words.strip()
 
 
 @given(st.text())

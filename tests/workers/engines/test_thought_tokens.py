@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from loopline.agents.records import ToolChoice
 from loopline.workers.engines.local.row import Job, Row
 from loopline.workers.engines.local.sampling import RowSampling, Sampled
 from loopline.workers.engines.protocol import Completion
 from loopline.workers.engines.scripted.engine import PackedText
 from loopline.workers.engines.text.chat_prompt import build_prompt
-from tests.workers.engines.asking import request
+from loopline.workers.engines.text.tool_markup import write_tool_call
+from tests.workers.engines.asking import CALCULATE, request
 
 CODEC = PackedText()
 
 
-def completed(prompt: str, text: str) -> Completion:
+def completed(prompt: str, text: str, **fields: Any) -> Completion:
     ids = CODEC.encode(text)
     row = Row(
-        job=Job(request(), asyncio.Queue(), seed=0),
+        job=Job(request(**fields), asyncio.Queue(), seed=0),
         index=0,
         prompt=build_prompt(prompt, (), CODEC),
         sampling=RowSampling(0.0, 1.0, 0, 0, 0),
@@ -47,3 +50,15 @@ def test_tokens_that_begin_in_a_thought_are_counted(prompt: str, thought: str, s
     assert completion.begins_in_thought is prompt.endswith("<think>\n")
     assert completion.usage.reasoning == len(CODEC.encode(thought))
     assert completion.usage.completion == len(completion.output_ids)
+
+
+def test_a_call_that_must_come_is_no_thought_though_the_prompt_opened_one() -> None:
+    call = write_tool_call("calculate", {"expression": "1 + 1"})
+    choice = ToolChoice(mode="required")
+    fields: dict[str, Any] = {"tools": [CALCULATE], "tool_choice": choice}
+    completion = completed("assistant\n<think>\n", call, **fields)
+    assert [tool_call.name for tool_call in completion.tool_calls] == ["calculate"]
+    assert not completion.begins_in_thought
+    assert completion.usage.reasoning == 0
+    freely = completed("assistant\n<think>\n", call, tools=[CALCULATE])
+    assert freely.tool_calls == ()

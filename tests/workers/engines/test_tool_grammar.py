@@ -21,7 +21,7 @@ from loopline.agents.tools.handover import delegate, delegate_many
 from loopline.workers.engines.grammar import compiler as grammar_module
 from loopline.workers.engines.grammar.compiler import GrammarCompiler
 from loopline.workers.engines.grammar.matcher import Matcher
-from loopline.workers.engines.grammar.tool_grammar import parameters_text
+from loopline.workers.engines.grammar.tool_grammar import ToolKey, parameters_text
 from loopline.workers.engines.local.model_files import local_folder
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.text.tool_markup import CLOSE, OPEN, parse_tool_calls, write_tool_call
@@ -52,9 +52,9 @@ class Tokens:
     def allows(self, matcher: Matcher, token: int) -> bool:
         return matcher.allowed is None or bool(matcher.allowed[token // 8] >> token % 8 & 1)
 
-    def after(self, text: str, tools: tuple[ToolSpec, ...] = TOOLS) -> Matcher:
+    def after(self, text: str, tools: tuple[ToolSpec, ...] = TOOLS, **held_to: bool) -> Matcher:
         """Raises AssertionError at a token that is not allowed."""
-        matcher = self.compiler.tool_matcher(tools)
+        matcher = self.compiler.tool_matcher(tools, **held_to)
         for token in self.encode(text):
             assert self.allows(matcher, token), self.tokenizer.decode([token])
             matcher.consume(token)
@@ -169,6 +169,43 @@ def test_a_closing_tag_within_a_string_closes_nothing(plain: Tokens) -> None:
     assert parsed.arguments == {"expression": expression}
 
 
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_that_must_come_is_what_the_completion_begins_with(
+    tokens: Tokens, call: str
+) -> None:
+    matcher = tokens.after(call, required=True)
+    assert tokens.free(matcher)
+    assert not matcher.complete
+    assert not tokens.free(tokens.after("", required=True))
+    for text in ("Let me see.", " " + call, "<tool_calls>", "\n"):
+        with pytest.raises(AssertionError):
+            tokens.after(text, required=True)
+
+
+def test_behind_a_call_that_must_come_text_and_further_calls_may(tokens: Tokens) -> None:
+    assert tokens.free(tokens.after(f"{CALLS[0]} and {CALLS[1]}.", required=True))
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_where_a_single_call_may_come_the_completion_ends_with_it(
+    tokens: Tokens, required: bool
+) -> None:
+    text = CALLS[0] if required else f"Let me see <tool. {CALLS[0]}"
+    ids = tokens.encode(text)
+    matcher = tokens.compiler.tool_matcher(TOOLS, required=required, single=True)
+    for token in ids:
+        assert not matcher.complete
+        assert tokens.allows(matcher, token)
+        matcher.consume(token)
+    assert matcher.complete
+
+
+def test_text_without_a_call_goes_on_where_a_single_one_may_come(tokens: Tokens) -> None:
+    matcher = tokens.after("It is 89. </tool_call>", single=True)
+    assert tokens.free(matcher)
+    assert not matcher.complete
+
+
 def test_copies_go_their_own_ways(plain: Tokens) -> None:
     first = plain.led_to(f'{OPEN}\n{{"name": "')
     second = first.copy()
@@ -234,14 +271,14 @@ def test_what_was_compiled_is_not_compiled_again_until_its_lexer_is_full(
     tiny_model: Path,
 ) -> None:
     compiler = Tokens(_plain(tiny_model)).compiler
-    key = parameters_text(TOOLS)
+    key = ToolKey(parameters_text(TOOLS))
     assert compiler.known(key) is None
-    compiler.compiled(key)
+    compiler.compile_matcher(key)
     assert compiler.known(key) is not None
     (compiled,) = compiler._compiled.values()  # pyright: ignore[reportPrivateUsage]
     compiled.lexer.full = True
     assert compiler.known(key) is None
-    compiler.compiled(key)
+    compiler.compile_matcher(key)
     assert compiler.known(key) is not None
 
 

@@ -33,7 +33,7 @@ class Allocations:
             self.sizes.append(size)
             return allocated(instance, *tensors)
 
-        monkeypatch.setattr(layer, "_allocated", counted)
+        monkeypatch.setattr(layer, "_reallocate", counted)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def cache_of(rows: int, most_columns: int = 4096) -> KVCache:
     """With one token in each of that many rows."""
     cache = KVCache(64, most_columns)
     cache.fit(rows, 1)
-    cache.aim(0, torch.zeros((rows, 1), dtype=torch.int64), before=0, width=1)
+    cache.set_window(0, torch.zeros((rows, 1), dtype=torch.int64), before=0, width=1)
     states = torch.arange(rows, dtype=torch.float32)[:, None, None, None]
     states = states.expand(rows, HEADS, 1, HEAD_SIZE)
     cache.update(states, -states, 0)

@@ -130,7 +130,7 @@ async def test_a_cache_that_did_not_fit_into_the_first_pass_is_made_anew_for_the
             raise torch.OutOfMemoryError("no room for the cache")
         return allocated(self, *args)
 
-    monkeypatch.setattr(layer, "_allocated", allocated_or_not)
+    monkeypatch.setattr(layer, "_reallocate", allocated_or_not)
     error = await failure(engine, request())
     assert (error.kind, error.retryable) == ("unavailable", True)
     assert (await ask(engine)).text == ANSWER

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from loopline.agents.environments.api_worlds import APIS, Split, instances
 from loopline.agents.errors import InvalidTask
 from loopline.agents.records import JsonObject, Run, Task, ToolSpec
-from loopline.agents.roles.umi.output import Action, call_schema, read_action, written_call
+from loopline.agents.roles.umi.output import Action, call_schema, format_call, read_action
 from loopline.agents.workflows import workflows
 from loopline.workers.engines.grammar.compiler import GrammarCompiler
 from loopline.workers.engines.protocol import EngineError
@@ -68,7 +68,7 @@ def test_the_calls_of_every_oracle_can_be_written_under_the_schema_of_their_tool
     written = 0
     for instance in instances(Split.TRAIN, 7, 60):
         for call in instance.oracle.calls:
-            text = written_call(call.name, call.arguments or {}, as_json=True)
+            text = format_call(call.name, call.arguments or {}, as_json=True)
             matcher = compiler.matcher(call_schema(instance.tools))
             for token in tokenizer.encode(text, add_special_tokens=False):
                 matcher.consume(token)

@@ -266,7 +266,7 @@ def test_folders_are_hidden_where_they_would_be_seen_and_each_only_once() -> Non
     prefix = Path(bubblewrap.interpreter().prefix)
     app, state = Path("/usr/src/app"), Path("/usr/src/app/state/problems")
     folders = [state, app, Path("/srv/problems"), Path("/usr"), Path("/"), prefix, prefix / "app"]
-    assert set(bubblewrap.in_sight(folders)) == {app, prefix / "app"}
+    assert set(bubblewrap.outermost_visible(folders)) == {app, prefix / "app"}
 
 
 async def test_a_sandbox_that_is_not_entered_runs_nothing() -> None:

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from loopline.agents.records import Budget, Trajectory
-from loopline.agents.roles.umi.output import written_call, written_plan
+from loopline.agents.roles.umi.output import format_call, format_plan
 from loopline.bus.tasks import end
 from loopline.runtime.client.client import Client
 from loopline.testing import RedisProcess
@@ -40,10 +40,10 @@ def obeys(text: str) -> str:
     match text.rpartition("\n")[2]:
         case "assistant:":
             more = len(orders) > answer_count
-            return written_plan("As told.", "call" if more else "conclude")
+            return format_plan("As told.", "call" if more else "conclude")
         case "caller:":
             name, arguments = orders[answer_count]
-            return written_call(name, json.loads(arguments), as_json=True)
+            return format_call(name, json.loads(arguments), as_json=True)
         case _:
             return f"I was told: {history.rpartition('observation: ')[2].partition('</s>')[0]}"
 

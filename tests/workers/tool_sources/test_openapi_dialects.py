@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("jsonschema", reason="needs make install")
 
 from loopline.workers.tool_sources import openapi_document
-from loopline.workers.tool_sources.openapi_child import Question, answered
+from loopline.workers.tool_sources.openapi_child import Question, answer_question
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import joined, source
 from tests.workers.tool_sources.recording_api import RecordingApi, Seen
@@ -27,7 +27,7 @@ MULTIPART = "multipart/form-data"
 
 async def _here(_module: str, payload: bytes, *, max_answer_bytes: int) -> bytes:
     question, _, raw = payload.partition(b"\n")
-    answer = answered(Question.model_validate_json(question), raw)
+    answer = answer_question(Question.model_validate_json(question), raw)
     assert len(answer) <= max_answer_bytes
     return answer
 

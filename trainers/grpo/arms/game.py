@@ -15,7 +15,7 @@ from loopline.agents.environments.blind import PUZZLES, blind_scores
 from loopline.agents.environments.environment import AnyEnvironment, Difficulty, Instance
 from loopline.agents.environments.game import Agent, Episode
 from loopline.agents.environments.lessons import AnyLessons
-from loopline.agents.environments.puzzle_splits import Split, different
+from loopline.agents.environments.puzzle_splits import Split, take_distinct
 from loopline.agents.environments.registry import environments, find
 from loopline.agents.errors import InvalidOptions, PluginError
 from loopline.agents.records import Record
@@ -152,7 +152,7 @@ class LearnedGame(Record):
         drawn = cast("Iterator[Instance]", self.environment.stream(split, seed, levels))
         if split is Split.TRAIN:
             return list(islice(drawn, count))
-        return different(drawn, count, lambda instance: instance.id)
+        return take_distinct(drawn, count, lambda instance: instance.id)
 
 
 def _played_by(levels: Difficulty, team: Team | None) -> Difficulty:

@@ -122,12 +122,15 @@ class ReinforcedSteps:
         version played it. Raises `NotFinite`, with the weights as they were."""
         played = batch.played
         learned = tuple(group for group in played.groups if has_signal(group.rewards))
-        flat = tuple(group for group in played.groups if not has_signal(group.rewards))
+        zero_variance = tuple(group for group in played.groups if not has_signal(group.rewards))
         share = played.solved / played.episodes
-        curves = {"rollouts solved": share, "zero-variance share": len(flat) / len(played.groups)}
+        curves = {
+            "rollouts solved": share,
+            "zero-variance share": len(zero_variance) / len(played.groups),
+        }
         trained = 0
         if learned:
-            part = StepBatch(version, learned, flat, 0)
+            part = StepBatch(version, learned, zero_variance, 0)
             if self._kind.loss == "cross-entropy":
                 trained, more = imitate_best(self._policies, part)
             else:

@@ -51,7 +51,7 @@ class RoundFacts(Record):
     puzzles are not solved."""
     groups: int
     trained: int
-    flat: int
+    zero_variance: int
     """With all rewards the same."""
     stale: int
     truncated: int = 0
@@ -74,7 +74,7 @@ class RoundFacts(Record):
 
     @property
     def zero_variance_share(self) -> float:
-        return self.flat / max(self.flat + self.trained, 1)
+        return self.zero_variance / max(self.zero_variance + self.trained, 1)
 
     def curves(self) -> dict[str, float]:
         """Values by the name of their curve."""
@@ -157,7 +157,7 @@ def last_line(report: LoopReport) -> dict[str, object]:
         "broken_runs": report.broken,
         "groups": sum(round_facts.groups for round_facts in rounds),
         "trained_groups": sum(round_facts.trained for round_facts in rounds),
-        "zero_variance_groups": sum(round_facts.flat for round_facts in rounds),
+        "zero_variance_groups": sum(round_facts.zero_variance for round_facts in rounds),
         "truncated_groups": sum(round_facts.truncated for round_facts in rounds),
         "stale_groups": sum(round_facts.stale + round_facts.foreign for round_facts in rounds),
         "skipped": report.left_out,

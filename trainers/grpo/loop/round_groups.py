@@ -65,12 +65,12 @@ class RoundGroups:
         from the store with the same staleness, whose batch is not smaller."""
         fates = {record.id: record.fate for _, record in self.groups}
         # With those that are passed over, which have a place in the order of a replay too.
-        fresh = [*self.of("trained"), *self.of("flat"), *self.of("truncated")]
+        fresh = [*self.of("trained"), *self.of("zero_variance"), *self.of("truncated")]
         by_fate = [(fates[group.id], group) for group in order_groups(fresh, seed, 0)]
         return StepBatch(
             version=version,
             groups=tuple(group for fate, group in by_fate if fate == "trained"),
-            flat=tuple(group for fate, group in by_fate if fate == "flat"),
+            zero_variance=tuple(group for fate, group in by_fate if fate == "zero_variance"),
             stale=self.counts["stale"] + self.counts["foreign"],
             truncated=self.counts["truncated"],
         )

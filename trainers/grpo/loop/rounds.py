@@ -390,7 +390,7 @@ class Loop:
             raise TrainingError(
                 f"loop: round {number} has nothing to learn from: "
                 f"of {format_count(played, noun)} "
-                f"{format_count(counts['flat'], 'group')} with equal rewards, "
+                f"{format_count(counts['zero_variance'], 'group')} with equal rewards, "
                 f"{counts['stale']:,} too old, {counts['foreign']:,} sampled by other "
                 f"weights{cut}{listed}. Take {longer}"
                 f"easier {noun}s{levels}, a higher --group-size or --temperature, a larger "
@@ -479,7 +479,7 @@ def _facts(number: int, rolled: _RoundRollouts, step: StepFacts, seconds: Second
         broken=len(rolled.trajectories) - len(played),
         groups=len(rolled.harvest.groups),
         trained=counts["trained"],
-        flat=counts["flat"],
+        zero_variance=counts["zero_variance"],
         stale=counts["stale"],
         truncated=counts["truncated"],
         foreign=counts["foreign"],

@@ -26,13 +26,14 @@ from loopline.workers.engines.grammar.tool_grammar import (
     THE_TOOLS,
     MarkupTokens,
     ToolGrammar,
+    ToolKey,
     ToolMatcher,
     call_grammar,
     parameters_text,
     tool_subject,
 )
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -50,8 +51,8 @@ FORMAT: JsonCompileOptions = {
     "key_separator": ": ",
 }
 
-Key = str | tuple[tuple[str, str], ...]
-"""A schema, or names and parameters of tools; as JSON."""
+Key = str | ToolKey
+"""A schema as JSON, or tools."""
 
 
 @dataclass(eq=False)
@@ -92,12 +93,14 @@ class GrammarCompiler:
         was compiled before. Raises EngineError of kind `bad_request` that says what is wrong with
         the schema: too large, too deep, a keyword that cannot be enforced, or no instance at all.
         """
-        return self.compiled(schema_text(schema, THE_SCHEMA))
+        return self.compile_matcher(schema_text(schema, THE_SCHEMA))
 
-    def tool_matcher(self, tools: Sequence[ToolSpec]) -> Matcher:
-        """A matcher at the beginning of a text that may call these tools; see `matcher`. The
-        error names the tool."""
-        return self.compiled(parameters_text(tools))
+    def tool_matcher(
+        self, tools: Sequence[ToolSpec], *, required: bool = False, single: bool = False
+    ) -> Matcher:
+        """A matcher at the beginning of a text that may call these tools, must (`required`), or may
+        call only once (`single`); see `matcher`. The error names the tool."""
+        return self.compile_matcher(ToolKey(parameters_text(tools), required, single))
 
     def known(self, key: Key) -> Matcher | None:
         """A matcher of a grammar that was compiled already: takes microseconds."""
@@ -112,7 +115,7 @@ class GrammarCompiler:
             self._compiled.move_to_end(key)
         return entry.matcher.copy()
 
-    def compiled(self, key: Key) -> Matcher:
+    def compile_matcher(self, key: Key) -> Matcher:
         """What `known` gives, compiled if need be."""
         matcher = self.known(key)
         if matcher is not None:
@@ -141,14 +144,22 @@ class GrammarCompiler:
             raise refusal(subject, str(error)) from error
         return _begin(grammar, prepared, subject)
 
-    def _tool_grammar(self, tools: tuple[tuple[str, str], ...], prepared: _Prepared) -> ToolGrammar:
+    def _tool_grammar(self, key: ToolKey, prepared: _Prepared) -> ToolGrammar:
         markup = self._markup = self._markup or MarkupTokens(prepared.tokenizer)
-        grammar = call_grammar(tools, cast(JsonObject, FORMAT), markup.special_close)
+        lexer = Lexer()
+        """Of both grammars: where one is full, both are compiled again."""
+
+        def begin(*, whole: bool) -> GrammarMatcher:
+            options = cast(JsonObject, FORMAT)
+            grammar = call_grammar(key.parameters, options, markup, whole=whole)
+            return _begin(grammar, prepared, THE_TOOLS, lexer)
+
         try:
-            return ToolGrammar(markup, _begin(grammar, prepared, THE_TOOLS))
+            first = begin(whole=True) if key.required else None
+            return ToolGrammar(markup, begin(whole=False), first, key.single)
         except EngineError:
             # Whose fault it is, llguidance does not say.
-            for name, parameters in tools:
+            for name, parameters in key.parameters:
                 self._schema_matcher(parameters, prepared, tool_subject(name))
             raise
 
@@ -160,7 +171,7 @@ class GrammarCompiler:
                 except ImportError as error:
                     raise EngineError(
                         "a JSON schema or tools need the package llguidance, which is not "
-                        f"installed; {how_to_install('torch')} (or, for tools, set "
+                        f"installed; {install_hint('torch')} (or, for tools, set "
                         "constrain_tools = false for this pool)",
                         kind="bad_request",
                     ) from error
@@ -168,10 +179,10 @@ class GrammarCompiler:
                     raise refusal(
                         THE_SCHEMA, f"it needs another kind of tokenizer: {error}"
                     ) from error
-                self._prepared = _Prepared(tokenizer, self._ends_only(tokenizer))
+                self._prepared = _Prepared(tokenizer, self._end_token_mask(tokenizer))
             return self._prepared
 
-    def _ends_only(self, tokenizer: LLTokenizer) -> bytes:
+    def _end_token_mask(self, tokenizer: LLTokenizer) -> bytes:
         mask = bytearray(-(-tokenizer.vocab_size // 32) * 4)
         for token in self._end_ids:
             mask[token // 8] |= 1 << token % 8
@@ -183,12 +194,16 @@ def grammar_key(request: GenerateRequest, *, constrain_tools: bool) -> Key | Non
     whole completion, so tools have no say alongside it. Raises EngineError `bad_request`."""
     if request.json_schema is not None:
         return schema_text(request.json_schema, THE_SCHEMA)
-    if request.tools and constrain_tools:
-        return parameters_text(request.tools)
+    if request.callable_tools and constrain_tools:
+        name = request.tool_choice.name
+        tools = [tool for tool in request.callable_tools if name in (None, tool.name)]
+        return ToolKey(parameters_text(tools), request.must_call, request.single_call)
     return None
 
 
-def _begin(grammar: str, prepared: _Prepared, subject: str) -> GrammarMatcher:
+def _begin(
+    grammar: str, prepared: _Prepared, subject: str, lexer: Lexer | None = None
+) -> GrammarMatcher:
     from llguidance import LLMatcher, LLParserLimits
 
     try:
@@ -197,4 +212,4 @@ def _begin(grammar: str, prepared: _Prepared, subject: str) -> GrammarMatcher:
         )
     except ValueError as error:
         raise refusal(subject, str(error)) from error
-    return GrammarMatcher(state, prepared.ends_only, subject)
+    return GrammarMatcher(state, prepared.ends_only, subject, lexer)

@@ -8,8 +8,12 @@ whatever comes is under a grammar until the call is closed:
     {"name": "<one of the offered tools>", "arguments": {<what its schema accepts>}}
     </tool_call>
 
-then the text is free again. A call ends with a token of its own, and the turn cannot end within
-one. max_tokens and stop strings still can cut one.
+then the text is free again, or, where a single call is allowed, the completion ends. A call ends
+with a token of its own, and the turn cannot end within one. max_tokens and stop strings still can
+cut one.
+
+A completion that must call a tool has no text before its first call: with such text nothing would
+hold a model to its call before its tokens run out.
 
 In free text no grammar is run. Only a token that completes the opening tag and brings more with
 it can do wrong there (the micro models have tokens that are half a call): these few are looked at
@@ -25,7 +29,7 @@ import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from loopline.agents.protocols import MAX_SCHEMA_BYTES
 from loopline.agents.records import JsonObject, ToolSpec
@@ -41,6 +45,17 @@ THE_TOOLS = "the offered tools cannot constrain the completion"
 _OPEN = OPEN.encode()
 
 
+class ToolKey(NamedTuple):
+    """What the calls of a completion are held to, to be compiled."""
+
+    parameters: tuple[tuple[str, str], ...]
+    """Name and parameters of each tool that may be called; as JSON."""
+    required: bool = False
+    """The completion begins with a call."""
+    single: bool = False
+    """It ends with its first call."""
+
+
 class MarkupTokens:
     """The tokens of a vocabulary that matter to the tags."""
 
@@ -50,11 +65,14 @@ class MarkupTokens:
         pieces = ((token, self.piece(token)) for token in range(tokenizer.vocab_size))
         self.ending_a_tag = [(token, piece) for token, piece in pieces if b">" in piece]
         """Only these can complete the opening tag."""
-        self.special_close = [
-            token
-            for token, piece in self.ending_a_tag
-            if piece == CLOSE.encode() and tokenizer.is_special_token(token)
-        ]
+        self.special_open, self.special_close = (
+            [
+                token
+                for token, piece in self.ending_a_tag
+                if piece == tag.encode() and tokenizer.is_special_token(token)
+            ]
+            for tag in (OPEN, CLOSE)
+        )
 
     def piece(self, token: int) -> bytes:
         """The bytes that a token adds to the text."""
@@ -97,10 +115,10 @@ def _object(tool: ToolSpec) -> JsonObject:
 
 
 def call_grammar(
-    tools: Sequence[tuple[str, str]], options: JsonObject, special_close: Sequence[int]
+    tools: Sequence[tuple[str, str]], options: JsonObject, markup: MarkupTokens, *, whole: bool
 ) -> str:
-    """What follows an opening tag, for llguidance. The closing tag is text, and a special token
-    where the vocabulary has one: text never matches that."""
+    """What follows an opening tag, or a `whole` call with this tag, for llguidance. A tag is text,
+    and a special token where the vocabulary has one: text never matches that."""
     calls: list[str] = []
     schemas: list[JsonObject] = []
     for place, (name, parameters) in enumerate(tools):
@@ -108,8 +126,11 @@ def call_grammar(
         calls.append(f'{head} @parameters_{place} "}}"')
         schema = {**json.loads(parameters), "x-guidance": options}
         schemas.append({"name": f"parameters_{place}", "json_schema": schema})
-    close = [json.dumps(CLOSE), *(f"<[{token}]>" for token in special_close)]
-    lark = f'start: "\\n" call "\\n" close\ncall: {" | ".join(calls)}\nclose: {" | ".join(close)}\n'
+    opening, tags = ("open ", {"open": (OPEN, markup.special_open)}) if whole else ("", {})
+    tags["close"] = (CLOSE, markup.special_close)
+    lark = f'start: {opening}"\\n" call "\\n" close\ncall: {" | ".join(calls)}\n'
+    for rule, (tag, special) in tags.items():
+        lark += f"{rule}: {' | '.join([json.dumps(tag), *(f'<[{token}]>' for token in special)])}\n"
     return json.dumps({"grammars": [{"lark_grammar": lark}, *schemas]})
 
 
@@ -120,6 +141,11 @@ class ToolGrammar:
     markup: MarkupTokens
     call: GrammarMatcher
     """Behind the opening tag; calls follow copies of it."""
+    first: GrammarMatcher | None = None
+    """Before the opening tag of the call that a completion begins with; None where it may begin
+    with text."""
+    single: bool = False
+    """The completion ends with its first call."""
     _free: dict[bytes, bytes | None] = field(default_factory=dict[bytes, bytes | None])
     _begun: dict[bytes, GrammarMatcher | None] = field(
         default_factory=dict[bytes, GrammarMatcher | None]
@@ -135,11 +161,11 @@ class ToolGrammar:
         """A call whose opening tag is followed by `rest` already (by the same token, so there
         are few of them); None if no call begins like that."""
         if rest not in self._begun:
-            self._begun[rest] = self._behind(rest)
+            self._begun[rest] = self._matcher_after(rest)
         begun = self._begun[rest]
         return None if begun is None else begun.copy()
 
-    def _behind(self, rest: bytes) -> GrammarMatcher | None:
+    def _matcher_after(self, rest: bytes) -> GrammarMatcher | None:
         try:
             return self.call.behind(self.markup.tokenizer.greedy_tokenize(rest.decode()))
         except UnicodeDecodeError:
@@ -162,14 +188,13 @@ class ToolGrammar:
 class ToolMatcher:
     """A `Matcher` of free text with calls in it."""
 
-    complete = False
-
     def __init__(self, grammar: ToolGrammar) -> None:
         self._grammar = grammar
         self._tail = b""
         """The longest end of the free text that is the beginning of an opening tag."""
-        self._call: GrammarMatcher | None = None
-        self.allowed = grammar.free(b"")
+        self._call = None if grammar.first is None else grammar.first.copy()
+        self.allowed = grammar.free(b"") if self._call is None else self._call.allowed
+        self.complete = False
 
     def consume(self, token: int) -> None:
         """See `Matcher.consume`."""
@@ -180,6 +205,7 @@ class ToolMatcher:
         if self._call is not None and not self._call.complete:
             self.allowed = self._call.allowed
         else:
+            self.complete = self._grammar.single and self._call is not None
             self._call = None
             self.allowed = self._grammar.free(self._tail)
 

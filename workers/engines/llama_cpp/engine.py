@@ -137,7 +137,7 @@ class LlamaBackend:
 
     def _make_room(self, cells: int, *, may_fail: bool) -> None:
         while self._sequences.free_cells < cells:
-            if not self._sequences.give_up_one():
+            if not self._sequences.evict_oldest():
                 if may_fail:
                     raise CellsFull
                 return
@@ -163,7 +163,7 @@ class LlamaBackend:
                 logits = self._context.decode(batch)
                 break
             except CellsFull:  # by the count there was room
-                if not self._sequences.give_up_one():
+                if not self._sequences.evict_oldest():
                     raise
         for row, feed in zip(feeds, batch, strict=True):
             self._sequences.extend(row.slot, feed.tokens)

@@ -24,7 +24,7 @@ from loopline.workers.engines.local.model_files import (
     check_gguf,
     find_gguf,
     model_name,
-    unusable,
+    unusable_error,
     usable_context,
 )
 from loopline.workers.engines.protocol import EngineError
@@ -39,11 +39,11 @@ from loopline.workers.engines.text.template_habits import (
     EVERYTHING,
     TemplateHabits,
     TemplateRefuses,
+    adapt_messages,
     habits_of,
-    suited,
 )
 from loopline.workers.engines.text.template_options import TemplateValue, unread_option
-from loopline.workers.engines.text.tokenizer_codec import COMPOSED_KEY, composed
+from loopline.workers.engines.text.tokenizer_codec import COMPOSED_KEY, compose_codec
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -111,7 +111,7 @@ class LoadedGguf:
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
         """See `Loaded.render`."""
-        shaped: Any = template_messages(suited(messages, self.habits), self.control_tokens)
+        shaped: Any = template_messages(adapt_messages(messages, self.habits), self.control_tokens)
         offered: Any = template_tools(tools, self.control_tokens)
         try:
             rendered = self.formatter(messages=shaped, tools=offered, **self.template_options)
@@ -138,7 +138,7 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
     """
     kind, _, number = settings.device.partition(":")
     if kind == "cuda" and not llama.llama_supports_gpu_offload():
-        raise unusable(
+        raise unusable_error(
             settings.model,
             f"device is {settings.device!r}, and llama-cpp-python was built without a GPU: build "
             "it with CMAKE_ARGS=-DGGML_CUDA=on, or leave device out",
@@ -154,23 +154,23 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
         parameters.main_gpu = int(number)
     model = llama.llama_model_load_from_file(str(path).encode(), parameters)
     if model is None:
-        raise unusable(settings.model, f"llama.cpp refuses {path.name}: {last_error()}")
+        raise unusable_error(settings.model, f"llama.cpp refuses {path.name}: {last_error()}")
     vocab = llama.llama_model_get_vocab(model)
     template = llama.llama_model_chat_template(model, None)
     if vocab is None or template is None:
         llama.llama_model_free(model)
-        raise unusable(
+        raise unusable_error(
             settings.model, "the file has no chat template; take an instruct model's GGUF"
         )
     wrong = unread_option(settings.template_options, [template.decode()])
     if wrong is not None:
         llama.llama_model_free(model)
-        raise unusable(settings.model, wrong)
+        raise unusable_error(settings.model, wrong)
     count = int(llama.llama_vocab_n_tokens(vocab))
     codec = _codec(model, vocab, count)
     if codec is None:
         llama.llama_model_free(model)
-        raise unusable(
+        raise unusable_error(
             settings.model, "its tokenizer is of SentencePiece's style, but has no byte fallback"
         )
     try:
@@ -186,8 +186,8 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
         codec=codec,
         formatter=chat_format.Jinja2ChatFormatter(
             template.decode(),
-            eos_token=codec.decode(_named(int(llama.llama_vocab_eos(vocab)))),
-            bos_token=codec.decode(_named(int(llama.llama_vocab_bos(vocab)))),
+            eos_token=codec.decode(_optional_token(int(llama.llama_vocab_eos(vocab)))),
+            bos_token=codec.decode(_optional_token(int(llama.llama_vocab_bos(vocab)))),
         ),
         end_ids=frozenset(
             token for token in range(count) if llama.llama_vocab_is_eog(vocab, token)
@@ -201,7 +201,7 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
         return replace(loaded, habits=habits_of(loaded.render))
     except TemplateRefuses as error:
         loaded.close()
-        raise unusable(settings.model, str(error)) from error
+        raise unusable_error(settings.model, str(error)) from error
 
 
 def load_gguf_adapter(loaded: LoadedGguf, path: str) -> Any:
@@ -214,7 +214,7 @@ def load_gguf_adapter(loaded: LoadedGguf, path: str) -> Any:
     begin_listening()
     adapter = llama.llama_adapter_lora_init(loaded.model, str(file).encode())
     if not adapter:  # a null pointer, which is not None
-        raise unusable(path, f"llama.cpp refuses {file.name}: {last_error()}", "adapter")
+        raise unusable_error(path, f"llama.cpp refuses {file.name}: {last_error()}", "adapter")
     return adapter
 
 
@@ -230,7 +230,7 @@ def _metadata(model: Any, key: str, chars: int) -> str | None:
     return value.value.decode("ascii", "replace") if length > 0 else None
 
 
-def _named(token: int) -> list[int]:
+def _optional_token(token: int) -> list[int]:
     """A special token that the file may not name (-1)."""
     return [token] if token >= 0 else []
 
@@ -244,7 +244,7 @@ def _codec(model: Any, vocab: Any, count: int) -> TextCodec | None:
             return plain
         looked_for = llama.LLAMA_TOKEN_ATTR_CONTROL | llama.LLAMA_TOKEN_ATTR_USER_DEFINED
         added_ids = (token for token, kind in enumerate(kinds) if kind & looked_for)
-        return composed(plain, [plain.decode([token]) for token in added_ids])
+        return compose_codec(plain, [plain.decode([token]) for token in added_ids])
     if sum(kind & llama.LLAMA_TOKEN_ATTR_BYTE != 0 for kind in kinds) != 256:
         return None
     found_first = (

@@ -115,7 +115,7 @@ class Sequences:
         self._in_work.remove(sequence)
         self._kept.append(sequence)
         while len(self._kept) > self._kept_places:
-            self.give_up_one()
+            self.evict_oldest()
 
     def drop(self, sequence: Held) -> None:
         """Give back a sequence at once."""
@@ -127,7 +127,7 @@ class Sequences:
                 del self._uses[cell]
         self._free.append(sequence.number)
 
-    def give_up_one(self) -> bool:
+    def evict_oldest(self) -> bool:
         """Drop the kept sequence that was used least recently; False if there is none."""
         if not self._kept:
             return False

@@ -22,7 +22,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from loopline.workers.engines.local.model_files import gguf_text, local_folder, reading, unusable
+from loopline.workers.engines.local.model_files import (
+    gguf_text,
+    local_folder,
+    refuse_unreadable,
+    unusable_error,
+)
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 
@@ -77,11 +82,13 @@ def base_of_adapter(path: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise unusable(path, f"{FACTS} cannot be read: {error.strerror}", "adapter") from error
+        raise unusable_error(
+            path, f"{FACTS} cannot be read: {error.strerror}", "adapter"
+        ) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = "".join(f" ({key})" for key in first["loc"])
-        raise unusable(path, f"{FACTS} is wrong{place}: {first['msg']}", "adapter") from error
+        raise unusable_error(path, f"{FACTS} is wrong{place}: {first['msg']}", "adapter") from error
 
 
 def gguf_adapter_file(path: str) -> Path:
@@ -104,7 +111,7 @@ def require_base(
     present = weights() if trained_on is not None else None
     if trained_on is None or present is None or trained_on == present:
         return
-    raise unusable(
+    raise unusable_error(
         path,
         f"it is an adapter of another base than {model}: it was trained on weights with the hash "
         f"{trained_on[:_SHOWN]}, and this model's have {present[:_SHOWN]}. Train one on this "
@@ -117,7 +124,7 @@ def require_base_on_disk(settings: ModelSettings, path: str) -> None:
     """What an engine of these settings would say of the base of an adapter, or of the tokenizer of
     a whole model, as far as the files on this machine tell. Raises EngineError `bad_request`."""
     path = str(local_folder(path, "adapter"))
-    with reading(path, "adapter"):
+    with refuse_unreadable(path, "adapter"):
         _require_base_of_files(settings, path)
 
 
@@ -153,14 +160,14 @@ def require_same_tokenizer(path: str, base: Path, model: str) -> None:
     try:
         same = tokenizer.read_bytes() == other.read_bytes()
     except OSError as error:
-        raise unusable(path, f"tokenizer.json cannot be read: {error.strerror}") from error
+        raise unusable_error(path, f"tokenizer.json cannot be read: {error.strerror}") from error
     if not same:
-        raise another(path, "tokenizer.json", model)
+        raise other_model_error(path, "tokenizer.json", model)
 
 
-def another(path: str, file: str, model: str) -> EngineError:
+def other_model_error(path: str, file: str, model: str) -> EngineError:
     """The refusal of a model at `path` for what its `file` says."""
-    return unusable(
+    return unusable_error(
         path,
         f"its {file} is another one than that of {model}: only what was trained from that model "
         "can take its place; serve this one as a pool of its own",

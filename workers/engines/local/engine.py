@@ -14,7 +14,7 @@ from loopline.workers.engines.grammar.matcher import Matcher
 from loopline.workers.engines.in_flight import InFlight, Ticket
 from loopline.workers.engines.local.adapters import Adapters, AdapterVersion
 from loopline.workers.engines.local.backend import Backend
-from loopline.workers.engines.local.model_files import local_folder, model_name, reading
+from loopline.workers.engines.local.model_files import local_folder, model_name, refuse_unreadable
 from loopline.workers.engines.local.row import Job
 from loopline.workers.engines.local.thread import L, ModelThread
 from loopline.workers.engines.protocol import (
@@ -24,6 +24,7 @@ from loopline.workers.engines.protocol import (
     EngineError,
     EngineTotals,
     GenerateRequest,
+    refuse_call_under_schema,
     refuse_other_version,
     refuse_unsupported,
 )
@@ -63,6 +64,9 @@ class LocalEngine(Generic[L]):
             logprobs=True,
             streaming=True,
             tools=True,
+            tool_choice=self._settings.constrain_tools,
+            penalties=True,
+            top_logprobs=True,
             json_schema=True,
             seeds=True,
             score=True,
@@ -91,6 +95,7 @@ class LocalEngine(Generic[L]):
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[AnswerEvent, None]:
         """See `Engine.submit`."""
         refuse_unsupported(request, self.capabilities, self.name)
+        refuse_call_under_schema(request)
         thread = self._running
         seed = request.sampling.seed
         if seed is None:
@@ -127,7 +132,7 @@ class LocalEngine(Generic[L]):
             return None
         matcher = self._grammars.known(key)
         if matcher is None:
-            matcher = await ticket.guard(asyncio.to_thread(self._grammars.compiled, key))
+            matcher = await ticket.guard(asyncio.to_thread(self._grammars.compile_matcher, key))
         return matcher
 
     async def cancel(self, request_id: str) -> None:
@@ -143,7 +148,7 @@ class LocalEngine(Generic[L]):
         if self._adapters.version(name) == version:
             return
         path, thread = str(local_folder(path, "adapter")), self._running
-        with reading(path, "adapter"):
+        with refuse_unreadable(path, "adapter"):
             read = await asyncio.to_thread(thread.backend.read_adapter, path)
         loading = thread.load_adapter(path, read)
         try:

@@ -77,13 +77,13 @@ class _Reader:
         if kind in _SCALARS:
             return self._number(_SCALARS[kind])
         if kind != _ARRAY:
-            raise DamagedHeader(f"the value of {_shown(key)} is of the unknown type {kind}")
+            raise DamagedHeader(f"the value of {_printable(key)} is of the unknown type {kind}")
         inner, count = int(self._number("I")), int(self._number("Q"))
         if inner == _STRING:
             self._need(8 * count)  # before a list of that length is begun
             return [self._string() for _ in range(count)]
         if inner not in _SCALARS:
-            raise DamagedHeader(f"the values of {_shown(key)} are of the unknown type {inner}")
+            raise DamagedHeader(f"the values of {_printable(key)} are of the unknown type {inner}")
         self._skip(struct.calcsize(f"<{_SCALARS[inner]}") * count)
         return None
 
@@ -148,9 +148,11 @@ def _check_tokens(tokens: Value) -> None:
     unique_tokens: set[bytes] = set()
     for place, token in enumerate(tokens):
         if token and token in unique_tokens:
-            raise DamagedHeader(f"its token {place} ({_shown(token)}) is in the vocabulary twice")
+            raise DamagedHeader(
+                f"its token {place} ({_printable(token)}) is in the vocabulary twice"
+            )
         unique_tokens.add(token)
 
 
-def _shown(text: bytes) -> str:
+def _printable(text: bytes) -> str:
     return repr(text[:60].decode(errors="replace"))

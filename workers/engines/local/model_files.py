@@ -47,13 +47,13 @@ def find_folder(settings: ModelSettings) -> Path:
     if path.is_dir():
         return path
     if path.exists():
-        raise unusable(model, "it is a file; name the folder that holds config.json")
+        raise unusable_error(model, "it is a file; name the folder that holds config.json")
     if not _HUB_ID.fullmatch(model):
-        raise unusable(model, "there is no such folder")
+        raise unusable_error(model, "there is no such folder")
     return _download(model, settings.revision, _WANTED_FROM_HUB)
 
 
-def from_hub(settings: ModelSettings) -> bool:
+def is_on_hub(settings: ModelSettings) -> bool:
     """Whether the model is a name on the hub, and no path or micro model of this machine."""
     if settings.engine not in ("torch", "llama_cpp") or settings.model.startswith(_MICRO):
         return False
@@ -72,7 +72,9 @@ def local_folder(model: str, what: Weights = "model") -> Path:
         try:
             return Path(model).expanduser()
         except RuntimeError as error:
-            raise unusable(model, "this machine has no such user: name the folder", what) from error
+            raise unusable_error(
+                model, "this machine has no such user: name the folder", what
+            ) from error
     name = model.removeprefix(_MICRO)
     shipped = sorted(path.name for path in MICRO_MODELS.glob("*") if path.is_dir())
     if name not in shipped:
@@ -91,7 +93,7 @@ def find_gguf(settings: ModelSettings) -> Path:
     if path.is_dir():
         files = sorted(path.glob("*.gguf"))
         if len(files) != 1:
-            raise unusable(
+            raise unusable_error(
                 model,
                 f"the folder has {len(files)} *.gguf files; name the file. A model of ours becomes "
                 "one by: train export --gguf",
@@ -100,7 +102,7 @@ def find_gguf(settings: ModelSettings) -> Path:
     elif not path.is_file():
         repository, _, name = model.rpartition("/")
         if not name.endswith(".gguf") or not _HUB_ID.fullmatch(repository):
-            raise unusable(
+            raise unusable_error(
                 model,
                 "there is no such file; llama_cpp takes a GGUF file, or owner/repository/file.gguf "
                 "on the hub",
@@ -114,7 +116,7 @@ def usable_context(bound: int, settings: ModelSettings) -> int:
     """Tokens that a prompt and its answer may have: the model's own bound, or less where the
     settings say so. Raises EngineError for a model whose bound leaves no room for both."""
     if bound < MIN_CONTEXT:
-        raise unusable(
+        raise unusable_error(
             settings.model,
             f"its files say that its context holds {bound} tokens (max_position_embeddings in "
             f"config.json, context_length in a GGUF header), and {MIN_CONTEXT} is the least",
@@ -124,23 +126,23 @@ def usable_context(bound: int, settings: ModelSettings) -> int:
 
 def check_gguf(path: Path, name: str, what: Weights = "model") -> None:
     """Raises EngineError if there is no such file, or llama.cpp would not survive it."""
-    _of_gguf(check_header, path, name, what)
+    _read_gguf(check_header, path, name, what)
 
 
 def gguf_text(path: Path, key: str, name: str, what: Weights = "model") -> str | None:
     """A text in the header of a file; None if it has none of that key. Raises EngineError if there
     is no such file, or its header is damaged."""
-    value = _of_gguf(read_header, path, name, what).get(key.encode())
+    value = _read_gguf(read_header, path, name, what).get(key.encode())
     return value.decode(errors="replace") if isinstance(value, bytes) else None
 
 
-def _of_gguf(read: Callable[[Path], T], path: Path, name: str, what: Weights) -> T:
+def _read_gguf(read: Callable[[Path], T], path: Path, name: str, what: Weights) -> T:
     try:
         return read(path)
     except OSError as error:
-        raise unusable(name, f"{path.name} cannot be read: {error.strerror}", what) from error
+        raise unusable_error(name, f"{path.name} cannot be read: {error.strerror}", what) from error
     except DamagedHeader as error:
-        raise unusable(name, str(error), what) from error
+        raise unusable_error(name, str(error), what) from error
 
 
 def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
@@ -149,15 +151,15 @@ def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=patterns))
     except GatedRepoError as error:
-        raise unusable(
+        raise unusable_error(
             model, "its authors ask for consent: accept the terms on the hub and set HF_TOKEN"
         ) from error
     except RepositoryNotFoundError as error:
-        raise unusable(
+        raise unusable_error(
             model, "there is neither such a folder nor such a model on the hub"
         ) from error
     except RevisionNotFoundError as error:
-        raise unusable(
+        raise unusable_error(
             model, f"on the hub it has no revision {revision!r}: name a branch, tag or commit of it"
         ) from error
     except (httpx2.HTTPError, OSError) as error:
@@ -174,42 +176,42 @@ def check_files(folder: Path) -> None:
     check_safetensors(folder)
     for name in ("config.json", "tokenizer.json"):
         if not (folder / name).is_file():
-            raise unusable(folder.name, f"{name} is missing")
+            raise unusable_error(folder.name, f"{name} is missing")
     try:
         json.loads((folder / "config.json").read_text())
     except (ValueError, RecursionError, OSError) as error:
-        raise unusable(folder.name, f"config.json cannot be read: {error}") from error
+        raise unusable_error(folder.name, f"config.json cannot be read: {error}") from error
 
 
 def check_safetensors(folder: Path, what: Weights = "model") -> None:
     """Raises EngineError for a folder without weights, with pickles, or with damaged weights."""
     if not folder.is_dir():
-        raise unusable(folder.name, "there is no such folder", what)
+        raise unusable_error(folder.name, "there is no such folder", what)
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         pickles = [path.name for pattern in _PICKLES for path in sorted(folder.glob(pattern))]
         if pickles:
-            raise unusable(
+            raise unusable_error(
                 folder.name,
                 f"its weights are in pickle format ({pickles[0]}), which can run any code when it "
                 "is read; convert them to safetensors",
                 what,
             )
-        raise unusable(folder.name, "it has no *.safetensors file", what)
+        raise unusable_error(folder.name, "it has no *.safetensors file", what)
     for path in weights:
         try:
             with safe_open(path, framework="pt"):
                 pass
         except (SafetensorError, OSError) as error:
             if is_out_of_memory(error):
-                raise does_not_fit(folder.name, error) from error
-            raise unusable(
+                raise out_of_memory_error(folder.name, error) from error
+            raise unusable_error(
                 folder.name, f"{path.name} is damaged ({error}); copy or download it again", what
             ) from error
 
 
 @contextmanager
-def reading(model: str, what: Weights = "model") -> Generator[None]:
+def refuse_unreadable(model: str, what: Weights = "model") -> Generator[None]:
     """Whatever a library stumbles over in files from outside is a refusal of the model: a
     division by a size of zero, a template that is none, a number that is a word, a folder that
     may not be entered."""
@@ -219,15 +221,15 @@ def reading(model: str, what: Weights = "model") -> Generator[None]:
         raise
     except Exception as error:
         if is_out_of_memory(error):
-            raise does_not_fit(model, error) from error
+            raise out_of_memory_error(model, error) from error
         reason = " ".join(str(error).split())[:400]
         if isinstance(error, OSError) and error.errno is not None:
-            raise unusable(model, f"its files cannot be read ({reason})", what) from error
+            raise unusable_error(model, f"its files cannot be read ({reason})", what) from error
         reason = f"{type(error).__name__}: {reason}"
-        raise unusable(model, f"its files are damaged ({reason})", what) from error
+        raise unusable_error(model, f"its files are damaged ({reason})", what) from error
 
 
-def unusable(name: str, reason: str, what: Weights = "model") -> EngineError:
+def unusable_error(name: str, reason: str, what: Weights = "model") -> EngineError:
     """The refusal of a model, or of an adapter, that the user calls `name`."""
     return EngineError(f"the {what} {name!r} cannot be loaded: {reason}", kind="bad_request")
 
@@ -241,7 +243,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def does_not_fit(model: str, error: BaseException) -> EngineError:
+def out_of_memory_error(model: str, error: BaseException) -> EngineError:
     """The refusal of a model for want of memory: it may be there the next time."""
     reason = " ".join(str(error).split())[:200]
     return EngineError(

@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopline.agents.records import FinishReason, Usage
-from loopline.agents.thinking import parted
+from loopline.agents.thinking import split_thoughts
 from loopline.workers.engines.grammar.matcher import Matcher
 from loopline.workers.engines.local.adapters import AdapterVersion
 from loopline.workers.engines.local.backend import Loaded
-from loopline.workers.engines.local.sampling import RowSampling, Sampled, given_token
+from loopline.workers.engines.local.sampling import (
+    RowSampling,
+    Sampled,
+    likeliest,
+    sample_given_token,
+)
 from loopline.workers.engines.protocol import (
     AnswerEvent,
     CannotContinue,
@@ -25,7 +30,7 @@ from loopline.workers.engines.protocol import (
     context_overflow,
 )
 from loopline.workers.engines.text.chat_prompt import Prompt, TextCodec, build_prompt
-from loopline.workers.engines.text.text_stream import TextStream
+from loopline.workers.engines.text.text_stream import TextStream, token_texts
 from loopline.workers.engines.text.tool_markup import calls_of
 
 LONGEST_TOKEN = 256
@@ -62,7 +67,13 @@ class Job:
                 index=index,
                 prompt=prompt,
                 sampling=RowSampling(
-                    sampling.temperature, sampling.top_p, sampling.top_k, self.seed, index
+                    temperature=sampling.temperature,
+                    top_p=sampling.top_p,
+                    top_k=sampling.top_k,
+                    seed=self.seed,
+                    index=index,
+                    frequency_penalty=sampling.frequency_penalty,
+                    presence_penalty=sampling.presence_penalty,
                 ),
                 limit=min(sampling.max_tokens, model.max_context - len(prompt.ids)),
                 end_ids=model.end_ids,
@@ -76,7 +87,7 @@ class Job:
 
 def _prompt(request: GenerateRequest, model: Loaded) -> Prompt:
     try:
-        rendered = model.render(request.messages, request.tools)
+        rendered = model.render(request.messages, request.callable_tools)
     except Exception as error:  # a template from outside raises what it likes
         raise EngineError(
             f"request {request.id}: the model's chat template refuses the conversation: {error}",
@@ -137,6 +148,10 @@ class Row:
     output_ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
     raw_logprobs: list[float] = field(default_factory=list[float])
+    alternatives: list[list[tuple[int, float]]] = field(
+        default_factory=list[list[tuple[int, float]]]
+    )
+    """Where they are asked for: the likeliest tokens at the place of each of its own."""
     finish_reason: FinishReason | None = None
 
     # On its way through memory. Invariant while in work: ids[:fed] have keys and values, and
@@ -187,14 +202,17 @@ class Row:
         could not have drawn."""
         for here in logits:
             token = self.ids[-self.unchecked]
-            sampled = given_token(here[None], self.allowed, self.sampling, token)
+            sampled = sample_given_token(
+                here[None], self.allowed, self.sampling, token, self.output_ids
+            )
             if sampled is None or self.finish_reason is not None:
-                raise self._cannot_continue()
+                raise self._cannot_continue_error()
+            self.look_around(here[None])
             self.push(sampled)
             self.unchecked -= 1
             self.job.generated += 1
 
-    def _cannot_continue(self) -> CannotContinue:
+    def _cannot_continue_error(self) -> CannotContinue:
         schema = "" if self.request.json_schema is None else " and this JSON schema"
         tools = " and these tools" if self.matcher is not None and not schema else ""
         return CannotContinue(
@@ -206,6 +224,15 @@ class Row:
     def allowed(self) -> bytes | None:
         """What its grammar allows next (see `Matcher.allowed`); None for everything."""
         return None if self.matcher is None else self.matcher.allowed
+
+    def look_around(self, logits: Any) -> None:
+        """Note the likeliest next tokens, if they are asked for; logits: [1, vocabulary]."""
+        if count := self.request.top_logprobs:
+            # Twice at one place, if memory ran out between this and the choice.
+            del self.alternatives[len(self.output_ids) :]
+            self.alternatives += likeliest(
+                logits, [self.allowed], [self.sampling], [self.output_ids], count
+            )
 
     def push(self, sampled: Sampled) -> Delta:
         """Take a token; returns the text it releases, often none. The end-of-turn token is
@@ -234,7 +261,7 @@ class Row:
                 self.finish_reason = "length"
         if self.finish_reason is not None:
             text += self._stream.finish()
-        adapter, version = self._drawn_by
+        adapter, version = self._adapter_version
         return Delta(
             index=self.index, text=text, ids=(token,), adapter=adapter, adapter_version=version
         )
@@ -252,7 +279,7 @@ class Row:
         calls = calls_of(self.request, self.index, text, opened=opened)
         reason = "tool_calls" if calls and self.finish_reason == "stop" else self.finish_reason
         first = self.index == 0
-        adapter, version = self._drawn_by
+        adapter, version = self._adapter_version
         return Completion(
             index=self.index,
             text=text,
@@ -262,6 +289,8 @@ class Row:
             output_ids=tuple(self.output_ids),
             logprobs=tuple(self.logprobs),
             raw_logprobs=tuple(self.raw_logprobs),
+            tokens=self._token_texts(),
+            top_logprobs=self._top_logprobs(),
             finish_reason=reason,
             grammar_masked=self.matcher is not None,
             usage=Usage(
@@ -280,12 +309,29 @@ class Row:
 
     @property
     def _begins_in_thought(self) -> bool:
-        # A schema leaves no room for a thought, whatever the template opened.
-        return self.prompt.opens_thought and self.request.json_schema is None
+        # Neither a schema nor a call that must come leaves room for a thought, whatever the
+        # template opened.
+        free = self.request.json_schema is None and not self.request.must_call
+        return self.prompt.opens_thought and free
+
+    def _token_texts(self) -> tuple[str, ...]:
+        if not self.request.token_texts:
+            return ()
+        return token_texts(self.codec, self.output_ids, self.prompt.ids[-1], self.end_ids)
+
+    def _top_logprobs(self) -> tuple[tuple[tuple[str, float], ...], ...]:
+        before = [self.prompt.ids[-1], *self.output_ids]
+        return tuple(
+            tuple(
+                (token_texts(self.codec, [token], after, self.end_ids)[0], logprob)
+                for token, logprob in pairs
+            )
+            for after, pairs in zip(before, self.alternatives, strict=False)
+        )
 
     def _reasoning_tokens(self) -> int:
         """Of the output, those whose text begins in a thought, delimiters included."""
-        spans = iter(parted(self._stream.text, opened=self._begins_in_thought).spans)
+        spans = iter(split_thoughts(self._stream.text, opened=self._begins_in_thought).spans)
         count, (start, end) = 0, next(spans, (-1, -1))
         for begin in self._starts:
             while 0 <= end <= begin:
@@ -294,7 +340,7 @@ class Row:
         return count
 
     @property
-    def _drawn_by(self) -> tuple[str | None, int]:
+    def _adapter_version(self) -> tuple[str | None, int]:
         """Name and version of its adapter."""
         adapter = self.job.adapter
         return (None, 0) if adapter is None else (adapter.name, adapter.version)

@@ -6,6 +6,10 @@ mass, renormalised. Tokens as likely as the last one kept are kept too, so that 
 not depend on their order. Greedy rows draw nothing; by convention they report the softmax of the
 raw logits, which is what a later sample at temperature 1 would be compared with.
 
+Penalties of OpenAI's definition come before all that: the logit of a token that the completion
+holds c times is lowered by c * frequency_penalty, and by presence_penalty if c > 0. With them a
+greedy row reports the softmax of the lowered logits.
+
 A row with a grammar chooses among the tokens that the grammar allows: the logits of all others
 are minus infinity before anything else happens (`forbid`), for greedy rows too. So its
 log-probabilities are conditional on the grammar, and not what `score` gives for the same ids.
@@ -43,13 +47,19 @@ class RowSampling:
     top_k: int
     seed: int
     index: int
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+
+    @property
+    def penalizes(self) -> bool:
+        return self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
 
     @property
     def shapes(self) -> bool:
-        """Whether it samples from another distribution than the model's own. (Greedy rows report
-        the model's.)"""
+        """Whether it samples from another distribution than the model's own. (Greedy rows without
+        penalties report the model's.)"""
         changed = self.temperature != 1.0 or self.top_p < 1.0 or self.top_k > 0
-        return self.temperature > 0.0 and changed
+        return self.penalizes or (self.temperature > 0.0 and changed)
 
     def draw(self, position: int) -> float:
         """The uniform number in [0, 1) for the token at `position`."""
@@ -69,25 +79,26 @@ def choose_tokens(
     logits: Array,
     allowed: Sequence[bytes | None],
     rows: Sequence[RowSampling],
-    positions: Sequence[int],
+    outputs: Sequence[Sequence[int]],
 ) -> list[Sampled | None]:
-    """The next token of every row, of those that its grammar allows (see `forbid`); None for a row
-    whose logits are not finite (NaN or infinity), which says nothing of the others.
+    """The next token of every row, behind those of `outputs`, of those that its grammar allows (see
+    `forbid`); None for a row whose logits are not finite (NaN or infinity), which says nothing of
+    the others.
 
     logits: [rows, vocabulary], any float type; computed in float32, summed in float64.
     """
     xp = array_namespace(logits)
     raw_scores = xp.astype(logits, xp.float32)
-    scores = forbid(raw_scores, allowed)
+    scores = forbid(penalized(raw_scores, rows, outputs), allowed)
     greedy = [i for i, row in enumerate(rows) if row.temperature == 0.0]
     drawn = [i for i, row in enumerate(rows) if row.temperature > 0.0]
     samples: dict[int, Sampled] = {}
-    for places, choose in ((greedy, _likeliest), (drawn, _drawn)):
+    for places, choose in ((greedy, _choose_greedy), (drawn, _draw_tokens)):
         if places:
             tokens, logprobs = choose(
                 _rows(scores, places),
                 [rows[i] for i in places],
-                [positions[i] for i in places],
+                [len(outputs[i]) for i in places],
             )
             for i, token, logprob in zip(places, tokens, logprobs, strict=True):
                 samples[i] = Sampled(token, logprob, logprob)
@@ -101,6 +112,32 @@ def choose_tokens(
     return [samples[i] if sound[i] and _is_finite(samples[i]) else None for i in range(len(rows))]
 
 
+def likeliest(
+    logits: Array,
+    allowed: Sequence[bytes | None],
+    rows: Sequence[RowSampling],
+    outputs: Sequence[Sequence[int]],
+    count: int,
+) -> list[list[tuple[int, float]]]:
+    """At most `count` tokens that each row could have next, with the log-probabilities that
+    `choose_tokens` gives them, the likeliest first.
+
+    logits: [rows, vocabulary], as for `choose_tokens`.
+    """
+    xp = array_namespace(logits)
+    scores = forbid(penalized(xp.astype(logits, xp.float32), rows, outputs), allowed)
+    result: list[list[tuple[int, float]]] = []
+    for i, row in enumerate(rows):
+        place = scores[i : i + 1, :]
+        logprobs = (
+            _log_softmax(place) if row.temperature == 0.0 else sampling_logprobs(place, [row])
+        )
+        order = xp.argsort(logprobs, axis=-1, descending=True, stable=True)[0, :count]
+        pairs = zip(order.tolist(), logprobs[0, order].tolist(), strict=True)
+        result.append([(token, logprob) for token, logprob in pairs if logprob > -math.inf])
+    return result
+
+
 def _is_finite(sampled: Sampled) -> bool:
     return math.isfinite(sampled.logprob) and math.isfinite(sampled.raw_logprob)
 
@@ -109,7 +146,7 @@ def _rows(scores: Array, places: Sequence[int]) -> Array:
     return scores if len(places) == scores.shape[0] else scores[list(places), :]
 
 
-def _likeliest(
+def _choose_greedy(
     scores: Array, rows: Sequence[RowSampling], positions: Sequence[int]
 ) -> tuple[list[int], list[float]]:
     xp = array_namespace(scores)
@@ -118,7 +155,7 @@ def _likeliest(
     return tokens.tolist(), (-_logsumexp(scores - _highest(scores)))[:, 0].tolist()
 
 
-def _drawn(
+def _draw_tokens(
     scores: Array, rows: Sequence[RowSampling], positions: Sequence[int]
 ) -> tuple[list[int], list[float]]:
     xp = array_namespace(scores)
@@ -126,7 +163,26 @@ def _drawn(
     draws = [row.draw(position) for row, position in zip(rows, positions, strict=True)]
     on = {"dtype": xp.float64, "device": device(scores)}
     tokens = _inverse_cdf(support, xp.asarray(draws, **on)).tolist()
-    return tokens, _of(tokens, support)
+    return tokens, _logprobs_of_tokens(tokens, support)
+
+
+def penalized(
+    logits: Array, rows: Sequence[RowSampling], outputs: Sequence[Sequence[int]]
+) -> Array:
+    """The logits, [rows, vocabulary], lowered by each row's penalties for the tokens of its output;
+    same shape back."""
+    places = [i for i, row in enumerate(rows) if row.penalizes and outputs[i]]
+    if not places:
+        return logits
+    xp = array_namespace(logits)
+    result = xp.asarray(logits, copy=True)
+    for i in places:
+        tokens, counts = np.unique(np.asarray(outputs[i]), return_counts=True)
+        penalties = counts * rows[i].frequency_penalty + rows[i].presence_penalty
+        lowered = xp.asarray(penalties.astype(np.float32), device=device(logits))
+        index = xp.asarray(tokens, device=device(logits))
+        result[i, index] = result[i, index] - lowered
+    return result
 
 
 def forbid(logits: Array, allowed: Sequence[bytes | None]) -> Array:
@@ -148,14 +204,14 @@ def forbid(logits: Array, allowed: Sequence[bytes | None]) -> Array:
     return result
 
 
-def given_token(
-    logits: Array, allowed: bytes | None, row: RowSampling, token: int
+def sample_given_token(
+    logits: Array, allowed: bytes | None, row: RowSampling, token: int, output: Sequence[int]
 ) -> Sampled | None:
-    """A token that was drawn before (by another worker) from these logits, [1, vocabulary]; None
-    if this row could not have drawn it."""
+    """A token that was drawn before (by another worker) behind `output` from these logits, [1,
+    vocabulary]; None if this row could not have drawn it."""
     xp = array_namespace(logits)
     raw_scores = xp.astype(logits, xp.float32)
-    scores = forbid(raw_scores, [allowed])
+    scores = forbid(penalized(raw_scores, [row], [output]), [allowed])
     if row.temperature > 0.0:
         scores = sampling_logprobs(scores, [row])
     (logprob,) = raw_logprobs(scores, [token])
@@ -167,10 +223,10 @@ def given_token(
 def raw_logprobs(logits: Array, tokens: Sequence[int]) -> list[float]:
     """Log-probability of each token under the softmax of its row of [tokens, vocabulary]."""
     xp = array_namespace(logits)
-    return _of(tokens, _log_softmax(xp.astype(logits, xp.float32)))
+    return _logprobs_of_tokens(tokens, _log_softmax(xp.astype(logits, xp.float32)))
 
 
-def _of(tokens: Sequence[int], logprobs: Array) -> list[float]:
+def _logprobs_of_tokens(tokens: Sequence[int], logprobs: Array) -> list[float]:
     xp = array_namespace(logprobs)
     index = xp.asarray(tokens, dtype=xp.int64, device=device(logprobs))
     return xp.take_along_axis(logprobs, index[:, None], axis=-1)[:, 0].tolist()
@@ -186,11 +242,11 @@ def sampling_logprobs(scores: Array, rows: Sequence[RowSampling]) -> Array:
     temperature = xp.asarray([row.temperature for row in rows], dtype=xp.float32, **on)
     scaled = scores / temperature[:, None]
     if any(row.top_k or row.top_p < 1.0 for row in rows):
-        scaled = xp.where(scaled >= _lowest_kept(scaled, rows), scaled, -xp.inf)
+        scaled = xp.where(scaled >= _support_threshold(scaled, rows), scaled, -xp.inf)
     return _log_softmax(scaled)
 
 
-def _lowest_kept(scaled: Array, rows: Sequence[RowSampling]) -> Array:
+def _support_threshold(scaled: Array, rows: Sequence[RowSampling]) -> Array:
     """The score of the last token in each row's support, [rows, 1]."""
     xp = array_namespace(scaled)
     on = {"device": device(scaled)}

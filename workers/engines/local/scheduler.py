@@ -71,9 +71,9 @@ class Scheduler:
     def abandon(self, job: Job) -> None:
         """Nobody waits for this job any more: it need not be finished."""
         # Giving back may need memory itself, and so may fail.
-        self._guarded(lambda: self._abandon(job), [job])
+        self._run_guarded(lambda: self._abandon(job), [job])
 
-    def break_off(self, failure: EngineError) -> None:
+    def fail_all(self, failure: EngineError) -> None:
         """No request can go on: all of them end with this error. The model is not touched."""
         rows = (*self._rows, *self._parked)
         for job in dict.fromkeys([*(row.job for row in rows), *self._waiting]):
@@ -94,13 +94,13 @@ class Scheduler:
         unread = [row for row in self._rows if row.reading]
         passed: list[Row] = []
         while self._parked or self._waiting:
-            row = self._first_in_line()
+            row = self._next_row()
             if row is None:
                 continue
             # Logits are wanted from the last token before an unchecked or a new one on.
             context_ids = row.ids[: len(row.ids) - row.unchecked - 1]
             prefix, row.fed = self._backend.find_prefix(row.job.adapter, context_ids)
-            if not self._parked and _is_about_to_be_read(row, context_ids, unread):
+            if not self._parked and _shares_unread_prefix(row, context_ids, unread):
                 passed.append(row)
                 self._waiting.popleft()
                 continue
@@ -121,13 +121,13 @@ class Scheduler:
         self._waiting.extendleft(row.job for row in reversed(passed))
         return bool(unread)
 
-    def _first_in_line(self) -> Row | None:
+    def _next_row(self) -> Row | None:
         """None if its prompt cannot be made: then its request has failed."""
         if self._parked:
             row = self._parked[0]
         else:
             job = self._waiting[0]
-            if not job.rows and not self._guarded(lambda: job.prepare(self._model), [job]):
+            if not job.rows and not self._run_guarded(lambda: job.prepare(self._model), [job]):
                 self._waiting.popleft()
                 return None
             row = job.rows[0]
@@ -144,7 +144,7 @@ class Scheduler:
             try:
                 feeds = self._backend.plan(self._rows)
                 logits = self._backend.step(feeds)
-                ready, samples = self._drawn(feeds, logits)
+                ready, samples = self._draw_next_tokens(feeds, logits)
             except Exception as error:  # noqa: BLE001 - a model's code raises anything
                 shortage = self._backend.shortage(error)
                 if shortage is None:
@@ -156,7 +156,7 @@ class Scheduler:
             # Not within the except clause: the error's traceback holds what the pass allocated.
             self._back_off(shortage)
 
-    def _drawn(
+    def _draw_next_tokens(
         self, feeds: Mapping[Row, int], logits: Any
     ) -> tuple[list[Row], list[Sampled | None]]:
         """Rows that have been fed all they have, with the next token of each, of the logits
@@ -173,14 +173,14 @@ class Scheduler:
             if row.unchecked:
                 # The last one is for drawing, if nothing is left to be fed.
                 before = logits[place - wanted : place if row.left else place - 1]
-                if not self._guarded(
+                if not self._run_guarded(
                     lambda row=row, before=before: row.take_over(before), [row.job]
                 ):
                     continue
             if row.left:
                 continue
             if row.finish_reason is not None:
-                if self._guarded(lambda row=row: self._complete(row), [row.job]):
+                if self._run_guarded(lambda row=row: self._complete(row), [row.job]):
                     ended.append(row)
                 continue
             siblings, row.siblings = row.siblings, []
@@ -196,11 +196,13 @@ class Scheduler:
             return [], []
         if places != list(range(logits.shape[0])):
             logits = logits[places]  # [ready, vocabulary]
+        for place, row in enumerate(ready):
+            row.look_around(logits[place : place + 1])
         samples = choose_tokens(
             logits,
             [row.allowed for row in ready],
             [row.sampling for row in ready],
-            [len(row.output_ids) for row in ready],
+            [row.output_ids for row in ready],
         )
         return ready, samples
 
@@ -284,7 +286,7 @@ class Scheduler:
         rows = [*feeds, *self._backend.lost(self._rows)] if feeds else self._rows
         self._fail(list(dict.fromkeys(row.job for row in rows)), failure)
 
-    def _guarded(self, work: Callable[[], None], jobs: Sequence[Job]) -> bool:
+    def _run_guarded(self, work: Callable[[], None], jobs: Sequence[Job]) -> bool:
         """Run `work`; its failure ends these jobs and not the thread. True if it worked."""
         try:
             work()
@@ -320,14 +322,14 @@ class Scheduler:
         if len(self._rows) == 1 or (len(jobs) == 1 and not jobs[0].begun):
             self._fail(jobs, shortage.alone)
             return
-        by_age = self._by_age()
+        by_age = self._oldest_first()
         if shortage.halve:
             self._places, self._ended = max(1, row_count // 2), 0
             lost = self._backend.lost(self._rows)
             back = by_age if lost else joining or by_age[self._places :]
         else:
             back = by_age[-1:]
-        self._set_back(back)
+        self._preempt(back)
         # Memory may have run out behind the pass, in the choice: then all of a row is in memory,
         # and its last token is fed again, to the same place.
         for row in self._rows:
@@ -340,11 +342,11 @@ class Scheduler:
                 row_count - len(self._rows), self._places,
             )  # fmt: skip
 
-    def _by_age(self) -> list[Row]:
+    def _oldest_first(self) -> list[Row]:
         """Rows in work, the oldest first."""
         return sorted(self._rows, key=lambda row: row.started)
 
-    def _set_back(self, rows: Sequence[Row]) -> None:
+    def _preempt(self, rows: Sequence[Row]) -> None:
         """Take rows out of work, the oldest first, to be let in again before all others."""
         self._backend.drop(rows)
         self._rows = [row for row in self._rows if row not in rows]
@@ -382,13 +384,13 @@ class Scheduler:
                     raise
                 if len(self._rows) < 2:
                     raise shortage.alone from error
-            self._set_back(self._by_age()[-1:])
+            self._preempt(self._oldest_first()[-1:])
 
     def _send(self, job: Job, event: AnswerEvent | EngineError) -> None:
         self.outbox.append((job, event))
 
 
-def _is_about_to_be_read(row: Row, ids: Sequence[int], unread: Sequence[Row]) -> bool:
+def _shares_unread_prefix(row: Row, ids: Sequence[int], unread: Sequence[Row]) -> bool:
     """Whether so much more of these ids, with which `row` begins, will be in memory when the others
     have been read."""
     return any(

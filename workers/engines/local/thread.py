@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from loopline.workers.engines.local.adapters import AdapterVersion
 from loopline.workers.engines.local.backend import Backend, Loaded
-from loopline.workers.engines.local.model_files import reading, unusable
+from loopline.workers.engines.local.model_files import refuse_unreadable, unusable_error
 from loopline.workers.engines.local.row import Job
 from loopline.workers.engines.local.scheduler import Scheduler
 from loopline.workers.engines.protocol import AnswerEvent, EngineBroken, EngineError
@@ -83,7 +83,7 @@ class ModelThread(Generic[L]):
 
     def load_adapter(self, path: str, read: Any) -> Future[Any]:
         """The weights of an `AdapterVersion`, of what `Backend.read_adapter` read at `path`."""
-        return self._call(lambda: self._checked_adapter(path, read))
+        return self._call(lambda: self._load_checked_adapter(path, read))
 
     def unload_adapter(self, adapter: AdapterVersion) -> None:
         """No request has it any more: give its memory back."""
@@ -106,7 +106,7 @@ class ModelThread(Generic[L]):
 
     def _run(self) -> None:
         try:
-            with reading(self._settings.model):
+            with refuse_unreadable(self._settings.model):
                 model = self.backend.load()
                 self._scheduler = Scheduler(self.backend, model)
                 try:
@@ -129,7 +129,7 @@ class ModelThread(Generic[L]):
             failure = EngineBroken(
                 f"the {self._kind} engine can't go on: {type(error).__name__}: {error}"
             )
-            self._scheduler.break_off(failure)
+            self._scheduler.fail_all(failure)
             self._refuse(failure, until_stopped=True)
         else:
             self._refuse(EngineError(f"the {self._kind} engine is closed"), until_stopped=False)
@@ -178,7 +178,7 @@ class ModelThread(Generic[L]):
         except Exception as error:  # noqa: BLE001 - a model's code raises anything
             result.set_exception(self._scheduler.failure_of(error))
 
-    def _checked_adapter(self, path: str, read: Any) -> Any:
+    def _load_checked_adapter(self, path: str, read: Any) -> Any:
         weights = self.backend.load_adapter(read)
         adapter = AdapterVersion(path, 0, weights)
         try:
@@ -193,7 +193,7 @@ class ModelThread(Generic[L]):
         they are loaded, before the first request fails of them. Raises EngineError."""
         if any(map(math.isnan, self._scheduler.raw_scores([0, 1], adapter))):
             name = self._settings.model if adapter is None else adapter.name
-            raise unusable(
+            raise unusable_error(
                 name,
                 "what comes of its weights is not finite (NaN or infinity): they are damaged, or "
                 "too large for the dtype; try dtype = 'float32'",

@@ -57,7 +57,7 @@ def same_origin(url: str, other_url: str) -> bool:
     return _origin(url) == _origin(other_url)
 
 
-def redirected(url: str, location: str) -> str | None:
+def redirect_target(url: str, location: str) -> str | None:
     """The whole address that a redirect leads to; None if it is none."""
     try:
         target = urljoin(url, location)
@@ -71,13 +71,13 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
-def key_in(variable: str) -> str:
+def read_key(variable: str) -> str:
     """Without the blanks and the end of a line that were copied along with it; empty where there is
     none."""
     return os.environ.get(variable, "").strip()
 
 
-def what_is_wrong(key: str) -> str | None:
+def invalid_key_reason(key: str) -> str | None:
     """Why no header can hold it; None if one can."""
     if key.isascii() and key.isprintable():
         return None

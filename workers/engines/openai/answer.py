@@ -12,7 +12,11 @@ import math
 from dataclasses import dataclass, field
 from typing import cast
 
+from loopline.workers.engines.text.text_stream import REPLACEMENT
+
 JsonDict = dict[str, object]
+TopLogprobs = tuple[tuple[str, float], ...]
+"""The likeliest tokens of one place."""
 
 
 class Unreadable(Exception):
@@ -40,10 +44,12 @@ class ChoicePart:
     finish: str = ""
     """Empty: not yet."""
     logprobs: list[float] = field(default_factory=list[float])
+    tokens: list[str] = field(default_factory=list[str])
+    top_logprobs: list[TopLogprobs] = field(default_factory=list[TopLogprobs])
     token_ids: list[int] = field(default_factory=list[int])
 
     @property
-    def says_something(self) -> bool:
+    def has_content(self) -> bool:
         return bool(self.text or self.reasoning or self.calls)
 
 
@@ -56,9 +62,11 @@ def decode(raw: bytes | str) -> object:
         raise Unreadable(f"the body: {error}") from error
 
 
-def read_choices(payload: JsonDict, *, streamed: bool, logprobs: bool) -> list[ChoicePart]:
-    """The choices of a whole answer or of a chunk, which may hold none. Log-probabilities are read
-    where they are wanted. Raises Unreadable."""
+def read_choices(
+    payload: JsonDict, *, streamed: bool, logprobs: bool, tokens: bool, top_logprobs: bool
+) -> list[ChoicePart]:
+    """The choices of a whole answer or of a chunk, which may hold none. Log-probabilities, texts of
+    tokens and the likeliest tokens are read where they are wanted. Raises Unreadable."""
     choices = payload.get("choices")
     if choices is None:
         if streamed:
@@ -69,7 +77,14 @@ def read_choices(payload: JsonDict, *, streamed: bool, logprobs: bool) -> list[C
         if choice is None:
             continue
         body = _dict(choice, f"choices.{position}")
-        parts.append(_choice(body, position, streamed=streamed, logprobs=logprobs))
+        part = _choice(body, position, streamed=streamed)
+        if logprobs:
+            part.logprobs = _logprobs(body.get("logprobs"), f"choices.{position}.logprobs")
+        if tokens:
+            part.tokens = _tokens(body.get("logprobs"), f"choices.{position}.logprobs")
+        if top_logprobs:
+            part.top_logprobs = _top_logprobs(body.get("logprobs"), f"choices.{position}.logprobs")
+        parts.append(part)
     return parts
 
 
@@ -84,7 +99,7 @@ def read_ids(payload: JsonDict, name: str) -> list[int]:
     return cast(list[int], items)
 
 
-def _choice(body: JsonDict, position: int, *, streamed: bool, logprobs: bool) -> ChoicePart:
+def _choice(body: JsonDict, position: int, *, streamed: bool) -> ChoicePart:
     place = f"choices.{position}"
     index = body.get("index")
     part = ChoicePart(position if index is None else _int(index, f"{place}.index"))
@@ -97,8 +112,6 @@ def _choice(body: JsonDict, position: int, *, streamed: bool, logprobs: bool) ->
         part.text = cast(str, body["text"])
     finish = body.get("finish_reason")
     part.finish = "" if finish is None else str(finish).strip()
-    if logprobs:
-        part.logprobs = _logprobs(body.get("logprobs"), f"choices.{position}.logprobs")
     part.token_ids = read_ids(body, "token_ids")
     return part
 
@@ -134,7 +147,7 @@ def _content(content: object, place: str) -> tuple[str, str]:
                 value = cast(JsonDict, value).get("value")
             texts.append(_text(value, here))
         elif "think" in kind or "reason" in kind:
-            thoughts.append(_thought(body))
+            thoughts.append(_reasoning_text(body))
         else:
             raise Unreadable(f"{here}: a part of type {kind!r} is not text")
     return "".join(texts), "".join(thoughts)
@@ -144,22 +157,22 @@ def _reasoning(message: JsonDict) -> str:
     """vLLM's older and DeepSeek's field, vLLM's newer and OpenRouter's, Ollama's."""
     for name in ("reasoning_content", "reasoning", "thinking", "reasoning_details"):
         if value := message.get(name):
-            return value if isinstance(value, str) else _thought(value)
+            return value if isinstance(value, str) else _reasoning_text(value)
     return ""
 
 
-def _thought(value: object, depth: int = 0) -> str:
+def _reasoning_text(value: object, depth: int = 0) -> str:
     """The texts of reasoning, however they are nested; what is not text (a signature) is left."""
     if isinstance(value, str):
         return value
     if depth > 4:
         return ""
     if isinstance(value, list):
-        return "".join(_thought(item, depth + 1) for item in cast(list[object], value))
+        return "".join(_reasoning_text(item, depth + 1) for item in cast(list[object], value))
     if isinstance(value, dict):
         body = cast(JsonDict, value)
         names = ("thinking", "text", "content", "summary", "reasoning")
-        return "".join(_thought(body[name], depth + 1) for name in names if body.get(name))
+        return "".join(_reasoning_text(body[name], depth + 1) for name in names if body.get(name))
     return ""
 
 
@@ -199,6 +212,44 @@ def _logprobs(value: object, place: str) -> list[float]:
         if not math.isfinite(number):
             raise Unreadable(f"{place}: expected finite numbers")
     return [float(cast(float, number)) for number in numbers]
+
+
+def _tokens(value: object, place: str) -> list[str]:
+    """The text of each token. One whose bytes are no characters by themselves is U+FFFD, whatever
+    way of writing it the server has."""
+    body = _dict(value or {}, place)
+    content = body.get("content")
+    if content is None:  # as /v1/completions has them
+        tokens = _list(body.get("tokens") or [], f"{place}.tokens")
+        return [_text(token, f"{place}.tokens") for token in tokens]
+    texts: list[str] = []
+    for entry in _list(content, f"{place}.content"):
+        token = _dict(entry, f"{place}.content")
+        texts.append(_token(token, f"{place}.content"))
+    return texts
+
+
+def _top_logprobs(value: object, place: str) -> list[TopLogprobs]:
+    result: list[TopLogprobs] = []
+    for entry in _list(_dict(value or {}, place).get("content") or [], f"{place}.content"):
+        here = f"{place}.content.top_logprobs"
+        pairs = _list(_dict(entry, f"{place}.content").get("top_logprobs") or [], here)
+        logprobs = _logprobs({"content": pairs}, here)
+        texts = [_token(_dict(pair, here), here) for pair in pairs]
+        result.append(tuple(zip(texts, logprobs, strict=True)))
+    return result
+
+
+def _token(token: JsonDict, place: str) -> str:
+    raw = token.get("bytes")
+    if raw is None:
+        return _text(token.get("token"), place)
+    try:
+        return bytes(cast(list[int], _list(raw, f"{place}.bytes"))).decode()
+    except UnicodeDecodeError:
+        return REPLACEMENT
+    except (TypeError, ValueError) as error:
+        raise Unreadable(f"{place}.bytes: expected bytes") from error
 
 
 def _text(value: object, place: str) -> str:

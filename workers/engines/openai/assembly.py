@@ -12,6 +12,7 @@ from loopline.agents.records import Usage
 from loopline.workers.engines.openai.answer import (
     ChoicePart,
     JsonDict,
+    TopLogprobs,
     Unreadable,
     read_choices,
     read_ids,
@@ -23,14 +24,14 @@ from loopline.workers.engines.openai.habits import Habits
 from loopline.workers.engines.openai.usage import (
     RawUsage,
     UnreadableUsage,
-    merged,
+    merge_usage,
     read_usage,
     usage_in,
 )
 from loopline.workers.engines.openai.wire import keeps_logprobs
 from loopline.workers.engines.protocol import Completion, Delta, EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.engines.text.text_stream import ArrivingText, whole_characters
+from loopline.workers.engines.text.text_stream import ArrivingText, join_surrogates
 from loopline.workers.engines.text.tool_markup import calls_of
 
 
@@ -41,6 +42,8 @@ class _Choice:
     reasoning: list[str] = field(default_factory=list[str])
     finish: str = ""
     logprobs: list[float] = field(default_factory=list[float])
+    tokens: list[str] = field(default_factory=list[str])
+    top_logprobs: list[TopLogprobs] = field(default_factory=list[TopLogprobs])
     token_ids: list[int] = field(default_factory=list[int])
     begun: bool = False
 
@@ -87,7 +90,7 @@ class Assembly:
         if isinstance(payload, dict):
             body = cast(JsonDict, payload)
             if (usage := usage_in(body)) is not None:
-                self._usage = merged(self._usage, usage)
+                self._usage = merge_usage(self._usage, usage)
             self.answered = self.answered or bool(body.get("choices"))
 
     def add(self, payload: object, *, streamed: bool) -> list[Delta]:
@@ -99,19 +102,25 @@ class Assembly:
         if not isinstance(payload, dict):
             if streamed:
                 return []
-            raise self._garbage(f"the body is not an object: {str(payload)[:80]!r}")
+            raise self._malformed_error(f"the body is not an object: {str(payload)[:80]!r}")
         body = cast(JsonDict, payload)
         try:
-            parts = read_choices(body, streamed=streamed, logprobs=self._wants_logprobs)
+            parts = read_choices(
+                body,
+                streamed=streamed,
+                logprobs=self._wants_logprobs,
+                tokens=self._request.token_texts,
+                top_logprobs=self._request.top_logprobs > 0,
+            )
             self._prompt_ids = read_ids(body, "prompt_token_ids") or self._prompt_ids
         except Unreadable as error:
-            raise self._garbage(str(error)) from error
+            raise self._malformed_error(str(error)) from error
         if not streamed:
             self._ended = True
         deltas: list[Delta] = []
         for part in parts:
             text, ids = self._add_choice(part, streamed=streamed)
-            if streamed and self._first_token is None and part.says_something:
+            if streamed and self._first_token is None and part.has_content:
                 self._first_token = time.perf_counter() - self._started
             if text or ids:
                 deltas.append(Delta(index=part.index, text=text, ids=tuple(ids)))
@@ -136,7 +145,7 @@ class Assembly:
         """
         self.rest()
         choices = self._finished_choices()
-        usage = self._counted()
+        usage = self._count_usage()
         counts = self._counts(choices, usage.completion)
         elapsed = time.perf_counter() - self._started
         first_token = self._first_token or 0.0
@@ -172,6 +181,8 @@ class Assembly:
                     output_ids=tuple(choice.token_ids),
                     logprobs=tuple(choice.logprobs),
                     raw_logprobs=tuple(choice.logprobs) if raw else (),
+                    tokens=tuple(choice.tokens),
+                    top_logprobs=tuple(choice.top_logprobs) if any(choice.top_logprobs) else (),
                     finish_reason=finish,
                     usage=share,
                     first_token_seconds=first_token,
@@ -201,15 +212,20 @@ class Assembly:
 
     def _add_choice(self, part: ChoicePart, *, streamed: bool) -> tuple[str, list[int]]:
         if not 0 <= part.index < len(self._choices):
-            raise self._garbage(f"it holds completion {part.index} of {len(self._choices)}")
+            raise self._malformed_error(f"it holds completion {part.index} of {len(self._choices)}")
         choice = self._choices[part.index]
-        choice.begun = choice.begun or part.says_something
+        choice.begun = choice.begun or part.has_content
         text = choice.text.push(part.text)
         if part.reasoning:
             choice.reasoning.append(part.reasoning)
         choice.calls.add(part.calls, streamed=streamed)
         choice.finish = part.finish or choice.finish
         choice.logprobs.extend(part.logprobs)
+        choice.tokens.extend(map(join_surrogates, part.tokens))
+        choice.top_logprobs.extend(
+            tuple((join_surrogates(text), logprob) for text, logprob in pairs)
+            for pairs in part.top_logprobs
+        )
         ids = part.token_ids if self._settings.token_ids else []
         choice.token_ids.extend(ids)
         return text, ids
@@ -231,7 +247,7 @@ class Assembly:
             ready_choices.append(choice)
         return ready_choices
 
-    def _counted(self) -> Usage:
+    def _count_usage(self) -> Usage:
         try:
             usage = None if self._usage is None else read_usage(self._usage)
         except UnreadableUsage as error:
@@ -281,10 +297,10 @@ class Assembly:
                 kind="garbage",
             )
 
-    def _garbage(self, why: str) -> EngineError:
+    def _malformed_error(self, why: str) -> EngineError:
         return EngineError(
             f"{self._endpoint} answered something that is not a chat completion "
-            f"({whole_characters(why)})",
+            f"({join_surrogates(why)})",
             kind="garbage",
             retryable=True,
         )

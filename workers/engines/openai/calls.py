@@ -16,7 +16,7 @@ from typing import cast
 from loopline.agents.records import ToolCall
 from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.workers.engines.openai.answer import CallPiece
-from loopline.workers.engines.text.text_stream import whole_characters
+from loopline.workers.engines.text.text_stream import join_surrogates
 from loopline.workers.engines.text.tool_markup import tool_call_id
 
 
@@ -61,7 +61,7 @@ class CallAssembly:
             return
         named: set[int] = set()
         for position, piece in enumerate(pieces):
-            call = self._goes_on(piece, position, len(pieces))
+            call = self._find_call(piece, position, len(pieces))
             if call is not None and id(call) in named and piece.name:
                 call = None  # one chunk does not name a call twice
             if call is None:
@@ -79,12 +79,12 @@ class CallAssembly:
         result: list[ToolCall] = []
         identifiers: set[str] = set()
         for position, call in enumerate(self._calls):
-            raw = whole_characters(call.raw)
-            arguments, error = parse_arguments(_unwrapped(raw))
-            name = whole_characters(call.name)
+            raw = join_surrogates(call.raw)
+            arguments, error = parse_arguments(_unwrap_arguments(raw))
+            name = join_surrogates(call.name)
             if not name:
                 arguments, error = None, "the call has no name"
-            identifier = whole_characters(call.id)
+            identifier = join_surrogates(call.id)
             if not identifier or identifier in identifiers:
                 identifier = tool_call_id(id_seed, position)
             identifiers.add(identifier)
@@ -95,10 +95,10 @@ class CallAssembly:
             )
         return tuple(result)
 
-    def _goes_on(self, piece: CallPiece, position: int, together: int) -> _Call | None:
+    def _find_call(self, piece: CallPiece, position: int, together: int) -> _Call | None:
         """The call that a piece belongs to; None: it begins one."""
         if piece.index is None:
-            return self._by_id(piece, position, together)
+            return self._find_call_by_id(piece, position, together)
         last_call = next((c for c in reversed(self._calls) if c.index == piece.index), None)
         if last_call is None:
             return None
@@ -121,7 +121,7 @@ class CallAssembly:
             call.is_whole and bool(piece.arguments) and piece.name == call.name
         )
 
-    def _by_id(self, piece: CallPiece, position: int, together: int) -> _Call | None:
+    def _find_call_by_id(self, piece: CallPiece, position: int, together: int) -> _Call | None:
         """Without an index: a known id is its call's, a new one begins a call, and a piece without
         an id goes on with the last call, or, of several in one chunk, with the one at its place."""
         if piece.id:
@@ -153,7 +153,7 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _unwrapped(raw: str) -> str:
+def _unwrap_arguments(raw: str) -> str:
     """Arguments as the JSON of an object: nothing and null are none, and an object that was written
     into a string of JSON is taken out of it."""
     if raw.strip() in ("", "null"):

@@ -113,12 +113,12 @@ def error_in(payload: object, *, marked: bool = False, alone: bool = True) -> ob
         return body["error"] if "choices" in body else body
     if marked or "error" in (body.get("object"), body.get("type"), body.get("status")):
         return body
-    if alone and "choices" not in body and _says_failure(body):
+    if alone and "choices" not in body and _is_failure(body):
         return body
     return None
 
 
-def _says_failure(body: dict[str, object]) -> bool:
+def _is_failure(body: dict[str, object]) -> bool:
     if body.get("success") is False:
         return True
     return any(isinstance(body.get(name), str | list) for name in ("detail", "message", "msg"))

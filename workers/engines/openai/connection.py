@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from loopline.workers.engines.openai.address import Address, redirected, same_origin
+from loopline.workers.engines.openai.address import Address, redirect_target, same_origin
 from loopline.workers.engines.openai.complaints import MAX_BODY_BYTES, complaint_in, quote
-from loopline.workers.engines.openai.errors import refused
+from loopline.workers.engines.openai.errors import refusal_of
 from loopline.workers.engines.openai.proxy import ProxyUnusable, proxy_for
 from loopline.workers.engines.openai.retry import retry_after_seconds
 from loopline.workers.engines.protocol import EngineError
@@ -92,7 +92,7 @@ class Connection:
         if idempotency_key:
             headers[IDEMPOTENCY_HEADER] = idempotency_key
         for _ in range(MAX_REDIRECTS + 1):
-            with self._named("no connection"):
+            with self._typed_errors("no connection"):
                 response = await self._client.send(
                     self._client.build_request("POST", url, json=body, headers=headers),
                     stream=True,
@@ -114,18 +114,18 @@ class Connection:
     async def parts(self, response: httpx2.Response) -> AsyncGenerator[bytes]:
         """The body's bytes as they arrive. Raises EngineError where they come to more than any
         answer should, or the connection breaks."""
-        with self._named("the connection broke"):
-            async for part in bounded(response.aiter_bytes()):
+        with self._typed_errors("the connection broke"):
+            async for part in bound_size(response.aiter_bytes()):
                 yield part
 
     async def _refusal(self, response: httpx2.Response) -> EngineError:
         body = bytearray()
-        with self._named("the connection broke"):
+        with self._typed_errors("the connection broke"):
             async for part in response.aiter_bytes():
                 body += part
                 if len(body) >= MAX_BODY_BYTES:
                     break
-        error = refused(
+        error = refusal_of(
             complaint_in(bytes(body)),
             response.status_code,
             self._endpoint,
@@ -139,7 +139,7 @@ class Connection:
         """Where a redirect leads. Only 307 and 308 keep the request as it is, and credentials never
         leave the origin of the base_url."""
         status = response.status_code
-        target = redirected(url, response.headers.get("location", ""))
+        target = redirect_target(url, response.headers.get("location", ""))
         if target is not None and same_origin(url, target) and status in (307, 308):
             return target
         where = "nowhere"
@@ -154,13 +154,13 @@ class Connection:
         )
 
     @contextmanager
-    def _named(self, what: str) -> Generator[None]:
+    def _typed_errors(self, what: str) -> Generator[None]:
         """What the network raises, as typed errors."""
         try:
             yield
         except (httpx2.HTTPError, httpx2.StreamError, OSError, RuntimeError) as error:
             # RuntimeError: uvloop's word for a pooled connection that the other side has reset.
-            if isinstance(error, RuntimeError) and not _is_of_connection(error):
+            if isinstance(error, RuntimeError) and not _is_connection_error(error):
                 raise
             through = ""
             if self._proxy is not None:
@@ -175,11 +175,11 @@ class Connection:
             ) from error
 
 
-def _is_of_connection(error: RuntimeError) -> bool:
+def _is_connection_error(error: RuntimeError) -> bool:
     return isinstance(error, httpx2.StreamError) or "closed" in str(error)
 
 
-async def bounded(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+async def bound_size(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
     """The parts of one answer. Raises EngineError where they come to more than any should."""
     remaining = MAX_ANSWER_BYTES
     async for part in parts:

@@ -21,12 +21,12 @@ import orjson
 
 from loopline.agents.records import Usage
 from loopline.workers.engines.in_flight import InFlight, Ticket
-from loopline.workers.engines.openai.address import Address, key_in, what_is_wrong
+from loopline.workers.engines.openai.address import Address, invalid_key_reason, read_key
 from loopline.workers.engines.openai.answer import Unreadable, decode
 from loopline.workers.engines.openai.assembly import Assembly
 from loopline.workers.engines.openai.complaints import complaint_in, complaint_of, error_in, quote
 from loopline.workers.engines.openai.connection import Connection
-from loopline.workers.engines.openai.errors import Refused, may_be_billed, refused
+from loopline.workers.engines.openai.errors import Refused, may_be_billed, refusal_of
 from loopline.workers.engines.openai.habits import Habits, advice
 from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
 from loopline.workers.engines.openai.sse import DONE, Event, sse_events
@@ -89,6 +89,9 @@ class OpenAIEngine:
             logprobs=self._settings.logprobs != "none",
             streaming=True,
             tools=True,
+            tool_choice=True,
+            penalties=True,
+            top_logprobs=True,
             json_schema=self._settings.json_schema,
             seeds=False,
             score=False,
@@ -124,7 +127,7 @@ class OpenAIEngine:
         with self._in_flight.enter(request) as ticket:
             await ticket.take(self._slots)
             try:
-                async with aclosing(self._all(request, ticket)) as events:
+                async with aclosing(self._generate(request, ticket)) as events:
                     async for event in events:
                         yield event
             finally:
@@ -157,8 +160,8 @@ class OpenAIEngine:
             if self._settings.base_url is not None:
                 return ""
             variable = "OPENAI_API_KEY"
-        key = key_in(variable)
-        wrong = what_is_wrong(key) if key else "is not set"
+        key = read_key(variable)
+        wrong = invalid_key_reason(key) if key else "is not set"
         if wrong:
             raise EngineError(
                 f"{self._endpoint}: the environment variable {variable} {wrong}; put the "
@@ -167,14 +170,14 @@ class OpenAIEngine:
             )
         return key
 
-    async def _all(
+    async def _generate(
         self, request: GenerateRequest, ticket: Ticket
     ) -> AsyncGenerator[EngineEvent, None]:
         completions: list[Completion] = []
         numbers = itertools.count(1)
         try:
             while (first := len(completions)) < request.sampling.n:
-                part = self._part(request, first)
+                part = self._remaining_request(request, first)
                 async with aclosing(self._attempts(part, ticket, numbers)) as events:
                     async for event in events:
                         if not isinstance(event, Delta | Completion):
@@ -187,7 +190,7 @@ class OpenAIEngine:
                             yield moved
                 if len(completions) - first < part.sampling.n:
                     self._habits.answers_n = False
-                    self._say_once("gives one completion per request; it is asked for each")
+                    self._log_once("gives one completion per request; it is asked for each")
         except EngineError:
             for completion in completions:  # paid for, and of no use without the others
                 yield Discarded(usage=completion.usage, sending=completion.sending)
@@ -196,7 +199,7 @@ class OpenAIEngine:
         for completion in completions:
             yield completion
 
-    def _part(self, request: GenerateRequest, first: int) -> GenerateRequest:
+    def _remaining_request(self, request: GenerateRequest, first: int) -> GenerateRequest:
         """The request for the completions from `first` on, with a seed of their own: the same one
         would bring the same text."""
         sampling = request.sampling
@@ -220,8 +223,8 @@ class OpenAIEngine:
             yielded = False
             body = request_body(request, self._settings, self._habits)
             assembly = Assembly(
-                request, self._settings, self._endpoint, self._habits, self._unknown_finish,
-                self._connected.secrets,
+                request, self._settings, self._endpoint, self._habits, self._warn_unknown_finish,
+                self._open_connection.secrets,
             )  # fmt: skip
             number = next(numbers)
             yield self._sending(number, request, body)
@@ -247,15 +250,15 @@ class OpenAIEngine:
             if isinstance(failure, Refused) and not yielded:
                 learnt = self._habits.learn(failure, body)
                 if learnt is not None:
-                    self._say_once(f"refuses what it was sent: {learnt}. {failure}")
+                    self._log_once(f"refuses what it was sent: {learnt}. {failure}")
                     await ticket.pause(0)
                     continue
                 if setting := advice(failure, body):
                     raise EngineError(f"{failure}; {setting}", kind=failure.kind) from failure
             if "stream" in body and assembly.answered and assembly.ended and not assembly.counted:
-                learnt = self._habits.learn_uncounted()
+                learnt = self._habits.learn_missing_usage()
                 if learnt is not None:
-                    self._say_once(f"reports no usage in streams: {learnt}")
+                    self._log_once(f"reports no usage in streams: {learnt}")
             if assembly.answered:
                 self._useless.add(ticket.request_id, assembly.paid(), str(failure))
             if yielded or not failure.retryable:
@@ -334,7 +337,7 @@ class OpenAIEngine:
         def left() -> float:
             return max(0.0, finishes_at - asyncio.get_running_loop().time())
 
-        connection = self._connected
+        connection = self._open_connection
         key = request.idempotency_key and f"{request.idempotency_key}/{number}"
 
         async def post() -> Any:
@@ -350,14 +353,14 @@ class OpenAIEngine:
                 if payload is None:
                     break
                 if isinstance(payload, bytes):
-                    for delta in self._whole(payload, assembly):
+                    for delta in self._read_whole(payload, assembly):
                         yield delta
                 elif payload.data.strip() == DONE:
                     assembly.end()
-                    await _read_out(payloads)
+                    await _drain_payloads(payloads)
                     break
                 else:
-                    for delta in self._chunk(payload, assembly, strays):
+                    for delta in self._read_chunk(payload, assembly, strays):
                         yield delta
             for delta in assembly.rest():
                 yield delta
@@ -371,14 +374,14 @@ class OpenAIEngine:
         finally:
             await response.aclose()
 
-    def _whole(self, raw: bytes, assembly: Assembly) -> list[Delta]:
+    def _read_whole(self, raw: bytes, assembly: Assembly) -> list[Delta]:
         """An answer in one piece."""
         try:
             payload = decode(raw)
         except Unreadable as error:
             # A part of an answer was paid for, a gateway's page was not.
             assembly.answered = b'"choices"' in raw
-            page = complaint_in(raw).quoted(self._connected.secrets)
+            page = complaint_in(raw).quoted(self._open_connection.secrets)
             raise EngineError(
                 f"{self._endpoint} answered something that is not a chat completion ({error}): "
                 f"{page}",
@@ -389,7 +392,7 @@ class OpenAIEngine:
         self._raise_error_in(error_in(payload))
         return assembly.add(payload, streamed=False)
 
-    def _chunk(self, event: Event, assembly: Assembly, strays: list[str]) -> list[Delta]:
+    def _read_chunk(self, event: Event, assembly: Assembly, strays: list[str]) -> list[Delta]:
         """An event of a stream. What is neither a chunk nor an error goes to `strays`."""
         marked = event.name == "error"
         try:
@@ -400,7 +403,7 @@ class OpenAIEngine:
             if event.data.lstrip().startswith("{"):
                 raise EngineError(
                     f"{self._endpoint} sent a chunk that cannot be read ({error}): "
-                    f"{quote(event.data, self._connected.secrets)}",
+                    f"{quote(event.data, self._open_connection.secrets)}",
                     kind="garbage",
                     retryable=True,
                 ) from error
@@ -415,13 +418,13 @@ class OpenAIEngine:
     def _raise_error_in(self, error: object | None) -> None:
         if error is None:
             return
-        secrets = self._connected.secrets
-        raise refused(complaint_of(error), None, self._endpoint, secrets, bool(secrets[0]))
+        secrets = self._open_connection.secrets
+        raise refusal_of(complaint_of(error), None, self._endpoint, secrets, bool(secrets[0]))
 
-    def _unknown_finish(self, reason: str) -> None:
-        self._say_once(f"ends completions with the unknown finish_reason {reason[:64]!r}")
+    def _warn_unknown_finish(self, reason: str) -> None:
+        self._log_once(f"ends completions with the unknown finish_reason {reason[:64]!r}")
 
-    def _say_once(self, what: str) -> None:
+    def _log_once(self, what: str) -> None:
         if what not in self._said:
             self._said.add(what)
             _log.warning("%s %s", self._endpoint, what)
@@ -438,7 +441,7 @@ class OpenAIEngine:
         self._completion_tokens += sum(usage.completion for usage in usages)
 
     @property
-    def _connected(self) -> Connection:
+    def _open_connection(self) -> Connection:
         if self._connection is None:
             raise EngineError("the openai engine is not started", kind="internal")
         return self._connection
@@ -454,7 +457,7 @@ async def payloads_of(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes | Eve
         if len(beginning) >= _HEAD_BYTES or b"\n" in beginning or b"\r" in beginning:
             break
     if _STREAM.match(head.lstrip(_BLANKS)):
-        async for event in sse_events(_chained(head, parts)):
+        async for event in sse_events(_prepend(head, parts)):
             yield event
     else:
         yield head + b"".join([part async for part in parts])
@@ -465,7 +468,7 @@ _HEAD_BYTES = 8
 _STREAM = re.compile(rb"(data|event|id|retry|error)? ?:")
 
 
-async def _chained(head: bytes, parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+async def _prepend(head: bytes, parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
     yield head
     async for part in parts:
         yield part
@@ -476,7 +479,7 @@ def _keep(strays: list[str], text: str) -> None:
         strays.append(text[:400])
 
 
-async def _read_out(payloads: AsyncIterator[bytes | Event]) -> None:
+async def _drain_payloads(payloads: AsyncIterator[bytes | Event]) -> None:
     """Take what stands behind the last event, which is the mark of the answer's end: a connection
     whose answer was not read to its end cannot serve another request. Whatever happens here, the
     answer is whole."""

@@ -73,7 +73,7 @@ class Refused(EngineError):
         self.retry_after: float | None = None
 
 
-def refused(
+def refusal_of(
     complaint: Complaint, status: int | None, endpoint: str, secrets: Sequence[str], key_sent: bool
 ) -> Refused:
     """The typed error. `status` is the answer's; None for an error that came with status 200, alone
@@ -83,7 +83,7 @@ def refused(
     does not say what it is. Not retryable: everything that the same request will meet again.
     """
     place = f"{endpoint} answered {status}" if status else f"{endpoint} sent an error"
-    kind, retryable, advice = _what(complaint, status or complaint.status, key_sent)
+    kind, retryable, advice = _classify(complaint, status or complaint.status, key_sent)
     message = f"{place}: {complaint.quoted(secrets)}"
     if advice:
         message += f"; {advice}"
@@ -108,15 +108,17 @@ def may_be_billed(error: EngineError | TimeoutError, *, has_answer: bool) -> boo
 
 def is_overflow(complaint: Complaint) -> bool:
     """Whether the prompt, or prompt and answer together, are too long for the model."""
-    words = _searched(complaint)
+    words = _search_text(complaint)
     if _RATE.search(words) or not _OVERFLOW.search(words):
         return False
     return not _CHARACTERS.search(words) or _TOKENS.search(words) is not None
 
 
-def _what(complaint: Complaint, status: int | None, key_sent: bool) -> tuple[ErrorKind, bool, str]:
+def _classify(
+    complaint: Complaint, status: int | None, key_sent: bool
+) -> tuple[ErrorKind, bool, str]:
     """Kind, whether to ask again, and what to do."""
-    codes, words = complaint.codes, _searched(complaint)
+    codes, words = complaint.codes, _search_text(complaint)
     if codes & _FILTER_CODES:
         return "content_filter", False, ""
     if status not in (401, 429) and is_overflow(complaint):
@@ -142,10 +144,10 @@ def _what(complaint: Complaint, status: int | None, key_sent: bool) -> tuple[Err
         case int():
             return "bad_request", False, ""
         case None:
-            return _by_codes(codes)
+            return _classify_codes(codes)
 
 
-def _by_codes(codes: frozenset[str]) -> tuple[ErrorKind, bool, str]:
+def _classify_codes(codes: frozenset[str]) -> tuple[ErrorKind, bool, str]:
     """Of an error that has no status."""
     code_text = " ".join(codes)
     if "rate_limit" in code_text:
@@ -157,6 +159,6 @@ def _by_codes(codes: frozenset[str]) -> tuple[ErrorKind, bool, str]:
     return "unavailable", True, ""
 
 
-def _searched(complaint: Complaint) -> str:
+def _search_text(complaint: Complaint) -> str:
     words = " ".join((complaint.message, *complaint.codes)).lower()
     return " ".join(words[:_MAX_SEARCHED].split())

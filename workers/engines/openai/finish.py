@@ -38,7 +38,7 @@ def read_finish(
     Raises EngineError: retryable `unavailable` for the reasons that are the server's failures,
     `garbage` for an unknown word behind nothing.
     """
-    ended = _known(reason.lower())
+    ended = _known_reason(reason.lower())
     if ended is None and reason:
         if any(pattern.search(reason.lower()) for pattern, ends in _WORDS if ends is None):
             raise EngineError(
@@ -58,7 +58,7 @@ def read_finish(
     return "tool_calls" if has_calls else "stop"
 
 
-def _known(reason: str) -> FinishReason | None:
+def _known_reason(reason: str) -> FinishReason | None:
     for pattern, ended in _WORDS:
         if pattern.search(reason):
             return ended

@@ -54,6 +54,10 @@ class Habits:
         """More than one completion per request comes when asked for."""
         self.counts_streams = False
         """A stream has reported its usage."""
+        self._can_leave_out = _LEFT_OUT_IN_ORDER
+        if settings.logprobs == "none":
+            # They are asked for their tokens' texts alone, without which an answer is whole.
+            self._can_leave_out += ("logprobs",)
         self._other_limit_tried = settings.max_tokens_field != "auto"
 
     def learn(self, refusal: Refused, body: Mapping[str, object]) -> str | None:
@@ -65,10 +69,12 @@ class Habits:
         if not _REFUSES.search(words):
             return self._learn_content(words, body)
         for name in _LIMITS:
-            if name in body and _names(name, complaint, words):
+            if name in body and _mentions(name, complaint, words):
                 return self._learn_limit(name)
         named = [
-            name for name in _LEFT_OUT_IN_ORDER if name in body and _names(name, complaint, words)
+            name
+            for name in self._can_leave_out
+            if name in body and _mentions(name, complaint, words)
         ]
         by_name = [name for name in named if name in complaint.fields]
         for name in (*by_name, *named):
@@ -76,7 +82,7 @@ class Habits:
             return f"{name} is left out from now on (always: leave_out = [{name!r}])"
         return self._learn_content(words, body)
 
-    def learn_uncounted(self) -> str | None:
+    def learn_missing_usage(self) -> str | None:
         """Take from a stream that came to its end without a usage, as those of llama-cpp-python's
         server do, to ask for whole answers; not where an earlier one had it."""
         if self.counts_streams or "stream" in self.left_out:
@@ -106,7 +112,7 @@ def advice(refusal: Refused, body: Mapping[str, object]) -> str | None:
     if refusal.kind != "bad_request" or not _REFUSES.search(words):
         return None
     for name, setting in _SETTINGS.items():
-        if name in body and _names(name, refusal.complaint, words):
+        if name in body and _mentions(name, refusal.complaint, words):
             return f"if the endpoint has no {name}, set {setting} in its [models] table"
     return None
 
@@ -121,7 +127,7 @@ def _words(complaint: Complaint) -> str:
     return " ".join((complaint.message, *complaint.codes)).lower()[:4000]
 
 
-def _names(name: str, complaint: Complaint, words: str) -> bool:
+def _mentions(name: str, complaint: Complaint, words: str) -> bool:
     if name in complaint.fields:
         return True
     if name in ("n", "stop", "stream"):  # words of their own: only as a field's name

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment
 
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def proxy_for(url: str) -> Proxy | None:
     """
     named = getproxies_environment()
     parts = urlsplit(url)
-    if _direct(parts.hostname or "", parts.port, named.get("no", "")):
+    if _is_excluded(parts.hostname or "", parts.port, named.get("no", "")):
         return None
     for scheme in (parts.scheme, "all"):
         address = named.get(scheme)
@@ -78,11 +78,11 @@ def _require_usable(proxy: Proxy) -> None:
     if importlib.util.find_spec("socksio") is None:
         raise ProxyUnusable(
             f"{proxy.variable} names the SOCKS proxy {name}, which needs the package socksio; "
-            f"{how_to_install('socks')}, {otherwise}"
+            f"{install_hint('socks')}, {otherwise}"
         )
 
 
-def _direct(host: str, port: int | None, no_proxy: str) -> bool:
+def _is_excluded(host: str, port: int | None, no_proxy: str) -> bool:
     address = _address(host)
     for entry in no_proxy.split(","):
         entry = entry.strip().lower()

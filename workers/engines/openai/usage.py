@@ -40,7 +40,7 @@ def usage_in(payload: Mapping[str, object]) -> RawUsage | None:
     return None
 
 
-def merged(previous: RawUsage | None, new: RawUsage) -> RawUsage:
+def merge_usage(previous: RawUsage | None, new: RawUsage) -> RawUsage:
     """What a stream has said so far. A later number stands in place of an earlier one; a zero or a
     null that comes behind a number is a server's way of saying nothing."""
     result = dict(previous or {})
@@ -62,11 +62,11 @@ def read_usage(raw: RawUsage) -> Usage | None:
     prompt = _number(raw, "prompt_tokens", "input_tokens")
     completion = _number(raw, "completion_tokens", "output_tokens")
     total = _number(raw, "total_tokens")
-    cached = _first(
+    cached = _first_number(
         _number(_details(raw, "prompt_tokens_details", "input_tokens_details"), "cached_tokens"),
         _number(raw, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"),
     )
-    reasoning = _first(
+    reasoning = _first_number(
         _number(
             _details(raw, "completion_tokens_details", "output_tokens_details"), "reasoning_tokens"
         ),
@@ -83,7 +83,7 @@ def read_usage(raw: RawUsage) -> Usage | None:
         raise UnreadableUsage(f"it has no {missing}, and no total_tokens to tell them from")
     if not (prompt or completion or total):
         return None
-    whole_prompt, whole_completion = _reading(prompt, completion, cached, reasoning, total)
+    whole_prompt, whole_completion = _normalize_counts(prompt, completion, cached, reasoning, total)
     unseen = max(0, (total or 0) - whole_prompt - whole_completion)
     return Usage(
         prompt=whole_prompt,
@@ -94,7 +94,7 @@ def read_usage(raw: RawUsage) -> Usage | None:
     )
 
 
-def _reading(
+def _normalize_counts(
     prompt: int, completion: int, cached: int, reasoning: int, total: int | None
 ) -> tuple[int, int]:
     """(prompt with what was cached of it, completion with its reasoning)."""
@@ -115,7 +115,7 @@ def _details(raw: RawUsage, *names: str) -> RawUsage:
     return {}
 
 
-def _first(*numbers: int | None) -> int:
+def _first_number(*numbers: int | None) -> int:
     return next((number for number in numbers if number is not None), 0)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall
-from loopline.agents.thinking import said
+from loopline.agents.thinking import text_without_thoughts
 from loopline.workers.engines.openai.habits import Habits
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.chat_prompt import template_tools
-from loopline.workers.engines.text.tool_markup import tool_call_id, without_tool_calls
+from loopline.workers.engines.text.tool_markup import strip_tool_calls, tool_call_id
 
 MAX_SEED = 2**31 - 1
 """Some servers refuse a seed that is not a signed number of 32 bits."""
@@ -36,6 +36,7 @@ def request_body(
     }
     if request.tools:
         body["tools"] = template_tools(request.tools)
+        body.update(_choice(request))
     if sampling.top_p != 1.0:
         body["top_p"] = sampling.top_p
     if sampling.top_k and "top_k" not in habits.left_out:
@@ -47,16 +48,20 @@ def request_body(
                 kind="bad_request",
             )
         body["top_k"] = sampling.top_k
+    if sampling.frequency_penalty:
+        body["frequency_penalty"] = sampling.frequency_penalty
+    if sampling.presence_penalty:
+        body["presence_penalty"] = sampling.presence_penalty
     if sampling.stop:
         body["stop"] = list(sampling.stop)
     if sampling.seed is not None:
         body["seed"] = sampling.seed & MAX_SEED
     if sampling.n != 1:
         body["n"] = sampling.n
-    if keeps_logprobs(settings, sampling, habits):
+    if keeps_logprobs(settings, sampling, habits) or request.token_texts or request.top_logprobs:
         body["logprobs"] = True
         # llama-cpp-python's server takes None for none at all.
-        body["top_logprobs"] = 0
+        body["top_logprobs"] = request.top_logprobs
     if settings.template_options:
         body["chat_template_kwargs"] = settings.template_options
     if settings.token_ids:
@@ -69,7 +74,10 @@ def request_body(
     if request.stream and "stream" not in habits.left_out:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
-    for name in habits.left_out:
+    left_out = habits.left_out
+    if "logprobs" in left_out:
+        left_out = left_out | {"top_logprobs"}
+    for name in left_out:
         body.pop(habits.limit_field if name == "max_tokens" else name, None)
     return body
 
@@ -87,8 +95,21 @@ def keeps_logprobs(
         if habits is not None and habits.left_out & {"temperature", "top_p", "top_k"}:
             return False
         plain = sampling.temperature == 1.0 and sampling.top_p == 1.0 and sampling.top_k == 0
-        return plain or sampling.temperature == 0.0
+        return (plain or sampling.temperature == 0.0) and not sampling.penalizes
     return settings.logprobs == "processed"
+
+
+def _choice(request: GenerateRequest) -> dict[str, Any]:
+    """Which tools may be called, and how often: whatever is not the endpoints' own default."""
+    fields: dict[str, Any] = {}
+    choice = request.tool_choice
+    if choice.name is not None:
+        fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+    elif choice.mode != "auto":
+        fields["tool_choice"] = choice.mode
+    if not request.parallel_tool_calls:
+        fields["parallel_tool_calls"] = False
+    return fields
 
 
 def _messages(messages: Sequence[Message], no_content: str | None) -> list[dict[str, Any]]:
@@ -121,10 +142,10 @@ def _messages(messages: Sequence[Message], no_content: str | None) -> list[dict[
 def _message(message: Message, no_content: str | None) -> dict[str, Any]:
     match message.role:
         case "assistant":
-            content = said(message.content or message.raw_text or "")
+            content = text_without_thoughts(message.content or message.raw_text or "")
             if message.tool_calls:
                 # A local model's text holds its calls as markup; here they have a field.
-                content = without_tool_calls(content)
+                content = strip_tool_calls(content)
             entry: dict[str, Any] = {"role": "assistant", "content": content}
             if message.tool_calls:
                 entry["content"] = content or no_content

@@ -26,13 +26,19 @@ from loopline.workers.engines.protocol import (
     EngineTotals,
     GenerateRequest,
     context_overflow,
+    refuse_call_under_schema,
     refuse_unsupported,
 )
-from loopline.workers.engines.scripted.script import ScriptedReply, conversation_key, scripted_reply
+from loopline.workers.engines.scripted.script import (
+    ScriptedReply,
+    conversation_key,
+    offered,
+    scripted_reply,
+)
 from loopline.workers.engines.scripted.script_worlds import WorldsScript
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.chat_prompt import Prompt, build_prompt
-from loopline.workers.engines.text.text_stream import TextStream
+from loopline.workers.engines.text.text_stream import TextStream, token_texts
 from loopline.workers.engines.text.tool_markup import calls_of, write_tool_call
 
 STREAM_TICK_SECONDS = 0.01
@@ -67,6 +73,9 @@ class ScriptedEngine:
             logprobs=True,
             streaming=True,
             tools=True,
+            tool_choice=True,
+            penalties=False,
+            top_logprobs=False,
             json_schema=True,
             seeds=True,
             score=True,
@@ -90,8 +99,9 @@ class ScriptedEngine:
         """See `Engine.submit`. Injected faults: 429 `rate_limited`, 500 and a cut-off answer
         `unavailable`, a hang `timeout`, broken JSON and missing usage `garbage`."""
         refuse_unsupported(request, self.capabilities, self.name)
-        rendered = render_chatml(request.messages, request.tools)
-        has_known_ids = self._codec.knows(request.previous_ids)
+        refuse_call_under_schema(request)
+        rendered = render_chatml(request.messages, request.callable_tools)
+        has_known_ids = self._codec.can_decode(request.previous_ids)
         try:
             prompt = build_prompt(
                 rendered, request.previous_ids if has_known_ids else (), self._codec
@@ -216,7 +226,7 @@ class ScriptedEngine:
         if rest := performance.finish():
             yield Delta(text=rest)
 
-    def _by_heart(self, request: GenerateRequest, index: int) -> str | None:
+    def _memorized_answer(self, request: GenerateRequest, index: int) -> str | None:
         for answer in self._options.answers:
             conversation = "\n".join(message.content for message in request.messages)
             if all(text in conversation for text in answer.where):
@@ -228,6 +238,10 @@ class ScriptedEngine:
     ) -> tuple[list[int], bool]:
         """What the script says before stop strings, and whether a limit cuts it."""
         reply = self._reply(request, index)
+        if request.json_schema is None:
+            reply = reply.held_to(
+                request.tools, request.tool_choice, parallel=request.parallel_tool_calls
+            )
         parts = [reply.text]
         for call in reply.calls:
             markup = write_tool_call(call.name, call.arguments)
@@ -244,7 +258,7 @@ class ScriptedEngine:
         return ids[:room], len(ids) > room
 
     def _reply(self, request: GenerateRequest, index: int) -> ScriptedReply:
-        by_heart = self._by_heart(request, index)
+        by_heart = self._memorized_answer(request, index)
         if by_heart is not None:
             return ScriptedReply(by_heart)
         first = request.messages[0]
@@ -262,7 +276,7 @@ class ScriptedEngine:
             return ScriptedReply(world_reply)
         return scripted_reply(
             request.messages,
-            request.tools,
+            offered(request.tools, request.tool_choice),
             seed=reply_seed(request.sampling, index),
             mistake_rate=rate,
             json_schema=request.json_schema,
@@ -294,6 +308,7 @@ class ScriptedEngine:
             output_ids=tuple(ids),
             logprobs=logprobs,
             raw_logprobs=logprobs,
+            tokens=token_texts(self._codec, ids) if request.token_texts else (),
             finish_reason=reason,
             usage=Usage(
                 prompt=len(prompt.ids) if index == 0 else 0,
@@ -409,7 +424,7 @@ class PackedText:
         """Raises ValueError for a number that is none of this codec's ids."""
         return b"".join(map(_bytes_of, ids)).decode(errors="replace")
 
-    def knows(self, ids: Sequence[int]) -> bool:
+    def can_decode(self, ids: Sequence[int]) -> bool:
         """Whether all of them are ids of this codec."""
         return all(map(_is_id, ids))
 

@@ -21,7 +21,7 @@ from fractions import Fraction
 
 from pydantic import JsonValue
 
-from loopline.agents.records import JsonObject, Message, ToolSpec
+from loopline.agents.records import JsonObject, Message, ToolChoice, ToolSpec
 from loopline.workers.engines.faults import unit_interval
 from loopline.workers.engines.scripted.script_arithmetic import (
     Leaf,
@@ -56,6 +56,28 @@ class ScriptedReply:
 
     text: str
     calls: tuple[ScriptedCall, ...] = ()
+
+    def held_to(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool
+    ) -> ScriptedReply:
+        """The same turn with no call, one or several of `tools`, as its caller has chosen. A call
+        that must come and that the script does not make has arguments by the tool's schema."""
+        if choice.mode == "none":
+            return ScriptedReply(self.text)
+        calls = self.calls
+        if choice.mode == "required" and not calls:
+            tool = offered(tools, choice)[0]
+            arguments = instance_of({**tool.parameters, "type": "object"}, Fraction(0))
+            calls = (ScriptedCall(tool.name, arguments if isinstance(arguments, dict) else {}),)
+        single = not parallel or choice.name is not None
+        return ScriptedReply(self.text, calls[:1] if single else calls)
+
+
+def offered(tools: Sequence[ToolSpec], choice: ToolChoice) -> tuple[ToolSpec, ...]:
+    """The tools that may be called by this choice."""
+    if choice.mode == "none":
+        return ()
+    return tuple(tool for tool in tools if choice.name in (None, tool.name))
 
 
 Script = Generator[tuple[str, ScriptedCall], str, str]
@@ -127,7 +149,7 @@ def _rng(question: str, seed: int) -> random.Random:
 
 def _expression(question: str, rng: random.Random) -> Operation:
     problem = _ANSWER_TYPE.sub("", question)
-    return find_expression(problem) or _made_up(problem, rng)
+    return find_expression(problem) or _invent_expression(problem, rng)
 
 
 def _plan(expression: Operation, tools: set[str], rng: random.Random) -> Script:
@@ -142,19 +164,20 @@ def _plan(expression: Operation, tools: set[str], rng: random.Random) -> Script:
         answer = yield f"{opening} The parts are independent.", call
         lines = answer.splitlines()
         left, right = (
-            _known(part, _line(lines, number)) for number, part in enumerate(parts, start=1)
+            _leaf_of_answer(part, _line(lines, number))
+            for number, part in enumerate(parts, start=1)
         )
     elif isinstance(left, Operation) and style < 0.6:
-        left = _known(left, (yield opening, ScriptedCall("delegate", _sub_problem(left))))
+        left = _leaf_of_answer(left, (yield opening, ScriptedCall("delegate", _sub_problem(left))))
     else:
         answer = yield opening, ScriptedCall("delegate", _sub_problem(expression))
-        value = _known(expression, answer).value
+        value = _leaf_of_answer(expression, answer).value
         return f"The answer is {show(value)}.\n\n\\boxed{{{show(value)}}}"
-    expression = _rebuilt(expression, left, right)
+    expression = _rebuild(expression, left, right)
     if "calculate" in tools and style < 0.3:
         call = ScriptedCall("calculate", {"expression": write(expression)})
         answer = yield "Now I put the parts together.", call
-        value = _known(expression, answer).value
+        value = _leaf_of_answer(expression, answer).value
         return f"So the result is {show(value)}.\n\n\\boxed{{{show(value)}}}"
     return f"{'. '.join(equations(expression))}.\n\n\\boxed{{{show(expression.value)}}}"
 
@@ -165,7 +188,7 @@ def _solve(expression: Operation, calculator: bool, wrong: bool, rng: random.Ran
     if calculator and style < 0.4:
         call = ScriptedCall("calculate", {"expression": write(expression)})
         answer = yield opening, call
-        value = _known(expression, answer).value
+        value = _leaf_of_answer(expression, answer).value
         steps = f"{write(expression)} = {show(value)}"
     else:
         value = expression.value
@@ -183,7 +206,7 @@ def _sub_problem(node: Node) -> JsonObject:
     return {"problem": f"What is {write(node)}?", "expected_type": kind}
 
 
-def _known(node: Node, answer: str) -> Leaf:
+def _leaf_of_answer(node: Node, answer: str) -> Leaf:
     """The value that came back, or the true one if what came back is not a number."""
     value = read_number(answer)
     return Leaf(node.value if value is None else value)
@@ -194,7 +217,7 @@ def _line(lines: list[str], number: int) -> str:
     return next((line[len(prefix) :] for line in lines if line.startswith(prefix)), "error")
 
 
-def _rebuilt(expression: Operation, left: Node, right: Node) -> Operation:
+def _rebuild(expression: Operation, left: Node, right: Node) -> Operation:
     """The operation over the answers; the original one if a wrong answer makes it impossible."""
     try:
         return combine(expression.symbol, left, right)
@@ -202,7 +225,7 @@ def _rebuilt(expression: Operation, left: Node, right: Node) -> Operation:
         return expression
 
 
-def _made_up(text: str, rng: random.Random) -> Operation:
+def _invent_expression(text: str, rng: random.Random) -> Operation:
     """An expression over up to four numbers of the text, with a positive value."""
     numbers = [n for n in numbers_in(text) if 0 < n < 10**6][:4]
     while len(numbers) < 2:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable
 
-from loopline.agents.roles.umi.output import written_call, written_plan
+from loopline.agents.roles.umi.output import format_call, format_plan
 from loopline.agents.roles.umi.transcript import END_OF_TURN
 from loopline.workers.engines.scripted.script_arithmetic import (
     Leaf,
@@ -39,7 +39,7 @@ def umi_reply(
         case "caller":
             thought = _THOUGHT.search(text)
             arguments = {"expression": thought[1] if thought else write(wanted)}
-            return written_call("calculate", {**arguments}, as_json=as_json)
+            return format_call("calculate", {**arguments}, as_json=as_json)
         case "conclusion":
             return f"The answer is {observations[-1] if observations else show(wanted.value)}."
         case _:
@@ -48,17 +48,17 @@ def umi_reply(
 
 def _plan(text: str, wanted: Operation, observations: list[str]) -> str:
     if json.dumps("calculate") not in text and "\ncalculate(" not in text:
-        return written_plan("There is no tool that calculates.", "give_up")
+        return format_plan("There is no tool that calculates.", "give_up")
     results = [read_number(observation) for observation in observations]
     try:
-        rest = _reduced(wanted, [Leaf(value) for value in results if value is not None])
+        rest = _reduce(wanted, [Leaf(value) for value in results if value is not None])
     except ZeroDivisionError:
-        return written_plan("It comes down to a division by zero.", "give_up")
+        return format_plan("It comes down to a division by zero.", "give_up")
     if None in results:
-        return written_plan(f"The tool says: {observations[results.index(None)]}", "give_up")
+        return format_plan(f"The tool says: {observations[results.index(None)]}", "give_up")
     if isinstance(rest, Leaf):
-        return written_plan(f"It is {show(rest.value)}.", "conclude")
-    return written_plan(f"I need {write(_innermost(rest))}.", "call")
+        return format_plan(f"It is {show(rest.value)}.", "conclude")
+    return format_plan(f"I need {write(_innermost_operation(rest))}.", "call")
 
 
 def _question_and_observations(text: str) -> tuple[str, list[str]]:
@@ -68,18 +68,18 @@ def _question_and_observations(text: str) -> tuple[str, list[str]]:
     return turns[0][2], observed
 
 
-def _reduced(node: Node, answers: list[Leaf]) -> Node:
+def _reduce(node: Node, answers: list[Leaf]) -> Node:
     """The expression with its first operations, innermost first, replaced by their answers."""
     if isinstance(node, Leaf):
         return node
-    left, right = _reduced(node.left, answers), _reduced(node.right, answers)
+    left, right = _reduce(node.left, answers), _reduce(node.right, answers)
     if answers and isinstance(left, Leaf) and isinstance(right, Leaf):
         return answers.pop(0)
     return combine(node.symbol, left, right)
 
 
-def _innermost(node: Operation) -> Operation:
+def _innermost_operation(node: Operation) -> Operation:
     for side in (node.left, node.right):
         if isinstance(side, Operation):
-            return _innermost(side)
+            return _innermost_operation(side)
     return node

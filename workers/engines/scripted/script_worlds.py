@@ -16,8 +16,13 @@ from loopline.agents.environments.api_worlds import Instance, instances
 from loopline.agents.prompts import load_prompt
 from loopline.agents.records import Message
 from loopline.agents.roles.umi.backbone import call_part, conclusion_part, step_text
-from loopline.agents.roles.umi.output import Action, written_call, written_plan
-from loopline.agents.roles.umi.transcript import END_OF_TURN, ToolStyle, as_plain, tools_text
+from loopline.agents.roles.umi.output import Action, format_call, format_plan
+from loopline.agents.roles.umi.transcript import (
+    END_OF_TURN,
+    ToolStyle,
+    escape_turn_ends,
+    tools_text,
+)
 from loopline.workers.engines.faults import unit_interval
 from loopline.workers.engines.settings import ScriptedWorlds
 
@@ -36,7 +41,7 @@ class WorldsScript:
 
     def learn(self) -> None:
         """Work the ways out now, not at the first reply. Raises ValueError for an unknown split."""
-        _ = self._book
+        _ = self._instances_by_instruction
 
     def reply(
         self, messages: Sequence[Message], *, mistake_rate: float = 0.0, as_json: bool = False
@@ -65,15 +70,15 @@ class WorldsScript:
         if begins and unit_interval("worlds", speaker, instruction) < mistake_rate:
             if single:
                 return step_text(_UNSURE, conclusion_part(None))
-            return written_plan(_UNSURE, "give_up")
+            return format_plan(_UNSURE, "give_up")
         if single:
-            return _of_single(instance, call_count)
-        return _of_team(instance, call_count, history_match["role"], as_json=as_json)
+            return _single_reply(instance, call_count)
+        return _team_reply(instance, call_count, history_match["role"], as_json=as_json)
 
     def _instance(self, instruction: str, text: str) -> Instance | None:
         """Several worlds may have one instruction; the tools tell them apart, where they stand in
         the text, and what was observed does elsewhere."""
-        known = self._book.get(instruction, [])
+        known = self._instances_by_instruction.get(instruction, [])
         if len(known) < 2:
             return known[0] if known else None
 
@@ -81,21 +86,21 @@ class WorldsScript:
             styles: tuple[ToolStyle, ...] = ("documents", "signatures")
             tools = any(tools_text(instance.tools, style) in text for style in styles)
             return 100 * tools + sum(
-                as_plain(step.observation) in text for step in instance.oracle.steps
+                escape_turn_ends(step.observation) in text for step in instance.oracle.steps
             )
 
         return max(known, key=fit)
 
     @cached_property
-    def _book(self) -> dict[str, list[Instance]]:
+    def _instances_by_instruction(self) -> dict[str, list[Instance]]:
         book: defaultdict[str, list[Instance]] = defaultdict(list)
         for worlds in self._worlds:
             for instance in instances(worlds.split, worlds.seed, worlds.samples):
-                book[as_plain(instance.instruction)].append(instance)
+                book[escape_turn_ends(instance.instruction)].append(instance)
         return dict(book)
 
 
-def _of_single(instance: Instance, call_count: int) -> str:
+def _single_reply(instance: Instance, call_count: int) -> str:
     oracle = instance.oracle
     if call_count >= len(oracle.steps):
         return step_text(oracle.rationale, conclusion_part(oracle.answer))
@@ -103,7 +108,7 @@ def _of_single(instance: Instance, call_count: int) -> str:
     return step_text(step.rationale, call_part(Action(step.call.name, step.call.arguments or {})))
 
 
-def _of_team(instance: Instance, call_count: int, role: str, *, as_json: bool) -> str:
+def _team_reply(instance: Instance, call_count: int, role: str, *, as_json: bool) -> str:
     oracle = instance.oracle
     done = call_count >= len(oracle.steps)
     match role:
@@ -111,8 +116,8 @@ def _of_team(instance: Instance, call_count: int, role: str, *, as_json: bool) -
             return oracle.answer or _UNSURE
         case "caller" if not done:
             call = oracle.steps[call_count].call
-            return written_call(call.name, call.arguments or {}, as_json=as_json)
+            return format_call(call.name, call.arguments or {}, as_json=as_json)
         case _ if done:
-            return written_plan(oracle.rationale, "conclude" if oracle.answer else "give_up")
+            return format_plan(oracle.rationale, "conclude" if oracle.answer else "give_up")
         case _:
-            return written_plan(oracle.steps[call_count].rationale, "call")
+            return format_plan(oracle.steps[call_count].rationale, "call")

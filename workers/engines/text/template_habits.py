@@ -66,7 +66,9 @@ def habits_of(render: Render) -> TemplateHabits:
     )
     written = Message(role="assistant", raw_text=write_tool_call(_TOOL.name, {"word": "xq3"}))
     takes_turns = _refusal(render, [_ASKED, written, _SEEN[0]], "xq3", "yq3") is None
-    tool_messages = _SEEN if takes_turns else tuple(_told(message) for message in _SEEN)
+    tool_messages = (
+        _SEEN if takes_turns else tuple(_tool_answer_as_user(message) for message in _SEEN)
+    )
     calls = _refusal(render, [_ASKED, single_call, tool_messages[0]], "xq3", "yq3") is None
     at_once = _refusal(render, [_ASKED, both, *tool_messages], "xq3", "xq4", "yq3", "yq4") is None
     habits = TemplateHabits(
@@ -76,7 +78,7 @@ def habits_of(render: Render) -> TemplateHabits:
         # Written into the text, or told by a user in one turn, there is nothing to count.
         calls_at_once=at_once or not calls,
     )
-    whole = suited([_SYSTEM, _ASKED, both, *_SEEN], habits)
+    whole = adapt_messages([_SYSTEM, _ASKED, both, *_SEEN], habits)
     refusal = _refusal(render, whole, "xq2", "yq3", "yq4")
     if refusal is not None:
         raise TemplateRefuses(
@@ -96,19 +98,19 @@ def _refusal(render: Render, messages: Sequence[Message], *words: str) -> str | 
     return None if left_out is None else "it leaves out a part of what it is given"
 
 
-def suited(messages: Sequence[Message], habits: TemplateHabits) -> list[Message]:
+def adapt_messages(messages: Sequence[Message], habits: TemplateHabits) -> list[Message]:
     """The conversation in a form that such a template takes."""
     shaped = list(messages)
     if not habits.calls_at_once:
-        shaped = _one_call_each(shaped)
+        shaped = _split_calls(shaped)
     if not habits.calls:
-        shaped = [_with_calls_written(message) for message in shaped]
+        shaped = [_write_calls_as_text(message) for message in shaped]
     if not habits.tool_turns:
-        shaped = _one_user_turn([_told(message) for message in shaped])
-    return shaped if habits.system else _without_system(shaped)
+        shaped = _merge_user_turns([_tool_answer_as_user(message) for message in shaped])
+    return shaped if habits.system else _fold_system_message(shaped)
 
 
-def _one_call_each(messages: Sequence[Message]) -> list[Message]:
+def _split_calls(messages: Sequence[Message]) -> list[Message]:
     shaped: list[Message] = []
     answers = {m.tool_call_id: m for m in messages if m.role == "tool" and m.tool_call_id}
     placed: set[str] = set()
@@ -126,7 +128,7 @@ def _one_call_each(messages: Sequence[Message]) -> list[Message]:
     return shaped
 
 
-def _with_calls_written(message: Message) -> Message:
+def _write_calls_as_text(message: Message) -> Message:
     if not message.tool_calls or message.raw_text is not None:
         return message
     calls = [write_tool_call(call.name, call.arguments or {}) for call in message.tool_calls]
@@ -134,14 +136,14 @@ def _with_calls_written(message: Message) -> Message:
     return Message(role="assistant", content=content)
 
 
-def _told(message: Message) -> Message:
+def _tool_answer_as_user(message: Message) -> Message:
     """A tool's answer as a user tells it."""
     if message.role != "tool":
         return message
     return Message(role="user", content=f"Tool result: {message.content}")
 
 
-def _one_user_turn(messages: Sequence[Message]) -> list[Message]:
+def _merge_user_turns(messages: Sequence[Message]) -> list[Message]:
     """What users say one behind the other as one turn."""
     shaped: list[Message] = []
     for message in messages:
@@ -153,7 +155,7 @@ def _one_user_turn(messages: Sequence[Message]) -> list[Message]:
     return shaped
 
 
-def _without_system(messages: Sequence[Message]) -> list[Message]:
+def _fold_system_message(messages: Sequence[Message]) -> list[Message]:
     texts = [message.content for message in messages if message.role == "system"]
     shaped = [message for message in messages if message.role != "system"]
     if not texts:

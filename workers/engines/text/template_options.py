@@ -45,7 +45,7 @@ def read_text(value: Any) -> Any:
     return result if isinstance(result, bool | int | float) else value
 
 
-def checked(options: dict[str, TemplateValue]) -> dict[str, TemplateValue]:
+def check_options(options: dict[str, TemplateValue]) -> dict[str, TemplateValue]:
     """The options. Raises ValueError for what would take the place of something else in a
     template, or could write the markup of a turn into a prompt."""
     if len(options) > _MOST:
@@ -69,7 +69,7 @@ def checked(options: dict[str, TemplateValue]) -> dict[str, TemplateValue]:
 
 
 TemplateOptions = Annotated[
-    dict[str, Annotated[TemplateValue, BeforeValidator(read_text)]], AfterValidator(checked)
+    dict[str, Annotated[TemplateValue, BeforeValidator(read_text)]], AfterValidator(check_options)
 ]
 
 

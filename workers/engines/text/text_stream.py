@@ -9,7 +9,7 @@ completion's text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from loopline.workers.engines.text.chat_prompt import TextCodec
 
@@ -21,7 +21,7 @@ MAX_HELD_TOKENS = 64
 more; past this many they are released as they decode, so that the cost stays linear."""
 
 
-def whole_characters(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """Halves of a surrogate pair that stand together become their character, a half alone
     becomes U+FFFD."""
     if text.isascii():
@@ -42,7 +42,7 @@ class ArrivingText:
 
     @property
     def text(self) -> str:
-        return whole_characters(self.raw)
+        return join_surrogates(self.raw)
 
     def push(self, piece: str) -> str:
         """Take a piece; returns what may be shown now (possibly nothing)."""
@@ -55,7 +55,7 @@ class ArrivingText:
         )
         if cut >= 0:
             self.raw, self.stopped = self.raw[:cut], True
-        return self._release(len(self.raw) - (0 if self.stopped else self._held_back()))
+        return self._release(len(self.raw) - (0 if self.stopped else self._held_back_length()))
 
     def finish(self) -> str:
         """The end: whatever was held back."""
@@ -64,9 +64,9 @@ class ArrivingText:
     def _release(self, end: int) -> str:
         chunk = self.raw[self._released : end]
         self._released = max(self._released, end)
-        return whole_characters(chunk)
+        return join_surrogates(chunk)
 
-    def _held_back(self) -> int:
+    def _held_back_length(self) -> int:
         """Length of the longest end of the text that the next piece may complete: the first half of
         a pair, or the beginning of a stop string."""
         longest = int("\ud800" <= self.raw[-1:] <= "\udbff")
@@ -117,3 +117,16 @@ class TextStream:
             text = self._arriving.push(self._codec.decode(self._pending, self._after))
             self._pending.clear()
         return text + self._arriving.finish()
+
+
+def token_texts(
+    codec: TextCodec, ids: Sequence[int], after: int | None = None, ends: Collection[int] = ()
+) -> tuple[str, ...]:
+    """The text of each of these tokens, of which the first stands behind `after`; one of `ends` is
+    no text. A token whose bytes are no characters by themselves is U+FFFD."""
+    texts: list[str] = []
+    for token in ids:
+        text = "" if token in ends else codec.decode([token], after)
+        texts.append(REPLACEMENT if REPLACEMENT in text else text)
+        after = token
+    return tuple(texts)

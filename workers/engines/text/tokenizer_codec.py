@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopline.workers.engines.local.model_files import unusable
+from loopline.workers.engines.local.model_files import unusable_error
 from loopline.workers.engines.text.chat_prompt import TextCodec
 from loopline.workers.engines.text.sentencepiece import BLANK, SentencePieceCodec
 
@@ -51,7 +51,7 @@ def make_codec(backend: Any, width: int, model: str) -> TextCodec:
     else:
         codec = TokenizerCodec(backend)
         if not codec.joins:
-            raise unusable(
+            raise unusable_error(
                 model,
                 "its tokenizer writes a token differently alone and behind another, and has no "
                 "byte fallback (SentencePiece style without it); this engine needs one with byte "
@@ -75,7 +75,7 @@ def _sentencepiece_codec(backend: Any, width: int, model: str) -> SentencePieceC
         else:
             pieces[token] = text.replace(BLANK, " ").encode()
     if missing:
-        raise unusable(
+        raise unusable_error(
             model, f"its tokenizer falls back to bytes, but has no tokens for {missing} of them"
         )
 
@@ -111,7 +111,7 @@ class ComposedCodec:
         return self.codec.decode(ids, after)
 
 
-def composed(codec: TextCodec, added: Collection[str]) -> ComposedCodec:
+def compose_codec(codec: TextCodec, added: Collection[str]) -> ComposedCodec:
     """`added` are the texts of the tokens that are looked for in a text before it is cut."""
     longest_first = sorted(filter(None, added), key=len, reverse=True)
     pattern = "|".join(map(re.escape, longest_first)) or r"(?!)"

@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
-from loopline.agents.call_markup import CLOSE, OPEN, without_calls, written_calls
+from loopline.agents.call_markup import CLOSE, OPEN, strip_calls, written_calls
 from loopline.agents.records import ToolCall, ToolSpec
 from loopline.workers.engines.protocol import GenerateRequest
 
@@ -24,8 +24,8 @@ __all__ = [
     "OPEN",
     "calls_of",
     "parse_tool_calls",
+    "strip_tool_calls",
     "tool_call_id",
-    "without_tool_calls",
     "write_tool_call",
 ]
 
@@ -34,9 +34,9 @@ def parse_tool_calls(
     text: str, *, id_seed: str, tools: Sequence[ToolSpec] = (), opened: bool = False
 ) -> tuple[ToolCall, ...]:
     """Every call that a model's text makes, in order; those that it only thought of are none
-    (`opened`: see `loopline.agents.thinking.parted`). Ids are a function of `id_seed` and the
-    position, so that a replay gives the same ids. An opening tag without its closing one is a call
-    with an error. `tools`, those on offer, are needed for calls that have no markup.
+    (`opened`: see `loopline.agents.thinking.split_thoughts`). Ids are a function of `id_seed` and
+    the position, so that a replay gives the same ids. An opening tag without its closing one is a
+    call with an error. `tools`, those on offer, are needed for calls that have no markup.
     """
     offered = {tool.name: tool.parameters for tool in tools}
     return tuple(
@@ -55,17 +55,19 @@ def calls_of(
     request: GenerateRequest, index: int, text: str, *, opened: bool = False
 ) -> tuple[ToolCall, ...]:
     """Calls that the text of completion `index` makes of the tools that were offered. Under a
-    schema there is no markup: what looks like one stands within a JSON string."""
-    if not request.tools or request.json_schema is not None:
+    schema there is no markup: what looks like one stands within a JSON string. Of several calls in
+    a markup that no grammar holds, where one is allowed, the first one counts."""
+    if not request.callable_tools or request.json_schema is not None:
         return ()
-    return parse_tool_calls(
+    calls = parse_tool_calls(
         text, id_seed=f"{request.id}/{index}", tools=request.tools, opened=opened
     )
+    return calls[:1] if request.single_call else calls
 
 
-def without_tool_calls(text: str) -> str:
+def strip_tool_calls(text: str) -> str:
     """The words around the calls; an unclosed call is dropped to the end of the text."""
-    return without_calls(text).strip()
+    return strip_calls(text).strip()
 
 
 def write_tool_call(name: str, arguments: Mapping[str, object]) -> str:

@@ -83,7 +83,7 @@ class KVBatch:
         columns = fed[1][:, None]  # [rows, 1]: a token's column is its position
         level = min(lengths) + 1 == longest
         mask = None if level else self._mask(columns, longest)
-        self._cache.aim(0, columns, before=longest - 1, width=longest)
+        self._cache.set_window(0, columns, before=longest - 1, width=longest)
         return self._run(fed[0][:, None], columns, mask, 1)[:, -1]
 
     def states(self, row: Row, length: int) -> States:
@@ -155,7 +155,7 @@ class KVBatch:
         width = max(map(len, rows))
         plain = not any(missing) and not any(starts)
         mask = None if plain else self._mask(columns, width)
-        self._cache.aim(first, columns, before=0, width=width)
+        self._cache.set_window(first, columns, before=0, width=width)
         return self._run(tokens, places.clamp(min=0), mask, keep)
 
     def _run(

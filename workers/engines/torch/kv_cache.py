@@ -85,10 +85,10 @@ class _Layer(CacheLayerMixin):
         kept, all else is zero."""
         if self.is_initialized:
             like_keys, like_values = self._like
-            self.keys = self._allocated(self.keys, like_keys)
-            self.values = self._allocated(self.values, like_values)
+            self.keys = self._reallocate(self.keys, like_keys)
+            self.values = self._reallocate(self.values, like_values)
 
-    def _allocated(self, old: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+    def _reallocate(self, old: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
         rows, columns = self._window.rows, self._window.columns
         new = like.new_zeros((rows, like.shape[1], columns, like.shape[3]))
         if old is not None:
@@ -148,14 +148,14 @@ class KVCache(Cache):
             # The first allocations are within the first pass. If memory ran out there, what some
             # layers got may be more than is needed now.
             self.free()
-        rows, columns = _blocks(rows, ROWS), _blocks(columns, COLUMNS)
+        rows, columns = _round_up(rows, ROWS), _round_up(columns, COLUMNS)
         enough = rows <= window.rows and columns <= window.columns
         if enough and window.rows * window.columns <= FAR_TOO_LARGE * rows * columns:
             return
         if not enough:
             roomy = (
-                _grown(window.rows, rows, self._most_rows, ROWS),
-                _grown(window.columns, columns, self._most_columns, COLUMNS),
+                _grow(window.rows, rows, self._most_rows, ROWS),
+                _grow(window.columns, columns, self._most_columns, COLUMNS),
             )
             if roomy != (rows, columns) and self._try_to_allocate(*roomy):
                 return
@@ -182,7 +182,7 @@ class KVCache(Cache):
         for layer in self._all_layers:
             layer.free()
 
-    def aim(self, first: int, columns: torch.Tensor, *, before: int, width: int) -> None:
+    def set_window(self, first: int, columns: torch.Tensor, *, before: int, width: int) -> None:
         """The next pass is for the rows from `first` on and writes to `columns` [rows, tokens].
         Of each row it sees the first `width` columns, of which `before` were written before."""
         window = self._window
@@ -198,33 +198,35 @@ class KVCache(Cache):
 
     def read(self, row: int, length: int) -> States:
         """What stands at the beginning of a row: no copy."""
-        return [(keys[row, :, :length], values[row, :, :length]) for keys, values in self._held()]
+        return [
+            (keys[row, :, :length], values[row, :, :length]) for keys, values in self._allocations()
+        ]
 
     def write(self, row: int, states: States) -> None:
         """Let a row begin with these."""
-        for tensors, beginnings in zip(self._held(), states, strict=True):
+        for tensors, beginnings in zip(self._allocations(), states, strict=True):
             for tensor, beginning in zip(tensors, beginnings, strict=True):
                 tensor[row, :, : beginning.shape[1]] = beginning
 
     def wipe(self, first: int, end: int | None = None) -> None:
         """Zero the rows from `first` on, up to `end` (None: all): not even a weight of zero hides
         what is not a number."""
-        for tensor in itertools.chain.from_iterable(self._held()):
+        for tensor in itertools.chain.from_iterable(self._allocations()):
             tensor[first:end].zero_()
 
-    def _held(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _allocations(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values of each layer that has an allocation of both."""
         return (layer.held for layer in self._all_layers if layer.whole)
 
 
-def _blocks(count: int, block: int) -> int:
+def _round_up(count: int, block: int) -> int:
     """`count`, rounded up to whole blocks."""
     return -(-count // block) * block
 
 
-def _grown(before: int, needed: int, most: int, block: int) -> int:
+def _grow(before: int, needed: int, most: int, block: int) -> int:
     """Rows or columns of a larger allocation, of which `needed` are used: as many as before if that
     is enough and not `GROWTH` times as many, else up to `GROWTH` times as many as before."""
     if needed <= before:
         return before if before <= GROWTH * needed else needed
-    return max(needed, min(_blocks(int(before * GROWTH), block), _blocks(most, block)))
+    return max(needed, min(_round_up(int(before * GROWTH), block), _round_up(most, block)))

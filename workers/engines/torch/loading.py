@@ -16,11 +16,11 @@ from loopline.agents.records import Message, ToolSpec
 from loopline.workers.engines.local.adapter_base import BaseWeights, base_of_adapter, require_base
 from loopline.workers.engines.local.model_files import (
     check_files,
-    does_not_fit,
     find_folder,
     is_out_of_memory,
     model_name,
-    unusable,
+    out_of_memory_error,
+    unusable_error,
     usable_context,
 )
 from loopline.workers.engines.protocol import EngineError
@@ -30,12 +30,12 @@ from loopline.workers.engines.text.template_habits import (
     EVERYTHING,
     TemplateHabits,
     TemplateRefuses,
+    adapt_messages,
     habits_of,
-    suited,
 )
 from loopline.workers.engines.text.template_options import TemplateValue, unread_option
 from loopline.workers.engines.text.tokenizer_codec import make_codec
-from loopline.workers.installation import how_to_install
+from loopline.workers.installation import install_hint
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -64,7 +64,7 @@ class LoadedModel:
         """See `Loaded.render`."""
         try:
             rendered: Any = self.tokenizer.apply_chat_template(
-                template_messages(suited(messages, self.habits), self.control_tokens),
+                template_messages(adapt_messages(messages, self.habits), self.control_tokens),
                 tools=template_tools(tools, self.control_tokens),
                 add_generation_prompt=True,
                 tokenize=False,
@@ -131,16 +131,16 @@ def load_model(settings: ModelSettings) -> LoadedModel:
         model = (model if quantized else model.to(device)).eval()
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         if is_out_of_memory(error):
-            raise does_not_fit(settings.model, error) from error
-        raise unusable(settings.model, " ".join(str(error).split())[:400]) from error
+            raise out_of_memory_error(settings.model, error) from error
+        raise unusable_error(settings.model, " ".join(str(error).split())[:400]) from error
     if info["missing_keys"] or info["mismatched_keys"]:
         missing = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
-        raise unusable(
+        raise unusable_error(
             settings.model,
             f"{len(missing)} tensors are missing or have the wrong shape, such as {missing[0]}",
         )
     if not getattr(tokenizer, "chat_template", None):
-        raise unusable(
+        raise unusable_error(
             settings.model,
             "its tokenizer has no chat template; take an instruct model or add chat_template.jinja",
         )
@@ -162,7 +162,7 @@ def load_model(settings: ModelSettings) -> LoadedModel:
     try:
         return replace(loaded_model, habits=habits_of(loaded_model.render))
     except TemplateRefuses as error:
-        raise unusable(settings.model, str(error)) from error
+        raise unusable_error(settings.model, str(error)) from error
 
 
 def _check_template_options(template: str | dict[str, str], settings: ModelSettings) -> None:
@@ -170,7 +170,7 @@ def _check_template_options(template: str | dict[str, str], settings: ModelSetti
     templates = [template] if isinstance(template, str) else template.values()
     wrong = unread_option(settings.template_options, templates)
     if wrong is not None:
-        raise unusable(settings.model, wrong)
+        raise unusable_error(settings.model, wrong)
 
 
 def _check_tokenizer(backend: Any, rows: int, model: str) -> None:
@@ -181,7 +181,7 @@ def _check_tokenizer(backend: Any, rows: int, model: str) -> None:
     added: dict[int, Any] = backend.get_added_tokens_decoder()
     beyond = [token for token in ids.values() if token >= rows and token not in added]
     if beyond:
-        raise unusable(
+        raise unusable_error(
             model,
             f"its tokenizer writes text in ids up to {max(beyond)}, but its embedding has {rows} "
             "rows (vocab_size in config.json); take the tokenizer.json that belongs to the weights",
@@ -221,7 +221,7 @@ def quantization_config(settings: ModelSettings, device: torch.device) -> Any:
     if absent:
         raise EngineError(
             f"quantization = {quantization!r} needs a package that is not installed "
-            f"({', '.join(absent)}); {how_to_install('quantized')}",
+            f"({', '.join(absent)}); {install_hint('quantized')}",
             kind="bad_request",
         )
     if quantization == "int8":

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch.utils.hooks import RemovableHandle
 
-from loopline.workers.engines.local.model_files import check_safetensors, unusable
+from loopline.workers.engines.local.model_files import check_safetensors, unusable_error
 from loopline.workers.engines.protocol import EngineError
 
 _TENSOR = re.compile(r"^base_model\.model\.(?P<module>.+)\.lora_(?P<part>[AB])\.weight$")
@@ -58,31 +58,35 @@ class LoraLayers:
         config = read_lora_config(folder, path)
         file = folder / "adapter_model.safetensors"
         if not file.exists():
-            raise _refused(path, f"it has no {file.name}; name the folder of a LoRA by PEFT")
+            raise _bad_adapter_error(
+                path, f"it has no {file.name}; name the folder of a LoRA by PEFT"
+            )
         try:
             tensors = load_file(file)
         except (SafetensorError, OSError) as error:
-            raise _refused(path, f"adapter_model.safetensors is damaged: {error}") from error
+            raise _bad_adapter_error(
+                path, f"adapter_model.safetensors is damaged: {error}"
+            ) from error
         parts: dict[str, dict[str, torch.Tensor]] = {}
         for name, tensor in tensors.items():
             match = _TENSOR.match(name)
             if match is None or match["module"] not in self._modules:
-                raise _refused(
+                raise _bad_adapter_error(
                     path,
                     f"the model has no linear layer for its tensor {name!r}: it is of another one",
                 )
             parts.setdefault(match["module"], {})[match["part"]] = tensor
         if not parts:
-            raise _refused(path, "it has no weights")
+            raise _bad_adapter_error(path, "it has no weights")
         layers: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         for name, pair in parts.items():
             module = self._modules[name]
             if pair.keys() != {"A", "B"}:
-                raise _refused(path, f"of {name} it has only one of lora_A and lora_B")
+                raise _bad_adapter_error(path, f"of {name} it has only one of lora_A and lora_B")
             a, b = pair["A"], pair["B"]
             _check_weights(path, name, config.r, (a, b))
             if a.shape[1] != module.in_features or b.shape != (module.out_features, a.shape[0]):
-                raise _refused(
+                raise _bad_adapter_error(
                     path,
                     f"its shapes {tuple(a.shape)} and {tuple(b.shape)} do not fit {name} "
                     f"({module.in_features} to {module.out_features}): it is of another model",
@@ -170,40 +174,48 @@ def read_lora_config(folder: Path, path: str) -> LoraConfig:
     try:
         config = LoraConfig.model_validate_json((folder / "adapter_config.json").read_bytes())
     except OSError as error:
-        raise _refused(path, f"adapter_config.json cannot be read: {error.strerror}") from error
+        raise _bad_adapter_error(
+            path, f"adapter_config.json cannot be read: {error.strerror}"
+        ) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = "".join(f" ({key})" for key in first["loc"])
-        raise _refused(path, f"adapter_config.json is wrong{place}: {first['msg']}") from error
+        raise _bad_adapter_error(
+            path, f"adapter_config.json is wrong{place}: {first['msg']}"
+        ) from error
     if config.peft_type != "LORA":
-        raise _refused(path, f"it is of the kind {config.peft_type[:40]!r}, not LORA")
+        raise _bad_adapter_error(path, f"it is of the kind {config.peft_type[:40]!r}, not LORA")
     if config.init_lora_weights not in (None, *_PLAIN_BEGINNINGS):
-        raise _refused(
+        raise _bad_adapter_error(
             path,
             f"init_lora_weights is {str(config.init_lora_weights)[:40]!r}: it was trained on a "
             "base that was changed for it. Save it with PEFT's "
             "path_initial_model_for_weight_conversion, which makes a LoRA of the unchanged base",
         )
     if unknown := config.unknown():
-        raise _refused(path, f"it uses {', '.join(unknown)[:200]}, which is not known here")
+        raise _bad_adapter_error(
+            path, f"it uses {', '.join(unknown)[:200]}, which is not known here"
+        )
     return config
 
 
 def _check_weights(path: str, name: str, rank: int, weights: Sequence[torch.Tensor]) -> None:
     for tensor in weights:
         if tensor.ndim != 2 or not tensor.is_floating_point():
-            raise _refused(
+            raise _bad_adapter_error(
                 path, f"its weights for {name} are not matrices of floating-point numbers"
             )
         if rank not in tensor.shape:
-            raise _refused(
+            raise _bad_adapter_error(
                 path,
                 f"its weights for {name} have the shape {tuple(tensor.shape)}, but "
                 f"adapter_config.json says rank {rank}",
             )
         if not tensor.isfinite().all():
-            raise _refused(path, f"its weights for {name} are not finite (NaN or infinity)")
+            raise _bad_adapter_error(
+                path, f"its weights for {name} are not finite (NaN or infinity)"
+            )
 
 
-def _refused(path: str, reason: str) -> EngineError:
-    return unusable(path, reason, "adapter")
+def _bad_adapter_error(path: str, reason: str) -> EngineError:
+    return unusable_error(path, reason, "adapter")

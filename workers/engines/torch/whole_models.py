@@ -19,8 +19,12 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from loopline.workers.engines.local.adapter_base import another, require_same_tokenizer
-from loopline.workers.engines.local.model_files import check_files, reading, unusable
+from loopline.workers.engines.local.adapter_base import other_model_error, require_same_tokenizer
+from loopline.workers.engines.local.model_files import (
+    check_files,
+    refuse_unreadable,
+    unusable_error,
+)
 from loopline.workers.engines.torch.loading import LoadedModel
 
 Layer = Mapping[str, torch.nn.Parameter]
@@ -48,13 +52,13 @@ def read_whole_model(path: str, base: LoadedModel, original: WholeModel) -> Whol
     check_files(folder)
     require_same_tokenizer(path, base.weights.folder, base.base)
     # Not by transformers' own loading, which changes torch's default dtype for every thread.
-    with reading(path):
+    with refuse_unreadable(path):
         if _configuration(folder) != _configuration(base.weights.folder):
-            raise another(path, "config.json", base.base)
+            raise other_model_error(path, "config.json", base.base)
         tensors: dict[str, torch.Tensor] = {}
         for file in sorted(folder.glob("*.safetensors")):
             tensors |= load_file(file)
-        return _placed(path, base, original.layers, tensors)
+        return _place_on_device(path, base, original.layers, tensors)
 
 
 def _configuration(folder: Path) -> dict[str, Any]:
@@ -64,23 +68,23 @@ def _configuration(folder: Path) -> dict[str, Any]:
     return {key: value for key, value in config.to_dict().items() if key not in _SAYS_NOTHING}
 
 
-def _placed(
+def _place_on_device(
     path: str, base: LoadedModel, layers: Mapping[str, Layer], tensors: Mapping[str, torch.Tensor]
 ) -> WholeModel:
     parameters = {
         f"{layer}.{part}": layers[layer][part] for layer in layers for part in layers[layer]
     }
     if not all(parameter.is_floating_point() for parameter in parameters.values()):
-        raise unusable(
+        raise unusable_error(
             path, f"{base.base} is held in quantized weights, whose place others can't take"
         )
     placed: dict[int, torch.nn.Parameter] = {}
     for name, tensor in tensors.items():
         parameter = parameters.get(name)
         if parameter is None:
-            raise unusable(path, f"{base.base} has no tensor {name!r}: it is another model")
+            raise unusable_error(path, f"{base.base} has no tensor {name!r}: it is another model")
         if tensor.shape != parameter.shape:
-            raise unusable(
+            raise unusable_error(
                 path,
                 f"its {name} has the shape {tuple(tensor.shape)}, and that of {base.base} has "
                 f"{tuple(parameter.shape)}: it is another model",
@@ -90,7 +94,7 @@ def _placed(
         placed[id(parameter)] = torch.nn.Parameter(here, requires_grad=False)
     for name, parameter in parameters.items():
         if id(parameter) not in placed:
-            raise unusable(path, f"it has no tensor {name!r}")
+            raise unusable_error(path, f"it has no tensor {name!r}")
     return WholeModel(
         {
             layer: {part: placed[id(parameter)] for part, parameter in parts.items()}
@@ -129,7 +133,7 @@ class WholeModels:
         most = max(counted, key=lambda model: (counted[model], model is self._present))
         if most is not self._present:
             for name, module in self._modules.items():
-                _put(module, most.layers[name])
+                _set_parameters(module, most.layers[name])
             self._present = most
         self._others = [
             (
@@ -153,7 +157,7 @@ class WholeModels:
             module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor
         ) -> None:
             for other_model, places in self._others:
-                with _holding(module, other_model.layers[name], self._present.layers[name]):
+                with _swap_parameters(module, other_model.layers[name], self._present.layers[name]):
                     # Not by a call, which would come by here again.
                     output.index_copy_(0, places, module.forward(inputs[0][places]))
 
@@ -161,14 +165,14 @@ class WholeModels:
 
 
 @contextmanager
-def _holding(module: torch.nn.Module, parts: Layer, then: Layer) -> Generator[None]:
-    _put(module, parts)
+def _swap_parameters(module: torch.nn.Module, parts: Layer, then: Layer) -> Generator[None]:
+    _set_parameters(module, parts)
     try:
         yield
     finally:
-        _put(module, then)
+        _set_parameters(module, then)
 
 
-def _put(module: torch.nn.Module, parts: Layer) -> None:
+def _set_parameters(module: torch.nn.Module, parts: Layer) -> None:
     for name, parameter in parts.items():
         setattr(module, name, parameter)

@@ -44,12 +44,14 @@ def serve(job: dict[str, Any]) -> None:
 
     tests: list[tuple[int, str]] = job["tests"]
     for number, source in tests:
-        why = _why_not(job["setup"], source, job["names"], ask)
+        why = _failure_reason(job["setup"], source, job["names"], ask)
         channel.write(json.dumps({"test": number, "passed": why is None, "why": why}) + "\n")
         channel.flush()
 
 
-def _why_not(setup: str, source: str, names: list[str], ask: Callable[..., Any]) -> str | None:
+def _failure_reason(
+    setup: str, source: str, names: list[str], ask: Callable[..., Any]
+) -> str | None:
     """What went wrong with a test; None when it passed."""
     scope: dict[str, Any] = {"__name__": "__test__"}
     stand_ins = {name: ObjectReference(name, ask) for name in names}
@@ -65,8 +67,8 @@ def _why_not(setup: str, source: str, names: list[str], ask: Callable[..., Any])
 
 
 class ObjectReference:
-    """Something that the program has. Its own two attributes are got by `_of` only: by name, an
-    attribute is the program's."""
+    """Something that the program has. Its own two attributes are got by `_get_attribute` only: by
+    name, an attribute is the program's."""
 
     __slots__ = ("_ask", "_target")
     __hash__ = None  # pyright: ignore
@@ -79,7 +81,7 @@ class ObjectReference:
         return _answer(
             self,
             {
-                "call": _of(self, "_target"),
+                "call": _get_attribute(self, "_target"),
                 "arguments": [encode(argument, _number) for argument in arguments],
                 "named": {name: encode(argument, _number) for name, argument in named.items()},
             },
@@ -88,17 +90,17 @@ class ObjectReference:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _answer(self, {"get": _of(self, "_target"), "name": name})
+        return _answer(self, {"get": _get_attribute(self, "_target"), "name": name})
 
     def __setattr__(self, name: str, value: Any) -> None:
         value = encode(value, _number)
-        _answer(self, {"set": _of(self, "_target"), "name": name, "value": value})
+        _answer(self, {"set": _get_attribute(self, "_target"), "name": name, "value": value})
 
     def __iter__(self) -> Iterator[Any]:
-        iterator = _answer(self, {"get": _of(self, "_target"), "name": "__iter__"})()
+        iterator = _answer(self, {"get": _get_attribute(self, "_target"), "name": "__iter__"})()
         while True:
             try:
-                yield _answer(iterator, {"next": _of(iterator, "_target")})
+                yield _answer(iterator, {"next": _get_attribute(iterator, "_target")})
             except StopIteration:
                 return
 
@@ -106,15 +108,15 @@ class ObjectReference:
         return self is other
 
     def __bool__(self) -> bool:
-        return _answer(self, {"truth": _of(self, "_target")}) is True
+        return _answer(self, {"truth": _get_attribute(self, "_target")}) is True
 
 
-def _of(stand_in: ObjectReference, name: str) -> Any:
+def _get_attribute(stand_in: ObjectReference, name: str) -> Any:
     return object.__getattribute__(stand_in, name)
 
 
 def _answer(asking: ObjectReference, request: dict[str, Any]) -> Any:
-    ask = _of(asking, "_ask")
+    ask = _get_attribute(asking, "_ask")
     reply = ask(request)
     if "value" in reply:
         return decode(reply["value"], lambda number: ObjectReference(number, ask))
@@ -135,7 +137,7 @@ def _answer(asking: ObjectReference, request: dict[str, Any]) -> Any:
 def _number(value: Any) -> int:
     """The reference behind a stand-in. Raises TypeError for anything else that is not plain
     data."""
-    target = _of(value, "_target") if isinstance(value, ObjectReference) else None
+    target = _get_attribute(value, "_target") if isinstance(value, ObjectReference) else None
     if not isinstance(target, int):
         raise TypeError(f"{type(value).__name__} cannot be passed to the program")
     return target

@@ -47,7 +47,7 @@ def serve(job: dict[str, Any]) -> None:
         raise
     except BaseException as error:  # noqa: BLE001 - SystemExit too: the program is not there
         sys.__excepthook__(type(error), error, error.__traceback__)
-        reply(_raised(error))
+        reply(_exception_reply(error))
         return
     reply({"value": None})
 
@@ -62,14 +62,14 @@ def serve(job: dict[str, Any]) -> None:
 
     for line in requests:
         try:
-            reply(_done(json.loads(line), target, refer, follow))
+            reply(_perform(json.loads(line), target, refer, follow))
         except MemoryError:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a program raises is its answer
-            reply(_raised(error))
+            reply(_exception_reply(error))
 
 
-def _done(request: dict[str, Any], target: Any, refer: Any, follow: Any) -> dict[str, Any]:
+def _perform(request: dict[str, Any], target: Any, refer: Any, follow: Any) -> dict[str, Any]:
     if "call" in request:
         arguments = [decode(item, follow) for item in request["arguments"]]
         named = {name: decode(item, follow) for name, item in request["named"].items()}
@@ -88,7 +88,7 @@ def _done(request: dict[str, Any], target: Any, refer: Any, follow: Any) -> dict
         return {"stop": True}
 
 
-def _raised(error: BaseException) -> dict[str, Any]:
+def _exception_reply(error: BaseException) -> dict[str, Any]:
     try:
         message = str(error)[:MAX_MESSAGE]
     except BaseException:  # noqa: BLE001 - an exception of the program's own

@@ -49,11 +49,11 @@ def main() -> None:
     builtins.quit = _sitebuiltins.Quitter("quit", "Ctrl-D (i.e. EOF)")
     if sys.argv[1] != "unsafe":
         _bound_first_process()
-    _become(sys.argv[1])
+    _set_identity(sys.argv[1])
     file = int(sys.argv[2]) if len(sys.argv) > 2 else None
     os.write(1, READY)
-    header = _exactly(8)
-    content = _exactly(int.from_bytes(header, "big")) if header else b""
+    header = _read_exactly(8)
+    content = _read_exactly(int.from_bytes(header, "big")) if header else b""
     if not content:
         return
     job = marshal.loads(content)
@@ -66,7 +66,7 @@ def main() -> None:
                 0, encoding="utf-8", errors=errors, closefd=False
             )
         os.close(file)
-    _bound(job["limits"], isolated=sys.argv[1] != "unsafe")
+    _set_limits(job["limits"], isolated=sys.argv[1] != "unsafe")
     try:
         if job["kind"] == "program":
             run_program(job)
@@ -101,7 +101,8 @@ def run_program(job: dict[str, Any], name: str = "__main__") -> dict[str, Any]:
 
 def _bound_first_process() -> None:
     """Bubblewrap waits there for the program's end, and needs nothing more for that. Were it ever
-    made to do something else, it could not. Before `_become`: only its own user may limit it."""
+    made to do something else, it could not. Before `_set_identity`: only its own user may limit
+    it."""
     for which in (
         resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE,
         resource.RLIMIT_NPROC, resource.RLIMIT_MEMLOCK, resource.RLIMIT_CORE,
@@ -125,7 +126,7 @@ def _bound_stacks(most: int) -> None:
         vars(threading)["stack_size"] = stack_size
 
 
-def _become(identity: str) -> None:
+def _set_identity(identity: str) -> None:
     if identity == "unsafe":
         import ctypes
 
@@ -143,7 +144,7 @@ def _become(identity: str) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1)
 
 
-def _bound(limits: dict[str, int], *, isolated: bool) -> None:
+def _set_limits(limits: dict[str, int], *, isolated: bool) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu = limits["cpu_seconds"] + round(used.ru_utime + used.ru_stime)
     # A second later it is killed even if it ignores the signal.
@@ -168,7 +169,7 @@ def _limit(which: int, most: int) -> None:
     resource.setrlimit(which, (most, most))
 
 
-def _exactly(size: int) -> bytes:
+def _read_exactly(size: int) -> bytes:
     """So many bytes and not one more; nothing when the input ends."""
     parts: list[bytes] = []
     while size > 0:

@@ -16,7 +16,7 @@ from loopline.agents.environments.api_worlds.api import (
     Setting,
     State,
     api,
-    found,
+    find_row,
     page_of,
 )
 from loopline.agents.environments.api_worlds.names import ACCOUNTS, BILLS
@@ -61,7 +61,7 @@ class Bank(State):
 
     def spend(self, account: str, amount: int) -> int:
         """Take money from an account and give what is left. Raises `ApiError`."""
-        balance = found(self.balances, account, "account") - amount
+        balance = find_row(self.balances, account, "account") - amount
         if balance < 0:
             raise ApiError(f"insufficient funds: {balance + amount} in {account}")
         self.balances[account] = balance
@@ -70,7 +70,7 @@ class Bank(State):
 
 @api("Balance of an account")
 def get_balance(bank: Bank, account: Name) -> JsonObject:
-    return {"balance": found(bank.balances, account, "account")}
+    return {"balance": find_row(bank.balances, account, "account")}
 
 
 @api("My accounts and their balances")
@@ -83,7 +83,7 @@ def list_accounts(bank: Bank) -> JsonObject:
 
 @api("Transfers out of an account, oldest first")
 def list_transfers(bank: Bank, account: Name, page: Page = 1) -> JsonObject:
-    found(bank.balances, account, "account")
+    find_row(bank.balances, account, "account")
     rows: list[JsonObject] = [
         {"amount": row.amount, "to": row.to}
         for row in bank.transfers.values()
@@ -109,7 +109,7 @@ def list_bills(bank: Bank) -> JsonObject:
 
 @api("Pay a bill from an account", changes=True)
 def pay_bill(bank: Bank, bill: Name, account: Name) -> JsonObject:
-    amount = found(bank.bills, bill, "unpaid bill")
+    amount = find_row(bank.bills, bill, "unpaid bill")
     balance = bank.spend(account, amount)
     del bank.bills[bill]
     return {"paid": amount, "balance": balance}

@@ -16,7 +16,7 @@ from loopline.agents.environments.api_worlds.api import (
     State,
     Time,
     api,
-    found,
+    find_row,
 )
 from loopline.agents.environments.api_worlds.names import EVENTS, WEEKDAYS
 from loopline.agents.records import JsonObject
@@ -77,7 +77,7 @@ def list_events(calendar: Calendar, day: Day) -> JsonObject:
 
 @api("Day, time and city of an event")
 def find_event(calendar: Calendar, title: Name) -> JsonObject:
-    event = found(calendar.events, title, "event")
+    event = find_row(calendar.events, title, "event")
     return {"day": event.day, "time": event.time, "city": event.city}
 
 
@@ -97,7 +97,7 @@ def add_event(calendar: Calendar, title: Name, day: Day, time: Time) -> JsonObje
 
 @api("Move an event to another time", changes=True)
 def move_event(calendar: Calendar, title: Name, day: Day, time: Time) -> JsonObject:
-    event = found(calendar.events, title, "event")
+    event = find_row(calendar.events, title, "event")
     calendar.check_free(day, time)
     event.day, event.time = day, time
     return {"moved": title}
@@ -105,6 +105,6 @@ def move_event(calendar: Calendar, title: Name, day: Day, time: Time) -> JsonObj
 
 @api("Delete an event", changes=True)
 def delete_event(calendar: Calendar, title: Name) -> JsonObject:
-    found(calendar.events, title, "event")
+    find_row(calendar.events, title, "event")
     del calendar.events[title]
     return {"deleted": title}

@@ -15,7 +15,7 @@ from loopline.agents.environments.api_worlds.api import (
     Setting,
     State,
     api,
-    found,
+    find_row,
     page_of,
 )
 from loopline.agents.environments.api_worlds.names import GENRES, MOVIES, WEEKDAYS
@@ -82,13 +82,13 @@ def search_movies(cinema: Cinema, genre: Name, page: Page = 1) -> JsonObject:
 
 @api("Genre, minutes and rating of a movie")
 def get_movie(cinema: Cinema, movie: Name) -> JsonObject:
-    row = found(cinema.movies, movie, "movie")
+    row = find_row(cinema.movies, movie, "movie")
     return {"genre": row.genre, "minutes": row.minutes, "rating": row.rating}
 
 
 @api("Shows of a movie on a day")
 def list_shows(cinema: Cinema, movie: Name, day: Day, page: Page = 1) -> JsonObject:
-    found(cinema.movies, movie, "movie")
+    find_row(cinema.movies, movie, "movie")
     rows: list[JsonObject] = [
         {"time": row.time, "show": show, "seats": row.seats, "price": row.price}
         for show, row in cinema.shows.items()
@@ -99,7 +99,7 @@ def list_shows(cinema: Cinema, movie: Name, day: Day, page: Page = 1) -> JsonObj
 
 @api("Buy tickets for a show", changes=True)
 def buy_tickets(cinema: Cinema, show: Name, count: Count) -> JsonObject:
-    row = found(cinema.shows, show, "show")
+    row = find_row(cinema.shows, show, "show")
     if row.seats < count:
         raise ApiError(f"only {row.seats} left" if row.seats else "sold out")
     row.seats -= count
@@ -110,7 +110,7 @@ def buy_tickets(cinema: Cinema, show: Name, count: Count) -> JsonObject:
 
 @api("Give tickets back", changes=True)
 def refund_tickets(cinema: Cinema, ticket: Name) -> JsonObject:
-    show, count = found(cinema.tickets, ticket, "ticket")
+    show, count = find_row(cinema.tickets, ticket, "ticket")
     cinema.shows[show].seats += count
     del cinema.tickets[ticket]
     return {"refund": cinema.shows[show].price * count}

@@ -16,7 +16,7 @@ from loopline.agents.environments.api_worlds.api import (
     State,
     Text,
     api,
-    found,
+    find_row,
     page_of,
 )
 from loopline.agents.environments.api_worlds.names import MESSAGES
@@ -64,7 +64,7 @@ class Contacts(State):
 
 @api("Phone number and city of a person")
 def find_contact(contacts: Contacts, name: Name) -> JsonObject:
-    row = found(contacts.contacts, name, "contact")
+    row = find_row(contacts.contacts, name, "contact")
     return {"phone": row.phone, "city": row.city}
 
 
@@ -78,20 +78,20 @@ def add_contact(contacts: Contacts, name: Name, phone: Phone) -> JsonObject:
 
 @api("Change the phone number of a person", changes=True)
 def update_phone(contacts: Contacts, name: Name, phone: Phone) -> JsonObject:
-    found(contacts.contacts, name, "contact").phone = phone
+    find_row(contacts.contacts, name, "contact").phone = phone
     return {"updated": name}
 
 
 @api("Delete a person from the contacts", changes=True)
 def delete_contact(contacts: Contacts, name: Name) -> JsonObject:
-    found(contacts.contacts, name, "contact")
+    find_row(contacts.contacts, name, "contact")
     del contacts.contacts[name]
     return {"deleted": name}
 
 
 @api("Send a message to a person", changes=True)
 def send_message(contacts: Contacts, to: Name, text: Text) -> JsonObject:
-    found(contacts.contacts, to, "contact")
+    find_row(contacts.contacts, to, "contact")
     contacts.sent[contacts.new_id("M")] = Note(to, text)
     return {"sent_to": to}
 

@@ -15,9 +15,9 @@ from loopline.agents.environments.api_worlds.api import (
     Setting,
     State,
     api,
-    found,
-    known_city,
+    find_row,
     page_of,
+    require_city,
 )
 from loopline.agents.environments.api_worlds.names import WEEKDAYS
 from loopline.agents.records import JsonObject
@@ -76,8 +76,8 @@ class Flights(State):
 def search_flights(
     flights: Flights, origin: Name, to: Name, day: Day, page: Page = 1
 ) -> JsonObject:
-    known_city(flights.cities, origin)
-    known_city(flights.cities, to)
+    require_city(flights.cities, origin)
+    require_city(flights.cities, to)
     rows: list[JsonObject] = [
         {"flight": number, "time": row.time, "price": row.price, "seats": row.seats}
         for number, row in flights.flights.items()
@@ -88,7 +88,7 @@ def search_flights(
 
 @api("Route, day, time, price and seats of a flight")
 def get_flight(flights: Flights, flight: Name) -> JsonObject:
-    row = found(flights.flights, flight, "flight")
+    row = find_row(flights.flights, flight, "flight")
     return {
         "origin": row.origin, "to": row.to, "day": row.day, "time": row.time, "price": row.price,
         "seats": row.seats,
@@ -97,7 +97,7 @@ def get_flight(flights: Flights, flight: Name) -> JsonObject:
 
 @api("Book seats on a flight", changes=True)
 def book_flight(flights: Flights, flight: Name, seats: Count) -> JsonObject:
-    row = found(flights.flights, flight, "flight")
+    row = find_row(flights.flights, flight, "flight")
     if row.seats < seats:
         raise ApiError(f"only {row.seats} left on {flight}" if row.seats else "sold out")
     row.seats -= seats
@@ -108,7 +108,7 @@ def book_flight(flights: Flights, flight: Name, seats: Count) -> JsonObject:
 
 @api("Cancel a flight booking", changes=True)
 def cancel_flight(flights: Flights, booking: Name) -> JsonObject:
-    row = found(flights.bookings, booking, "booking")
+    row = find_row(flights.bookings, booking, "booking")
     flight = flights.flights[row.flight]
     flight.seats += row.seats
     del flights.bookings[booking]

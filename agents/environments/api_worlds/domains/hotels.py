@@ -15,9 +15,9 @@ from loopline.agents.environments.api_worlds.api import (
     Setting,
     State,
     api,
-    found,
-    known_city,
+    find_row,
     page_of,
+    require_city,
 )
 from loopline.agents.environments.api_worlds.names import HOTELS, WEEKDAYS
 from loopline.agents.records import JsonObject
@@ -71,7 +71,7 @@ class Hotels(State):
 
 @api("Hotels in a city")
 def search_hotels(hotels: Hotels, city: Name, page: Page = 1) -> JsonObject:
-    known_city(hotels.cities, city)
+    require_city(hotels.cities, city)
     rows: list[JsonObject] = [
         {"hotel": name, "price": row.price, "stars": row.stars}
         for name, row in hotels.hotels.items()
@@ -82,13 +82,13 @@ def search_hotels(hotels: Hotels, city: Name, page: Page = 1) -> JsonObject:
 
 @api("City, price per night, stars and free rooms of a hotel")
 def get_hotel(hotels: Hotels, hotel: Name) -> JsonObject:
-    row = found(hotels.hotels, hotel, "hotel")
+    row = find_row(hotels.hotels, hotel, "hotel")
     return {"city": row.city, "price": row.price, "stars": row.stars, "rooms": row.rooms}
 
 
 @api("Book a hotel room from a day on", changes=True)
 def book_hotel(hotels: Hotels, hotel: Name, day: Day, nights: Count) -> JsonObject:
-    row = found(hotels.hotels, hotel, "hotel")
+    row = find_row(hotels.hotels, hotel, "hotel")
     if not row.rooms:
         raise ApiError(f"{hotel} has no rooms left")
     row.rooms -= 1
@@ -99,7 +99,7 @@ def book_hotel(hotels: Hotels, hotel: Name, day: Day, nights: Count) -> JsonObje
 
 @api("Cancel a hotel stay", changes=True)
 def cancel_hotel(hotels: Hotels, stay: Name) -> JsonObject:
-    row = found(hotels.stays, stay, "stay")
+    row = find_row(hotels.stays, stay, "stay")
     hotels.hotels[row.hotel].rooms += 1
     del hotels.stays[stay]
     return {"cancelled": stay}

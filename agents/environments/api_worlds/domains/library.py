@@ -13,7 +13,7 @@ from loopline.agents.environments.api_worlds.api import (
     Setting,
     State,
     api,
-    found,
+    find_row,
     page_of,
 )
 from loopline.agents.environments.api_worlds.names import AUTHORS, BOOKS, TOPICS, WEEKDAYS
@@ -67,13 +67,13 @@ def search_books(library: Library, topic: Name, page: Page = 1) -> JsonObject:
 
 @api("Author, pages and copies of a book")
 def get_book(library: Library, title: Name) -> JsonObject:
-    row = found(library.books, title, "book")
+    row = find_row(library.books, title, "book")
     return {"author": row.author, "pages": row.pages, "copies": row.copies}
 
 
 @api("Borrow a book", changes=True)
 def borrow_book(library: Library, title: Name) -> JsonObject:
-    row = found(library.books, title, "book")
+    row = find_row(library.books, title, "book")
     if title in library.loans:
         raise ApiError(f"you already have {title}")
     if not row.copies:

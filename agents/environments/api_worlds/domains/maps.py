@@ -13,9 +13,9 @@ from loopline.agents.environments.api_worlds.api import (
     Setting,
     State,
     api,
-    found,
-    known_city,
+    find_row,
     page_of,
+    require_city,
 )
 from loopline.agents.environments.api_worlds.names import PLACE_KINDS, PLACE_WORDS, STREETS
 from loopline.agents.records import JsonObject
@@ -59,8 +59,8 @@ class Maps(State):
         """By road, which runs along the two axes; at least 20."""
         if origin == to:
             raise ApiError("origin and destination are the same city")
-        here = self.positions[known_city(self.cities, origin)]
-        there = self.positions[known_city(self.cities, to)]
+        here = self.positions[require_city(self.cities, origin)]
+        there = self.positions[require_city(self.cities, to)]
         return 10 * max(2, abs(here[0] - there[0]) + abs(here[1] - there[1]))
 
 
@@ -78,7 +78,7 @@ def travel_time(
 
 @api("Places of a kind in a city, and how many meters away they are")
 def find_places(maps: Maps, city: Name, kind: Kind, page: Page = 1) -> JsonObject:
-    known_city(maps.cities, city)
+    require_city(maps.cities, city)
     rows: list[JsonObject] = [
         {"place": name, "meters": row.meters}
         for name, row in maps.places.items()
@@ -89,5 +89,5 @@ def find_places(maps: Maps, city: Name, kind: Kind, page: Page = 1) -> JsonObjec
 
 @api("City and address of a place")
 def get_place(maps: Maps, place: Name) -> JsonObject:
-    row = found(maps.places, place, "place")
+    row = find_row(maps.places, place, "place")
     return {"city": row.city, "address": row.address}

@@ -15,9 +15,9 @@ from loopline.agents.environments.api_worlds.api import (
     Setting,
     State,
     api,
-    found,
-    known_city,
+    find_row,
     page_of,
+    require_city,
 )
 from loopline.agents.environments.api_worlds.names import WEEKDAYS
 from loopline.agents.records import JsonObject
@@ -63,7 +63,7 @@ class Parcels(State):
 
 @api("Status, city and arrival day of a parcel")
 def track_parcel(parcels: Parcels, parcel: Name) -> JsonObject:
-    row = found(parcels.parcels, parcel, "parcel")
+    row = find_row(parcels.parcels, parcel, "parcel")
     return {"status": row.status, "city": row.city, "arrives": row.arrives}
 
 
@@ -77,7 +77,7 @@ def list_parcels(parcels: Parcels, page: Page = 1) -> JsonObject:
 
 @api("Have a parcel delivered on another day", changes=True)
 def change_delivery(parcels: Parcels, parcel: Name, day: Day) -> JsonObject:
-    row = found(parcels.parcels, parcel, "parcel")
+    row = find_row(parcels.parcels, parcel, "parcel")
     if row.status == "delivered":
         raise ApiError(f"{parcel} was delivered before")
     row.arrives = day
@@ -86,12 +86,12 @@ def change_delivery(parcels: Parcels, parcel: Name, day: Day) -> JsonObject:
 
 @api("Price of sending a parcel")
 def quote_parcel(parcels: Parcels, to: Name, kg: Count) -> JsonObject:
-    return {"price": parcels.fees[known_city(parcels.cities, to)] * kg}
+    return {"price": parcels.fees[require_city(parcels.cities, to)] * kg}
 
 
 @api("Send a parcel to a city", changes=True)
 def send_parcel(parcels: Parcels, to: Name, kg: Count) -> JsonObject:
-    price = parcels.fees[known_city(parcels.cities, to)] * kg
+    price = parcels.fees[require_city(parcels.cities, to)] * kg
     parcel = parcels.new_id("Q")
     parcels.posted[parcel] = (to, kg)
     return {"parcel": parcel, "price": price}

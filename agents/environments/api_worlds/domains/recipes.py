@@ -13,7 +13,7 @@ from loopline.agents.environments.api_worlds.api import (
     Setting,
     State,
     api,
-    found,
+    find_row,
     page_of,
 )
 from loopline.agents.environments.api_worlds.names import INGREDIENTS, RECIPE_FORMS, RECIPE_STYLES
@@ -65,18 +65,18 @@ def search_recipes(recipes: Recipes, ingredient: Name, page: Page = 1) -> JsonOb
 
 @api("Minutes and servings of a recipe")
 def get_recipe(recipes: Recipes, recipe: Name) -> JsonObject:
-    row = found(recipes.recipes, recipe, "recipe")
+    row = find_row(recipes.recipes, recipe, "recipe")
     return {"minutes": row.minutes, "servings": row.servings}
 
 
 @api("Calories of one serving of a recipe")
 def recipe_calories(recipes: Recipes, recipe: Name) -> JsonObject:
-    return {"calories": found(recipes.recipes, recipe, "recipe").calories}
+    return {"calories": find_row(recipes.recipes, recipe, "recipe").calories}
 
 
 @api("Add a recipe to my favorites", changes=True)
 def save_recipe(recipes: Recipes, recipe: Name) -> JsonObject:
-    found(recipes.recipes, recipe, "recipe")
+    find_row(recipes.recipes, recipe, "recipe")
     if recipe in recipes.favorites:
         raise ApiError(f"{recipe} is a favorite already")
     if len(recipes.favorites) >= MAX_FAVORITES:

@@ -18,9 +18,9 @@ from loopline.agents.environments.api_worlds.api import (
     State,
     Time,
     api,
-    found,
-    known_city,
+    find_row,
     page_of,
+    require_city,
 )
 from loopline.agents.environments.api_worlds.names import CUISINES, DISHES, RESTAURANTS, WEEKDAYS
 from loopline.agents.records import JsonObject
@@ -82,7 +82,7 @@ class Restaurants(State):
 def search_restaurants(
     restaurants: Restaurants, city: Name, cuisine: Name, page: Page = 1
 ) -> JsonObject:
-    known_city(restaurants.cities, city)
+    require_city(restaurants.cities, city)
     rows: list[JsonObject] = [
         {"restaurant": name, "rating": row.rating}
         for name, row in restaurants.restaurants.items()
@@ -93,12 +93,14 @@ def search_restaurants(
 
 @api("Dishes and prices of a restaurant")
 def get_menu(restaurants: Restaurants, restaurant: Name) -> JsonObject:
-    return {"menu": {**found(restaurants.restaurants, restaurant, "restaurant").menu}}
+    return {"menu": {**find_row(restaurants.restaurants, restaurant, "restaurant").menu}}
 
 
 @api("Times with a free table on a day")
 def table_times(restaurants: Restaurants, restaurant: Name, day: Day) -> JsonObject:
-    times: list[JsonValue] = [*found(restaurants.restaurants, restaurant, "restaurant").free[day]]
+    times: list[JsonValue] = [
+        *find_row(restaurants.restaurants, restaurant, "restaurant").free[day]
+    ]
     return {"times": times}
 
 
@@ -106,7 +108,7 @@ def table_times(restaurants: Restaurants, restaurant: Name, day: Day) -> JsonObj
 def reserve_table(
     restaurants: Restaurants, restaurant: Name, day: Day, time: Time, people: Count
 ) -> JsonObject:
-    row = found(restaurants.restaurants, restaurant, "restaurant")
+    row = find_row(restaurants.restaurants, restaurant, "restaurant")
     if time not in row.free[day]:
         raise ApiError(f"no free table on {day} at {time}")
     row.free[day].remove(time)
@@ -117,7 +119,7 @@ def reserve_table(
 
 @api("Cancel a table reservation", changes=True)
 def cancel_table(restaurants: Restaurants, reservation: Name) -> JsonObject:
-    row = found(restaurants.tables, reservation, "reservation")
+    row = find_row(restaurants.tables, reservation, "reservation")
     free = restaurants.restaurants[row.restaurant].free[row.day]
     if row.time not in free:
         free.append(row.time)

@@ -14,7 +14,7 @@ from loopline.agents.environments.api_worlds.api import (
     Setting,
     State,
     api,
-    found,
+    find_row,
     page_of,
 )
 from loopline.agents.environments.api_worlds.names import COLOURS, PRODUCTS
@@ -68,13 +68,13 @@ def search_products(shop: Shop, kind: Name, page: Page = 1) -> JsonObject:
 
 @api("Price, stock and rating of a product")
 def get_product(shop: Shop, product: Name) -> JsonObject:
-    row = found(shop.products, product, "product")
+    row = find_row(shop.products, product, "product")
     return {"price": row.price, "stock": row.stock, "rating": row.rating}
 
 
 @api("Put a product into the cart", changes=True)
 def add_to_cart(shop: Shop, product: Name, quantity: Count) -> JsonObject:
-    row = found(shop.products, product, "product")
+    row = find_row(shop.products, product, "product")
     wanted = shop.cart.get(product, 0) + quantity
     if row.stock < wanted:
         raise ApiError(f"only {row.stock} of {product} in stock" if row.stock else "out of stock")

@@ -14,7 +14,7 @@ from loopline.agents.environments.api_worlds.api import (
     Setting,
     State,
     api,
-    found,
+    find_row,
     page_of,
 )
 from loopline.agents.environments.api_worlds.names import TEAMS, WEEKDAYS
@@ -62,13 +62,13 @@ class Sports(State):
 
 @api("Opponent, day and city of a team's next match")
 def next_match(sports: Sports, team: Name) -> JsonObject:
-    row = found(sports.next, team, "team")
+    row = find_row(sports.next, team, "team")
     return {"opponent": row.opponent, "day": row.day, "city": row.city}
 
 
 @api("Goals of a team and against it in its last match")
 def last_result(sports: Sports, team: Name) -> JsonObject:
-    scored, against = found(sports.last, team, "team")
+    scored, against = find_row(sports.last, team, "team")
     return {"goals": scored, "against": against}
 
 
@@ -82,7 +82,7 @@ def league_table(sports: Sports, page: Page = 1) -> JsonObject:
 
 @api("Buy tickets for a team's next match", changes=True)
 def buy_match_tickets(sports: Sports, team: Name, count: Count) -> JsonObject:
-    row = found(sports.next, team, "team")
+    row = find_row(sports.next, team, "team")
     if row.seats < count:
         raise ApiError(f"only {row.seats} left" if row.seats else "sold out")
     row.seats -= count

@@ -14,7 +14,7 @@ from loopline.agents.environments.api_worlds.api import (
     Setting,
     State,
     api,
-    found,
+    find_row,
     page_of,
 )
 from loopline.agents.environments.api_worlds.names import TASKS, WEEKDAYS
@@ -59,7 +59,7 @@ def add_task(tasks: Tasks, task: Name, day: Day) -> JsonObject:
 
 @api("Mark a task as done", changes=True)
 def complete_task(tasks: Tasks, task: Name) -> JsonObject:
-    row = found(tasks.tasks, task, "task")
+    row = find_row(tasks.tasks, task, "task")
     if row.done:
         raise ApiError(f"{task} is done already")
     row.done = True
@@ -68,12 +68,12 @@ def complete_task(tasks: Tasks, task: Name) -> JsonObject:
 
 @api("Put a task off to another day", changes=True)
 def postpone_task(tasks: Tasks, task: Name, day: Day) -> JsonObject:
-    found(tasks.tasks, task, "task").day = day
+    find_row(tasks.tasks, task, "task").day = day
     return {"day": day}
 
 
 @api("Delete a task", changes=True)
 def delete_task(tasks: Tasks, task: Name) -> JsonObject:
-    found(tasks.tasks, task, "task")
+    find_row(tasks.tasks, task, "task")
     del tasks.tasks[task]
     return {"deleted": task}

@@ -13,8 +13,8 @@ from loopline.agents.environments.api_worlds.api import (
     Setting,
     State,
     api,
-    known_city,
     page_of,
+    require_city,
 )
 from loopline.agents.environments.api_worlds.names import SKIES, WEEKDAYS
 from loopline.agents.records import JsonObject
@@ -60,7 +60,7 @@ class Weather(State):
 
 @api("Sky, high and low temperature of a city on a day")
 def get_forecast(weather: Weather, city: Name, day: Day) -> JsonObject:
-    row = weather.days[known_city(weather.cities, city)][day]
+    row = weather.days[require_city(weather.cities, city)][day]
     return {"sky": row.sky, "high": row.high, "low": row.low}
 
 
@@ -68,17 +68,17 @@ def get_forecast(weather: Weather, city: Name, day: Day) -> JsonObject:
 def week_forecast(weather: Weather, city: Name, page: Page = 1) -> JsonObject:
     rows: list[JsonObject] = [
         {"day": day, "sky": row.sky, "high": row.high}
-        for day, row in weather.days[known_city(weather.cities, city)].items()
+        for day, row in weather.days[require_city(weather.cities, city)].items()
     ]
     return page_of("days", rows, page)
 
 
 @api("Sunrise and sunset in a city")
 def sun_times(weather: Weather, city: Name) -> JsonObject:
-    sunrise, sunset = weather.sun[known_city(weather.cities, city)]
+    sunrise, sunset = weather.sun[require_city(weather.cities, city)]
     return {"sunrise": sunrise, "sunset": sunset}
 
 
 @api("Air quality index of a city")
 def air_quality(weather: Weather, city: Name) -> JsonObject:
-    return {"index": weather.air[known_city(weather.cities, city)]}
+    return {"index": weather.air[require_city(weather.cities, city)]}

@@ -11,12 +11,16 @@ from loopline.agents.environments.api_worlds.intent import (
     Slots,
     Step,
     Unsolvable,
+    compare_two,
     find_row,
     lookup,
     plan,
-    two_weighed,
 )
-from loopline.agents.environments.api_worlds.intents.drawing import both, from_world, one
+from loopline.agents.environments.api_worlds.intents.drawing import (
+    choose_row,
+    combine_draws,
+    from_world,
+)
 from loopline.agents.environments.api_worlds.names import ACCOUNTS, BILLS
 from loopline.agents.environments.api_worlds.world import World
 
@@ -31,7 +35,7 @@ no_bill = from_world(
 somebody = from_world("to", lambda world: world.setting.people)
 
 
-def money_there(rng: random.Random, world: World) -> Slots | None:
+def sufficient_money(rng: random.Random, world: World) -> Slots | None:
     account, balance = rng.choice([*world.state(Bank).balances.items()])
     return {"account": account, "amount": rng.randint(5, min(balance, 400))}
 
@@ -49,7 +53,7 @@ def a_payable_bill(rng: random.Random, world: World) -> Slots | None:
         for account, balance in bank.balances.items()
         if amount <= balance
     ]
-    pick = one(rng, fitting)
+    pick = choose_row(rng, fitting)
     return pick and {"bill": pick[0], "account": pick[1]}
 
 
@@ -62,7 +66,7 @@ def richest(slots: Slots) -> Program:
     )  # fmt: skip
     least, most = sorted((first["balance"], second["balance"]))
     best, runner_up = wanted if first["balance"] == most else wanted[::-1]
-    yield two_weighed((wanted[0], first["balance"]), (wanted[1], second["balance"]), largest=True)
+    yield compare_two((wanted[0], first["balance"]), (wanted[1], second["balance"]), largest=True)
     return Answer(
         f"There is more in {best}: {most} dollars.", (best, most),
         f"{best} has more.", (runner_up, least),
@@ -124,13 +128,15 @@ INTENTS = (
     lookup("bank.balance", draw=an_account, trouble=no_account),
     plan("bank.richer", richest, draw=two_accounts),
     lookup(
-        "bank.transfer", draw=both(money_there, somebody), trouble=both(money_missing, somebody)
+        "bank.transfer",
+        draw=combine_draws(sufficient_money, somebody),
+        trouble=combine_draws(money_missing, somebody),
     ),
     plan(
         "bank.empty",
         empty_account,
-        draw=both(an_account, somebody),
-        trouble=both(no_account, somebody),
+        draw=combine_draws(an_account, somebody),
+        trouble=combine_draws(no_account, somebody),
     ),
     plan("bank.account_of", account_of, draw=a_balance, trouble=no_balance),
     plan("bank.bill", bill_amount, draw=a_bill, trouble=no_bill),

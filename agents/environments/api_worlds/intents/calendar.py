@@ -12,12 +12,12 @@ from loopline.agents.environments.api_worlds.intent import (
     Step,
     ToolError,
     Unsolvable,
-    counted,
     lookup,
-    numbered,
+    number_names,
     plan,
+    pluralized_count,
 )
-from loopline.agents.environments.api_worlds.intents.drawing import a_day, from_world, one
+from loopline.agents.environments.api_worlds.intents.drawing import a_day, choose_row, from_world
 from loopline.agents.environments.api_worlds.names import EVENTS, WEEKDAYS
 from loopline.agents.environments.api_worlds.world import World
 
@@ -32,7 +32,7 @@ a_busy_day = from_world(
 
 def a_free_hour(rng: random.Random, world: World) -> Slots | None:
     day, new = rng.choice(WEEKDAYS), no_event(rng, world)
-    time = one(rng, world.state(Calendar).free(day))
+    time = choose_row(rng, world.state(Calendar).free(day))
     return new and time and {**new, "day": day, "time": time}
 
 
@@ -48,7 +48,7 @@ def a_new_event_on_a_day(rng: random.Random, world: World) -> Slots | None:
 
 def a_move(rng: random.Random, world: World) -> Slots | None:
     calendar, day = world.state(Calendar), rng.choice(WEEKDAYS)
-    time = one(rng, calendar.free(day))
+    time = choose_row(rng, calendar.free(day))
     return time and {"title": rng.choice([*calendar.events]), "day": day, "time": time}
 
 
@@ -63,9 +63,9 @@ def a_wish(rng: random.Random, world: World) -> Slots | None:
 def count_events(slots: Slots) -> Program:
     day = slots["day"]
     observation = yield Step(f"I need the events of {day}.", "list_events", {"day": day})
-    yield numbered(row["title"] for row in observation["events"])
+    yield number_names(row["title"] for row in observation["events"])
     count = len(observation["events"])
-    count_phrase = counted(count, "event")
+    count_phrase = pluralized_count(count, "event")
     return Answer(
         f"You have {count_phrase} on {day}.", (count,), f"I count {count_phrase} on {day}."
     )

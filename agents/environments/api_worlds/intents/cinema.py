@@ -17,15 +17,15 @@ from loopline.agents.environments.api_worlds.intent import (
 )
 from loopline.agents.environments.api_worlds.intents.drawing import (
     a_day,
-    both,
-    fixed,
+    choose_row,
+    combine_draws,
+    from_values,
     from_world,
-    one,
 )
 from loopline.agents.environments.api_worlds.names import GENRES, MOVIES
 from loopline.agents.environments.api_worlds.world import World
 
-COUNT = fixed("count", (2, 3, 4, 5))
+COUNT = from_values("count", (2, 3, 4, 5))
 a_movie = from_world("movie", lambda world: world.state(Cinema).movies)
 no_movie = from_world(
     "movie", lambda world: [name for name in MOVIES if name not in world.state(Cinema).movies]
@@ -34,7 +34,7 @@ a_genre = from_world(
     "genre", lambda world: sorted({row.genre for row in world.state(Cinema).movies.values()})
 )
 a_ticket = from_world("ticket", lambda world: world.state(Cinema).tickets)
-no_ticket = fixed("ticket", ("C13", "C27", "C34", "C46", "C58", "C65", "C71", "C82"))
+no_ticket = from_values("ticket", ("C13", "C27", "C34", "C46", "C58", "C65", "C71", "C82"))
 
 
 def no_genre(rng: random.Random, world: World) -> Slots | None:
@@ -43,7 +43,7 @@ def no_genre(rng: random.Random, world: World) -> Slots | None:
 
 
 def a_show(rng: random.Random, world: World) -> Slots | None:
-    row = one(rng, [row for row in world.state(Cinema).shows.values() if row.seats > 1])
+    row = choose_row(rng, [row for row in world.state(Cinema).shows.values() if row.seats > 1])
     if row is None:
         return None
     count = rng.randint(2, min(row.seats, 5))
@@ -51,7 +51,7 @@ def a_show(rng: random.Random, world: World) -> Slots | None:
 
 
 def a_full_show(rng: random.Random, world: World) -> Slots | None:
-    row = one(rng, [row for row in world.state(Cinema).shows.values() if row.seats < 2])
+    row = choose_row(rng, [row for row in world.state(Cinema).shows.values() if row.seats < 2])
     return row and {
         "movie": row.movie, "day": row.day, "time": row.time, "count": rng.randint(2, 5),
     }  # fmt: skip
@@ -123,7 +123,7 @@ INTENTS = (
         "cinema.cheapest_tickets",
         cheapest_tickets,
         draw=a_playing_movie,
-        trouble=both(no_movie, a_day, COUNT),
+        trouble=combine_draws(no_movie, a_day, COUNT),
     ),
     lookup("cinema.refund", draw=a_ticket, trouble=no_ticket),
 )

@@ -24,12 +24,12 @@ from loopline.agents.environments.api_worlds.intent import (
     Thought,
     Unsolvable,
     Wording,
-    passed_on,
+    arguments_from_slots,
     single_call,
     text_of,
     wordings,
 )
-from loopline.agents.environments.api_worlds.observations import parsed
+from loopline.agents.environments.api_worlds.observations import parse_observation
 from loopline.agents.environments.api_worlds.world import World
 from loopline.agents.environments.data_files import InvalidDataFile
 
@@ -83,7 +83,7 @@ def finding(
     it is found by the one call of its text."""
     text = text_of("findings", name, whole=search is None)
     phrases, tools = wordings(name, text.wordings), tuple(text.tools.split())
-    return Finding(name, _kind(text), tools, phrases, draw, search or _looked_up(text), trouble)
+    return Finding(name, _kind(text), tools, phrases, draw, search or _lookup_search(text), trouble)
 
 
 def errand(
@@ -105,11 +105,11 @@ def _kind(text: IntentText) -> Kind:
     return text.kind
 
 
-def _looked_up(text: IntentText) -> Callable[[Slots], Search]:
+def _lookup_search(text: IntentText) -> Callable[[Slots], Search]:
     """A search of one call: the value is a field of its observation."""
 
     def search(slots: Slots) -> Search:
-        arguments = passed_on(text.arguments, slots)
+        arguments = arguments_from_slots(text.arguments, slots)
         observation = yield Step(text.why.format(**slots), text.tools, arguments)
         value = observation[text.facts]
         return Found(value, text.answer.format(x=value, **slots))
@@ -160,7 +160,7 @@ def _find(first: Finding, slots: Slots, world: World) -> Found | None:
             if isinstance(step, Thought):
                 step = next(search)
             else:
-                step = search.send(parsed(world.call(step.tool, step.arguments)))
+                step = search.send(parse_observation(world.call(step.tool, step.arguments)))
     except StopIteration as done:
         return done.value
     except Unsolvable:

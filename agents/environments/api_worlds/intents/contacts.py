@@ -13,13 +13,17 @@ from loopline.agents.environments.api_worlds.intent import (
     lookup,
     plan,
 )
-from loopline.agents.environments.api_worlds.intents.drawing import both, fixed, from_world
+from loopline.agents.environments.api_worlds.intents.drawing import (
+    combine_draws,
+    from_values,
+    from_world,
+)
 from loopline.agents.environments.api_worlds.names import MESSAGES, PEOPLE
 from loopline.agents.environments.api_worlds.world import World
 
 a_name = from_world("name", lambda world: world.setting.people)
 somebody = from_world("to", lambda world: world.setting.people)
-a_message = fixed("text", MESSAGES)
+a_message = from_values("text", MESSAGES)
 a_sender = from_world("sender", lambda world: [note.person for note in world.state(Contacts).inbox])
 no_sender = from_world(
     "sender",
@@ -52,9 +56,21 @@ def message_text(slots: Slots) -> Program:
 INTENTS = (
     lookup("contacts.phone", draw=a_name, trouble=no_name),
     lookup("contacts.city", draw=a_name, trouble=no_name),
-    lookup("contacts.send", draw=both(somebody, a_message), trouble=both(no_recipient, a_message)),
-    lookup("contacts.add", draw=both(no_name, a_new_phone), trouble=both(a_name, a_new_phone)),
-    lookup("contacts.update", draw=both(a_name, a_new_phone), trouble=both(no_name, a_new_phone)),
+    lookup(
+        "contacts.send",
+        draw=combine_draws(somebody, a_message),
+        trouble=combine_draws(no_recipient, a_message),
+    ),
+    lookup(
+        "contacts.add",
+        draw=combine_draws(no_name, a_new_phone),
+        trouble=combine_draws(a_name, a_new_phone),
+    ),
+    lookup(
+        "contacts.update",
+        draw=combine_draws(a_name, a_new_phone),
+        trouble=combine_draws(no_name, a_new_phone),
+    ),
     lookup("contacts.delete", draw=a_name, trouble=no_name),
     plan("contacts.message", message_text, draw=a_sender, trouble=no_sender),
 )

@@ -10,11 +10,15 @@ from loopline.agents.environments.api_worlds.intent import (
     Program,
     Slots,
     Step,
+    compare_two,
     lookup,
     plan,
-    two_weighed,
 )
-from loopline.agents.environments.api_worlds.intents.drawing import both, from_world, one
+from loopline.agents.environments.api_worlds.intents.drawing import (
+    choose_row,
+    combine_draws,
+    from_world,
+)
 from loopline.agents.environments.api_worlds.names import CURRENCIES
 from loopline.agents.environments.api_worlds.world import World
 
@@ -24,7 +28,9 @@ a_target = from_world(
 
 
 def no_target(rng: random.Random, world: World) -> Slots | None:
-    code = one(rng, [code for code in CURRENCIES if code not in world.state(Currency).values])
+    code = choose_row(
+        rng, [code for code in CURRENCIES if code not in world.state(Currency).values]
+    )
     return code and {"target": code}
 
 
@@ -62,7 +68,7 @@ def lower_fee(slots: Slots) -> Program:
     )
     least, most = sorted((first["percent"], second["percent"]))
     best, worse = (target, other_target) if first["percent"] == least else (other_target, target)
-    yield two_weighed((target, first["percent"]), (other_target, second["percent"]), largest=False)
+    yield compare_two((target, first["percent"]), (other_target, second["percent"]), largest=False)
     return Answer(
         f"{best} has the lower fee, {least} percent.", (best, least),
         f"{best} has the lower fee.", (worse, most),
@@ -71,10 +77,16 @@ def lower_fee(slots: Slots) -> Program:
 
 INTENTS = (
     lookup(
-        "currency.convert", draw=both(a_pair, an_amount), trouble=both(a_strange_pair, an_amount)
+        "currency.convert",
+        draw=combine_draws(a_pair, an_amount),
+        trouble=combine_draws(a_strange_pair, an_amount),
     ),
     lookup("currency.rate", draw=a_pair, trouble=a_strange_pair),
     lookup("currency.fee", draw=a_target, trouble=no_target),
     plan("currency.lower_fee", lower_fee, draw=two_targets),
-    lookup("currency.alert", draw=both(a_target, a_rate), trouble=both(no_target, a_rate)),
+    lookup(
+        "currency.alert",
+        draw=combine_draws(a_target, a_rate),
+        trouble=combine_draws(no_target, a_rate),
+    ),
 )

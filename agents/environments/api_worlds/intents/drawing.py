@@ -11,7 +11,7 @@ from loopline.agents.environments.api_worlds.names import CITIES, NO_CITIES, WEE
 from loopline.agents.environments.api_worlds.world import World
 
 
-def one(rng: random.Random, rows: Iterable[Any]) -> Any:
+def choose_row(rng: random.Random, rows: Iterable[Any]) -> Any:
     """One of the rows, or `None` where there is none."""
     there: Sequence[Any] = tuple(rows)
     return rng.choice(there) if there else None
@@ -21,18 +21,18 @@ def from_world(slot: str, rows: Callable[[World], Iterable[Any]]) -> Draw:
     """A draw of one slot from rows of the world."""
 
     def draw(rng: random.Random, world: World) -> Slots | None:
-        value = one(rng, rows(world))
+        value = choose_row(rng, rows(world))
         return None if value is None else {slot: value}
 
     return draw
 
 
-def fixed(slot: str, values: Sequence[Any]) -> Draw:
+def from_values(slot: str, values: Sequence[Any]) -> Draw:
     """A draw of one slot from values that every world has."""
     return lambda rng, world: {slot: rng.choice(values)}
 
 
-def both(*draws: Draw) -> Draw:
+def combine_draws(*draws: Draw) -> Draw:
     """The slots of several draws together."""
 
     def draw(rng: random.Random, world: World) -> Slots | None:
@@ -47,9 +47,9 @@ def both(*draws: Draw) -> Draw:
     return draw
 
 
-a_day = fixed("day", WEEKDAYS)
+a_day = from_values("day", WEEKDAYS)
 a_city = from_world("city", lambda world: world.setting.cities)
-no_city = fixed("city", NO_CITIES)
+no_city = from_values("city", NO_CITIES)
 
 
 def two_cities(rng: random.Random, world: World) -> Slots:

@@ -18,11 +18,11 @@ from loopline.agents.environments.api_worlds.intent import (
     Slots,
     Step,
     best_of,
-    counted,
-    numbered,
+    number_names,
+    pluralized_count,
 )
 from loopline.agents.environments.api_worlds.intents.combinations import errand
-from loopline.agents.environments.api_worlds.intents.drawing import one
+from loopline.agents.environments.api_worlds.intents.drawing import choose_row
 from loopline.agents.environments.api_worlds.names import EVENTS, MESSAGES, TASKS, WEEKDAYS
 from loopline.agents.environments.api_worlds.world import World
 
@@ -33,7 +33,7 @@ def a_place(rng: random.Random, world: World, value: str) -> Slots:
 
 def a_new_event(rng: random.Random, world: World, value: str) -> Slots | None:
     calendar = world.state(Calendar)
-    time = one(rng, calendar.free(value))
+    time = choose_row(rng, calendar.free(value))
     title = rng.choice([name for name in EVENTS if name not in calendar.events])
     return time and {"title": title, "time": time}
 
@@ -49,18 +49,22 @@ def no_slots(rng: random.Random, world: World, value: str) -> Slots:
 
 def an_open_parcel(rng: random.Random, world: World, value: str) -> Slots | None:
     rows = world.state(Parcels).parcels.items()
-    parcel = one(rng, [n for n, row in rows if row.status == "in transit" and row.arrives != value])
+    parcel = choose_row(
+        rng, [n for n, row in rows if row.status == "in transit" and row.arrives != value]
+    )
     return parcel and {"parcel": parcel}
 
 
 def a_route(rng: random.Random, world: World, value: str) -> Slots | None:
-    row = one(rng, [row for row in world.state(Flights).flights.values() if row.day == value])
+    row = choose_row(
+        rng, [row for row in world.state(Flights).flights.values() if row.day == value]
+    )
     return row and {"origin": row.origin, "to": row.to}
 
 
 def a_table(rng: random.Random, world: World, value: str) -> Slots | None:
     name, row = rng.choice([*world.state(Restaurants).restaurants.items()])
-    time = one(rng, row.free[value])
+    time = choose_row(rng, row.free[value])
     return time and {"restaurant": name, "time": time, "people": rng.randint(2, 8)}
 
 
@@ -76,7 +80,7 @@ def a_weight(rng: random.Random, world: World, value: str) -> Slots:
     return {"kg": rng.randint(2, 9)}
 
 
-def hotels_there(rng: random.Random, world: World, value: str) -> Slots | None:
+def hotels_in_city(rng: random.Random, world: World, value: str) -> Slots | None:
     there = any(row.city == value for row in world.state(Hotels).hotels.values())
     return {} if there else None
 
@@ -88,7 +92,7 @@ def a_target(rng: random.Random, world: World, value: int) -> Slots:
 
 def a_payer(rng: random.Random, world: World, value: int) -> Slots | None:
     rich = [name for name, balance in world.state(Bank).balances.items() if balance >= value]
-    payer = one(rng, rich)
+    payer = choose_row(rng, rich)
     return payer and {"payer": payer, "person": rng.choice(world.setting.people)}
 
 
@@ -106,9 +110,9 @@ def count_events(slots: Slots) -> Program:
     observation = yield Step(
         f"{slots['told']} I need the events of that day.", "list_events", {"day": day}
     )
-    yield numbered(row["title"] for row in observation["events"])
+    yield number_names(row["title"] for row in observation["events"])
     count = len(observation["events"])
-    count_phrase = counted(count, "event")
+    count_phrase = pluralized_count(count, "event")
     return Answer(
         f"You have {count_phrase} on {day}.", (count,), f"I count {count_phrase} on {day}."
     )
@@ -152,7 +156,7 @@ ERRANDS = (
     errand("distance_to", draw=a_start),
     errand("send_parcel_to", draw=a_weight),
     errand("quote_parcel_to", draw=a_weight),
-    errand("hotel_in", cheapest_hotel, draw=hotels_there),
+    errand("hotel_in", cheapest_hotel, draw=hotels_in_city),
     errand("convert", draw=a_target),
     errand("send_money", draw=a_payer),
     errand("message_to", draw=a_text),

@@ -24,7 +24,7 @@ from loopline.agents.environments.api_worlds.intents.combinations import (
     Search,
     finding,
 )
-from loopline.agents.environments.api_worlds.intents.drawing import fixed, from_world
+from loopline.agents.environments.api_worlds.intents.drawing import from_values, from_world
 from loopline.agents.environments.api_worlds.names import EVENTS, NO_CITIES, PEOPLE
 from loopline.agents.environments.api_worlds.world import World
 
@@ -33,7 +33,7 @@ no_event = from_world(
     "event", lambda world: [name for name in EVENTS if name not in world.state(Calendar).events]
 )
 a_parcel = from_world("item", lambda world: world.state(Parcels).parcels)
-no_parcel = fixed("item", ("P11", "P23", "P36", "P48", "P52", "P67", "P79", "P84"))
+no_parcel = from_values("item", ("P11", "P23", "P36", "P48", "P52", "P67", "P79", "P84"))
 a_team = from_world("team", lambda world: world.state(Sports).points)
 a_friend = from_world("friend", lambda world: world.setting.people)
 no_friend = from_world(
@@ -107,7 +107,7 @@ FINDINGS = (
         "warmest_day",
         warmest_day,
         draw=from_world("resort", lambda world: world.setting.cities),
-        trouble=fixed("resort", NO_CITIES),
+        trouble=from_values("resort", NO_CITIES),
     ),
     finding("match_day", draw=a_team),
     finding("friend_city", draw=a_friend, trouble=no_friend),
@@ -117,12 +117,12 @@ FINDINGS = (
     finding(
         "product_price",
         draw=from_world("product", lambda world: world.state(Shop).products),
-        trouble=fixed("product", ("purple lamp", "purple mug", "purple desk", "purple tent")),
+        trouble=from_values("product", ("purple lamp", "purple mug", "purple desk", "purple tent")),
     ),
     finding(
         "flight_price",
         draw=from_world("flight", lambda world: world.state(Flights).flights),
-        trouble=fixed("flight", ("QQ11", "ZX20", "WV35", "XY77")),
+        trouble=from_values("flight", ("QQ11", "ZX20", "WV35", "XY77")),
     ),
     finding(
         "bill_amount", bill_amount, draw=from_world("bill", lambda world: world.state(Bank).bills)

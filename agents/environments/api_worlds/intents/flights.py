@@ -18,23 +18,23 @@ from loopline.agents.environments.api_worlds.intent import (
 )
 from loopline.agents.environments.api_worlds.intents.drawing import (
     a_day,
-    both,
-    fixed,
+    choose_row,
+    combine_draws,
+    from_values,
     from_world,
     no_route,
-    one,
 )
 from loopline.agents.environments.api_worlds.world import World
 
 
 def a_route(rng: random.Random, world: World) -> Slots | None:
-    row = one(rng, world.state(Flights).flights.values())
+    row = choose_row(rng, world.state(Flights).flights.values())
     return {"origin": row.origin, "to": row.to, "day": row.day}
 
 
 def a_route_with_seats(rng: random.Random, world: World) -> Slots | None:
     rows = [row for row in world.state(Flights).flights.values() if row.seats > 1]
-    row = one(rng, rows)
+    row = choose_row(rng, rows)
     if row is None:
         return None
     seats = rng.randint(2, min(row.seats, 4))
@@ -42,12 +42,16 @@ def a_route_with_seats(rng: random.Random, world: World) -> Slots | None:
 
 
 def a_free_flight(rng: random.Random, world: World) -> Slots | None:
-    pick = one(rng, [(n, row) for n, row in world.state(Flights).flights.items() if row.seats > 1])
+    pick = choose_row(
+        rng, [(n, row) for n, row in world.state(Flights).flights.items() if row.seats > 1]
+    )
     return pick and {"flight": pick[0], "seats": rng.randint(2, min(pick[1].seats, 4))}
 
 
 def a_full_flight(rng: random.Random, world: World) -> Slots | None:
-    pick = one(rng, [(n, row) for n, row in world.state(Flights).flights.items() if row.seats < 4])
+    pick = choose_row(
+        rng, [(n, row) for n, row in world.state(Flights).flights.items() if row.seats < 4]
+    )
     return pick and {"flight": pick[0], "seats": rng.randint(max(2, pick[1].seats + 1), 5)}
 
 
@@ -75,8 +79,8 @@ an_unbooked_flight = from_world(
         - {row.flight for row in world.state(Flights).bookings.values()}
     ),
 )
-no_flight = fixed("flight", ("QQ11", "ZX20", "WV35", "XY77", "QZ48", "VV90"))
-no_booking = fixed("booking", ("F11", "F23", "F38", "F45", "F57", "F62", "F74", "F89"))
+no_flight = from_values("flight", ("QQ11", "ZX20", "WV35", "XY77", "QZ48", "VV90"))
+no_booking = from_values("booking", ("F11", "F23", "F38", "F45", "F57", "F62", "F74", "F89"))
 
 
 def cheapest(slots: Slots) -> Program:
@@ -133,12 +137,12 @@ def cancel_by_flight(slots: Slots) -> Program:
 
 INTENTS = (
     lookup("flights.time", draw=a_flight, trouble=no_flight),
-    plan("flights.cheapest", cheapest, draw=a_route, trouble=both(no_route, a_day)),
+    plan("flights.cheapest", cheapest, draw=a_route, trouble=combine_draws(no_route, a_day)),
     plan(
         "flights.book_cheapest",
         book_cheapest,
         draw=a_route_with_seats,
-        trouble=both(no_route, a_day, fixed("seats", (2, 3, 4))),
+        trouble=combine_draws(no_route, a_day, from_values("seats", (2, 3, 4))),
     ),
     lookup("flights.book", draw=a_free_flight, trouble=a_full_flight),
     plan("flights.book_or", book_or, draw=two_flights),

@@ -17,15 +17,15 @@ from loopline.agents.environments.api_worlds.intent import (
 )
 from loopline.agents.environments.api_worlds.intents.drawing import (
     a_day,
-    both,
-    fixed,
+    choose_row,
+    combine_draws,
+    from_values,
     from_world,
     no_city,
-    one,
 )
 from loopline.agents.environments.api_worlds.world import World
 
-NIGHTS = fixed("nights", (2, 3, 4, 5, 6, 7))
+NIGHTS = from_values("nights", (2, 3, 4, 5, 6, 7))
 a_hotel = from_world("hotel", lambda world: world.state(Hotels).hotels)
 a_hotel_city = from_world(
     "city", lambda world: sorted({row.city for row in world.state(Hotels).hotels.values()})
@@ -37,7 +37,7 @@ a_full_hotel = from_world(
     "hotel", lambda world: [n for n, row in world.state(Hotels).hotels.items() if not row.rooms]
 )
 a_stay = from_world("stay", lambda world: world.state(Hotels).stays)
-no_stay = fixed("stay", ("H11", "H25", "H37", "H49", "H58", "H66"))
+no_stay = from_values("stay", ("H11", "H25", "H37", "H49", "H58", "H66"))
 
 
 def a_city_with_rooms(rng: random.Random, world: World) -> Slots | None:
@@ -47,7 +47,7 @@ def a_city_with_rooms(rng: random.Random, world: World) -> Slots | None:
         for city in sorted({row.city for row in hotels})
         if min((row for row in hotels if row.city == city), key=lambda row: row.price).rooms
     ]
-    city = one(rng, cities)
+    city = choose_row(rng, cities)
     return city and {"city": city}
 
 
@@ -96,14 +96,14 @@ INTENTS = (
     plan("hotels.cheapest", cheapest, draw=a_hotel_city, trouble=no_city),
     lookup(
         "hotels.book",
-        draw=both(a_free_hotel, a_day, NIGHTS),
-        trouble=both(a_full_hotel, a_day, NIGHTS),
+        draw=combine_draws(a_free_hotel, a_day, NIGHTS),
+        trouble=combine_draws(a_full_hotel, a_day, NIGHTS),
     ),
     plan(
         "hotels.book_cheapest",
         book_cheapest,
-        draw=both(a_city_with_rooms, a_day, NIGHTS),
-        trouble=both(no_city, a_day, NIGHTS),
+        draw=combine_draws(a_city_with_rooms, a_day, NIGHTS),
+        trouble=combine_draws(no_city, a_day, NIGHTS),
     ),
     lookup("hotels.cancel", draw=a_stay, trouble=no_stay),
     plan("hotels.cancel_by_hotel", cancel_by_hotel, draw=a_stay_by_hotel),

@@ -15,7 +15,7 @@ from loopline.agents.environments.api_worlds.intent import (
     lookup,
     plan,
 )
-from loopline.agents.environments.api_worlds.intents.drawing import from_world, one
+from loopline.agents.environments.api_worlds.intents.drawing import choose_row, from_world
 from loopline.agents.environments.api_worlds.names import BOOKS, TOPICS
 from loopline.agents.environments.api_worlds.world import World
 
@@ -37,11 +37,11 @@ a_topic = from_world(
 
 def no_topic(rng: random.Random, world: World) -> Slots | None:
     there = {row.topic for row in world.state(Library).books.values()}
-    topic = one(rng, [topic for topic in TOPICS if topic not in there])
+    topic = choose_row(rng, [topic for topic in TOPICS if topic not in there])
     return topic and {"topic": topic}
 
 
-def _to_borrow(world: World, *, possible: bool) -> list[str]:
+def _borrowable_titles(world: World, *, possible: bool) -> list[str]:
     library = world.state(Library)
     return [
         title
@@ -50,9 +50,9 @@ def _to_borrow(world: World, *, possible: bool) -> list[str]:
     ]
 
 
-def a_short_book_there(rng: random.Random, world: World) -> Slots | None:
-    topic = one(rng, {row.topic: None for row in world.state(Library).books.values()})
-    there = _to_borrow(world, possible=True)
+def a_short_available_book(rng: random.Random, world: World) -> Slots | None:
+    topic = choose_row(rng, {row.topic: None for row in world.state(Library).books.values()})
+    there = _borrowable_titles(world, possible=True)
     books = [
         (row.pages, name) for name, row in world.state(Library).books.items() if row.topic == topic
     ]
@@ -97,10 +97,10 @@ INTENTS = (
     plan("library.shortest", shortest, draw=a_topic, trouble=no_topic),
     lookup(
         "library.borrow",
-        draw=from_world("title", lambda world: _to_borrow(world, possible=True)),
-        trouble=from_world("title", lambda world: _to_borrow(world, possible=False)),
+        draw=from_world("title", lambda world: _borrowable_titles(world, possible=True)),
+        trouble=from_world("title", lambda world: _borrowable_titles(world, possible=False)),
     ),
-    plan("library.borrow_shortest", borrow_shortest, draw=a_short_book_there, trouble=no_topic),
+    plan("library.borrow_shortest", borrow_shortest, draw=a_short_available_book, trouble=no_topic),
     lookup("library.return", draw=a_loan, trouble=no_loan),
     plan("library.due", due, draw=a_loan, trouble=no_loan),
     lookup("library.renew", draw=a_loan, trouble=no_loan),

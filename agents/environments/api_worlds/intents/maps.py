@@ -16,19 +16,21 @@ from loopline.agents.environments.api_worlds.intent import (
     plan,
 )
 from loopline.agents.environments.api_worlds.intents.drawing import (
-    both,
-    fixed,
+    choose_row,
+    combine_draws,
+    from_values,
     from_world,
     no_city,
     no_route,
-    one,
     two_cities,
 )
 from loopline.agents.environments.api_worlds.names import PLACE_KINDS
 from loopline.agents.environments.api_worlds.world import World
 
 a_place = from_world("place", lambda world: world.state(Maps).places)
-no_place = fixed("place", ("Moon museum", "Star park", "Sun bakery", "Mars station", "Sky theater"))
+no_place = from_values(
+    "place", ("Moon museum", "Star park", "Sun bakery", "Mars station", "Sky theater")
+)
 
 
 def a_kind_of_place(rng: random.Random, world: World) -> Slots | None:
@@ -43,7 +45,7 @@ def a_kind_of_place(rng: random.Random, world: World) -> Slots | None:
         )
         for row in places
     }
-    pick = one(rng, [key for key, least in nearest.items() if meters[*key, least] == 1])
+    pick = choose_row(rng, [key for key, least in nearest.items() if meters[*key, least] == 1])
     return pick and {"city": pick[0], "kind": pick[1]}
 
 
@@ -75,18 +77,21 @@ def nearest_address(slots: Slots) -> Program:
 
 INTENTS = (
     lookup("maps.distance", draw=two_cities, trouble=no_route),
-    lookup("maps.travel_time", draw=both(two_cities, fixed("mode", ("car", "train", "bike")))),
+    lookup(
+        "maps.travel_time",
+        draw=combine_draws(two_cities, from_values("mode", ("car", "train", "bike"))),
+    ),
     plan(
         "maps.nearest",
         nearest,
         draw=a_kind_of_place,
-        trouble=both(no_city, fixed("kind", PLACE_KINDS)),
+        trouble=combine_draws(no_city, from_values("kind", PLACE_KINDS)),
     ),
     lookup("maps.address", draw=a_place, trouble=no_place),
     plan(
         "maps.nearest_address",
         nearest_address,
         draw=a_kind_of_place,
-        trouble=both(no_city, fixed("kind", PLACE_KINDS)),
+        trouble=combine_draws(no_city, from_values("kind", PLACE_KINDS)),
     ),
 )

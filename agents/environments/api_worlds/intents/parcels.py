@@ -11,17 +11,22 @@ from loopline.agents.environments.api_worlds.intent import (
     Rows,
     Slots,
     Thought,
-    counted,
     lookup,
     pages,
     plan,
-    quoted,
+    pluralized_count,
+    quote_row,
 )
-from loopline.agents.environments.api_worlds.intents.drawing import a_day, both, fixed, from_world
+from loopline.agents.environments.api_worlds.intents.drawing import (
+    a_day,
+    combine_draws,
+    from_values,
+    from_world,
+)
 from loopline.agents.environments.api_worlds.names import CITIES, NO_CITIES
 from loopline.agents.environments.api_worlds.world import World
 
-KG = fixed("kg", (2, 3, 4, 5, 6, 7, 8, 9))
+KG = from_values("kg", (2, 3, 4, 5, 6, 7, 8, 9))
 a_parcel = from_world("parcel", lambda world: world.state(Parcels).parcels)
 an_open_parcel = from_world(
     "parcel",
@@ -58,7 +63,7 @@ def count_in_city(slots: Slots) -> Program:
 
     def read(rows: Rows, old: int) -> Thought:
         statements = (
-            f"{quoted(rows[new])} {there(rows[: new + 1])}." for new in range(old, len(rows))
+            f"{quote_row(rows[new])} {there(rows[: new + 1])}." for new in range(old, len(rows))
         )
         return Thought(" ".join(statements) or "Nothing.")
 
@@ -68,7 +73,9 @@ def count_in_city(slots: Slots) -> Program:
     )  # fmt: skip
     count = there(rows)
     return Answer(
-        f"You have {counted(count, 'parcel')} in {city}.", (count,), f"In all {count} in {city}."
+        f"You have {pluralized_count(count, 'parcel')} in {city}.",
+        (count,),
+        f"In all {count} in {city}.",
     )
 
 
@@ -77,8 +84,10 @@ INTENTS = (
     lookup("parcels.arrives", draw=an_open_parcel, trouble=no_parcel),
     plan("parcels.count", count_in_city, draw=a_parcel_city),
     lookup(
-        "parcels.change", draw=both(an_open_parcel, a_day), trouble=both(a_delivered_parcel, a_day)
+        "parcels.change",
+        draw=combine_draws(an_open_parcel, a_day),
+        trouble=combine_draws(a_delivered_parcel, a_day),
     ),
-    lookup("parcels.quote", draw=both(a_target, KG), trouble=both(no_target, KG)),
-    lookup("parcels.send", draw=both(a_target, KG), trouble=both(no_target, KG)),
+    lookup("parcels.quote", draw=combine_draws(a_target, KG), trouble=combine_draws(no_target, KG)),
+    lookup("parcels.send", draw=combine_draws(a_target, KG), trouble=combine_draws(no_target, KG)),
 )

@@ -12,10 +12,14 @@ from loopline.agents.environments.api_worlds.intent import (
     Step,
     best_of,
     lookup,
-    numbered,
+    number_names,
     plan,
 )
-from loopline.agents.environments.api_worlds.intents.drawing import fixed, from_world, one
+from loopline.agents.environments.api_worlds.intents.drawing import (
+    choose_row,
+    from_values,
+    from_world,
+)
 from loopline.agents.environments.api_worlds.names import INGREDIENTS
 from loopline.agents.environments.api_worlds.world import World
 
@@ -45,7 +49,7 @@ def no_recipe(rng: random.Random, world: World) -> Slots | None:
 
 def a_quick_one_to_save(rng: random.Random, world: World) -> Slots | None:
     recipes = world.state(Recipes)
-    ingredient = one(rng, {row.ingredient: None for row in recipes.recipes.values()})
+    ingredient = choose_row(rng, {row.ingredient: None for row in recipes.recipes.values()})
     rows = [
         (row.minutes, name) for name, row in recipes.recipes.items() if row.ingredient == ingredient
     ]
@@ -80,7 +84,7 @@ def favorite_minutes(slots: Slots) -> Program:
     observation = yield Step("I need my favorites.", "list_favorites", {})
     number = 1 if slots["place"] == "first" else 2
     recipe = observation["favorites"][number - 1]
-    yield numbered(observation["favorites"])
+    yield number_names(observation["favorites"])
     row = yield Step(f"{number} is {recipe}. I look it up.", "get_recipe", {"recipe": recipe})
     return Answer(
         f"{recipe} takes {row['minutes']} minutes.", (row["minutes"],), "Now I know the answer."
@@ -93,6 +97,6 @@ INTENTS = (
     plan("recipes.quickest", quickest, draw=an_ingredient, trouble=no_ingredient),
     lookup("recipes.save", draw=a_new_recipe, trouble=a_favorite),
     plan("recipes.save_quickest", save_quickest, draw=a_quick_one_to_save, trouble=no_ingredient),
-    plan("recipes.favorite", favorite_minutes, draw=fixed("place", ("first", "second"))),
+    plan("recipes.favorite", favorite_minutes, draw=from_values("place", ("first", "second"))),
     lookup("recipes.calories", draw=a_recipe, trouble=no_recipe),
 )

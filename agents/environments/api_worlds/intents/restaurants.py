@@ -17,17 +17,17 @@ from loopline.agents.environments.api_worlds.intent import (
 )
 from loopline.agents.environments.api_worlds.intents.drawing import (
     a_day,
-    both,
-    fixed,
+    combine_draws,
+    from_values,
     from_world,
     no_city,
 )
 from loopline.agents.environments.api_worlds.names import CUISINES, DISHES, WEEKDAYS
 from loopline.agents.environments.api_worlds.world import World
 
-GUESTS = fixed("people", (2, 3, 4, 5, 6, 7, 8))
+GUESTS = from_values("people", (2, 3, 4, 5, 6, 7, 8))
 a_table = from_world("reservation", lambda world: world.state(Restaurants).tables)
-no_table = fixed("reservation", ("T12", "T24", "T33", "T41", "T59", "T68", "T76", "T87"))
+no_table = from_values("reservation", ("T12", "T24", "T33", "T41", "T59", "T68", "T76", "T87"))
 
 
 def a_kitchen(rng: random.Random, world: World) -> Slots | None:
@@ -108,16 +108,18 @@ INTENTS = (
         "restaurants.best",
         best_rated,
         draw=a_kitchen,
-        trouble=both(no_city, fixed("cuisine", CUISINES)),
+        trouble=combine_draws(no_city, from_values("cuisine", CUISINES)),
     ),
     plan("restaurants.dish", dish_price, draw=a_dish, trouble=no_dish),
     lookup(
-        "restaurants.reserve", draw=both(a_free_table, GUESTS), trouble=both(a_taken_table, GUESTS)
+        "restaurants.reserve",
+        draw=combine_draws(a_free_table, GUESTS),
+        trouble=combine_draws(a_taken_table, GUESTS),
     ),
     plan(
         "restaurants.reserve_earliest",
         reserve_earliest,
-        draw=both(
+        draw=combine_draws(
             from_world("restaurant", lambda world: world.state(Restaurants).restaurants),
             a_day,
             GUESTS,

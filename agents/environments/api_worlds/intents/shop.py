@@ -14,7 +14,12 @@ from loopline.agents.environments.api_worlds.intent import (
     lookup,
     plan,
 )
-from loopline.agents.environments.api_worlds.intents.drawing import both, fixed, from_world, one
+from loopline.agents.environments.api_worlds.intents.drawing import (
+    choose_row,
+    combine_draws,
+    from_values,
+    from_world,
+)
 from loopline.agents.environments.api_worlds.names import PRODUCTS
 from loopline.agents.environments.api_worlds.world import World
 
@@ -47,7 +52,7 @@ def in_stock(rng: random.Random, world: World) -> Slots | None:
 
 def too_few(rng: random.Random, world: World) -> Slots | None:
     shop = world.state(Shop)
-    pick = one(rng, [(n, row) for n, row in shop.products.items() if row.stock < 8])
+    pick = choose_row(rng, [(n, row) for n, row in shop.products.items() if row.stock < 8])
     return pick and {"product": pick[0], "quantity": rng.randint(max(2, pick[1].stock + 1), 9)}
 
 
@@ -99,7 +104,7 @@ INTENTS = (
         "shop.add_cheapest",
         add_cheapest,
         draw=cheapest_in_stock,
-        trouble=both(no_kind, fixed("quantity", (2, 3, 4, 5))),
+        trouble=combine_draws(no_kind, from_values("quantity", (2, 3, 4, 5))),
     ),
     plan("shop.order_without", order_without, draw=in_the_cart, trouble=not_in_the_cart),
 )

@@ -13,7 +13,7 @@ from loopline.agents.environments.api_worlds.intent import (
     lookup,
     plan,
 )
-from loopline.agents.environments.api_worlds.intents.drawing import from_world, one
+from loopline.agents.environments.api_worlds.intents.drawing import choose_row, from_world
 from loopline.agents.environments.api_worlds.names import TEAMS
 from loopline.agents.environments.api_worlds.world import World
 
@@ -23,15 +23,15 @@ no_team = from_world(
 )
 
 
-def seats_there(rng: random.Random, world: World) -> Slots | None:
+def available_seats(rng: random.Random, world: World) -> Slots | None:
     rows = world.state(Sports).next.items()
-    pick = one(rng, [(team, row.seats) for team, row in rows if row.seats > 1])
+    pick = choose_row(rng, [(team, row.seats) for team, row in rows if row.seats > 1])
     return pick and {"team": pick[0], "count": rng.randint(2, min(pick[1], 6))}
 
 
 def seats_missing(rng: random.Random, world: World) -> Slots | None:
     rows = world.state(Sports).next.items()
-    team = one(rng, [team for team, row in rows if row.seats < 2])
+    team = choose_row(rng, [team for team, row in rows if row.seats < 2])
     return team and {"team": team, "count": rng.randint(2, 6)}
 
 
@@ -51,5 +51,5 @@ INTENTS = (
     lookup("sports.when", draw=a_team, trouble=no_team),
     lookup("sports.goals", draw=a_team, trouble=no_team),
     plan("sports.points", points, draw=a_team, trouble=no_team),
-    lookup("sports.tickets", draw=seats_there, trouble=seats_missing),
+    lookup("sports.tickets", draw=available_seats, trouble=seats_missing),
 )

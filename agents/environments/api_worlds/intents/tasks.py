@@ -9,13 +9,13 @@ from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
-    counted,
     lookup,
-    numbered,
+    number_names,
     pages,
     plan,
+    pluralized_count,
 )
-from loopline.agents.environments.api_worlds.intents.drawing import a_day, both, from_world
+from loopline.agents.environments.api_worlds.intents.drawing import a_day, combine_draws, from_world
 from loopline.agents.environments.api_worlds.names import TASKS, WEEKDAYS
 from loopline.agents.environments.api_worlds.world import World
 
@@ -37,17 +37,17 @@ def count_tasks(slots: Slots) -> Program:
     day = slots["day"]
     rows = yield from pages(
         "list_tasks", "tasks", f"I need the tasks of {day}.", {"day": day},
-        lambda rows, old: numbered((row["task"] for row in rows[old:]), old),
-        lambda rows: f"So far {counted(len(rows), 'task')}.",
+        lambda rows, old: number_names((row["task"] for row in rows[old:]), old),
+        lambda rows: f"So far {pluralized_count(len(rows), 'task')}.",
     )  # fmt: skip
-    count_phrase = counted(len(rows), "task")
+    count_phrase = pluralized_count(len(rows), "task")
     return Answer(f"You have {count_phrase} on {day}.", (len(rows),), f"In all {count_phrase}.")
 
 
 INTENTS = (
     plan("tasks.count", count_tasks, draw=a_busy_day),
-    lookup("tasks.add", draw=both(no_task, a_day), trouble=both(a_task, a_day)),
+    lookup("tasks.add", draw=combine_draws(no_task, a_day), trouble=combine_draws(a_task, a_day)),
     lookup("tasks.complete", draw=a_task, trouble=no_task),
-    lookup("tasks.postpone", draw=a_delay, trouble=both(no_task, a_day)),
+    lookup("tasks.postpone", draw=a_delay, trouble=combine_draws(no_task, a_day)),
     lookup("tasks.delete", draw=a_task, trouble=no_task),
 )

@@ -11,11 +11,16 @@ from loopline.agents.environments.api_worlds.intent import (
     Slots,
     Step,
     best_of,
+    compare_two,
     lookup,
     plan,
-    two_weighed,
 )
-from loopline.agents.environments.api_worlds.intents.drawing import a_city, a_day, both, no_city
+from loopline.agents.environments.api_worlds.intents.drawing import (
+    a_city,
+    a_day,
+    combine_draws,
+    no_city,
+)
 from loopline.agents.environments.api_worlds.names import WEEKDAYS
 from loopline.agents.environments.api_worlds.world import World
 
@@ -49,7 +54,7 @@ def warmer(slots: Slots) -> Program:
     )  # fmt: skip
     low, high = sorted((here["high"], there["high"]))
     best, cooler = (city, other_city) if here["high"] == high else (other_city, city)
-    yield two_weighed((city, here["high"]), (other_city, there["high"]), largest=True)
+    yield compare_two((city, here["high"]), (other_city, there["high"]), largest=True)
     return Answer(
         f"It is warmer in {best}, with {high} degrees.", (high, best),
         f"{best} is warmer.", (cooler, low),
@@ -57,8 +62,10 @@ def warmer(slots: Slots) -> Program:
 
 
 INTENTS = (
-    lookup("weather.sky", draw=both(a_city, a_day), trouble=both(no_city, a_day)),
-    lookup("weather.high", draw=both(a_city, a_day), trouble=both(no_city, a_day)),
+    lookup("weather.sky", draw=combine_draws(a_city, a_day), trouble=combine_draws(no_city, a_day)),
+    lookup(
+        "weather.high", draw=combine_draws(a_city, a_day), trouble=combine_draws(no_city, a_day)
+    ),
     plan("weather.warmest", warmest, draw=a_city, trouble=no_city),
     plan("weather.warmer", warmer, draw=two_places),
     lookup("weather.sunset", draw=a_city, trouble=no_city),

@@ -68,10 +68,10 @@ def stamp() -> int:
 _PADDING = "x" * (MESSAGE_BYTES - len(orjson.dumps({"sent": 10**18, "text": ""})))
 
 
-def fields() -> dict[str, Any]:
+def message_fields() -> dict[str, Any]:
     """The message: 256 bytes as JSON (a few fewer while the machine's clock is young)."""
     return {"sent": stamp(), "text": _PADDING}
 
 
-def body() -> bytes:
-    return orjson.dumps(fields())
+def message_body() -> bytes:
+    return orjson.dumps(message_fields())

@@ -7,7 +7,7 @@ import asyncio
 from faststream.redis import RedisBroker, StreamSub
 from pydantic import BaseModel
 
-from loopline.bench.proofs.bus.peers import STREAM, OnMessage, fields
+from loopline.bench.proofs.bus.peers import STREAM, OnMessage, message_fields
 
 BATCH = 500
 READ = 500
@@ -33,11 +33,11 @@ class Sender:
         for start in range(0, count, BATCH):
             async with self._client.pipeline(transaction=False) as pipe:
                 for _ in range(min(BATCH, count - start)):
-                    await self._broker.publish(fields(), stream=STREAM, pipeline=pipe)
+                    await self._broker.publish(message_fields(), stream=STREAM, pipeline=pipe)
                 await pipe.execute()
 
     async def send_one(self) -> None:
-        await self._broker.publish(fields(), stream=STREAM)
+        await self._broker.publish(message_fields(), stream=STREAM)
 
     async def close(self) -> None:
         await self._broker.stop()

@@ -9,7 +9,7 @@ import uuid
 import orjson
 from pydantic import BaseModel
 
-from loopline.bench.proofs.bus.peers import STREAM, OnMessage, fields
+from loopline.bench.proofs.bus.peers import STREAM, OnMessage, message_fields
 from loopline.bus import (
     Admission,
     Bus,
@@ -45,7 +45,7 @@ def bus_of(url: str) -> Bus:
 def admission(run_id: str) -> Admission:
     """A run whose first message is the bench's."""
     deadline = time.time() + 3600
-    envelope = Envelope(type=TYPE, run_id=run_id, deadline=deadline, payload=fields())
+    envelope = Envelope(type=TYPE, run_id=run_id, deadline=deadline, payload=message_fields())
     return Admission(run_id, b"{}", deadline, (Outgoing(STREAM, envelope),))
 
 

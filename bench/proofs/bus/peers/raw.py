@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from redis.asyncio import Redis
 
-from loopline.bench.proofs.bus.peers import STREAM, OnMessage, body
+from loopline.bench.proofs.bus.peers import STREAM, OnMessage, message_body
 
 BATCH = 500
 
@@ -21,11 +21,11 @@ class Sender:
         for start in range(0, count, BATCH):
             async with self._redis.pipeline(transaction=False) as pipe:
                 for _ in range(min(BATCH, count - start)):
-                    pipe.xadd(STREAM, {"data": body()})
+                    pipe.xadd(STREAM, {"data": message_body()})
                 await pipe.execute()
 
     async def send_one(self) -> None:
-        await self._redis.xadd(STREAM, {"data": body()})
+        await self._redis.xadd(STREAM, {"data": message_body()})
 
     async def close(self) -> None:
         await self._redis.aclose()

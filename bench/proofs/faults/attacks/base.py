@@ -42,14 +42,14 @@ class Scene:
         """Undo what was done in so many seconds, or when the attack is over."""
 
         async def wait() -> None:
-            await timeout_of(self._over, seconds)
+            await wait_with_timeout(self._over, seconds)
             await undo()
 
         task = asyncio.create_task(wait())
         self._undoing.add(task)
         task.add_done_callback(self._undoing.discard)
 
-    async def calm(self) -> None:
+    async def undo_all(self) -> None:
         """Undo all that still lasts."""
         self._over.set()
         while self._undoing:
@@ -82,13 +82,13 @@ class Attack(ABC):
         """Do it, and see to it that it ends (`Scene.after`)."""
 
 
-async def timeout_of(event: asyncio.Event, seconds: float) -> None:
+async def wait_with_timeout(event: asyncio.Event, seconds: float) -> None:
     """Return when the event is set, or after `seconds`."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
 
 
-def between(bounds: tuple[float, float], share: float) -> float:
+def interpolate(bounds: tuple[float, float], share: float) -> float:
     low, high = bounds
     return low + share * (high - low)

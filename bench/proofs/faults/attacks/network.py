@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopline.bench.proofs.faults.attacks.base import Attack, between
+from loopline.bench.proofs.faults.attacks.base import Attack, interpolate
 from loopline.bench.proofs.faults.proxy import Proxy
 
 TORN = 20
@@ -21,7 +21,7 @@ class _OfProxy(Attack):
         return self.scene.proxy
 
     def apart(self, hardness: float) -> float:
-        return self.scene.lease_seconds * between(APART_LEASES, hardness)
+        return self.scene.lease_seconds * interpolate(APART_LEASES, hardness)
 
 
 class Reset(_OfProxy):
@@ -49,7 +49,7 @@ class Delay(_OfProxy):
     name, weight, about = "delay", 5, "replies come late"
 
     async def inject(self, place: float, hardness: float) -> None:
-        self.proxy.delay(between(DELAY_SECONDS, hardness))
+        self.proxy.delay(interpolate(DELAY_SECONDS, hardness))
 
         async def end() -> None:
             self.proxy.delay(0.0)
@@ -86,4 +86,4 @@ class Link(Attack):
         far = self.scene.far
         assert far is not None
         await far.down()
-        self.scene.after(self.scene.lease_seconds * between(APART_LEASES, hardness), far.up)
+        self.scene.after(self.scene.lease_seconds * interpolate(APART_LEASES, hardness), far.up)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopline.bench.proofs.faults.attacks.base import Attack, between
+from loopline.bench.proofs.faults.attacks.base import Attack, interpolate
 from loopline.bench.proofs.faults.fleet import Slot
 
 STOP_LEASES = (0.5, 2.5)
@@ -16,7 +16,7 @@ class Kill(Attack):
     name, weight, about = "kill", 50, "SIGKILL of a worker; another one starts"
 
     async def inject(self, place: float, hardness: float) -> None:
-        slot = _chosen(self, place)
+        slot = _choose_slot(self, place)
         self.scene.fleet.kill(slot)
         self.scene.fleet.start(slot)
 
@@ -25,7 +25,7 @@ class Stop(Attack):
     name, weight, about = "stop", 35, "SIGSTOP of a worker for half a lease to two and a half"
 
     async def inject(self, place: float, hardness: float) -> None:
-        fleet, slot = self.scene.fleet, _chosen(self, place)
+        fleet, slot = self.scene.fleet, _choose_slot(self, place)
         name = slot.name
         fleet.stop(slot)
 
@@ -33,7 +33,7 @@ class Stop(Attack):
             if slot.name == name:
                 fleet.resume(slot)
 
-        self.scene.after(self.scene.lease_seconds * between(STOP_LEASES, hardness), wake)
+        self.scene.after(self.scene.lease_seconds * interpolate(STOP_LEASES, hardness), wake)
 
 
 class Clock(Attack):
@@ -41,16 +41,16 @@ class Clock(Attack):
     needs = "clocks"
 
     async def inject(self, place: float, hardness: float) -> None:
-        clocks, slot = self.scene.clocks, _chosen(self, place)
+        clocks, slot = self.scene.clocks, _choose_slot(self, place)
         assert clocks is not None
         clocks.set(slot.index, CLOCK_SECONDS * (2 * hardness - 1))
 
         async def right() -> None:
             clocks.set(slot.index, 0.0)
 
-        self.scene.after(self.scene.lease_seconds * between(CLOCK_LEASES, place), right)
+        self.scene.after(self.scene.lease_seconds * interpolate(CLOCK_LEASES, place), right)
 
 
-def _chosen(attack: Attack, place: float) -> Slot:
+def _choose_slot(attack: Attack, place: float) -> Slot:
     targets = attack.scene.targets()
     return targets[int(place * len(targets))]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from loopline.bench.proofs.faults.attacks.base import Attack, between
+from loopline.bench.proofs.faults.attacks.base import Attack, interpolate
 
 DOWN_SECONDS = (0.0, 1.0)
+FROZEN_LEASES = (0.1, 1.5)
+"""How long it is frozen, in leases."""
 FULL_SECONDS = (0.2, 2.0)
 
 
@@ -16,8 +18,18 @@ class RestartRedis(Attack):
     async def inject(self, place: float, hardness: float) -> None:
         server = self.scene.server
         server.kill()
-        await asyncio.sleep(between(DOWN_SECONDS, hardness))
+        await asyncio.sleep(interpolate(DOWN_SECONDS, hardness))
         await asyncio.to_thread(server.start)
+
+
+class FreezeRedis(Attack):
+    name, weight, about = "redis_stop", 10, "SIGSTOP of Redis: it accepts, and answers nothing"
+
+    async def inject(self, place: float, hardness: float) -> None:
+        server = self.scene.server
+        server.pause()
+        await asyncio.sleep(self.scene.lease_seconds * interpolate(FROZEN_LEASES, hardness))
+        server.resume()
 
 
 class Memory(Attack):
@@ -26,7 +38,7 @@ class Memory(Attack):
     async def inject(self, place: float, hardness: float) -> None:
         server = self.scene.server
         await asyncio.to_thread(server.configure, "maxmemory", "1")
-        await asyncio.sleep(between(FULL_SECONDS, hardness))
+        await asyncio.sleep(interpolate(FULL_SECONDS, hardness))
         await asyncio.to_thread(server.configure, "maxmemory", "0")
 
 
@@ -38,7 +50,7 @@ class Disk(Attack):
         disk, server = self.scene.disk, self.scene.server
         assert disk is not None
         await asyncio.to_thread(disk.fill)
-        await asyncio.sleep(between(FULL_SECONDS, hardness))
+        await asyncio.sleep(interpolate(FULL_SECONDS, hardness))
         await asyncio.to_thread(disk.free)
         # With `appendfsync always` it ends rather than acknowledge what is on no disk.
         await asyncio.to_thread(server.wait_for_writes)

@@ -1,0 +1,355 @@
+"""What can be shown of a model's speech while it grows: no markup of a call, nothing twice.
+
+Speech is a text whose thoughts are taken out (`loopline.agents.visible_text`). It never shrinks, so
+whatever `loopline.agents.call_markup.strip_calls` keeps of it whatever comes next can be shown.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Literal
+
+from loopline.agents.call_markup import (
+    CALLED,
+    OPENING,
+    REGIONS,
+    SECTION,
+    calls_in_json,
+)
+from loopline.agents.thinking import BLANK_LINES, WRAPPINGS
+
+
+def unfinished(literals: Iterable[str]) -> re.Pattern[str]:
+    """Finds, at the end of a text, what may become one of the literals."""
+    prefixes = {literal[:end] for literal in literals for end in range(1, len(literal))}
+    listed = sorted(prefixes, key=len, reverse=True)
+    return re.compile(rf"(?:{'|'.join(map(re.escape, listed))})\Z")
+
+
+LONGEST = 40
+"""No literal that is looked for at the end of a text is longer, in characters."""
+_UNFINISHED = unfinished(REGIONS)
+_UNFINISHED_SECTION = re.compile(r"(?m:^)>(?:>(?:>[\w.-]{0,100})?)?\Z")
+_MAX_SECTION_CHARS = 105
+_FENCE = re.compile(r"```(?:json|python|tool_call|tool_code|xml)?[ \t]*\n\s*")
+_FENCES = [f"```{info}\n" for info in ("", "json", "python", "tool_call", "tool_code", "xml")]
+_PHI = "functools"
+_IDENTIFIER = re.compile(r"[\w.]{1,100}")
+_BRACKET = re.compile(r'["\[\]{}]')
+_IN_STRING = re.compile(r'(?:[^"\\]|\\.)*+(?P<end>"?)', re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)', re.DOTALL)
+_NO_OBJECT = re.compile(r'\{\s{0,100}[^"}\s]')
+_PYTHON_LIST = " \t\r\n(#\\]"
+_JSON_LIST = ' \t\r\n"{[]-0123456789tfnNI'
+
+
+class _Speech:
+    """`shown` is what has been given out, whole."""
+
+    def __init__(self, offered: Iterable[str]) -> None:
+        self.shown = False
+        self._offered = frozenset(offered)
+        self._text = ""
+        self._place = 0
+        """Up to here the text has been given out, or is a call."""
+        self._search = 0
+        self._begins = True
+        """Nothing is known yet of what the text begins with."""
+        self._value = _FirstValue()
+        self._resumes = False
+        """The next piece is the first one behind a call."""
+        self._called = False
+        """There is a call in front of `_place`."""
+        self._region: tuple[int, str] | None = None
+        """Of a call that is open: where its content begins, and what ends it."""
+        self._held = False
+        """Nothing more can be said of the text before it ends."""
+
+    def add(self, speech: str, *, behind_thought: bool) -> str:
+        """What can be shown now. `behind_thought`: the speech begins behind a thought."""
+        text, self._text = self._text, ""
+        text += speech  # In place: nobody else holds the text.
+        self._text = text
+        if self._begins and not self._held:
+            self._begins = self._may_be_wrapped_or_call(behind_thought)
+        if self._begins or self._held:
+            return ""
+        pieces: list[str] = []
+        while not self._held and self._step(pieces):
+            pass
+        return "".join(pieces)
+
+    def _may_be_wrapped_or_call(self, behind_thought: bool) -> bool:
+        """Whether the text may yet turn out to be a wrapped answer, or nothing but calls."""
+        begin = len(self._text) - len(self._text.lstrip()) if self._search == 0 else self._search
+        self._search = begin
+        head = self._text[begin : begin + 200]
+        if behind_thought:
+            for opening, _ in WRAPPINGS:
+                if head.startswith(opening):
+                    self._held = True
+                if opening.startswith(head):
+                    return True
+        if self._offered and not self._held and self._may_be_call(head, begin):
+            return True
+        self._search = 0
+        return False
+
+    def _may_be_call(self, head: str, begin: int) -> bool:
+        fence = _FENCE.match(head)
+        if fence is not None:
+            body = fence.end()
+        elif any(literal.startswith(head.replace(" ", "")) for literal in _FENCES):
+            return True
+        else:
+            if _PHI.startswith(head):
+                return True
+            body = len(_PHI) if head.startswith(_PHI) else 0
+        inner = head[body:]
+        if not inner:
+            return True
+        if inner[0] == "{":
+            return self._value.kind(self._text, begin + body, self._offered) in ("open", "call")
+        if inner[0] != "[":
+            return self._names_tool(inner, "(")
+        listed = inner[1:2]
+        if not listed:
+            return True
+        if listed in _JSON_LIST:
+            kind = self._value.kind(self._text, begin + body, self._offered)
+            if kind != "invalid":
+                return kind != "other"
+        return listed in _PYTHON_LIST or self._names_tool(inner[1:], "( \t\r\n")
+
+    def _names_tool(self, text: str, behind: str) -> bool:
+        """Whether a call in Python's writing of a tool on offer may stand at the text's begin."""
+        name = _IDENTIFIER.match(text)
+        if name is None:
+            return False
+        if not name[0].isascii():
+            return CALLED.match(text) is not None or name.end() == len(text)
+        names = {form for tool in self._offered for form in (tool, f"{tool}.call")}
+        normal = {unicodedata.normalize("NFKC", form) for form in names}
+        if name.end() == len(text):
+            return any(form.startswith(name[0]) for form in normal)
+        return name[0] in normal and text[name.end()] in behind
+
+    def _step(self, pieces: list[str]) -> bool:
+        """Go on by one piece or call. False if more text is needed."""
+        text = self._text
+        if self._region is not None:
+            return self._leave_call()
+        opening = OPENING.search(text, self._search) if self._offered else None
+        limit = len(text)
+        if opening is not None:
+            limit = opening.start()
+        elif self._offered:
+            tail = max(self._search, len(text) - LONGEST)
+            partial = _UNFINISHED.search(text, tail)
+            limit = len(text) if partial is None else partial.start()
+        if self._offered and not self._called:
+            section = self._section(limit)
+            if section is not None:
+                self._give(section, pieces)
+                return False
+        self._give(limit, pieces)
+        if opening is None:
+            self._search = limit
+            return False
+        self._called = True
+        closing = REGIONS[opening[0]]
+        if closing is None:
+            self._held = True
+            return False
+        begin = opening.start() if opening[0] == "<function=" else opening.end()
+        self._region = begin, closing
+        self._search = begin
+        return True
+
+    def _section(self, limit: int) -> int | None:
+        """Where a call by a line `>>>name` begins, or may begin, in front of `limit`."""
+        line = max(0, self._search - _MAX_SECTION_CHARS)
+        for match in SECTION.finditer(self._text, line, limit):
+            if match["name"] in self._offered:
+                # Only a call by another markup makes text of it: that is known at the end.
+                self._held = True
+                return match.start()
+        if limit < len(self._text):
+            return None
+        partial = _UNFINISHED_SECTION.search(self._text, max(line, limit - _MAX_SECTION_CHARS))
+        return None if partial is None else partial.start()
+
+    def _leave_call(self) -> bool:
+        assert self._region is not None
+        begin, closing = self._region
+        text = self._text
+        end = text.find(closing, self._search)
+        if end < 0:
+            self._search = max(begin, len(text) - len(closing) + 1)
+            return False
+        if '"' in text[begin:end] and _in_string(text, begin, end):
+            # An ending in a string of the call's JSON: what the call is, its whole text decides.
+            self._held = True
+            return False
+        self._region = None
+        self._place = self._search = end + len(closing)
+        self._resumes = True
+        return True
+
+    def _give(self, limit: int, pieces: list[str]) -> None:
+        """Give out the text up to `limit`, without white space at a call and at the end."""
+        piece = self._text[self._place : limit]
+        inner = piece.rstrip()
+        if not inner:
+            return
+        self._place += len(inner)
+        if self._resumes:
+            inner = f"\n{inner.lstrip()}" if self.shown else inner.lstrip()
+            self._resumes = False
+        pieces.append(inner)
+        self.shown = True
+
+
+class VisibleThoughts:
+    """The thoughts as they are shown: without white space around each, a blank line between."""
+
+    def __init__(self) -> None:
+        self._shown: list[str] = []
+        self._blank: list[str] = []
+        self._begins = True
+
+    @property
+    def has_shown(self) -> bool:
+        return bool(self._shown)
+
+    @property
+    def shown(self) -> str:
+        return "".join(self._shown)
+
+    def add(self, text: str) -> str:
+        inner = text.rstrip()
+        if not inner:
+            if not self._begins:
+                self._blank.append(text)
+            return ""
+        if self._begins:
+            given = ("\n\n" if self._shown else "") + inner.lstrip()
+        else:
+            given = "".join(self._blank) + inner
+        self._begins = False
+        self._blank = [text[len(inner) :]]
+        self._shown.append(given)
+        return given
+
+    def close(self) -> None:
+        self._begins, self._blank = True, []
+
+
+class VisibleContent:
+    """What is said, as it is shown."""
+
+    def __init__(self, offered: Iterable[str], *, behind_thought: bool = False) -> None:
+        self._speech = _Speech(offered)
+        self._shown: list[str] = []
+        self._blank: list[str] = []
+        self._begins = True
+        self._behind_thought = behind_thought
+        self._gap = False
+        """A thought stood in front of what comes next."""
+        self._last = ""
+
+    @property
+    def has_shown(self) -> bool:
+        return bool(self._shown)
+
+    @property
+    def shown(self) -> str:
+        return "".join(self._shown)
+
+    def add(self, text: str) -> str:
+        if not text:
+            return ""
+        if self._gap and self._last and not self._last.isspace() and not text[0].isspace():
+            text = f" {text}"
+        self._gap, self._last = False, text[-1]
+        inner = text.rstrip()
+        if not inner:
+            self._blank.append(text)
+            return ""
+        speech = "".join(self._blank) + inner
+        self._blank = [text[len(inner) :]]
+        if self._begins and self._behind_thought:
+            speech = BLANK_LINES.sub("", speech)
+        self._begins = False
+        given = self._speech.add(speech, behind_thought=self._behind_thought)
+        if given:
+            self._shown.append(given)
+        return given
+
+    def close(self) -> None:
+        """A thought has ended behind what was said."""
+        self._gap = True
+        self._behind_thought = self._behind_thought or self._begins
+
+
+class _FirstValue:
+    """The JSON value that a text begins with, while the text grows."""
+
+    def __init__(self) -> None:
+        self._position = -1
+        self._depth = 0
+        self._in_string = False
+        self._kind: Literal["open", "call", "other", "invalid"] = "open"
+
+    def kind(
+        self, text: str, begin: int, offered: frozenset[str]
+    ) -> Literal["open", "call", "other", "invalid"]:
+        """`open` before its end, `call` if it is one of a tool on offer, `other` if it is not,
+        `invalid` if it is no JSON."""
+        if self._kind != "open":
+            return self._kind
+        if self._position < 0:
+            self._position = begin
+        if _NO_OBJECT.match(text, begin):
+            self._kind = "invalid"
+        elif self._closes(text):
+            calls = calls_in_json(text[begin : self._position])
+            if calls:
+                self._kind = "call" if all(call.name in offered for call in calls) else "other"
+            else:
+                self._kind = "invalid"
+        return self._kind
+
+    def _closes(self, text: str) -> bool:
+        """Read on to the value's end, if it is there."""
+        while True:
+            if self._in_string:
+                inner = _IN_STRING.match(text, self._position)
+                assert inner is not None
+                self._position = inner.end()
+                if not inner["end"]:
+                    return False
+                self._in_string = False
+            bracket = _BRACKET.search(text, self._position)
+            if bracket is None:
+                self._position = len(text)
+                return False
+            self._position = bracket.end()
+            if bracket[0] == '"':
+                self._in_string = True
+                continue
+            self._depth += 1 if bracket[0] in "[{" else -1
+            if self._depth <= 0:
+                return True
+
+
+def _in_string(text: str, begin: int, place: int) -> bool:
+    """Whether a place is in a string of the JSON that begins at `begin`."""
+    for string in _STRING.finditer(text, begin):
+        if string.start() > place:
+            return False
+        if string.end() > place:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Posted rewards are counted once, though processes that send and record them are killed."""

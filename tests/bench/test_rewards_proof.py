@@ -1,0 +1,23 @@
+"""Rewards are counted once, though those who post them and the recorder are killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loopline.bench.proofs.rewards.proof import POSTERS, RewardsOptions, play
+from loopline.testing import RedisProcess
+from tests.conftest import quick_settings
+
+
+@pytest.mark.timeout(300)
+async def test_rewards_that_three_killed_programs_send_stand_in_the_store_once(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    options = RewardsOptions(rewards=500, kills=1, seed=7)
+    settings = quick_settings(any_server.url, shards=2)
+    result = await play(settings, tmp_path, options)
+    assert (result.counted, result.rows, result.wrong) == (500, 500, 0)
+    assert result.sent >= POSTERS * 500
+    assert result.kills == 2 * POSTERS

@@ -1,0 +1,124 @@
+"""What every client is held to, as far as it can express it: what its program must have seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+COUNTED = "one two three four five six seven eight nine"
+SLOWLY_COUNTED = f"{COUNTED}, and once more: one two three four five"
+UNICODE = "Zażółć 25 °C ~ 漢字 👩🏽‍🚀\n\n  naïve – „Anführung“\ttab"
+OSLO = ["weather", {"city": "Oslo"}]
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+Check = Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """One thing that a client relies on."""
+
+    name: str
+    """Of the function in each client's program."""
+    sentence: str
+    holds: Check
+    """Of what the program saw."""
+
+
+def names(calls: list[tuple[str, Any]]) -> list[str]:
+    """Of the tools that were called."""
+    return [name for name, _ in calls]
+
+
+def _total_tokens(usage: dict[str, Any]) -> tuple[int, int]:
+    return usage["prompt_tokens"], usage["completion_tokens"]
+
+
+BEHAVIOURS = (
+    Behaviour("plain_question", "a question is answered", lambda seen: "89" in seen),
+    Behaviour(
+        "system_message", "a system message reaches the model", lambda seen: seen == "Squawk!"
+    ),
+    Behaviour(
+        "developer_message", "a developer message reaches the model", lambda seen: seen == "Squawk!"
+    ),
+    Behaviour(
+        "history", "earlier turns reach the model", lambda seen: seen == "Your name is Ada."
+    ),
+    Behaviour(
+        "streaming",
+        "a stream comes in pieces that make up the whole text",
+        lambda seen: len(seen) > 3 and "".join(seen) == SLOWLY_COUNTED,
+    ),
+    Behaviour(
+        "stream_usage",
+        "a stream ends with the usage that the whole answer has",
+        lambda seen: _total_tokens(seen[0]) == _total_tokens(seen[1]) and seen[0]["prompt_tokens"],
+    ),
+    Behaviour(
+        "tool_round_trip",
+        "a tool is called, and its result is answered",
+        lambda seen: seen == [{"city": "Oslo"}, "It rains in Oslo."],
+    ),
+    Behaviour("streamed_tool_call", "a call is put together from a stream", lambda s: s == [OSLO]),
+    Behaviour("tool_choice_none", "tools are held back", lambda seen: seen == []),
+    Behaviour(
+        "tool_choice_required",
+        "some tool is called",
+        lambda seen: names(seen) == ["weather"],
+    ),
+    Behaviour(
+        "tool_choice_named", "the named tool is called", lambda seen: names(seen) == ["now"]
+    ),
+    Behaviour(
+        "parallel_tool_calls",
+        "several calls come in one turn, or one where no more are allowed",
+        lambda seen: seen == [[OSLO, ["weather", {"city": "Rome"}]], [OSLO]],
+    ),
+    Behaviour("structured_output", "an answer keeps to a schema", lambda seen: seen == {"sum": 5}),
+    Behaviour("several_choices", "n answers come", lambda seen: seen == ["apple", "pear"]),
+    Behaviour("seed", "a seed repeats", lambda seen: len(seen) == 3 and len(set(seen)) == 1),
+    Behaviour("stop", "a stop string ends the text", lambda seen: seen == "one two three"),
+    Behaviour("length", "a limit ends the text", lambda seen: seen == ["length", "one two t"]),
+    Behaviour(
+        "logprobs",
+        "each token has its log-probability",
+        lambda seen: seen[0] == COUNTED and all(value <= 0 for value in seen[1]),
+    ),
+    Behaviour(
+        "unknown_model",
+        "an unknown model is a 404 that names it",
+        lambda seen: seen["status"] == 404 and "nobody" in seen["message"],
+    ),
+    Behaviour("wrong_key", "a wrong key is a 401", lambda seen: seen["status"] == 401),
+    Behaviour(
+        "invalid_field",
+        "a value out of bounds is a 400 that names its field",
+        lambda seen: seen["status"] == 400 and "temperature" in (seen["param"] or seen["message"]),
+    ),
+    Behaviour("overload", "a 429 is retried after the time it says", lambda seen: "89" in seen),
+    Behaviour(
+        "timeout",
+        "the client's own time limit ends the call",
+        lambda seen: "timeout" in seen["class"].lower() or "timed out" in seen["message"].lower(),
+    ),
+    Behaviour(
+        "request_id",
+        "a response has a request id",
+        lambda seen: UUID.fullmatch(seen[1]) and seen[0].endswith(seen[1]),
+    ),
+    Behaviour(
+        "models", "the models are listed", lambda seen: {"llm", "workflow/solo"} <= set(seen)
+    ),
+    Behaviour("session", "a session's calls are one sample", lambda seen: seen[0] != seen[1]),
+    Behaviour(
+        "idempotency_key", "a repeated request is one run", lambda seen: seen[0] == seen[1]
+    ),
+    Behaviour("workflow", "a team answers as a model", lambda seen: seen == "89"),
+    Behaviour("unicode", "no character is lost or changed", lambda seen: seen == UNICODE),
+    Behaviour(
+        "abandoned_stream", "a stream that is left cancels its run", lambda seen: bool(seen)
+    ),
+)  # fmt: skip

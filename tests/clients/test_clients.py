@@ -1,0 +1,92 @@
+"""Every client, unmodified, against a running deployment: the same behaviours."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from loopline.runtime.client.client import Client
+from tests.clients.behaviours import BEHAVIOURS, Behaviour
+from tests.clients.clients import CLIENTS, ClientUnderTest
+from tests.clients.conftest import ClientProgram
+from tests.runtime.gateway.bus_view import active_runs, bus_client, is_full, is_idle
+from tests.runtime.gateway.conftest import MAX_RUNS, RunningGateway, asked, eventually
+
+ABANDONED_SECONDS = 10
+"""A run that nobody ended would take three times as long."""
+
+
+def test_the_matrix_names_known_behaviours_and_leaves_each_to_some_client() -> None:
+    names = {behaviour.name for behaviour in BEHAVIOURS}
+    assert len(names) == len(BEHAVIOURS) >= 25
+    for under_test in CLIENTS:
+        assert set(under_test.without) <= names
+    assert not set.intersection(*(set(under_test.without) for under_test in CLIENTS))
+
+
+def test_a_client_performs_whatever_it_can_express(
+    client: ClientUnderTest, program: ClientProgram
+) -> None:
+    assert program.behaviours == {b.name for b in BEHAVIOURS} - set(client.without)
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.name)
+async def test_a_client_can_rely_on(
+    client: ClientUnderTest,
+    program: ClientProgram,
+    gateway: RunningGateway,
+    behaviour: Behaviour,
+) -> None:
+    if reason := client.without.get(behaviour.name):
+        pytest.skip(f"{client.name}: {reason}")
+    async with bus_client(gateway) as bus:
+        match behaviour.name:
+            case "overload":
+                seen = await perform_in_a_full_deployment(program, gateway, bus)
+            case _:
+                seen = await asyncio.to_thread(program.perform, behaviour.name)
+        assert behaviour.holds(seen), f"{behaviour.sentence}: {seen}"
+        match behaviour.name:
+            case "timeout":
+                await eventually(lambda: is_idle(bus), "end of the run that nobody waits for")
+            case "abandoned_stream":
+                soon = ABANDONED_SECONDS
+                await eventually(lambda: is_idle(bus), "end of the run that was left", soon)
+            case "session":
+                first, second = [await completion_of(gateway, name) for name in seen]
+                ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
+                assert second["prompt_token_ids"][: len(ids)] == ids
+            case _:
+                pass
+
+
+async def perform_in_a_full_deployment(
+    program: ClientProgram, gateway: RunningGateway, bus: Client
+) -> Any:
+    """There is room again once the client was refused."""
+    async with gateway.client() as http, AsyncExitStack() as stack:
+        await eventually(lambda: is_idle(bus), "end of the runs before")
+        body = asked("Hello?", model="asleep")
+        sleepers = [
+            asyncio.create_task(http.post("chat/completions", json=body)) for _ in range(MAX_RUNS)
+        ]
+        stack.callback(lambda: [task.cancel() for task in sleepers])
+        await eventually(lambda: is_full(bus), f"{MAX_RUNS} runs")
+        before = program.relay.refusals
+        program.begin("overload")
+
+        async def refused() -> bool:
+            return program.relay.refusals > before
+
+        await eventually(refused, "refusal")
+        for run in await active_runs(bus):
+            await bus.cancel(run)
+        return await asyncio.to_thread(program.result)
+
+
+async def completion_of(gateway: RunningGateway, name: str) -> Any:
+    async with gateway.client() as http:
+        return (await http.get(f"chat/completions/{name}")).json()

@@ -1,0 +1,147 @@
+"""One deployment with two gateways for all tests that talk to them."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from tests.runtime.conftest import LIMIT, Deployment
+from tests.runtime.gateway.served import Served, serving
+
+PROFILE = Path(__file__).with_name("deployment.toml")
+GATEWAY_KINDS = ("planner", "gpu", "gateway")
+MAX_RUNS = 8
+"""Of the profile: with as many under way the next one is refused."""
+
+JsonBody = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunningGateway:
+    """Where it is, and the key that lets its user in."""
+
+    deployment: Deployment
+    url: str
+    """Base URL of OpenAI's API, with `/v1`."""
+    key: str
+
+    @property
+    def root(self) -> str:
+        return self.url.removesuffix("/v1")
+
+    def client(self, **headers: str) -> httpx.AsyncClient:
+        """Whose every request has these headers, beside the key."""
+        return httpx.AsyncClient(
+            base_url=self.url,
+            headers={"authorization": f"Bearer {self.key}"} | headers,
+            timeout=LIMIT,
+        )
+
+
+@pytest.fixture(scope="session")
+def gateway() -> Iterator[RunningGateway]:
+    """Don't stop or break it."""
+    with tempfile.TemporaryDirectory(prefix="sw-") as folder:
+        deployment = Deployment(Path(folder))
+        try:
+            deployment.up("workers.gateway.count=2", profile=str(PROFILE), kinds=GATEWAY_KINDS)
+            run = deployment.state.running()
+            assert run is not None
+            assert run.gateway is not None
+            key = deployment.state.gateway_key.read_text().strip()
+            yield RunningGateway(deployment, run.gateway, key)
+        finally:
+            deployment.end()
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[Served]:
+    """A scripted deployment with one gateway of short patience. Don't stop or break it."""
+    with serving("gateway.header_seconds=1", "gateway.body_seconds=1") as deployment:
+        yield deployment
+
+
+@pytest.fixture
+async def http(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
+    async with gateway.client() as client:
+        yield client
+
+
+def asked(text: str, model: str = "llm", **fields: Any) -> JsonBody:
+    """The body of a request with one user message."""
+    return {"model": model, "messages": [{"role": "user", "content": text}], **fields}
+
+
+async def answered(http: httpx.AsyncClient, body: JsonBody, **headers: str) -> JsonBody:
+    """The completion that a request must get."""
+    response = await http.post("chat/completions", json=body, headers=headers)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def content(completion: JsonBody) -> str:
+    return completion["choices"][0]["message"]["content"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a stream."""
+
+    id: str
+    data: str
+
+    @property
+    def chunk(self) -> JsonBody:
+        return orjson.loads(self.data)
+
+
+async def events_of(response: httpx.Response) -> AsyncIterator[Event]:
+    """The events of a stream as they come; comments are left out."""
+    fields: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        name, _, value = line.partition(": ")
+        if line and name:
+            fields[name] = value
+        elif not line and "data" in fields:
+            yield Event(fields.get("id", ""), fields["data"])
+            fields = {}
+
+
+async def streamed(http: httpx.AsyncClient, body: JsonBody, **headers: str) -> list[Event]:
+    """All events of the stream that a request must get."""
+    async with http.stream(
+        "POST", "chat/completions", json={**body, "stream": True}, headers=headers
+    ) as response:
+        assert response.status_code == 200, (await response.aread()).decode()
+        return [event async for event in events_of(response)]
+
+
+def text_of(events: list[Event]) -> str:
+    """What the deltas of the first choice come to."""
+    choices = [event.chunk["choices"] for event in events if event.data != "[DONE]"]
+    return "".join(
+        choice["delta"].get("content") or ""
+        for chunk in choices
+        for choice in chunk
+        if choice["index"] == 0
+    )
+
+
+async def eventually(
+    condition: Callable[[], Awaitable[Any]], what: str, limit: float = LIMIT
+) -> Any:
+    """Wait for a condition; its value."""
+    deadline = time.monotonic() + limit
+    while not (value := await condition()):
+        assert time.monotonic() < deadline, f"within {limit:g} s: no {what}"
+        await asyncio.sleep(0.02)
+    return value

@@ -1,0 +1,87 @@
+"""A stream goes on behind the last event that its client has seen, at any gateway."""
+
+from __future__ import annotations
+
+import httpx
+
+from tests.runtime.gateway.conftest import (
+    Event,
+    RunningGateway,
+    asked,
+    events_of,
+    streamed,
+    text_of,
+)
+
+SLOW = asked("Count to nine.", model="slow", stream=True)
+
+
+async def first_events(response: httpx.Response, count: int) -> list[Event]:
+    events: list[Event] = []
+    async for event in events_of(response):
+        events.append(event)
+        if len(events) == count:
+            break
+    return events
+
+
+async def test_a_client_that_comes_back_gets_what_it_has_not_seen(gateway: RunningGateway) -> None:
+    body = SLOW | {"stream_options": {"include_usage": True}}
+    headers = {"idempotency-key": "resumed-by-post"}
+    async with (
+        gateway.client() as client,
+        client.stream("POST", "chat/completions", json=body, headers=headers) as response,
+    ):
+        before = await first_events(response, 4)
+    # Of a client of its own, and so of a new connection: it may reach the other gateway.
+    async with gateway.client() as client:
+        after = await streamed(client, body, **headers, **{"last-event-id": before[-1].id})
+        whole = await streamed(client, body, **headers)
+    assert before + after == whole
+    assert whole[-1].data == "[DONE]"
+
+
+async def test_a_stream_is_resumed_by_its_completions_id(
+    http: httpx.AsyncClient, gateway: RunningGateway
+) -> None:
+    headers = {"idempotency-key": "resumed-by-id"}
+    async with http.stream("POST", "chat/completions", json=SLOW, headers=headers) as response:
+        before = await first_events(response, 3)
+    path = f"chat/completions/{before[0].chunk['id']}"
+    after: dict[str, list[Event]] = {}
+    for way in ("header", "query"):
+        last = before[-1].id
+        options = {"stream": "true"} | ({"starting_after": last} if way == "query" else {})
+        named = {"last-event-id": last} if way == "header" else {}
+        async with (
+            gateway.client() as client,
+            client.stream("GET", path, params=options, headers=named) as response,
+        ):
+            after[way] = [event async for event in events_of(response)]
+    assert after["header"] == after["query"]
+    whole = (await http.get(path)).json()
+    assert text_of([*before, *after["query"]]) == whole["choices"][0]["message"]["content"]
+    ids = [event.id for event in (*before, *after["query"])]
+    assert len(set(ids)) == len(ids)
+
+
+async def test_a_finished_stream_is_the_same_when_it_is_read_again(http: httpx.AsyncClient) -> None:
+    body = asked("Say it in every script.")
+    first = await streamed(http, body, **{"idempotency-key": "read-again"})
+    assert await streamed(http, body, **{"idempotency-key": "read-again"}) == first
+
+
+async def test_a_completion_is_found_by_its_id(http: httpx.AsyncClient) -> None:
+    response = await http.post("chat/completions", json=asked("Count to nine."))
+    completion = response.json()
+    again = (await http.get(f"chat/completions/{completion['id']}")).json()
+    assert again["choices"][0]["message"] == completion["choices"][0]["message"]
+    assert again["usage"] == completion["usage"]
+
+
+async def test_what_is_no_events_id_is_refused(http: httpx.AsyncClient) -> None:
+    response = await http.post(
+        "chat/completions", json=SLOW, headers={"last-event-id": "yesterday"}
+    )
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "invalid_event_id"

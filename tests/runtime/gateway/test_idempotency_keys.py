@@ -1,0 +1,76 @@
+"""One key stands for one request, however often and wherever it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import orjson
+import pytest
+
+from tests.runtime.gateway.conftest import (
+    MAX_RUNS,
+    RunningGateway,
+    answered,
+    asked,
+    content,
+    streamed,
+    text_of,
+)
+
+
+async def test_the_same_request_gets_the_stored_answer(http: httpx.AsyncClient) -> None:
+    body, key = asked("How old?"), {"idempotency-key": "stored"}
+    first = await answered(http, body, **key)
+    again = await answered(http, dict(reversed(body.items())), **key)
+    assert orjson.dumps(again) == orjson.dumps(first)
+
+
+async def test_another_body_under_the_same_key_is_a_conflict(http: httpx.AsyncClient) -> None:
+    key = {"idempotency-key": "conflict"}
+    await answered(http, asked("How old?"), **key)
+    response = await http.post("chat/completions", json=asked("How tall?"), headers=key)
+    assert response.status_code == 409
+    assert response.json()["error"]["code"] == "idempotency_key_reused"
+
+
+async def test_a_request_in_progress_is_joined_at_every_gateway(gateway: RunningGateway) -> None:
+    body, key = asked("Count to nine.", model="slow"), {"idempotency-key": "joined"}
+    clients = [gateway.client() for _ in range(2 * MAX_RUNS)]  # more than runs are let in
+    try:
+        answers = await asyncio.gather(*(answered(client, body, **key) for client in clients))
+    finally:
+        for client in clients:
+            await client.aclose()
+    assert len({orjson.dumps(answer) for answer in answers}) == 1
+
+
+async def test_a_stream_and_a_whole_answer_have_keys_of_their_own(http: httpx.AsyncClient) -> None:
+    body, key = asked("How old?"), {"idempotency-key": "both"}
+    await answered(http, body, **key)
+    response = await http.post("chat/completions", json=body | {"stream": True}, headers=key)
+    assert response.status_code == 409
+
+
+async def test_a_stream_under_a_key_is_joined(gateway: RunningGateway) -> None:
+    body, key = asked("Count to nine.", model="slow"), {"idempotency-key": "joined-stream"}
+    async with gateway.client() as one, gateway.client() as other:
+        streams = await asyncio.gather(streamed(one, body, **key), streamed(other, body, **key))
+    assert streams[0] == streams[1]
+    assert text_of(streams[0]).startswith("one two three")
+
+
+async def test_without_a_key_every_request_is_a_run_of_its_own(http: httpx.AsyncClient) -> None:
+    body = asked("Count to nine.")
+    first, second = await answered(http, body), await answered(http, body)
+    assert first["id"] != second["id"]
+    assert content(first) == content(second)
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256])
+async def test_a_key_of_no_use_is_refused(http: httpx.AsyncClient, key: str) -> None:
+    response = await http.post(
+        "chat/completions", json=asked("How old?"), headers={"idempotency-key": key}
+    )
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "invalid_idempotency_key"

@@ -1,0 +1,162 @@
+"""`/v1/runs`: what a program that is not Python starts, follows, ends, forks and rewards."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.runtime.conftest import until
+from tests.runtime.gateway.served import Served
+
+QUESTION = {"workflow": "solo", "prompt": "What is 17 * 23?"}
+
+
+def ended(client: httpx.Client, run_id: str) -> dict[str, Any]:
+    """The run, once it has ended."""
+
+    def look() -> dict[str, Any] | None:
+        run = client.get(f"/v1/runs/{run_id}").raise_for_status().json()
+        return run if run["status"] != "active" else None
+
+    return until(look, f"end of run {run_id}")
+
+
+def events(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Ids and bodies of server-sent events."""
+    blocks = [dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+              for block in text.split("\n\n")]  # fmt: skip
+    return [(block["id"], json.loads(block["data"])) for block in blocks if "id" in block]
+
+
+def test_a_run_is_started_and_read_with_its_steps_and_usage(served: Served) -> None:
+    with served.client() as client:
+        answer = client.post("/v1/runs", json={**QUESTION, "tags": {"team": "blue"}})
+        assert answer.status_code == 202
+        run = ended(client, answer.json()["id"])
+    assert answer.headers["location"] == f"/v1/runs/{run['id']}"
+    assert (run["status"], run["tags"]) == ("answered", {"team": "blue"})
+    assert [step["agent"] for step in run["steps"]] == ["solo"]
+    assert run["usage"]["total_tokens"] > 0
+
+
+def test_a_conversation_reaches_the_run_whole(served: Served) -> None:
+    messages = [
+        {"role": "system", "content": "Answer in one word."},
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hi"},
+        {"role": "user", "content": "What is 2 + 2?"},
+    ]
+    with served.client() as client:
+        body = {"workflow": "chat", "messages": messages}
+        run_id = client.post("/v1/runs", json=body).raise_for_status().json()["id"]
+        ended(client, run_id)
+    shown = json.loads(served.ok("runs", "show", run_id, "--json"))
+    task = shown["run"]["task"]
+    assert [message["role"] for message in task["messages"]] == [m["role"] for m in messages]
+    assert task["prompt"] == "What is 2 + 2?"
+
+
+def test_events_go_on_from_any_id_without_a_gap_or_a_repeat(served: Served) -> None:
+    with served.client() as client:
+        run_id = client.post("/v1/runs", json={**QUESTION, "stream": True}).json()["id"]
+        whole = events(client.get(f"/v1/runs/{run_id}/events").text)
+        assert whole[-1][1]["type"] == "ended"
+        for index, (event_id, _) in enumerate(whole):
+            after = {"last-event-id": event_id} if index % 2 else {}
+            query = {} if index % 2 else {"after": event_id}
+            if index == len(whole) - 1:
+                break  # nothing follows an end, and a follower waits to be sure of that
+            rest = client.get(f"/v1/runs/{run_id}/events", headers=after, params=query).text
+            assert events(rest) == whole[index + 1 :]
+
+
+def test_a_run_is_listed_for_its_caller_alone(served: Served) -> None:
+    other = served.new_key("listing")["key"]
+    with served.client() as client, served.client(other) as stranger:
+        body = {**QUESTION, "tags": {"batch": "listed"}}
+        ids = [client.post("/v1/runs", json=body).json()["id"] for _ in range(3)]
+        for run_id in ids:
+            ended(client, run_id)
+        query = {"tag": "batch=listed", "limit": 2}
+        first = client.get("/v1/runs", params=query).json()
+        second = client.get("/v1/runs", params={**query, "before": first["last_id"]}).json()
+        listed = [run["id"] for run in first["data"] + second["data"]]
+        assert listed == list(reversed(ids))
+        assert stranger.get("/v1/runs").json()["data"] == []
+        for route in ("", "/events"):
+            assert stranger.get(f"/v1/runs/{ids[0]}{route}").status_code == 404
+        for route in ("/cancel", "/fork", "/feedback"):
+            body = {"at_turn": 0} if route == "/fork" else {"value": 1}
+            assert stranger.post(f"/v1/runs/{ids[0]}{route}", json=body).status_code == 404
+
+
+def test_one_idempotency_key_is_one_run(served: Served) -> None:
+    headers = {"idempotency-key": "one-run"}
+    with served.client() as client:
+        first = client.post("/v1/runs", json=QUESTION, headers=headers).json()["id"]
+        ended(client, first)
+        again = client.post("/v1/runs", json=QUESTION, headers=headers)
+        assert (again.json()["id"], again.json()["status"]) == (first, "answered")
+        other = client.post("/v1/runs", json={**QUESTION, "seed": 1}, headers=headers)
+    assert other.status_code == 409
+    assert other.json()["error"]["code"] == "idempotency_key_reused"
+
+
+def test_a_run_is_forked_at_a_turn(served: Served) -> None:
+    with served.client() as client:
+        parent = client.post("/v1/runs", json=QUESTION).json()["id"]
+        ended(client, parent)
+        fork = client.post(f"/v1/runs/{parent}/fork", json={"at_turn": 0, "seed": 7})
+        assert fork.status_code == 202
+        assert ended(client, fork.json()["id"])["parent"] == parent
+        late = client.post(f"/v1/runs/{parent}/fork", json={"at_turn": 9})
+    assert late.status_code == 400
+    assert "turns 0 to 0" in late.json()["error"]["message"]
+
+
+def test_a_reward_counts_once_for_its_id(served: Served) -> None:
+    with served.client() as client:
+        run_id = client.post("/v1/runs", json=QUESTION).json()["id"]
+        ended(client, run_id)
+        reward = {"value": 0.5, "source": "judge", "id": "r1"}
+        answers = [client.post(f"/v1/runs/{run_id}/feedback", json=reward) for _ in range(3)]
+        assert [answer.json()["new"] for answer in answers] == [True, False, False]
+        other = client.post(f"/v1/runs/{run_id}/feedback", json={**reward, "value": 1})
+        assert other.status_code == 400
+        assert "'r1'" in other.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"workflow": "solo"}, "either 'prompt' or 'messages'"),
+        ({"workflow": "nobody", "prompt": "x"}, "nobody"),
+        ({**QUESTION, "options": {"no": 1}}, "option 'no'"),
+        ({**QUESTION, "policies": {"solo": "none"}}, "none"),
+        ({**QUESTION, "budget": {"seconds": -1}}, "budget.seconds"),
+        ({**QUESTION, "tags": {"session": "x"}}, "the gateway's own"),
+        ({**QUESTION, "colour": "red"}, "'colour'"),
+        ({**QUESTION, "webhook": "ftp://x"}, "webhook"),
+    ],
+)
+def test_what_can_not_be_run_is_refused_by_name(
+    served: Served, body: dict[str, Any], message: str
+) -> None:
+    with served.client() as client:
+        answer = client.post("/v1/runs", json=body)
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]["message"]
+
+
+def test_a_cancelled_run_says_so(served: Served) -> None:
+    served.ok("scale", "planner=0")
+    try:
+        with served.client() as client:
+            run_id = client.post("/v1/runs", json=QUESTION).json()["id"]
+            run = client.post(f"/v1/runs/{run_id}/cancel").json()
+    finally:
+        served.ok("scale", "planner=1")
+    assert (run["status"], run["answer"]) == ("cancelled", None)

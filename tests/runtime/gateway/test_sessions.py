@@ -1,0 +1,108 @@
+"""The calls of a session that go on from each other are one sample, tokenized once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.runtime.gateway.conftest import JsonBody, RunningGateway, asked
+from tests.runtime.gateway.test_chat_completions import WEATHER
+
+
+async def call(http: httpx.AsyncClient, path: str, body: JsonBody, **headers: str) -> JsonBody:
+    body = body | {"return_token_ids": True}
+    response = await http.post(path, json=body, headers=headers)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def ids(completion: JsonBody) -> list[int]:
+    """Of prompt and output, together."""
+    return completion["prompt_token_ids"] + completion["choices"][0]["token_ids"]
+
+
+def message(completion: JsonBody) -> JsonBody:
+    return completion["choices"][0]["message"]
+
+
+def begins_with(completion: JsonBody, earlier: JsonBody) -> bool:
+    return completion["prompt_token_ids"][: len(ids(earlier))] == ids(earlier)
+
+
+def place(gateway: RunningGateway, way: str, name: str) -> tuple[str, dict[str, str]]:
+    """Where a call of the session goes, and with which headers."""
+    if way == "path":
+        return f"{gateway.root}/sessions/{name}/v1/chat/completions", {}
+    return f"{gateway.url}/chat/completions", {"x-loopline-session": name}
+
+
+@pytest.mark.parametrize("way", ["path", "header"])
+async def test_a_sessions_second_call_begins_with_the_ids_of_its_first(
+    gateway: RunningGateway, http: httpx.AsyncClient, way: str
+) -> None:
+    path, headers = place(gateway, way, f"two-calls-{way}")
+    body = asked("What is 12 * 7 + 5?")
+    first = await call(http, path, body, **headers)
+    body["messages"] += [message(first), {"role": "user", "content": "Are you sure?"}]
+    second = await call(http, path, body, **headers)
+    assert begins_with(second, first)
+    assert second["usage"]["prompt_tokens"] == len(second["prompt_token_ids"])
+    body["messages"] += [message(second), {"role": "user", "content": "Really?"}]
+    assert begins_with(await call(http, path, body, **headers), second)
+
+
+async def test_a_session_goes_on_through_calls_of_tools(
+    gateway: RunningGateway, http: httpx.AsyncClient
+) -> None:
+    path, _ = place(gateway, "path", "through-tools")
+    body = asked("Weather in Oslo?", tools=[WEATHER])
+    first = await call(http, path, body)
+    call_id = message(first)["tool_calls"][0]["id"]
+    result = {"role": "tool", "tool_call_id": call_id, "content": "Oslo has rain."}
+    body["messages"] += [message(first), result]
+    second = await call(http, path, body)
+    assert begins_with(second, first)
+
+
+async def test_what_a_client_changed_begins_a_sample_of_its_own(
+    gateway: RunningGateway, http: httpx.AsyncClient
+) -> None:
+    path, _ = place(gateway, "path", "changed")
+    body = asked("What is 12 * 7 + 5?")
+    first = await call(http, path, body)
+    changed: dict[str, Any] = message(first) | {"content": "It is 90."}
+    body["messages"] += [changed, {"role": "user", "content": "Are you sure?"}]
+    second = await call(http, path, body)
+    assert not begins_with(second, first)
+
+
+async def test_one_session_may_branch(gateway: RunningGateway, http: httpx.AsyncClient) -> None:
+    path, _ = place(gateway, "path", "branches")
+    first = await call(http, path, asked("What is 12 * 7 + 5?"))
+    for follow_up in ("Are you sure?", "Why?"):
+        body = asked("What is 12 * 7 + 5?")
+        body["messages"] += [message(first), {"role": "user", "content": follow_up}]
+        assert begins_with(await call(http, path, body), first)
+
+
+async def test_the_runs_of_a_session_are_tagged_with_it(
+    gateway: RunningGateway, http: httpx.AsyncClient
+) -> None:
+    path, _ = place(gateway, "path", "tagged")
+    completion = await call(http, path, asked("How old?", metadata={"task": "t7"}))
+    run_id = completion["id"].removeprefix("chatcmpl-")
+    shown = gateway.deployment.ok("runs", "show", run_id, "--json")
+    assert '"session":"tagged"' in shown.replace(" ", "")
+    assert '"task":"t7"' in shown.replace(" ", "")
+
+
+@pytest.mark.parametrize(("name", "header"), [("one", "two"), ("-x", ""), ("a" * 129, "")])
+async def test_a_session_needs_one_plain_name(
+    gateway: RunningGateway, http: httpx.AsyncClient, name: str, header: str
+) -> None:
+    path, _ = place(gateway, "path", name)
+    headers = {"x-loopline-session": header} if header else {}
+    response = await http.post(path, json=asked("How old?"), headers=headers)
+    assert response.status_code == 400

@@ -1,0 +1,194 @@
+"""Rewards that were posted after the fact, read from the store and joined to what they are for."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from loopline.agents.records import RECORDS_VERSION, Candidate, Run, Step, Trajectory
+from loopline.agents.rewards import SESSION_TAG, Reward, RewardPlace
+from loopline.trainers.data.json_files import Skipped
+from loopline.trainers.data.store import OTHER_VERSION, checked_rows, skipped_record
+
+TEAM, AGENT, TURN = "team", "agent", "turn"
+"""Names of reward parts: what the whole team earned, what one agent did, what one turn did."""
+
+
+class EntryOrder(NamedTuple):
+    """Place of a reward among all. The ids of a stream's entries rise; those of two streams count
+    the time of one server."""
+
+    milliseconds: int
+    number: int
+    shard: int
+
+
+class RecordedReward(NamedTuple):
+    """A reward as the recorder wrote it."""
+
+    order: EntryOrder
+    reward: Reward
+
+    @property
+    def entry(self) -> str:
+        """Names its row: no two rewards have the same."""
+        return f"{self.order.shard}/{self.order.milliseconds}-{self.order.number}"
+
+
+@dataclass(frozen=True)
+class PostedRewards:
+    """All rewards of a store, each of them once."""
+
+    rewards: tuple[RecordedReward, ...]
+    """In the order in which they were accepted."""
+    skipped: tuple[Skipped, ...] = ()
+
+    @cached_property
+    def versions(self) -> Mapping[RewardPlace, tuple[Reward, ...]]:
+        """By place, oldest first: the last one counts."""
+        by_place: dict[RewardPlace, list[Reward]] = defaultdict(list)
+        for recorded in self.rewards:
+            by_place[recorded.reward.place].append(recorded.reward)
+        return {place: tuple(versions) for place, versions in by_place.items()}
+
+    def of_target(self, sources: Collection[str] | None = None) -> dict[str, list[Reward]]:
+        """By run or session, the rewards that count; of these sources alone, where they are
+        given."""
+        by_target: dict[str, list[Reward]] = defaultdict(list)
+        for place, versions in self.versions.items():
+            if sources is None or place.source in sources:
+                by_target[place.target].append(versions[-1])
+        return dict(by_target)
+
+
+def read_rewards(store: Path, entries: Collection[str] | None = None) -> PostedRewards:
+    """The rewards in a store, none where it has none; of these entries alone, where they are given.
+
+    Of rows with the same id for the same run or session the first one counts: the later ones were
+    accepted because the bus had forgotten the id.
+    """
+    skipped: list[Skipped] = []
+    recorded: list[RecordedReward] = []
+    for where, (body, shard, entry) in checked_rows(
+        store / "rewards", ("reward", "shard", "entry"), skipped
+    ):
+        try:
+            reward = Reward.model_validate_json(body)
+        except ValidationError as error:
+            skipped.append(skipped_record(where, body, error))
+            continue
+        if reward.version != RECORDS_VERSION:
+            detail = f"version {reward.version}; this program reads {RECORDS_VERSION}"
+            skipped.append(Skipped(where, OTHER_VERSION, detail))
+            continue
+        milliseconds, _, number = entry.partition("-")
+        order = EntryOrder(int(milliseconds), int(number), shard)
+        recorded.append(RecordedReward(order, reward))
+    once: dict[tuple[str, str], RecordedReward] = {}
+    for item in sorted(recorded, key=lambda item: item.order):
+        once.setdefault((item.reward.target, item.reward.id), item)
+    rewards = (item for item in once.values() if entries is None or item.entry in entries)
+    return PostedRewards(tuple(rewards), tuple(skipped))
+
+
+def targets_of(run: Run) -> tuple[str, ...]:
+    """The targets whose rewards reach a run: its own, and its session's."""
+    session = run.tags.get(SESSION_TAG)
+    return (run.id,) if session is None else (run.id, f"session/{session}")
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What rewards add up to: those for the team, by agent, and by turn, there for the team (None)
+    or an agent."""
+
+    team: float | None = None
+    agents: Mapping[str, float] = field(default_factory=dict[str, float])
+    turns: Mapping[tuple[str | None, int], float] = field(
+        default_factory=dict[tuple[str | None, int], float]
+    )
+
+    @classmethod
+    def of(cls, rewards: Iterable[Reward]) -> Feedback:
+        """Of the rewards that reach one run. Those of several sources are added up."""
+        values: dict[tuple[str | None, int | None], list[float]] = defaultdict(list)
+        for reward in rewards:
+            values[reward.agent, reward.turn].append(reward.value)
+        sums = {place: math.fsum(parts) for place, parts in values.items()}
+        return cls(
+            team=sums.get((None, None)),
+            agents={
+                agent: value
+                for (agent, turn), value in sums.items()
+                if agent is not None and turn is None
+            },
+            turns={
+                (agent, turn): value for (agent, turn), value in sums.items() if turn is not None
+            },
+        )
+
+    def __bool__(self) -> bool:
+        return self.team is not None or bool(self.agents) or bool(self.turns)
+
+    def of_turn(self, agent: str, turn: int) -> float | None:
+        """What one turn of an agent earned by itself."""
+        return add(self.turns.get((None, turn)), self.turns.get((agent, turn)))
+
+
+def rewarded_by(trajectory: Trajectory, feedback: Feedback) -> Trajectory:
+    """The run with these rewards in place of those that it was recorded with.
+
+    `team_reward` is the team's; `agent_rewards` are an agent's own and the mean of its turns that
+    have one. The candidate that was executed in a step has the parts `team`, `agent` and `turn`;
+    nobody has seen what the others would have led to, so they have none.
+    """
+    turn_rewards: dict[str, list[float]] = defaultdict(list)
+    steps: list[Step] = []
+    for step in trajectory.steps:
+        turn = feedback.of_turn(step.agent, step.turn)
+        if turn is not None:
+            turn_rewards[step.agent].append(turn)
+        parts = {TEAM: feedback.team, AGENT: feedback.agents.get(step.agent), TURN: turn}
+        values = {name: value for name, value in parts.items() if value is not None}
+        steps.append(step.model_copy(update={"candidates": _with_parts(step, values)}))
+    means = {agent: mean(values) for agent, values in turn_rewards.items()}
+    agents = {
+        agent: value
+        for agent in {*feedback.agents, *means}
+        if (value := add(feedback.agents.get(agent), means.get(agent))) is not None
+    }
+    return trajectory.model_copy(
+        update={
+            "steps": tuple(steps),
+            "team_reward": feedback.team,
+            "agent_rewards": dict(sorted(agents.items())),
+        }
+    )
+
+
+def _with_parts(step: Step, parts: Mapping[str, float]) -> tuple[Candidate, ...]:
+    return tuple(
+        candidate.model_copy(
+            update={"reward_parts": dict(parts) if number == step.selected else {}}
+        )
+        for number, candidate in enumerate(step.candidates)
+    )
+
+
+def add(first: float | None, second: float | None) -> float | None:
+    """The sum of what is there; None where nothing is."""
+    values = [value for value in (first, second) if value is not None]
+    return math.fsum(values) if values else None
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """The mean of what is there; None where nothing is."""
+    numbers = [value for value in values if value is not None]
+    return math.fsum(numbers) / len(numbers) if numbers else None

@@ -1,0 +1,207 @@
+"""Conversations out of single calls.
+
+A gateway records each call of a client as a run of its own, with the tag `session`. Where a call's
+prompt begins with the ids that an earlier call of the session read and wrote, it goes on with that
+call's conversation: both are one sample, and what was there before is not tokenized, or learned, a
+second time.
+
+    call 1    prompt ids | output ids
+    call 2    prompt ids | output ids | a tool's result | output ids
+              observed     learned      observed          learned
+
+A call that extends none begins a conversation. Of several calls that extend the same one, or read
+the same prompt, the first goes on with it; each other one begins a sibling, in which the ids in
+common are observed. So every call is learned from exactly once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from loopline.agents.records import Call, Candidate, PolicyRef, Step, Task, Trajectory
+from loopline.agents.rewards import Reward
+from loopline.trainers.data.rewards import Feedback, add, mean, targets_of
+
+CHAT = "chat"
+"""Workflow of a run that is one call of a client."""
+AGENT_TAG = "agent"
+GROUP_TAGS = "group", "task"
+"""Tags that say which sessions are about the same, the first of them that is there."""
+
+
+@dataclass(frozen=True)
+class ChatCall:
+    """One call, in the run that it was recorded as."""
+
+    trajectory: Trajectory
+    step: Step
+    number: int
+    """Among the calls of its step: a client may ask for several answers."""
+    call: Call
+
+    @property
+    def session(self) -> str:
+        """What it belongs to: a run without a session stands for itself."""
+        return targets_of(self.trajectory.run)[-1]
+
+    @property
+    def agent(self) -> str:
+        return self.trajectory.run.tags.get(AGENT_TAG) or self.step.agent
+
+    @property
+    def place(self) -> tuple[float, str, int, int]:
+        """In time; no two calls have the same."""
+        return self.step.timings.started, self.trajectory.run.id, self.step.turn, self.number
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Read and written."""
+        return (*self.call.prompt_ids, *self.call.output_ids)
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Calls of which each extends the one before."""
+
+    calls: tuple[ChatCall, ...]
+    part: int
+    """Number among its agent's conversations of the session, in the order of their beginnings."""
+
+    @property
+    def first(self) -> ChatCall:
+        return self.calls[0]
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Ids of the runs that it is made of."""
+        return tuple(dict.fromkeys(call.trajectory.run.id for call in self.calls))
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All that was read and written."""
+        return self.calls[-1].ids
+
+    @property
+    def learned(self) -> tuple[bool, ...]:
+        """Of each id, whether a call of this conversation wrote it."""
+        mask: list[bool] = []
+        for call in self.calls:
+            mask += [False] * (len(call.call.prompt_ids) - len(mask))
+            mask += [True] * len(call.call.output_ids)
+        return tuple(mask)
+
+    def feedback(self, by_target: Mapping[str, Sequence[Reward]]) -> Feedback:
+        """What the rewards of each run and session say of it: the session's, and the mean of its
+        runs that have one."""
+        agent, run = self.first.agent, self.first.trajectory.run
+        of_session = Feedback.of(
+            reward
+            for target in targets_of(run)
+            if target != run.id
+            for reward in by_target.get(target, ())
+        )
+        team: list[float | None] = []
+        agent_values: list[float | None] = []
+        for call in {call.trajectory.run.id: call for call in self.calls}.values():
+            of_run = Feedback.of(by_target.get(call.trajectory.run.id, ()))
+            team.append(of_run.team)
+            turn = of_run.of_turn(agent, call.step.turn)
+            agent_values.append(add(of_run.agents.get(agent), turn))
+        earned = add(of_session.agents.get(agent), mean(agent_values))
+        return Feedback(add(of_session.team, mean(team)), {} if earned is None else {agent: earned})
+
+    def trajectory(self) -> Trajectory:
+        """As one run of one step, under the id of its first run. Its task is what it has in common
+        with those that it is compared with: the tag `group` or `task` and the number of its part,
+        else the messages that it begins with."""
+        first, last = self.first, self.calls[-1]
+        run = first.trajectory.run
+        tag = next((run.tags[name] for name in GROUP_TAGS if run.tags.get(name)), None)
+        if tag is None:
+            task = Task(prompt=run.task.prompt, messages=run.task.messages)
+        else:
+            task = Task(instance={"group": tag, "part": self.part}, prompt=tag)
+        step = first.step.model_copy(
+            update={
+                "turn": 0,
+                "branch": 0,
+                "agent": first.agent,
+                "candidates": (Candidate(calls=tuple(call.call for call in self.calls)),),
+                "selected": 0,
+                "decision": last.step.decision,
+                "timings": first.step.timings.model_copy(update={"ended": last.step.timings.ended}),
+            }
+        )
+        return last.trajectory.model_copy(
+            update={
+                "run": run.model_copy(update={"task": task, "options": {}}),
+                "steps": (step,),
+                "team_reward": None,
+                "agent_rewards": {},
+            }
+        )
+
+
+def chat_calls(trajectory: Trajectory) -> Iterator[ChatCall]:
+    """The calls of a run."""
+    for step in trajectory.steps:
+        for number, call in enumerate(step.calls):
+            yield ChatCall(trajectory, step, number, call)
+
+
+def conversations(calls: Iterable[ChatCall]) -> tuple[Conversation, ...]:
+    """The conversations of any sessions, by their beginnings. Pure: the order of the calls does not
+    matter, and each is in exactly one. Only calls of one session, one agent and one version of one
+    policy go on with each other."""
+    threads: dict[tuple[str, str, PolicyRef], list[ChatCall]] = defaultdict(list)
+    for call in calls:
+        threads[call.session, call.agent, call.call.policy].append(call)
+    chains = [chain for thread in threads.values() for chain in _chains(thread)]
+    parts: dict[tuple[str, str], int] = defaultdict(int)
+    result: list[Conversation] = []
+    for chain in sorted(chains, key=lambda chain: chain[0].place):
+        agent_of_session = chain[0].session, chain[0].agent
+        result.append(Conversation(tuple(chain), parts[agent_of_session]))
+        parts[agent_of_session] += 1
+    return tuple(result)
+
+
+def _chains(thread: Sequence[ChatCall]) -> list[list[ChatCall]]:
+    """Shorter prompts come first: a call's prompt is longer than that of the call it extends,
+    whatever the clocks of two machines say."""
+    lengths = sorted({len(call.ids) for call in thread})
+    chains: list[list[ChatCall]] = []
+    ends: dict[bytes, list[list[ChatCall]]] = defaultdict(list)
+    """Digest of a chain's ids → the chains that end with them."""
+    for call in sorted(thread, key=lambda call: (len(call.call.prompt_ids), call.place)):
+        prompt = call.call.prompt_ids
+        ending = [ends[digest] for digest in _digests(prompt, lengths) if digest in ends]
+        # An empty list: chains ended there, and all of them have gone on.
+        if ending and ending[-1]:
+            chain = ending[-1].pop(0)
+            chain.append(call)
+        else:
+            chains.append(chain := [call])
+        if call.ids:
+            ends[_digest(call.ids)].append(chain)
+    return chains
+
+
+def _digests(ids: Sequence[int], lengths: Sequence[int]) -> Iterator[bytes]:
+    """Of the beginnings of these lengths, the shortest first."""
+    data, digest, begin = array("q", ids).tobytes(), hashlib.sha256(), 0
+    for length in lengths:
+        end = length * 8
+        if end > len(data):
+            return
+        digest.update(data[begin:end])
+        begin = end
+        yield digest.copy().digest()
+
+
+def _digest(ids: Sequence[int]) -> bytes:
+    return hashlib.sha256(array("q", ids).tobytes()).digest()
