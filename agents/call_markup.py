@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from loopline.agents.records import JsonObject
-from loopline.agents.thinking import parted
+from loopline.agents.thinking import split_thoughts
 from loopline.agents.tools.json_arguments import parse_arguments
 
 OPEN = "<tool_call>"
@@ -117,11 +117,11 @@ class _Region:
 
 def written_calls(text: str, tools: Offered = NONE, *, opened: bool = False) -> list[WrittenCall]:
     """Every call in a model's text, in order. A call without a markup of its own is read only if a
-    tool of its name is on offer. `opened`: see `loopline.agents.thinking.parted`."""
+    tool of its name is on offer. `opened`: see `loopline.agents.thinking.split_thoughts`."""
     channels = _channel_regions(text)
     if channels:
         return list(_calls(channels, tools))
-    spoken = parted(text, opened=opened).said
+    spoken = split_thoughts(text, opened=opened).said
     regions = _regions(spoken, tools)
     if not regions:
         return _bare_calls(spoken, tools)
@@ -138,7 +138,7 @@ def strip_calls(
 ) -> str:
     """What was said around the calls; an unclosed call is dropped to the end of the text. With
     `quoted`, a markup in a block of code is an example and stays."""
-    spoken = parted(text, opened=opened).said
+    spoken = split_thoughts(text, opened=opened).said
     regions = _regions(spoken, tools)
     if quoted:
         blocks = _blocks(spoken)

@@ -103,7 +103,7 @@ def split_thoughts(text: str, *, opened: bool = False) -> SplitText:
         return SplitText(text, "")
     thoughts = [thought_in(text[start:end]).strip() for start, end in spans]
     return SplitText(
-        said=_joined(text, spans),
+        said=_join_spans(text, spans),
         thought="\n\n".join(filter(None, thoughts)),
         spans=tuple(spans),
     )
@@ -153,8 +153,8 @@ def _spans(text: str, opened: bool) -> tuple[list[tuple[int, int]], Callable[[st
         if GLUED.match(text, bare.end()):
             return [(0, len(text))], _behind_name
     if not opened and DELIMITERS.search(text) is None:
-        return [], _without_delimiters
-    return _delimited(text, opened), _without_delimiters
+        return [], _strip_delimiters
+    return _delimited(text, opened), _strip_delimiters
 
 
 def _channel_spans(text: str) -> list[tuple[int, int]] | None:

@@ -20,8 +20,10 @@ FINAL = "<|channel|>final<|message|>"
 _MARKS = [
     "<think>", "</think>", "<think>\n", "\n</think>\n\n", "[THINK]", "[/THINK]",
     "<|channel>thought",
-    "<channel|>", "`<think>`", "```", "```\n", "```python\n", "\n~~~", "`", '"', "'", "“", "”", "\n", " ", "  ",
-    "\t", "a", "b c", ".", ",", "<|channel|>", "<|message|>", "<|end|>", "<|start|>", "final", "now",
+    "<channel|>", "`<think>`", "```", "```\n", "```python\n", "\n~~~", "`",
+    '"', "'", "“", "”", "\n", " ", "  ",
+    "\t", "a", "b c", ".", ",",
+    "<|channel|>", "<|message|>", "<|end|>", "<|start|>", "final", "now",
     "analysis", "assistantfinal", "commentary to=functions.now ", "<|call|>", "<answer>", "\\",
     "</answer>", "{", "}", "[", "]", "1", "Here is my thought process:", "Here's my response:", "(",
     "<tool_call>", "</tool_call>", CALL, "calculate", ")", '(expression="1")', "\r\n", ANALYSIS,
