@@ -141,7 +141,7 @@ class ResponsesApi:
         if order not in ("asc", "desc"):
             raise invalid("order: 'asc' or 'desc'", "order", "invalid_value")
         count = query.get("limit", "20")
-        if not count.isdecimal() or not 1 <= int(count) <= MAX_PAGE:
+        if not count.isdecimal() or len(count) > 3 or not 1 <= int(count) <= MAX_PAGE:
             raise invalid(f"limit: 1 to {MAX_PAGE}", "limit", "invalid_value")
         if order == "desc":
             items.reverse()

@@ -342,3 +342,14 @@ async def test_a_place_in_a_stream_is_a_number(
         f"responses/{response.id}", params={"stream": "true", "starting_after": "9-0/1"}
     )
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_event_id")
+
+
+@pytest.mark.parametrize(
+    "query", [{"limit": "0"}, {"limit": "9" * 5000}, {"order": "up"}, {"after": "in_none"}]
+)
+async def test_a_page_that_cannot_be_is_refused(
+    client: AsyncOpenAI, http: httpx.AsyncClient, query: dict[str, str]
+) -> None:
+    response = await client.responses.create(model="llm", input="Count to nine.")
+    answer = await http.get(f"responses/{response.id}/input_items", params=query)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, next(iter(query)))

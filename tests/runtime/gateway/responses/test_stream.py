@@ -116,6 +116,21 @@ def test_thoughts_are_an_item_in_front_of_the_message() -> None:
     ]
 
 
+def test_thoughts_and_calls_in_the_text_are_no_part_of_the_message() -> None:
+    view = view_of(stream=True, tools=[WEATHER])
+    markup = '<tool_call>\n{"name": "get_weather", "arguments": {"location": "SF"}}\n</tool_call>'
+    text = f"<think>Hm.</think>\n\nLet me look.\n{markup}"
+    trajectory = answered(view, call(text, LOOK))
+    whole = events_of(view, tokens(text), trajectory)
+    letters = events_of(view, tokens(*text), trajectory)
+    for events in (whole, letters):
+        assert said(events, "reasoning_text") == "Hm."
+        assert said(events) == "Let me look."
+        done = [e["item"] for e in events if e["type"] == "response.output_item.done"]
+        assert [item["type"] for item in done] == ["reasoning", "message", "function_call"]
+        assert done == events[-1]["response"]["output"]
+
+
 def test_thoughts_that_an_endpoint_gives_at_the_end_stand_behind_what_was_streamed() -> None:
     view = view_of(stream=True)
     trajectory = answered(view, call("Yes", reasoning="Hm."))
