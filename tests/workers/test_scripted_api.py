@@ -220,3 +220,13 @@ async def test_a_taken_port_is_an_error(server: ScriptedServer) -> None:
     _, errors = await process.communicate()
     assert process.returncode == 1
     assert "choose another --port" in errors.decode()
+
+
+async def test_an_idempotent_server_counts_a_key_once_and_answers_it_again_the_same() -> None:
+    async with ScriptedServer(ServerOptions(idempotent=True)) as server:
+        first = await post(server, **{"idempotency-key": "a"})
+        again = await post(server, **{"idempotency-key": "a"})
+        await post(server, **{"idempotency-key": "b"})
+        assert first.json() == again.json()
+        assert list(server.served.answers_by_content().values()) == [2]
+        assert (await stats(server))["calls"] == 2

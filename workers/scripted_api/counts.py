@@ -63,14 +63,15 @@ class ServerCounts:
         usage: Usage,
         once_for: str | None = None,
     ) -> None:
-        """`once_for`: the key for which no further answer is counted."""
+        """`once_for`: the key whose further answers are repetitions, which are counted by the
+        client's id alone."""
+        if request_id is not None:
+            self._answers_by_id[request_id] += 1
         if once_for is not None:
             if once_for in self._answered_keys:
                 return
             self._answered_keys.add(once_for)
         self._answers_by_content[content_hash] += 1
-        if request_id is not None:
-            self._answers_by_id[request_id] += 1
         for totals in (self._totals, self._by_model.setdefault(model, Counter())):
             totals["calls"] += 1
             totals["completions"] += choices
@@ -83,7 +84,8 @@ class ServerCounts:
         return dict(self._answers_by_content)
 
     def answers_by_id(self) -> dict[str, int]:
-        """The client's request id → answers that were made whole for it: what would be billed."""
+        """The client's request id → answers that were made whole for it: what would be billed by
+        a server that knows no `Idempotency-Key`."""
         return dict(self._answers_by_id)
 
     def as_json(self, *, listed: bool) -> dict[str, object]:

@@ -23,17 +23,14 @@ from loopline.bench.proofs.faults.load import question
 from loopline.bench.proofs.faults.monitor import LOOK_SECONDS, Monitor
 from loopline.bench.proofs.faults.settings import LEASE_SECONDS, bus_settings
 from loopline.bench.proofs.gateway_faults.caller import Callers, Receipt
+from loopline.bench.proofs.gateway_process import Gateway, api_key, gateway_in
 from loopline.bus import Bus
-from loopline.runtime.config.settings import Settings, load
-from loopline.runtime.config.state import StateDirectory
-from loopline.runtime.gateway.api_keys import key_file
-from loopline.runtime.supervise.listener import GATEWAY, Listener
+from loopline.runtime.supervise.listener import GATEWAY
 from loopline.testing import WORKER, RedisProcess
 from loopline.workers.engines.faults import FaultPlan
 from loopline.workers.engines.scripted.engine import reply_seed
 from loopline.workers.engines.scripted.script import scripted_reply
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.messages import inference_stream, role_stream
 from loopline.workers.scripted_api import ScriptedServer, ServerOptions
 from loopline.workers.settings import (
@@ -123,7 +120,7 @@ async def attack(folder: Path, settings: AttackSettings, progress: Callable[[str
         monitor = Monitor(fleet, WORK)
         scene = Scene(fleet, server, monitor, LEASE_SECONDS)
         chaos = Chaos(settings.seed, scene, settings.weights, COMMITS, ATTACKS)
-        key = key_file(StateDirectory(folder / "state"))
+        key = api_key(folder)
         addresses = [gateways[slot.index].url for slot in fleet.slots if slot.kind == GATEWAY]
         callers = Callers(addresses, key, settings.seed, IN_FLIGHT)
         async with fleet.on(server), Bus(bus_settings(server.url)) as bus:
@@ -208,12 +205,6 @@ async def _under_attack(
         await asyncio.gather(watching, asking, return_exceptions=True)
 
 
-@dataclass(frozen=True)
-class _Gateway:
-    profile: Path
-    url: str
-
-
 def models_of(endpoint: str) -> dict[str, ModelSettings]:
     """One pool behind the endpoint, and one whose engine goes on from the ids of a dead worker."""
     remote = {
@@ -231,32 +222,15 @@ def models_of(endpoint: str) -> dict[str, ModelSettings]:
     }
 
 
-def _gateways(folder: Path, models: Mapping[str, ModelSettings], slots: int) -> list[_Gateway]:
+def _gateways(folder: Path, models: Mapping[str, ModelSettings], slots: int) -> list[Gateway]:
     """Each has an address of its own, as those of several machines do: its successor takes it."""
-    deployment = load("scripted", environ={})
-    folder.joinpath("state").mkdir()
-    gateways: list[_Gateway] = []
-    for index in range(slots):
-        probe = Listener.open(deployment.gateway.model_copy(update={"port": 0}))
-        port, url = probe.socket.getsockname()[1], probe.url
-        probe.close()
-        own: Settings = deployment.model_copy(
-            update={
-                "models": models,
-                "gateway": deployment.gateway.model_copy(
-                    update={"port": port, "run_seconds": RUN_SECONDS}
-                ),
-            }
-        )
-        profile = folder / f"gateway{index}.settings"
-        profile.write_text(own.to_json())
-        gateways.append(_Gateway(profile, url))
-    return gateways
+    return [
+        gateway_in(folder, f"gateway{index}", models, run_seconds=RUN_SECONDS)
+        for index in range(slots)
+    ]
 
 
-def _fleet(
-    folder: Path, server: RedisProcess, endpoint: str, gateways: Sequence[_Gateway]
-) -> Fleet:
+def _fleet(folder: Path, server: RedisProcess, endpoint: str, gateways: Sequence[Gateway]) -> Fleet:
     bus = bus_settings(server.url)
 
     def settings_of(slot: Slot) -> WorkerSettings:
@@ -275,8 +249,6 @@ def _fleet(
     def launch(slot: Slot) -> Sequence[str]:
         if slot.kind != GATEWAY:
             return WORKER
-        profile = gateways[slot.index].profile
-        program = "loopline.bench.proofs.gateway_faults.gateway"
-        return (*OWN_PYTHON, "-m", program, str(profile), str(folder / "state"))
+        return gateways[slot.index].command
 
     return Fleet(FLEET, folder, settings_of, launch)

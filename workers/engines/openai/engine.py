@@ -30,7 +30,7 @@ from loopline.workers.engines.openai.errors import Refused, may_be_billed, refus
 from loopline.workers.engines.openai.habits import Habits, advice
 from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
 from loopline.workers.engines.openai.sse import DONE, Event, sse_events
-from loopline.workers.engines.openai.wire import request_body
+from loopline.workers.engines.openai.wire import idempotency_key, request_body
 from loopline.workers.engines.protocol import (
     Capabilities,
     Completion,
@@ -218,7 +218,7 @@ class OpenAIEngine:
     ) -> AsyncGenerator[EngineEvent, None]:
         if why := self._useless.exhausted(ticket.request_id):
             raise EngineError(f"{self._endpoint}: {why}", kind="garbage")
-        failures = 0
+        failures = useless = 0
         while True:
             yielded = False
             body = request_body(request, self._settings, self._habits)
@@ -229,8 +229,9 @@ class OpenAIEngine:
             number = next(numbers)
             yield self._sending(number, request, body)
             try:
+                key = idempotency_key(request, body, useless)
                 async with aclosing(
-                    self._attempt(request, body, assembly, ticket, number)
+                    self._attempt(request, body, assembly, ticket, number, key)
                 ) as events:
                     async for event in events:
                         # Nobody has seen anything of what was paid for in vain.
@@ -259,6 +260,7 @@ class OpenAIEngine:
                 learnt = self._habits.learn_missing_usage()
                 if learnt is not None:
                     self._log_once(f"reports no usage in streams: {learnt}")
+            useless += failure.kind == "garbage"
             if assembly.answered:
                 self._useless.add(ticket.request_id, assembly.paid(), str(failure))
             if yielded or not failure.retryable:
@@ -300,10 +302,11 @@ class OpenAIEngine:
         assembly: Assembly,
         ticket: Ticket,
         number: int,
+        key: str,
     ) -> AsyncGenerator[EngineEvent, None]:
         """The request's `number`-th call."""
         try:
-            async with aclosing(self._deltas(request, body, assembly, ticket, number)) as deltas:
+            async with aclosing(self._deltas(request, body, assembly, ticket, key)) as deltas:
                 async for delta in deltas:
                     if request.stream:
                         yield delta
@@ -328,7 +331,7 @@ class OpenAIEngine:
         body: dict[str, Any],
         assembly: Assembly,
         ticket: Ticket,
-        number: int,
+        key: str,
     ) -> AsyncGenerator[Delta, None]:
         """Sends the request and feeds the assembly, whether a stream comes or a whole answer:
         servers give the one where the other was asked for."""
@@ -338,7 +341,6 @@ class OpenAIEngine:
             return max(0.0, finishes_at - asyncio.get_running_loop().time())
 
         connection = self._open_connection
-        key = request.idempotency_key and f"{request.idempotency_key}/{number}"
 
         async def post() -> Any:
             assembly.sent = True

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any
+
+import orjson
 
 from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall
 from loopline.agents.thinking import text_without_thoughts
@@ -181,3 +184,19 @@ def _call(call: ToolCall) -> dict[str, Any]:
             "arguments": json.dumps(arguments, ensure_ascii=False),
         },
     }
+
+
+def idempotency_key(request: GenerateRequest, body: dict[str, Any], useless: int) -> str:
+    """What an endpoint that knows `Idempotency-Key` answers, and bills, once.
+
+    A repetition has the key of the try before, and another worker that takes the request over has
+    the same ones, however many tries the first one needed: who was cut off gets the answer that
+    was paid for. Behind `useless` answers, which are of no use a second time, and for another body,
+    which such an endpoint refuses, the key is another.
+    """
+    if not request.idempotency_key:
+        return ""
+    digest = hashlib.blake2b(
+        orjson.dumps([request.id, body], option=orjson.OPT_SORT_KEYS), digest_size=6
+    ).hexdigest()
+    return f"{request.idempotency_key}/{digest}/{useless}"

@@ -1,0 +1,69 @@
+"""`python -m loopline.bench.proofs.gateway_process PROFILE STATE WORKER.json`: a gateway as a process
+of a bench, on an address that its successor takes; PROFILE is as the supervisor writes it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from loopline.runtime.config.settings import load, load_resolved_file
+from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.gateway.api_keys import key_file
+from loopline.runtime.supervise.listener import Listener
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.isolated_python import OWN_PYTHON
+
+_STATE = "state"
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """One that can be started."""
+
+    url: str
+    """As `OPENAI_BASE_URL` takes it."""
+    command: Sequence[str]
+    """Up to the file of the settings of its role worker."""
+
+
+def gateway_in(
+    folder: Path, name: str, models: Mapping[str, ModelSettings], *, run_seconds: float
+) -> Gateway:
+    """A gateway with these models, on a free port, whose settings are written to `folder`."""
+    deployment = load("scripted", environ={})
+    probe = Listener.open(deployment.gateway.model_copy(update={"port": 0}))
+    port, url = probe.socket.getsockname()[1], probe.url
+    probe.close()
+    own = deployment.gateway.model_copy(update={"port": port, "run_seconds": run_seconds})
+    settings = deployment.model_copy(update={"models": dict(models), "gateway": own})
+    profile = folder / f"{name}.settings"
+    profile.write_text(settings.to_json())
+    program = (*OWN_PYTHON, "-m", "loopline.bench.proofs.gateway_process")
+    return Gateway(url, (*program, str(profile), str(folder / _STATE)))
+
+
+def api_key(folder: Path) -> str:
+    """The key of the gateways in a folder."""
+    return key_file(StateDirectory(folder / _STATE))
+
+
+def _main(profile: Path, state: Path, worker: Path) -> None:
+    # Here, because a bench that only starts such a process needs no worker.
+    from loopline.runtime.gateway.front import GatewayFront
+    from loopline.workers.__main__ import JOIN_SECONDS
+    from loopline.workers.gc_tuning import end_quickly
+    from loopline.workers.process import Worker
+    from loopline.workers.settings import worker_settings
+
+    end_quickly()
+    front = GatewayFront(load_resolved_file(profile), StateDirectory(state))
+    settings = worker_settings.validate_json(worker.read_text("utf-8"))
+    uvloop.run(Worker(settings, join_seconds=JOIN_SECONDS, front=front).run())
+
+
+if __name__ == "__main__":
+    _main(*map(Path, sys.argv[1:]))
