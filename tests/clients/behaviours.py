@@ -107,7 +107,7 @@ BEHAVIOURS = (
     Behaviour(
         "request_id",
         "a response has a request id",
-        lambda seen: UUID.fullmatch(seen[1]) and seen[0].endswith(seen[1]),
+        lambda seen: bool(UUID.fullmatch(seen[1])) and seen[0].endswith(seen[1]),
     ),
     Behaviour(
         "models", "the models are listed", lambda seen: {"llm", "workflow/solo"} <= set(seen)
