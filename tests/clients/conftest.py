@@ -53,7 +53,7 @@ class ClientProgram:
         """What the program saw."""
         answer = self._read()
         assert "error" not in answer, answer["error"]
-        return answer["seen"]
+        return answer["outcome"]
 
     def perform(self, behaviour: str) -> Any:
         self.begin(behaviour)

@@ -51,10 +51,10 @@ async def test_a_client_can_rely_on(
     async with bus_client(gateway) as bus:
         match behaviour.name:
             case "overload":
-                seen = await perform_in_a_full_deployment(program, gateway, bus)
+                outcome = await perform_in_a_full_deployment(program, gateway, bus)
             case _:
-                seen = await asyncio.to_thread(program.perform, behaviour.name)
-        assert behaviour.holds(seen), f"{behaviour.sentence}: {seen}"
+                outcome = await asyncio.to_thread(program.perform, behaviour.name)
+        assert behaviour.holds(outcome), f"{behaviour.sentence}: {outcome}"
         match behaviour.name:
             case "timeout":
                 await eventually(lambda: is_idle(bus), "end of the run that nobody waits for")
@@ -62,7 +62,7 @@ async def test_a_client_can_rely_on(
                 soon = ABANDONED_SECONDS
                 await eventually(lambda: is_idle(bus), "end of the run that was left", soon)
             case "session":
-                first, second = [await completion_of(gateway, name) for name in seen]
+                first, second = [await completion_of(gateway, name) for name in outcome]
                 ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
                 assert second["prompt_token_ids"][: len(ids)] == ids
             case _:
