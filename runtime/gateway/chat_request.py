@@ -211,10 +211,10 @@ class ChatRequest(BaseModel):
 
     @model_validator(mode="after")
     def _check_references(self) -> Self:
-        asked: set[str] = set()
+        call_ids: set[str] = set()
         for position, message in enumerate(self.messages):
-            asked.update(call.id for call in message.tool_calls or ())
-            if message.role == "tool" and message.tool_call_id not in asked:
+            call_ids.update(call.id for call in message.tool_calls or ())
+            if message.role == "tool" and message.tool_call_id not in call_ids:
                 raise field_error(
                     f"messages[{position}].tool_call_id",
                     f"no message before has the tool call {message.tool_call_id!r}",

@@ -88,8 +88,8 @@ def validation_error(error: ValidationError, body: object, within: str = "") -> 
     # Of a field that may have several forms each says what it lacks. The one that came furthest
     # into the field is of the form that was meant.
     alternatives = [at for at, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
-    chosen = max(alternatives, key=lambda at: len(paths[at]))
-    fault, path = errors[chosen], _written_path(paths[chosen], within)
+    furthest = max(alternatives, key=lambda at: len(paths[at]))
+    fault, path = errors[furthest], _written_path(paths[furthest], within)
     if fault["type"] == "extra_forbidden":
         return invalid(f"Unknown parameter: '{path}'.", path, "unknown_parameter")
     if fault["type"] == "missing":

@@ -1,4 +1,4 @@
-"""What every client is held to, as far as it can express it: what its program must have seen."""
+"""What every client is held to, as far as it can express it: what its program must have out."""
 
 from __future__ import annotations
 
@@ -37,88 +37,76 @@ def _total_tokens(usage: dict[str, Any]) -> tuple[int, int]:
 
 
 BEHAVIOURS = (
-    Behaviour("plain_question", "a question is answered", lambda seen: "89" in seen),
+    Behaviour("plain_question", "a question is answered", lambda out: "89" in out),
+    Behaviour("system_message", "a system message reaches the model", lambda out: out == "Squawk!"),
     Behaviour(
-        "system_message", "a system message reaches the model", lambda seen: seen == "Squawk!"
+        "developer_message", "a developer message reaches the model", lambda out: out == "Squawk!"
     ),
-    Behaviour(
-        "developer_message", "a developer message reaches the model", lambda seen: seen == "Squawk!"
-    ),
-    Behaviour(
-        "history", "earlier turns reach the model", lambda seen: seen == "Your name is Ada."
-    ),
+    Behaviour("history", "earlier turns reach the model", lambda out: out == "Your name is Ada."),
     Behaviour(
         "streaming",
         "a stream comes in pieces that make up the whole text",
-        lambda seen: len(seen) > 3 and "".join(seen) == SLOWLY_COUNTED,
+        lambda out: len(out) > 3 and "".join(out) == SLOWLY_COUNTED,
     ),
     Behaviour(
         "stream_usage",
         "a stream ends with the usage that the whole answer has",
-        lambda seen: _total_tokens(seen[0]) == _total_tokens(seen[1]) and seen[0]["prompt_tokens"],
+        lambda out: _total_tokens(out[0]) == _total_tokens(out[1]) and out[0]["prompt_tokens"],
     ),
     Behaviour(
         "tool_round_trip",
         "a tool is called, and its result is answered",
-        lambda seen: seen == [{"city": "Oslo"}, "It rains in Oslo."],
+        lambda out: out == [{"city": "Oslo"}, "It rains in Oslo."],
     ),
     Behaviour("streamed_tool_call", "a call is put together from a stream", lambda s: s == [OSLO]),
-    Behaviour("tool_choice_none", "tools are held back", lambda seen: seen == []),
+    Behaviour("tool_choice_none", "tools are held back", lambda out: out == []),
     Behaviour(
         "tool_choice_required",
         "some tool is called",
-        lambda seen: names(seen) == ["weather"],
+        lambda out: names(out) == ["weather"],
     ),
-    Behaviour(
-        "tool_choice_named", "the named tool is called", lambda seen: names(seen) == ["now"]
-    ),
+    Behaviour("tool_choice_named", "the named tool is called", lambda out: names(out) == ["now"]),
     Behaviour(
         "parallel_tool_calls",
         "several calls come in one turn, or one where no more are allowed",
-        lambda seen: seen == [[OSLO, ["weather", {"city": "Rome"}]], [OSLO]],
+        lambda out: out == [[OSLO, ["weather", {"city": "Rome"}]], [OSLO]],
     ),
-    Behaviour("structured_output", "an answer keeps to a schema", lambda seen: seen == {"sum": 5}),
-    Behaviour("several_choices", "n answers come", lambda seen: seen == ["apple", "pear"]),
-    Behaviour("seed", "a seed repeats", lambda seen: len(seen) == 3 and len(set(seen)) == 1),
-    Behaviour("stop", "a stop string ends the text", lambda seen: seen == "one two three"),
-    Behaviour("length", "a limit ends the text", lambda seen: seen == ["length", "one two t"]),
+    Behaviour("structured_output", "an answer keeps to a schema", lambda out: out == {"sum": 5}),
+    Behaviour("several_choices", "n answers come", lambda out: out == ["apple", "pear"]),
+    Behaviour("seed", "a seed repeats", lambda out: len(out) == 3 and len(set(out)) == 1),
+    Behaviour("stop", "a stop string ends the text", lambda out: out == "one two three"),
+    Behaviour("length", "a limit ends the text", lambda out: out == ["length", "one two t"]),
     Behaviour(
         "logprobs",
         "each token has its log-probability",
-        lambda seen: seen[0] == COUNTED and all(value <= 0 for value in seen[1]),
+        lambda out: out[0] == COUNTED and all(value <= 0 for value in out[1]),
     ),
     Behaviour(
         "unknown_model",
         "an unknown model is a 404 that names it",
-        lambda seen: seen["status"] == 404 and "nobody" in seen["message"],
+        lambda out: out["status"] == 404 and "nobody" in out["message"],
     ),
-    Behaviour("wrong_key", "a wrong key is a 401", lambda seen: seen["status"] == 401),
+    Behaviour("wrong_key", "a wrong key is a 401", lambda out: out["status"] == 401),
     Behaviour(
         "invalid_field",
         "a value out of bounds is a 400 that names its field",
-        lambda seen: seen["status"] == 400 and "temperature" in (seen["param"] or seen["message"]),
+        lambda out: out["status"] == 400 and "temperature" in (out["param"] or out["message"]),
     ),
-    Behaviour("overload", "a 429 is retried after the time it says", lambda seen: "89" in seen),
+    Behaviour("overload", "a 429 is retried after the time it says", lambda out: "89" in out),
     Behaviour(
         "timeout",
         "the client's own time limit ends the call",
-        lambda seen: "timeout" in seen["class"].lower() or "timed out" in seen["message"].lower(),
+        lambda out: "timeout" in out["class"].lower() or "timed out" in out["message"].lower(),
     ),
     Behaviour(
         "request_id",
         "a response has a request id",
-        lambda seen: UUID.fullmatch(seen[1]) and seen[0].endswith(seen[1]),
+        lambda out: bool(UUID.fullmatch(out[1])) and out[0].endswith(out[1]),
     ),
-    Behaviour(
-        "models", "the models are listed", lambda seen: {"llm", "workflow/solo"} <= set(seen)
-    ),
-    Behaviour("session", "a session's calls are one sample", lambda seen: seen[0] != seen[1]),
-    Behaviour(
-        "idempotency_key", "a repeated request is one run", lambda seen: seen[0] == seen[1]
-    ),
-    Behaviour("workflow", "a team answers as a model", lambda seen: seen == "89"),
-    Behaviour("unicode", "no character is lost or changed", lambda seen: seen == UNICODE),
-    Behaviour(
-        "abandoned_stream", "a stream that is left cancels its run", lambda seen: bool(seen)
-    ),
-)  # fmt: skip
+    Behaviour("models", "the models are listed", lambda out: {"llm", "workflow/solo"} <= set(out)),
+    Behaviour("session", "a session's calls are one sample", lambda out: out[0] != out[1]),
+    Behaviour("idempotency_key", "a repeated request is one run", lambda out: out[0] == out[1]),
+    Behaviour("workflow", "a team answers as a model", lambda out: out == "89"),
+    Behaviour("unicode", "no character is lost or changed", lambda out: out == UNICODE),
+    Behaviour("abandoned_stream", "a stream that is left cancels its run", lambda out: bool(out)),
+)

@@ -15,6 +15,14 @@ from tests.clients.conftest import ClientProgram
 from tests.runtime.gateway.bus_view import active_runs, bus_client, is_full, is_idle
 from tests.runtime.gateway.conftest import MAX_RUNS, RunningGateway, asked, eventually
 
+pytestmark = pytest.mark.slow
+
+EXPRESSED = [
+    pytest.param(under_test, behaviour, id=f"{under_test.name}-{behaviour.name}")
+    for under_test in CLIENTS
+    for behaviour in BEHAVIOURS
+    if behaviour.name not in under_test.without
+]
 ABANDONED_SECONDS = 10
 """A run that nobody ended would take three times as long."""
 
@@ -27,28 +35,26 @@ def test_the_matrix_names_known_behaviours_and_leaves_each_to_some_client() -> N
     assert not set.intersection(*(set(under_test.without) for under_test in CLIENTS))
 
 
+@pytest.mark.parametrize("client", CLIENTS, indirect=True, ids=lambda client: client.name)
 def test_a_client_performs_whatever_it_can_express(
     client: ClientUnderTest, program: ClientProgram
 ) -> None:
     assert program.behaviours == {b.name for b in BEHAVIOURS} - set(client.without)
 
 
-@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.name)
+@pytest.mark.parametrize(("client", "behaviour"), EXPRESSED, indirect=["client"])
 async def test_a_client_can_rely_on(
-    client: ClientUnderTest,
     program: ClientProgram,
     gateway: RunningGateway,
     behaviour: Behaviour,
 ) -> None:
-    if reason := client.without.get(behaviour.name):
-        pytest.skip(f"{client.name}: {reason}")
     async with bus_client(gateway) as bus:
         match behaviour.name:
             case "overload":
-                seen = await perform_in_a_full_deployment(program, gateway, bus)
+                outcome = await perform_in_a_full_deployment(program, gateway, bus)
             case _:
-                seen = await asyncio.to_thread(program.perform, behaviour.name)
-        assert behaviour.holds(seen), f"{behaviour.sentence}: {seen}"
+                outcome = await asyncio.to_thread(program.perform, behaviour.name)
+        assert behaviour.holds(outcome), f"{behaviour.sentence}: {outcome}"
         match behaviour.name:
             case "timeout":
                 await eventually(lambda: is_idle(bus), "end of the run that nobody waits for")
@@ -56,7 +62,7 @@ async def test_a_client_can_rely_on(
                 soon = ABANDONED_SECONDS
                 await eventually(lambda: is_idle(bus), "end of the run that was left", soon)
             case "session":
-                first, second = [await completion_of(gateway, name) for name in seen]
+                first, second = [await completion_of(gateway, name) for name in outcome]
                 ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
                 assert second["prompt_token_ids"][: len(ids)] == ids
             case _:

@@ -12,6 +12,8 @@ import pytest
 from tests.clients.environments import environments
 from tests.runtime.gateway.conftest import RunningGateway
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

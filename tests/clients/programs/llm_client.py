@@ -67,20 +67,20 @@ def stream_usage():
 
 
 def _round_trip(stream):
-    seen = []
+    calls = []
 
     def weather(city: str) -> str:
         """The weather of a city."""
-        seen.append(["weather", {"city": city}])
+        calls.append(["weather", {"city": city}])
         return Q["rain"]
 
     text = _model().chain(Q["weather"], tools=[weather], stream=stream).text()
-    return seen, text
+    return calls, text
 
 
 def tool_round_trip():
-    seen, text = _round_trip(stream=False)
-    return [seen[0][1], text]
+    calls, text = _round_trip(stream=False)
+    return [calls[0][1], text]
 
 
 def streamed_tool_call():

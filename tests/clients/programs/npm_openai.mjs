@@ -138,7 +138,7 @@ const behaviours = {
 console.log(JSON.stringify(Object.keys(behaviours)));
 for await (const line of createInterface({ input: process.stdin })) {
   try {
-    console.log(JSON.stringify({ seen: await behaviours[line.trim()]() }));
+    console.log(JSON.stringify({ outcome: await behaviours[line.trim()]() }));
   } catch (error) {
     console.log(JSON.stringify({ error: String(error.stack) }));
   }

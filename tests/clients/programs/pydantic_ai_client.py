@@ -107,15 +107,15 @@ async def stream_usage():
 
 
 async def tool_round_trip():
-    seen = []
+    arguments = []
 
     def weather(city: str) -> str:
         """The weather of a city."""
-        seen.append({"city": city})
+        arguments.append({"city": city})
         return Q["rain"]
 
     result = await _agent(tools=[weather]).run(Q["weather"])
-    return [*seen, result.output]
+    return [*arguments, result.output]
 
 
 async def streamed_tool_call():

@@ -70,7 +70,7 @@ def serve(behaviours: dict[str, Behaviour]) -> None:
             result = behaviours[line.strip()]()
             if inspect.isawaitable(result):
                 result = loop.run_until_complete(result)
-            answer = {"seen": result}
+            answer = {"outcome": result}
         except Exception:  # noqa: BLE001 - the test shows it
             answer = {"error": traceback.format_exc()}
         print(json.dumps(answer), flush=True)
@@ -78,9 +78,9 @@ def serve(behaviours: dict[str, Behaviour]) -> None:
 
 def of_module(names: dict[str, Any]) -> dict[str, Behaviour]:
     """The module's functions without a leading underscore that it defines itself."""
-    own = names["__name__"]
+    module = names["__name__"]
     return {
         name: value
         for name, value in names.items()
-        if inspect.isfunction(value) and value.__module__ == own and name[0] != "_"
+        if inspect.isfunction(value) and value.__module__ == module and name[0] != "_"
     }

@@ -54,8 +54,8 @@ async def test_a_stream_and_a_whole_answer_have_keys_of_their_own(http: httpx.As
 
 async def test_a_stream_under_a_key_is_joined(gateway: RunningGateway) -> None:
     body, key = asked("Count to nine.", model="slow"), {"idempotency-key": "joined-stream"}
-    async with gateway.client() as one, gateway.client() as other:
-        streams = await asyncio.gather(streamed(one, body, **key), streamed(other, body, **key))
+    async with gateway.client() as first, gateway.client() as second:
+        streams = await asyncio.gather(streamed(first, body, **key), streamed(second, body, **key))
     assert streams[0] == streams[1]
     assert text_of(streams[0]).startswith("one two three")
 

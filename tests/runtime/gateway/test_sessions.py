@@ -93,9 +93,9 @@ async def test_the_runs_of_a_session_are_tagged_with_it(
     path, _ = place(gateway, "path", "tagged")
     completion = await call(http, path, asked("How old?", metadata={"task": "t7"}))
     run_id = completion["id"].removeprefix("chatcmpl-")
-    shown = gateway.deployment.ok("runs", "show", run_id, "--json")
-    assert '"session":"tagged"' in shown.replace(" ", "")
-    assert '"task":"t7"' in shown.replace(" ", "")
+    output = gateway.deployment.ok("runs", "show", run_id, "--json")
+    assert '"session":"tagged"' in output.replace(" ", "")
+    assert '"task":"t7"' in output.replace(" ", "")
 
 
 @pytest.mark.parametrize(("name", "header"), [("one", "two"), ("-x", ""), ("a" * 129, "")])
