@@ -59,7 +59,11 @@ _UNFINISHED_CHANNEL_END = unfinished(
     f"<|{n}|>" for n in ("end", "return", "call", "start", "channel")
 )
 _MESSAGE = "<|message|>"
-_MAX_HEADER_CHARS = 600
+_UNFINISHED_HEADER = re.compile(
+    r"(?:<\|start\|>[^<]{0,200}+)?(?:<\|channel\|>[^<]{0,200}+(?:<\|constrain\|>[^<]{0,100}+)?)?"
+    r"(?:<[|a-z>]{0,12}+)?\Z"
+)
+"""What may become the head of a channel's message."""
 _BE = ("'s", "’s", " is")
 _SPACE = re.compile(r"\s*")
 _UNFINISHED_WORDS_BETWEEN = re.compile(
@@ -293,7 +297,7 @@ class VisibleText:
                 self._channel_scan = max(self._channel_scan, len(text) - len("<|channel|>") + 1)
                 return len(text), None
             header = CHANNEL.match(text, begin.start())
-            if header is not None or len(text) - begin.start() <= _MAX_HEADER_CHARS:
+            if header is not None or _UNFINISHED_HEADER.match(text, begin.start()):
                 self._channel_scan = begin.start()
                 return begin.start(), header
             self._channel_scan = begin.start() + 1
