@@ -48,7 +48,7 @@ _DELIMITER = rf"(?P<opening>{'|'.join(_OPENINGS)})|(?P<end>{'|'.join(_ENDS)})"
 DELIMITERS = re.compile(_DELIMITER)
 MARKS = re.compile(
     rf"{_DELIMITER}"
-    r"|(?:(?m:^)|(?<=[>\]▷]))[ \t]{0,8}(?P<fence>```|~~~)[`~]{0,100}+(?P<info>[^\n`]{0,200})(?m:$)"
+    r"|(?:(?m:^)|(?<=[>\]▷]))[ \t]{0,8}(?P<fence>```|~~~)[`~]{0,100}+(?P<info>[^\n`]{0,200}+)(?m:$)"
     # Code in a line: what stands directly between its marks, or it would pair any two.
     r"|(?<![`\w])`(?P<code>[^`\s](?:[^`\n]{0,500}[^`\s])?)`(?![`\w])"
 )

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import Literal
 
 from loopline.agents.call_markup import (
-    CALLED,
     OPENING,
     REGIONS,
     SECTION,
@@ -128,10 +127,13 @@ class _Speech:
         name = _IDENTIFIER.match(text)
         if name is None:
             return False
-        if not name[0].isascii():
-            return CALLED.match(text) is not None or name.end() == len(text)
         names = {form for tool in self._offered for form in (tool, f"{tool}.call")}
         normal = {unicodedata.normalize("NFKC", form) for form in names}
+        if not name[0].isascii():
+            # Python reads it in its normal form, which only the whole name has.
+            plain = re.split(r"[^\x00-\x7f]", name[0], maxsplit=1)[0]
+            may_be = any(form.startswith(plain) for form in normal)
+            return may_be and (name.end() == len(text) or text[name.end()] in behind)
         if name.end() == len(text):
             return any(form.startswith(name[0]) for form in normal)
         return name[0] in normal and text[name.end()] in behind
@@ -153,6 +155,7 @@ class _Speech:
             section = self._section(limit)
             if section is not None:
                 self._give(section, pieces)
+                self._search = max(self._search, section)
                 return False
         self._give(limit, pieces)
         if opening is None:

@@ -50,8 +50,8 @@ _UNFINISHED = re.compile(
 )
 """What may become a delimiter, or the begin of a channel."""
 _UNFINISHED_MARK = re.compile(
-    r"(?:(?m:^)|(?<=[>\]▷]))[ \t]{0,8}(?:`{0,2}|~{0,2}|(?:```|~~~)[`~]{0,100}+[^\n`]{0,200})\Z"
-    r"|(?<![`\w])`(?:[^`\s](?:[^`\n]{0,501}|[^`\n]{0,500}[^`\s]`|`))?\Z"
+    r"(?:(?m:^)|(?<=[>\]▷]))[ \t]{0,8}(?:`{0,2}|~{0,2}|(?:```|~~~)[`~]{0,100}+[^\n`]{0,200}+)\Z"
+    r"|(?<![`\w])`(?:[^`\s](?:[^`\n]{0,501}+(?=\Z)|[^`\n]{0,500}[^`\s]`|`))?\Z"
 )
 """What may become a fence, or code in a line, or an end of one that isn't certain yet."""
 _CHANNEL_BEGIN = re.compile(r"<\|(?:start|channel)\|>")
@@ -59,7 +59,11 @@ _UNFINISHED_CHANNEL_END = unfinished(
     f"<|{n}|>" for n in ("end", "return", "call", "start", "channel")
 )
 _MESSAGE = "<|message|>"
-_MAX_HEADER_CHARS = 600
+_UNFINISHED_HEADER = re.compile(
+    r"(?:<\|start\|>[^<]{0,200}+)?(?:<\|channel\|>[^<]{0,200}+(?:<\|constrain\|>[^<]{0,100}+)?)?"
+    r"(?:<[|a-z>]{0,12}+)?\Z"
+)
+"""What may become the head of a channel's message."""
 _BE = ("'s", "’s", " is")
 _SPACE = re.compile(r"\s*")
 _UNFINISHED_WORDS_BETWEEN = re.compile(
@@ -293,7 +297,7 @@ class VisibleText:
                 self._channel_scan = max(self._channel_scan, len(text) - len("<|channel|>") + 1)
                 return len(text), None
             header = CHANNEL.match(text, begin.start())
-            if header is not None or len(text) - begin.start() <= _MAX_HEADER_CHARS:
+            if header is not None or _UNFINISHED_HEADER.match(text, begin.start()):
                 self._channel_scan = begin.start()
                 return begin.start(), header
             self._channel_scan = begin.start() + 1
@@ -351,9 +355,11 @@ class VisibleText:
         delimiter = None if mark is None else DELIMITERS.search(text, self._scan)
         limit = min(bound, self._limit() if delimiter is None else delimiter.start())
         self._pass(limit)
-        if header is None and mark is None:
+        if header is None:
+            # A mark that may become none is looked at again, and so is what may become one.
             partial = _UNFINISHED_MARK.search(text, max(self._scan, len(text) - _MAX_MARK_CHARS))
-            self._scan = min(limit, len(text) if partial is None else partial.start())
+            begins = [match.start() for match in (mark, partial) if match is not None]
+            self._scan = min([limit, *begins])
         return self._opens_message(header)
 
     def _is_final(self, mark: re.Match[str]) -> bool:

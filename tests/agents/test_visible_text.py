@@ -18,17 +18,15 @@ CALL = '{"name": "calculate", "arguments": {"expression": "6*7"}}'
 ANALYSIS = "<|channel|>analysis<|message|>"
 FINAL = "<|channel|>final<|message|>"
 _MARKS = [
-    "<think>", "</think>", "<think>\n", "\n</think>\n\n", "[THINK]", "[/THINK]",
-    "<|channel>thought",
-    "<channel|>", "`<think>`", "```", "```\n", "```python\n", "\n~~~", "`",
-    '"', "'", "“", "”", "\n", " ", "  ",
-    "\t", "a", "b c", ".", ",",
-    "<|channel|>", "<|message|>", "<|end|>", "<|start|>", "final", "now",
-    "analysis", "assistantfinal", "commentary to=functions.now ", "<|call|>", "<answer>", "\\",
-    "</answer>", "{", "}", "[", "]", "1", "Here is my thought process:", "Here's my response:", "(",
-    "<tool_call>", "</tool_call>", CALL, "calculate", ")", '(expression="1")', "\r\n", ANALYSIS,
-    "[TOOL_CALLS]", "<function=now>", "</function>", "<|tool_call|>", ">>>now\n", ">>>", FINAL, "İ",
-    "functools",
+    "<think>", "</think>", "<think>\n", "\n</think>\n\n", "[THINK]", "[/THINK]", "`<think>`",
+    "<|channel>thought", "<channel|>", "```", "```\n", "```python\n", "\n~~~", "`", '"', "'", "“",
+    "”", "\n", " ", "  ", "\t", "a", "b c", ".", ",", "<|channel|>", "<|message|>", "<|end|>",
+    "now", "<|start|>", "final", "analysis", "assistantfinal", "commentary to=functions.now ",
+    "<|call|>", "<answer>", "</answer>", "{", "}", "[", "]", "1", "(", ")", "İ",
+    "Here is my thought process:",
+    "Here's my response:", "<tool_call>", "</tool_call>", CALL, "calculate", '(expression="1")',
+    "[TOOL_CALLS]", "<function=now>", "</function>", "<|tool_call|>", ">>>now\n", ">>>",
+    "functools", ANALYSIS, FINAL, "\r\n", "\\",
 ]  # fmt: skip
 _TEXTS = st.lists(st.sampled_from(_MARKS) | st.text(max_size=3), max_size=14).map("".join)
 _OFFERS = st.sampled_from([(), OFFERED])
@@ -66,6 +64,7 @@ def test_all_pieces_together_are_what_readers_of_the_whole_text_give(
 
 
 @given(_TEXTS, st.booleans(), _OFFERS)
+@example("0²", False, OFFERED)
 def test_what_is_shown_depends_on_the_text_and_not_on_how_it_was_cut(
     text: str, opened: bool, offered: tuple[str, ...]
 ) -> None:
