@@ -239,9 +239,15 @@ class Service:
         seen = _seen(after)
         chat = ChatStream(admitted.run.id, shape, admitted.run.workflow == "chat")
         async with aclosing(self.render(admitted, chat)) as chunks:
+            waiting: list[Chunk] = []
             async for chunk in chunks:
-                if place_of(chunk.id) > seen:
-                    yield chunk
+                waiting.append(chunk)
+                if chunk.id.startswith(f"{BEGIN}/"):
+                    continue  # until there is more: what is refused gets a status, and no stream
+                for ready in waiting:
+                    if place_of(ready.id) > seen:
+                        yield ready
+                waiting.clear()
 
     async def render(
         self, admitted: Admitted, rendering: Rendering[Rendered]
@@ -250,8 +256,8 @@ class Service:
         whom `ApiError` reaches, is as for `stream`."""
         run_id, ended = admitted.run.id, False
         try:
-            # Held back until there is more: what is refused gets a status, and no stream.
-            opening = rendering.begin()
+            for item in rendering.begin():
+                yield item
             async with aclosing(self.client.follow(run_id, BEGIN)) as events:
                 async for event in events:
                     items = rendering.feed(event.id, event.fields)
@@ -260,8 +266,6 @@ class Service:
                         trajectory = await self.client.trajectory(run_id)
                         await self._remember(admitted, trajectory)
                         items = rendering.finish(trajectory)
-                    if items:
-                        items, opening = [*opening, *items], []
                     for item in items:
                         yield item
             if not ended:
