@@ -40,6 +40,7 @@ from loopline.agents.records import (
     GenerationOptions,
     JsonObject,
     Message,
+    Task,
     ToolCall,
     ToolChoice,
     ToolSpec,
@@ -271,6 +272,17 @@ class Conversation:
             return tool, tool.parse(tool_call.arguments)
         except InvalidArguments as error:
             return str(error)
+
+
+def opening_messages(system: str, task: Task) -> list[Message]:
+    """What a role that answers the run's question begins from: one system message, the role's own
+    text and behind it what the caller's say, then the caller's conversation as it was written."""
+    turns = task.messages or (Message(role="user", content=task.prompt),)
+    told = [system, *(turn.content for turn in turns if turn.role == "system")]
+    return [
+        Message(role="system", content="\n\n".join(filter(None, told))),
+        *(turn for turn in turns if turn.role != "system"),
+    ]
 
 
 def assistant_message(call: Call) -> Message:

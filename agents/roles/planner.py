@@ -16,7 +16,12 @@ from loopline.agents.payloads import QuestionPayload, ResumePayload, Subproblem,
 from loopline.agents.prompts import Prompt, load_prompt, prompt_for
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Decision, Message, Step
-from loopline.agents.roles.conversation import Conversation, Handover, turn_messages
+from loopline.agents.roles.conversation import (
+    Conversation,
+    Handover,
+    opening_messages,
+    turn_messages,
+)
 from loopline.agents.roles.final_text import final_result
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.tools.calculator import calculate
@@ -57,10 +62,7 @@ class Planner:
         return final_result(conversation, ending)
 
     def _conversation_so_far(self, context: StepContext) -> tuple[list[Message], Call | None]:
-        messages = [
-            Message(role="system", content=prompt_for(context.run, self.prompts[0])),
-            Message(role="user", content=context.run.task.prompt),
-        ]
+        messages = opening_messages(prompt_for(context.run, self.prompts[0]), context.run.task)
         previous: Call | None = None
         steps = [s for s in context.journal if s.agent == self.name and s.turn < context.turn]
         for step in sorted(steps, key=lambda step: step.turn):

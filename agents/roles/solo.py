@@ -6,8 +6,7 @@ from loopline.agents.errors import UnexpectedPayload
 from loopline.agents.payloads import QuestionPayload, has_calculator
 from loopline.agents.prompts import Prompt, load_prompt, prompt_for
 from loopline.agents.protocols import Host
-from loopline.agents.records import Message
-from loopline.agents.roles.conversation import Conversation
+from loopline.agents.roles.conversation import Conversation, opening_messages
 from loopline.agents.roles.final_text import final_result
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.tools.calculator import calculate
@@ -28,10 +27,7 @@ class Solo:
             raise UnexpectedPayload(
                 f"role solo takes no {context.payload.type_name!r}, only the question"
             )
-        messages = (
-            Message(role="system", content=prompt_for(context.run, self.prompts[0])),
-            Message(role="user", content=context.run.task.prompt),
-        )
+        messages = opening_messages(prompt_for(context.run, self.prompts[0]), context.run.task)
         tools = (calculate,) if has_calculator(context.run) else ()
         conversation = Conversation(host, messages, tools=tools)
         return final_result(conversation, await conversation.run())

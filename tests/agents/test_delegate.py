@@ -12,7 +12,7 @@ from loopline.agents.errors import (
     UnexpectedPayload,
 )
 from loopline.agents.payloads import QuestionPayload, ResumePayload
-from loopline.agents.records import Outcome, Trajectory
+from loopline.agents.records import Message, Outcome, Run, Task, Trajectory
 from loopline.agents.roles import StepContext, roles
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import workflows
@@ -211,3 +211,26 @@ def test_options_are_checked_with_the_name_of_what_is_wrong() -> None:
         workflow.check_options({"calcualtor": False})
     with pytest.raises(InvalidOptions, match="option 'calculator'"):
         workflow.check_options({"calculator": "no"})
+
+
+def with_conversation(run: Run) -> Run:
+    turns = (
+        Message(role="system", content="Answer in French."),
+        Message(role="user", content="What is 3 * 4?"),
+        Message(role="assistant", content="Douze."),
+        Message(role="user", content="And 3 * 5?"),
+    )
+    return run.model_copy(update={"task": Task(prompt="And 3 * 5?", messages=turns)})
+
+
+@pytest.mark.parametrize(("workflow", "role"), [("delegate", "planner"), ("solo", "solo")])
+async def test_the_caller_s_conversation_reaches_the_model_that_answers(
+    workflow: str, role: str
+) -> None:
+    host = ScriptedHost([says(r"\boxed{15}")])
+    await run_locally(with_conversation(a_run(workflow)), {role: host})
+    system, *turns = host.requests[0].messages
+    prompt = roles.get(role).prompts[0].text
+    assert (system.role, system.content) == ("system", f"{prompt}\n\nAnswer in French.")
+    written = [(turn.role, turn.content) for turn in turns]
+    assert written == [("user", "What is 3 * 4?"), ("assistant", "Douze."), ("user", "And 3 * 5?")]

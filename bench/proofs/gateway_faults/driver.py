@@ -123,10 +123,10 @@ async def attack(folder: Path, settings: AttackSettings, progress: Callable[[str
         key = api_key(folder)
         addresses = [gateways[slot.index].url for slot in fleet.slots if slot.kind == GATEWAY]
         callers = Callers(addresses, key, settings.seed, IN_FLIGHT)
-        async with fleet.on(server), Bus(bus_settings(server.url)) as bus:
+        async with fleet.running_on(server), Bus(bus_settings(server.url)) as bus:
             await _all_ready(bus, monitor)
             await _under_attack(bus, callers, receipts, chaos, monitor, progress)
-            consumers = await monitor.at_rest(bus)
+            consumers = await monitor.wait_until_idle(bus)
             alive = [slot.name for slot in fleet.slots]
             await fleet.drain()
             evidence = await gather(

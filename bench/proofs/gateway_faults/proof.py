@@ -14,7 +14,7 @@ from pydantic import Field
 
 from loopline.agents.records import Trajectory
 from loopline.bench.output import new_folder
-from loopline.bench.proofs.faults.checker import around, check
+from loopline.bench.proofs.faults.checker import check, surrounding_events
 from loopline.bench.proofs.gateway_faults.caller import Receipt
 from loopline.bench.proofs.gateway_faults.driver import (
     ATTACKS,
@@ -68,7 +68,7 @@ def run(options: GatewayFaultsOptions, progress: Progress) -> Outcome:
         result = asyncio.run(attack(folder, settings, progress.say))
         if options.evidence:
             (folder / "evidence.json").write_text(result.evidence.model_dump_json(indent=1))
-    outcome.context = lambda violation: map(str, around(result.evidence, violation))
+    outcome.context = lambda violation: map(str, surrounding_events(result.evidence, violation))
     found = list(violations_of(result))
     outcome.violate([*found, *check(result.evidence)])
     counts = Counter(violation.rule for violation in found)

@@ -34,7 +34,7 @@ def refusal(*items: Any) -> ApiError:
 def parse_error(**body: Any) -> ApiError:
     with pytest.raises(ValidationError) as caught:
         ResponseRequest.model_validate({"model": "llm", "input": "Go.", **body})
-    return validation_error(caught.value)
+    return validation_error(caught.value, body)
 
 
 def test_a_text_is_one_message_of_the_user() -> None:
