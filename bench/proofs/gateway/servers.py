@@ -1,4 +1,4 @@
-"""The servers that are compared: the scripted endpoint, the gateway on it, LiteLLM's proxy on it."""
+"""The servers that are compared: the scripted endpoint, and on it the gateway and LiteLLM."""
 
 from __future__ import annotations
 
