@@ -93,6 +93,7 @@ class Service:
         self.settings = settings
         self.models = ModelCatalogue(client.bus, settings)
         self.sessions = SessionMemory(client.bus)
+        self._cancelling: set[asyncio.Task[bool]] = set()
 
     async def admit(self, question: Question) -> Admitted:
         """Let a question in, once for its idempotency key. Raises `ApiError`."""
@@ -281,7 +282,11 @@ class Service:
 
     async def _abandon(self, admitted: Admitted) -> None:
         if not admitted.kept:
-            await self.client.cancel(admitted.run.id, CANCELLED)
+            # A task of its own: who waits here is cancelled, in an anyio scope at every await.
+            cancelling = asyncio.create_task(self.client.cancel(admitted.run.id, CANCELLED))
+            self._cancelling.add(cancelling)
+            cancelling.add_done_callback(self._cancelling.discard)
+            await asyncio.shield(cancelling)
 
     async def _remember(self, admitted: Admitted, trajectory: Trajectory) -> None:
         if admitted.session is not None and trajectory.run.workflow == "chat":
