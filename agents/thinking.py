@@ -141,10 +141,10 @@ def _spans(text: str, opened: bool) -> tuple[list[tuple[int, int]], Callable[[st
     channels = _channel_spans(text)
     if channels is not None:
         return channels, _contents
-    begun = WORDS_BEFORE.match(text)
-    if begun is not None:
-        ended = WORDS_BETWEEN.search(text, begun.end())
-        return [(0, len(text) if ended is None else ended.end())], _behind_words
+    heading = WORDS_BEFORE.match(text)
+    if heading is not None:
+        closing = WORDS_BETWEEN.search(text, heading.end())
+        return [(0, len(text) if closing is None else closing.end())], _behind_words
     bare = BARE_CHANNEL.match(text)
     if bare is not None:
         final = text.find(BARE_FINAL)
@@ -270,8 +270,8 @@ def _is_opened_at(text: str, start: int) -> bool:
 
 
 def _behind_words(thought: str) -> str:
-    begun = WORDS_BEFORE.match(thought)
-    return WORDS_BETWEEN.sub("", thought[0 if begun is None else begun.end() :])
+    heading = WORDS_BEFORE.match(thought)
+    return WORDS_BETWEEN.sub("", thought[0 if heading is None else heading.end() :])
 
 
 def _behind_name(thought: str) -> str:

@@ -23,8 +23,8 @@ from loopline.agents.thinking import BLANK_LINES, WRAPPINGS
 def unfinished(literals: Iterable[str]) -> re.Pattern[str]:
     """Finds, at the end of a text, what may become one of the literals."""
     prefixes = {literal[:end] for literal in literals for end in range(1, len(literal))}
-    listed = sorted(prefixes, key=len, reverse=True)
-    return re.compile(rf"(?:{'|'.join(map(re.escape, listed))})\Z")
+    literal_prefixes = sorted(prefixes, key=len, reverse=True)
+    return re.compile(rf"(?:{'|'.join(map(re.escape, literal_prefixes))})\Z")
 
 
 LONGEST = 40
@@ -113,14 +113,14 @@ class _Speech:
             return self._value.kind(self._text, begin + body, self._offered) in ("open", "call")
         if inner[0] != "[":
             return self._names_tool(inner, "(")
-        listed = inner[1:2]
-        if not listed:
+        second = inner[1:2]
+        if not second:
             return True
-        if listed in _JSON_LIST:
+        if second in _JSON_LIST:
             kind = self._value.kind(self._text, begin + body, self._offered)
             if kind != "invalid":
                 return kind != "other"
-        return listed in _PYTHON_LIST or self._names_tool(inner[1:], "( \t\r\n")
+        return second in _PYTHON_LIST or self._names_tool(inner[1:], "( \t\r\n")
 
     def _names_tool(self, text: str, behind: str) -> bool:
         """Whether a call in Python's writing of a tool on offer may stand at the text's begin."""
@@ -238,13 +238,13 @@ class VisibleThoughts:
                 self._blank.append(text)
             return ""
         if self._begins:
-            given = ("\n\n" if self._shown else "") + inner.lstrip()
+            piece = ("\n\n" if self._shown else "") + inner.lstrip()
         else:
-            given = "".join(self._blank) + inner
+            piece = "".join(self._blank) + inner
         self._begins = False
         self._blank = [text[len(inner) :]]
-        self._shown.append(given)
-        return given
+        self._shown.append(piece)
+        return piece
 
     def close(self) -> None:
         self._begins, self._blank = True, []
@@ -286,10 +286,10 @@ class VisibleContent:
         if self._begins and self._behind_thought:
             speech = BLANK_LINES.sub("", speech)
         self._begins = False
-        given = self._speech.add(speech, behind_thought=self._behind_thought)
-        if given:
-            self._shown.append(given)
-        return given
+        piece = self._speech.add(speech, behind_thought=self._behind_thought)
+        if piece:
+            self._shown.append(piece)
+        return piece
 
     def close(self) -> None:
         """A thought has ended behind what was said."""

@@ -251,10 +251,10 @@ class VisibleText:
     def _in_thought_until(self) -> bool:
         bound, header = self._next_channel()
         pattern, unfinished_end = self._until
-        ended = pattern.search(self._text, self._scan, bound)
-        if ended is not None:
-            self._think(self._place, ended.start())
-            self._end_thought(ended.end())
+        closing = pattern.search(self._text, self._scan, bound)
+        if closing is not None:
+            self._think(self._place, closing.start())
+            self._end_thought(closing.end())
             self._mode = self._behind_thought
             return True
         tail = unfinished_end.search(self._text, max(self._scan, len(self._text) - LONGEST))
@@ -266,8 +266,8 @@ class VisibleText:
     def _before_bare_final(self) -> bool:
         """A thought if the word of the final channel comes, else a text like any other."""
         bound, header = self._next_channel()
-        ended = _BARE_FINAL.search(self._text, self._scan, bound)
-        if ended is not None:
+        closing = _BARE_FINAL.search(self._text, self._scan, bound)
+        if closing is not None:
             self._mode = self._in_thought_until
             return True
         self._scan = max(self._scan, len(self._text) - len(BARE_FINAL))
@@ -322,9 +322,9 @@ class VisibleText:
         if self._message is None:
             return self._opens_message(self._next_channel()[1])
         text = self._text
-        ended = CHANNEL_END.search(text, self._scan)
-        if ended is not None:
-            limit = ended.start()
+        closing = CHANNEL_END.search(text, self._scan)
+        if closing is not None:
+            limit = closing.start()
         else:
             partial = _UNFINISHED_CHANNEL_END.search(text, max(self._scan, len(text) - LONGEST))
             limit = len(text) if partial is None else partial.start()
@@ -333,7 +333,7 @@ class VisibleText:
         elif self._message == "reasoning":
             self._think(self._place, limit)
         self._place = self._scan = limit
-        if ended is None:
+        if closing is None:
             return False
         self._message = None
         self._channel_scan = limit

@@ -278,9 +278,9 @@ def opening_messages(system: str, task: Task) -> list[Message]:
     """What a role that answers the run's question begins from: one system message, the role's own
     text and behind it what the caller's say, then the caller's conversation as it was written."""
     turns = task.messages or (Message(role="user", content=task.prompt),)
-    told = [system, *(turn.content for turn in turns if turn.role == "system")]
+    system_texts = [system, *(turn.content for turn in turns if turn.role == "system")]
     return [
-        Message(role="system", content="\n\n".join(filter(None, told))),
+        Message(role="system", content="\n\n".join(filter(None, system_texts))),
         *(turn for turn in turns if turn.role != "system"),
     ]
 
