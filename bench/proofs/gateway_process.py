@@ -1,6 +1,6 @@
-"""`python -m loopline.bench.proofs.gateway_process PROFILE STATE WORKER.json`: a gateway process.
-
-Of a bench, on an address that its successor takes; PROFILE is as the supervisor writes it."""
+"""`python -m loopline.bench.proofs.gateway_process PROFILE STATE WORKER.json`: a gateway as a
+process of a bench, on an address that its successor takes; PROFILE is as the supervisor writes it.
+"""
 
 from __future__ import annotations
 

@@ -68,6 +68,7 @@ def gateway_app(service: Service) -> Starlette:
         exception_handlers={
             ApiError: _on_api_error,
             HTTPException: _on_http_error,
+            **dict.fromkeys(OUTAGE, _on_outage),
             BusError: _on_client_error,
             UserError: _on_client_error,
             AgentError: _on_client_error,
@@ -233,6 +234,13 @@ def _model(name: str) -> dict[str, Any]:
 async def _on_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     return json_response(error.body, error.status, error.headers)
+
+
+async def _on_outage(request: Request, error: Exception) -> Response:
+    """Redis went away under a command that is not repeated here: the client may come again."""
+    return await _on_api_error(
+        request, unavailable(f"Redis does not answer: {type(error).__name__}")
+    )
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

@@ -33,7 +33,7 @@ class Target:
         """Ask; seconds until the whole answer, or until the first text of a stream, which is read
         to its end. Raises `BenchError` for another status than 200."""
         began = time.perf_counter()
-        reader, writer = self._idle.pop() if self._idle else await self._connect()
+        reader, writer = await self._connection()
         writer.write(self._request(prompt, stream=stream))
         head = await reader.readuntil(b"\r\n\r\n")
         seconds = 0.0
@@ -56,6 +56,15 @@ class Target:
         writer.write(self._request(prompt, stream=True))
         await reader.readuntil(b"\r\n\r\n")
         return writer
+
+    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """An idle one that the server has not closed, or a new one."""
+        while self._idle:
+            reader, writer = self._idle.pop()
+            if not reader.at_eof():
+                return reader, writer
+            writer.close()
+        return await self._connect()
 
     def close(self) -> None:
         """All connections that are idle."""

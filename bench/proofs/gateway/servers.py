@@ -1,4 +1,4 @@
-"""The servers that are compared: the scripted endpoint, and on it the gateway and LiteLLM."""
+"""What is compared: the scripted endpoint, the gateway on it, and LiteLLM's proxy on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from loopline.workers.process_lifetime import dies_with_parent
 from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings
 
 DIRECT, OURS, LITELLM = "endpoint alone", "loopline", "litellm"
-MODEL, SLOW = "llm", "slow"
+MODEL, SLOW = "llm", "slm"
 SLOW_SECONDS = 120.0
 """Until the first token of the model whose streams are held open."""
 LITELLM_FOLDER = Path(sys.prefix) / "litellm"

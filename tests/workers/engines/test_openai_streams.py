@@ -16,6 +16,7 @@ from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.scripted_api import ScriptedServer
 from tests.workers.engines.asking import DELEGATE, ask, completions, request
 from tests.workers.engines.endpoints import counted, replying
+from tests.workers.engines.test_openai_engine import endpoint
 
 
 async def streamed_calls(pieces: Sequence[Sequence[dict[str, object]]]) -> Completion:
@@ -154,3 +155,22 @@ async def test_an_answer_without_an_end_is_garbage_and_fills_no_memory(
         with pytest.raises(EngineError, match="more than 100000 bytes"):
             await completions(engine, request(stream=stream))
         await engine.close()
+
+
+async def test_every_try_of_every_worker_asks_by_one_key_until_an_answer_was_of_no_use() -> None:
+    asked = request(idempotency_key="call@1")
+    async with endpoint("server_error", idempotent=True) as (engine, server):
+        await completions(engine, asked)  # its second try is answered
+        await completions(engine, asked)  # of a worker that takes it over, whose first one is
+        assert list(server.served.arrivals_by_key.values()) == [3]
+        assert list(server.served.answers_by_content().values()) == [1]
+    async with endpoint("malformed_json", idempotent=True) as (engine, server):
+        await completions(engine, asked)
+        assert list(server.served.arrivals_by_key.values()) == [1, 1]
+
+
+async def test_another_question_has_another_key() -> None:
+    async with endpoint(idempotent=True) as (engine, server):
+        for text in ("What is 1 + 1?", "What is 1 + 2?"):
+            await completions(engine, request(text, idempotency_key="call@1"))
+        assert len(server.served.arrivals_by_key) == 2
