@@ -1,6 +1,6 @@
 """Ends of runs that somebody outside is to be told of: at least once each.
 
-The script that ends a run puts it here. Whoever announces ends claims those that are due, for a
+The script that ends a run puts it here. Anyone who announces ends claims those that are due, for a
 while, and settles each when it was announced; one whose claim runs out, because its announcer was
 killed, is due again.
 """

@@ -39,8 +39,10 @@ def gateway_in(
     probe = Listener.open(deployment.gateway.model_copy(update={"port": 0}))
     port, url = probe.socket.getsockname()[1], probe.url
     probe.close()
-    own = deployment.gateway.model_copy(update={"port": port, "run_seconds": run_seconds})
-    settings = deployment.model_copy(update={"models": dict(models), "gateway": own})
+    gateway_settings = deployment.gateway.model_copy(
+        update={"port": port, "run_seconds": run_seconds}
+    )
+    settings = deployment.model_copy(update={"models": dict(models), "gateway": gateway_settings})
     profile = folder / f"{name}.settings"
     profile.write_text(settings.to_json())
     program = (*OWN_PYTHON, "-m", "loopline.bench.proofs.gateway_process")

@@ -100,7 +100,7 @@ def register(app: typer.Typer) -> None:
 
     @keys.command("revoke")
     def revoke(  # pyright: ignore[reportUnusedFunction]
-        key_id: Annotated[str, typer.Argument(metavar="ID", help="As `runtime keys ls` has it.")],
+        key_id: Annotated[str, typer.Argument(metavar="ID", help="Key, by its ID in `keys ls`.")],
         redis_url: RedisUrl = None,
     ) -> None:
         """Refuse a key from now on. Runs that it has started go on."""

@@ -246,15 +246,15 @@ async def _on_outage(request: Request, error: Exception) -> Response:
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path[:256]}: {error.detail}"
-    known = ApiError(
+    api_error = ApiError(
         error.status_code, message, code="not_found" if error.status_code == 404 else None
     )
-    return json_response(known.body, error.status_code, dict(error.headers or {}))
+    return json_response(api_error.body, error.status_code, dict(error.headers or {}))
 
 
 async def _on_client_error(request: Request, error: Exception) -> Response:
-    known = translated(error)
-    return await (_on_defect if known is None else _on_api_error)(request, known or error)
+    api_error = translated(error)
+    return await (_on_defect if api_error is None else _on_api_error)(request, api_error or error)
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:

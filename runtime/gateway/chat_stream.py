@@ -86,10 +86,10 @@ class GrowingText:
         """What is new to the client. Raises `Diverged`."""
         begin = len(self.current)
         self.current += text
-        known = self.emitted[begin : begin + len(text)]
-        if text[: len(known)] != known:
+        overlap = self.emitted[begin : begin + len(text)]
+        if text[: len(overlap)] != overlap:
             raise Diverged(self.path)
-        new = text[len(known) :]
+        new = text[len(overlap) :]
         self.emitted += new
         return new
 

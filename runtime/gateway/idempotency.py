@@ -1,8 +1,8 @@
 """`Idempotency-Key`: the same request, sent any number of times, is one run.
 
 The key leads to its run before the run is admitted, and lives no longer than the run's own record.
-So whoever sends it again, to this gateway or another, joins the run or reads its result; a gateway
-that dies between the two leaves a key whose run the next sender admits.
+So anyone who sends it again, to this gateway or another, joins the run or reads its result. A
+gateway that dies between the two leaves a key whose run the next sender admits.
 """
 
 from __future__ import annotations

@@ -46,14 +46,14 @@ class ModelCatalogue:
                 return Target(model.removeprefix(WORKFLOW))
         elif "/" in model:
             policy, _, version = model.partition("@")
-            for known in await policies.policies(self._bus):
-                if known.name == policy and (not version or version == str(known.current)):
+            for candidate in await policies.policies(self._bus):
+                if candidate.name == policy and (not version or version == str(candidate.current)):
                     return Target("chat", {"chat": policy})
         raise _unknown(model, await self.names())
 
     def _workflows(self) -> list[str]:
         """Those whose every policy is served here."""
-        served: list[str] = []
+        names: list[str] = []
         for name in workflows.names():
             if name in _NOT_TEAMS:
                 continue
@@ -66,8 +66,8 @@ class ModelCatalogue:
                 for agent, default in agents.items()
             }
             if pools and pools <= self._settings.models.keys():
-                served.append(f"{WORKFLOW}{name}")
-        return served
+                names.append(f"{WORKFLOW}{name}")
+        return names
 
 
 def _unknown(model: str, names: Sequence[str]) -> ApiError:

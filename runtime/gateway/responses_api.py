@@ -107,7 +107,7 @@ class ResponsesApi:
         )
         view = self._view(admitted, params.record)
         if params.background:
-            admitted = replace(admitted, kept=True)
+            admitted = replace(admitted, outlives_client=True)
         if params.stream:
             return self._stream(admitted, view, _last_seen(request))
         if params.background:

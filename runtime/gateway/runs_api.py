@@ -76,14 +76,14 @@ class RunsApi:
     async def create(self, request: Request) -> Response:
         caller = await self._http.caller(request)
         body = await self._http.body(request)
-        asked = _parse(CreateRun, body)
-        _refuse_reserved(asked.tags)
-        model = f"workflow/{asked.workflow}"
+        params = _parse(CreateRun, body)
+        _refuse_reserved(params.tags)
+        model = f"workflow/{params.workflow}"
         if not caller.allows(model):
             raise ApiError(403, f"this API key may not use '{model}'", code="model_not_allowed")
-        self._check_policies(caller, asked.policies)
-        if asked.webhook is not None:
-            await webhooks.check_url(asked.webhook, self._service.settings.gateway)
+        self._check_policies(caller, params.policies)
+        if params.webhook is not None:
+            await webhooks.check_url(params.webhook, self._service.settings.gateway)
         run_id = new_run_id(self._bus.clock.now())
         key = request.headers.get(idempotency.HEADER)
         if key is not None:
@@ -91,28 +91,28 @@ class RunsApi:
             run_id = await idempotency.run_of_key(self._bus, caller.id, key, digest, run_id)
         state = await self._bus.run_state(run_id)
         if state.state == "missing":
-            await self._submit(caller, asked, run_id)
+            await self._submit(caller, params, run_id)
             state = await self._bus.run_state(run_id)
         return json_response(self._body(state), 202, {"location": f"/v1/runs/{run_id}"})
 
-    async def _submit(self, caller: ApiKey, asked: CreateRun, run_id: str) -> None:
-        messages = asked.conversation
+    async def _submit(self, caller: ApiKey, params: CreateRun, run_id: str) -> None:
+        messages = params.conversation
         users = [message.content for message in messages if message.role == "user"]
-        budget = asked.run_budget(await self._service.budget(caller))
-        options = {**self._service.settings.options.get(asked.workflow, {}), **asked.options}
+        budget = params.run_budget(await self._service.budget(caller))
+        options = {**self._service.settings.options.get(params.workflow, {}), **params.options}
         run = self._client.new_run(
-            asked.prompt or (users[-1] if users else ""),
+            params.prompt or (users[-1] if users else ""),
             messages=messages,
-            workflow=asked.workflow,
-            policies=asked.policies,
+            workflow=params.workflow,
+            policies=params.policies,
             options=options,
-            stream=asked.stream,
-            seed=asked.seed,
+            stream=params.stream,
+            seed=params.seed,
             budget=budget,
-            tags=asked.tags,
+            tags=params.tags,
             run_id=run_id,
             account=caller.id,
-            webhook=asked.webhook,
+            webhook=params.webhook,
         )
         await asyncio.gather(self._client.submit(run), self._service.enlist(run))
 
@@ -181,18 +181,18 @@ class RunsApi:
     async def fork(self, request: Request) -> Response:
         caller = await self._http.caller(request)
         _, state = await self._own(request)
-        asked = _parse(ForkRun, await self._http.body(request))
-        _refuse_reserved(asked.tags)
+        params = _parse(ForkRun, await self._http.body(request))
+        _refuse_reserved(params.tags)
         if state.active:
             raise ApiError(409, "a run can be forked once it has ended", code="run_active")
-        self._check_policies(caller, asked.policies)
+        self._check_policies(caller, params.policies)
         await self._service.budget(caller)
         run = await self._client.fork(
             trajectory_of(state),
-            asked.at_turn,
-            seed=asked.seed,
-            policies=asked.policies,
-            tags=asked.tags,
+            params.at_turn,
+            seed=params.seed,
+            policies=params.policies,
+            tags=params.tags,
         )
         await self._service.enlist(run)
         forked = await self._bus.run_state(run.id)
@@ -204,31 +204,31 @@ class RunsApi:
         state = await self._bus.run_state(request.path_params["id"])
         if state.state != "missing" and run_of(state).account != caller.id:
             raise _not_found(request.path_params["id"])
-        asked = _parse(Feedback, await self._http.body(request))
+        params = _parse(Feedback, await self._http.body(request))
         posted = await self._client.reward(
             request.path_params["id"],
-            asked.value,
-            agent=asked.agent,
-            turn=asked.turn,
-            source=asked.source,
-            reward_id=asked.id,
-            comment=asked.comment,
+            params.value,
+            agent=params.agent,
+            turn=params.turn,
+            source=params.source,
+            reward_id=params.id,
+            comment=params.comment,
         )
         return json_response({"object": "reward", "id": posted.reward.id, "new": posted.new}, 202)
 
     async def session_feedback(self, request: Request) -> Response:
         """A reward for every trajectory of a session."""
         await self._http.caller(request)
-        asked = _parse(Feedback, await self._http.body(request))
-        if asked.turn is not None:
+        params = _parse(Feedback, await self._http.body(request))
+        if params.turn is not None:
             raise invalid("a session's reward names no turn", "turn")
         posted = await self._client.reward_session(
             request.path_params["session"],
-            asked.value,
-            agent=asked.agent,
-            source=asked.source,
-            reward_id=asked.id,
-            comment=asked.comment,
+            params.value,
+            agent=params.agent,
+            source=params.source,
+            reward_id=params.id,
+            comment=params.comment,
         )
         return json_response({"object": "reward", "id": posted.reward.id, "new": posted.new}, 202)
 

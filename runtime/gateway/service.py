@@ -62,7 +62,7 @@ class Admitted:
 
     run: Run
     session: Session | None
-    kept: bool
+    outlives_client: bool
     """Its client can come back to it, so it goes on when the client has gone."""
 
 
@@ -98,7 +98,7 @@ class Service:
     async def admit(self, question: Question) -> Admitted:
         """Let a question in, once for its idempotency key. Raises `ApiError`."""
         bus, run_id = self.client.bus, new_run_id(self.client.bus.clock.now())
-        kept = question.idempotency_key is not None
+        outlives_client = question.idempotency_key is not None
         try:
             if question.idempotency_key is not None:
                 run_id = await run_of_key(
@@ -110,7 +110,7 @@ class Service:
                 )
                 state = await bus.run_state(run_id)
                 if state.state != "missing":
-                    return Admitted(run_of(state), question.session, kept)
+                    return Admitted(run_of(state), question.session, outlives_client)
             run = await self._run(question, run_id)
             await asyncio.gather(self.client.submit(run), self.enlist(run))
         except Overloaded as error:
@@ -121,7 +121,7 @@ class Service:
             raise unavailable(str(error)) from error
         except InputError as error:
             raise invalid(str(error)) from error
-        return Admitted(run, question.session, kept)
+        return Admitted(run, question.session, outlives_client)
 
     async def _run(self, question: Question, run_id: str) -> Run:
         target = await self.models.resolve(question.model)
@@ -205,7 +205,7 @@ class Service:
             raise ApiError(404, str(error), code="run_not_found") from error
         if run.account != caller.id:
             raise ApiError(404, f"the bus has no run {run_id[:64]}", code="run_not_found")
-        return Admitted(run, None, kept=True)
+        return Admitted(run, None, outlives_client=True)
 
     @staticmethod
     def model_of(run: Run) -> str:
@@ -237,7 +237,7 @@ class Service:
     ) -> AsyncGenerator[Chunk]:
         """The chunks of the answer, behind the one with the id `after`. A caller that closes this
         before its end cancels the run, unless it is kept. Raises `ApiError`."""
-        seen = _seen(after)
+        last_seen = _seen(after)
         chat = ChatStream(admitted.run.id, shape, admitted.run.workflow == "chat")
         async with aclosing(self.render(admitted, chat)) as chunks:
             waiting: list[Chunk] = []
@@ -246,7 +246,7 @@ class Service:
                 if chunk.id.startswith(f"{BEGIN}/"):
                     continue  # until there is more: what is refused gets a status, and no stream
                 for ready in waiting:
-                    if place_of(ready.id) > seen:
+                    if place_of(ready.id) > last_seen:
                         yield ready
                 waiting.clear()
 
@@ -281,7 +281,7 @@ class Service:
                 await self._abandon(admitted)
 
     async def _abandon(self, admitted: Admitted) -> None:
-        if not admitted.kept:
+        if not admitted.outlives_client:
             # A task of its own: who waits here is cancelled, in an anyio scope at every await.
             cancelling = asyncio.create_task(self.client.cancel(admitted.run.id, CANCELLED))
             self._cancelling.add(cancelling)

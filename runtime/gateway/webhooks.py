@@ -46,10 +46,12 @@ async def check_url(url: str, settings: GatewaySettings) -> None:
     if _is_local(settings.host):
         return
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = await asyncio.get_running_loop().getaddrinfo(
+            host, None, type=socket.SOCK_STREAM
+        )
     except OSError as error:
         raise invalid(f"webhook: {host[:200]!r} can't be resolved", "webhook") from error
-    if not all(ipaddress.ip_address(entry[4][0]).is_global for entry in found):
+    if not all(ipaddress.ip_address(entry[4][0]).is_global for entry in addresses):
         raise ApiError(
             403,
             f"webhook: {host[:200]!r} is an address of a private network",

@@ -380,11 +380,21 @@ def test_a_problem_that_is_too_long_is_refused_without_being_quoted() -> None:
 
 def test_the_registries_know_what_this_package_brings() -> None:
     assert tools.names() == ("api_world", "calculate", "noted_call")
+    general = {"agent", "chat"}
     umi = {"umi_planner", "umi_caller", "umi_summarizer", "umi_single"}
     pair = {"player", "coder", "tester", "reasoner", "tool_user"}
-    assert set(roles.names()) == {"planner", "slm", "expert", "solo", "completion", *umi, *pair}
+    assert set(roles.names()) == {
+        "planner",
+        "slm",
+        "expert",
+        "solo",
+        "completion",
+        *general,
+        *umi,
+        *pair,
+    }
     assert set(workflows.names()) == {
-        "solo", "delegate", "umi", "umi_single", "completion", "pair",
+        "solo", "delegate", "umi", "umi_single", "completion", "pair", "chat", "agent", "team",
     }  # fmt: skip
     with pytest.raises(UnknownName, match="did you mean 'delegate'"):
         workflows.get("delegat")

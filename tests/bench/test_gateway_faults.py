@@ -21,8 +21,10 @@ EMPTY = Evidence(
 )  # fmt: skip
 
 
-def rules(receipt: Receipt, answered: dict[str, int] | None = None) -> set[str]:
-    result = Result(EMPTY, [receipt], {receipt.key: "1 + 1 = 2"}, answered or {}, Counter(), 1.0)
+def rules(receipt: Receipt, answer_counts: dict[str, int] | None = None) -> set[str]:
+    result = Result(
+        EMPTY, [receipt], {receipt.key: "1 + 1 = 2"}, answer_counts or {}, Counter(), 1.0
+    )
     return {violation.rule for violation in violations_of(result)}
 
 

@@ -28,10 +28,12 @@ from loopline.bus import (
     dead_letters,
     policies,
     publish_reward,
+    run_ends,
     scripts,
 )
 from loopline.bus.agreement import replace
 from loopline.bus.log_consumer import Entry
+from loopline.bus.threads import advance_thread, claim
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, letters, serving, until
 
@@ -123,6 +125,8 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
             assert (await bus.run_state(doomed)).outcome == "cancelled"
             await policies.publish(bus, "slm", "/adapter")
             assert await publish_reward(bus, doomed, "thumb", b"{}")
+            assert await advance_thread(bus, "thread", None, claim(doomed, ""))
+            assert await run_ends.claim(bus, seconds=1, count=1) == []
             await until(lambda: any(name == "watch" for name, _ in calls), "a look at what holds")
             assert await replace(bus.redis, bus.keys, bus.agreement.epoch, bus.agreement.shared)
         for reader in readers:

@@ -46,7 +46,7 @@ class Target:
                 if not seconds and _WRITTEN.search(part):
                     seconds = time.perf_counter() - began
         if not head.startswith(b"HTTP/1.1 200"):
-            raise BenchError(f"{self.name} answered {head[:20]!r}: {body[:300]!r}")
+            raise BenchError(f"{self.name} answer_count {head[:20]!r}: {body[:300]!r}")
         self._idle.append((reader, writer))
         return seconds if stream else time.perf_counter() - began
 
@@ -106,18 +106,18 @@ async def at_rate(target: Target, rate: float, seconds: float, *, stream: bool) 
 
 async def saturated(target: Target, callers: int, seconds: float) -> float:
     """Calls per second of so many callers, each of whom asks again at once."""
-    until, answered = time.perf_counter() + seconds, 0
+    until, answer_count = time.perf_counter() + seconds, 0
 
     async def caller(number: int) -> None:
-        nonlocal answered
+        nonlocal answer_count
         index = 0
         while time.perf_counter() < until:
             await target.call(_prompt(number * 100_000 + index))
             index += 1
-            answered += time.perf_counter() < until
+            answer_count += time.perf_counter() < until
 
     await asyncio.gather(*(caller(number) for number in range(callers)))
-    return answered / seconds
+    return answer_count / seconds
 
 
 def _prompt(index: int) -> str:

@@ -173,28 +173,28 @@ def _table(results: dict[str, Repeats]) -> list[Measurement]:
 
 def _ratios(results: dict[str, Repeats]) -> list[Measurement]:
     """Ours beside the endpoint and beside LiteLLM."""
-    direct, ours = results[DIRECT], results[OURS]
+    direct, mine = results[DIRECT], results[OURS]
 
-    def more(mine: Sequence[list[float]], theirs: Sequence[list[float]], share: float) -> Spread:
-        pairs = zip(mine, theirs, strict=True)
+    def more(first: Sequence[list[float]], peer: Sequence[list[float]], share: float) -> Spread:
+        pairs = zip(first, peer, strict=True)
         return spread([quantile(a, share) - quantile(b, share) for a, b in pairs])
 
     figures = [
         measured(
-            "overhead_p50_ms", more(ours.latencies, direct.latencies, 0.5), "ms",
+            "overhead_p50_ms", more(mine.latencies, direct.latencies, 0.5), "ms",
             bar=MAX_P50_MS, better="lower",
         ),
         measured(
-            "overhead_p99_ms", more(ours.latencies, direct.latencies, 0.99), "ms",
+            "overhead_p99_ms", more(mine.latencies, direct.latencies, 0.99), "ms",
             bar=MAX_P99_MS, better="lower",
         ),
         measured(
-            "first_text_overhead_p50_ms", more(ours.first_texts, direct.first_texts, 0.5), "ms",
+            "first_text_overhead_p50_ms", more(mine.first_texts, direct.first_texts, 0.5), "ms",
             better="lower",
         ),
     ]  # fmt: skip
-    if (theirs := results.get(LITELLM)) is not None:
-        pairs = zip(ours.throughput, theirs.throughput, strict=True)
+    if (peer := results.get(LITELLM)) is not None:
+        pairs = zip(mine.throughput, peer.throughput, strict=True)
         figures.append(
             measured(
                 "throughput_vs_litellm", spread([a / b for a, b in pairs]), "×",

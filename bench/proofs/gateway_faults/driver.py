@@ -63,7 +63,7 @@ class Result:
     receipts: list[Receipt]
     expected: Mapping[str, str]
     """Key → text of the answer."""
-    answered: Mapping[str, int]
+    answer_counts: Mapping[str, int]
     """Hash of a question → answers that the endpoint has made for it."""
     injected: Counter[str]
     seconds: float
@@ -153,7 +153,7 @@ async def attack(folder: Path, settings: AttackSettings, progress: Callable[[str
             evidence=evidence,
             receipts=receipts,
             expected={receipt.key: expected_text(receipt) for receipt in receipts},
-            answered=endpoint.served.answers_by_content(),
+            answer_counts=endpoint.served.answers_by_content(),
             injected=chaos.injected,
             seconds=time.monotonic() - began,
             asked_of_endpoint=endpoint.served.arrivals,

@@ -69,9 +69,9 @@ def run(options: GatewayFaultsOptions, progress: Progress) -> Outcome:
         if options.evidence:
             (folder / "evidence.json").write_text(result.evidence.model_dump_json(indent=1))
     outcome.context = lambda violation: map(str, surrounding_events(result.evidence, violation))
-    found = list(violations_of(result))
-    outcome.violate([*found, *check(result.evidence)])
-    counts = Counter(violation.rule for violation in found)
+    violations = list(violations_of(result))
+    outcome.violate([*violations, *check(result.evidence)])
+    counts = Counter(violation.rule for violation in violations)
     outcome.measurements = [
         *(measured(rule, float(counts[rule]), bar=0.0, better="lower") for rule in BARS),
         *_counts(result),
@@ -84,7 +84,7 @@ def violations_of(result: Result) -> Iterator[Violation]:
     """By rule, which are the names of the bars: each is about one call."""
     for receipt in result.receipts:
         yield from _read_wrongly(receipt, result.expected[receipt.key])
-    for content, times in result.answered.items():
+    for content, times in result.answer_counts.items():
         if times > 1:
             message = f"the endpoint answered the question {content} {times} times"
             yield Violation("double_calls", message)
@@ -138,7 +138,7 @@ def _counts(result: Result) -> Iterator[Measurement]:
         "connections": connections,
         "came back": sum(receipt.connections > 1 for receipt in result.receipts),
         "requests to the endpoint": result.asked_of_endpoint,
-        "questions that it answered": len(result.answered),
+        "questions that it answered": len(result.answer_counts),
         "takeovers": sum(event.kind == "claim" for event in result.evidence.history),
         "seconds": round(result.seconds, 1),
     }

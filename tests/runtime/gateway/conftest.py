@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from tests.runtime.conftest import LIMIT, Deployment
-from tests.runtime.gateway.served import Served, serving
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway, serving
 
 PROFILE = Path(__file__).with_name("deployment.toml")
 GATEWAY_KINDS = ("planner", "gpu", "gateway")
@@ -64,7 +64,7 @@ def gateway() -> Iterator[RunningGateway]:
 
 
 @pytest.fixture(scope="session")
-def served() -> Iterator[Served]:
+def scripted() -> Iterator[ScriptedGateway]:
     """A scripted deployment with one gateway of short patience. Don't stop or break it."""
     with serving("gateway.header_seconds=1", "gateway.body_seconds=1") as deployment:
         yield deployment

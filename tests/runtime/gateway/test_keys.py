@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.gateway.served import Served
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 QUESTION = {"model": "slm", "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
 CHAT = "/v1/chat/completions"
 
 
 @pytest.mark.parametrize("header", [None, "Bearer", "Bearer sk-loopline-wrong", "Basic eDp5"])
-def test_without_a_known_key_there_is_no_answer(served: Served, header: str | None) -> None:
-    with served.client() as client:
+def test_without_a_known_key_there_is_no_answer(
+    scripted: ScriptedGateway, header: str | None
+) -> None:
+    with scripted.client() as client:
         del client.headers["authorization"]
         if header is not None:
             client.headers["authorization"] = header
@@ -24,9 +26,9 @@ def test_without_a_known_key_there_is_no_answer(served: Served, header: str | No
     assert answer.json()["error"]["type"] == "authentication_error"
 
 
-def test_a_key_names_the_models_that_it_may(served: Served) -> None:
-    key = served.new_key("scoped", "--model", "slm*")["key"]
-    with served.client(key) as client:
+def test_a_key_names_the_models_that_it_may(scripted: ScriptedGateway) -> None:
+    key = scripted.new_key("scoped", "--model", "slm*")["key"]
+    with scripted.client(key) as client:
         listed = [model["id"] for model in client.get("/v1/models").json()["data"]]
         assert listed == ["slm"]
         assert client.post(CHAT, json=QUESTION).status_code == 200
@@ -40,35 +42,37 @@ def test_a_key_names_the_models_that_it_may(served: Served) -> None:
         assert client.post("/v1/runs", json=run).status_code == 403
 
 
-def test_a_revoked_key_is_refused_at_once(served: Served) -> None:
-    record = served.new_key("leaver")
-    with served.client(record["key"]) as client:
+def test_a_revoked_key_is_refused_at_once(scripted: ScriptedGateway) -> None:
+    record = scripted.new_key("leaver")
+    with scripted.client(record["key"]) as client:
         assert client.get("/v1/models").status_code == 200
-        served.ok("keys", "revoke", record["id"])
+        scripted.ok("keys", "revoke", record["id"])
         assert client.get("/v1/models").status_code == 401
-    assert served.run("keys", "revoke", "nosuchkey").returncode == 2
+    assert scripted.run("keys", "revoke", "nosuchkey").returncode == 2
 
 
-def test_a_day_s_tokens_end(served: Served) -> None:
-    record = served.new_key("thrifty", "--tokens-per-day", "10")
-    with served.client(record["key"]) as client:
+def test_a_day_s_tokens_end(scripted: ScriptedGateway) -> None:
+    record = scripted.new_key("thrifty", "--tokens-per-day", "10")
+    with scripted.client(record["key"]) as client:
         usage = client.post(CHAT, json=QUESTION).raise_for_status().json()["usage"]
         assert usage["total_tokens"] >= 10
         answer = client.post(CHAT, json=QUESTION)
     assert (answer.status_code, answer.json()["error"]["code"]) == (429, "insufficient_quota")
-    listed = json.loads(served.ok("keys", "ls", "--json"))
+    listed = json.loads(scripted.ok("keys", "ls", "--json"))
     (line,) = [key for key in listed if key["id"] == record["id"]]
     assert line["tokens_today"] == usage["total_tokens"]
 
 
-def test_no_key_stands_on_the_bus_in_a_log_or_in_a_file_that_others_read(served: Served) -> None:
-    record = served.new_key("hidden")
-    with served.client(record["key"]) as client:
+def test_no_key_stands_on_the_bus_in_a_log_or_in_a_file_that_others_read(
+    scripted: ScriptedGateway,
+) -> None:
+    record = scripted.new_key("hidden")
+    with scripted.client(record["key"]) as client:
         client.post(CHAT, json=QUESTION).raise_for_status()
-    for path in Path(served.state.path).rglob("*"):
+    for path in Path(scripted.state.path).rglob("*"):
         if path.is_file() and not path.is_socket():
             content = path.read_bytes()
             assert record["key"].encode() not in content, path
-            if served.key.encode() in content:
-                assert path == served.state.gateway_key
+            if scripted.key.encode() in content:
+                assert path == scripted.state.gateway_key
                 assert path.stat().st_mode & 0o777 == 0o600

@@ -9,69 +9,69 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.runtime.gateway.served import Served
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 START = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
 
 
 @contextmanager
-def connection(served: Served) -> Generator[socket.socket]:
+def connection(scripted: ScriptedGateway) -> Generator[socket.socket]:
     """A raw connection to the gateway."""
-    where = urlsplit(served.url)
+    where = urlsplit(scripted.url)
     assert where.hostname is not None
     with socket.create_connection((where.hostname, where.port or 80), timeout=30) as raw:
         yield raw
 
 
-def authorized(served: Served) -> bytes:
-    return START + f"Authorization: Bearer {served.key}\r\n".encode()
+def authorized(scripted: ScriptedGateway) -> bytes:
+    return START + f"Authorization: Bearer {scripted.key}\r\n".encode()
 
 
 @pytest.mark.parametrize("begin", [b"", START, START + b"A: b\r\n"])
 def test_a_client_that_does_not_end_its_headers_is_disconnected(
-    served: Served, begin: bytes
+    scripted: ScriptedGateway, begin: bytes
 ) -> None:
-    with connection(served) as raw:
+    with connection(scripted) as raw:
         raw.sendall(begin)
         assert raw.recv(1) == b""
 
 
-def test_endless_headers_are_cut(served: Served) -> None:
+def test_endless_headers_are_cut(scripted: ScriptedGateway) -> None:
     headers = START + 1_000 * (b"X-Filler: " + b"x" * 1_000 + b"\r\n")
-    with connection(served) as raw:
+    with connection(scripted) as raw:
         with suppress(ConnectionError):
             raw.sendall(headers)
         with pytest.raises(ConnectionError):
             raw.sendall(b"X-Filler: more\r\n")
 
 
-def test_a_huge_body_is_refused_by_its_length_before_it_is_read(served: Served) -> None:
-    with connection(served) as raw:
-        raw.sendall(authorized(served) + b"Content-Length: 100000000\r\n\r\n")
+def test_a_huge_body_is_refused_by_its_length_before_it_is_read(scripted: ScriptedGateway) -> None:
+    with connection(scripted) as raw:
+        raw.sendall(authorized(scripted) + b"Content-Length: 100000000\r\n\r\n")
         assert raw.recv(64).startswith(b"HTTP/1.1 413")
 
 
-def test_a_huge_body_without_a_length_is_refused_at_the_limit(served: Served) -> None:
-    with connection(served) as raw:
-        raw.sendall(authorized(served) + b"Transfer-Encoding: chunked\r\n\r\n")
+def test_a_huge_body_without_a_length_is_refused_at_the_limit(scripted: ScriptedGateway) -> None:
+    with connection(scripted) as raw:
+        raw.sendall(authorized(scripted) + b"Transfer-Encoding: chunked\r\n\r\n")
         for _ in range(20):
             raw.sendall(b"186a0\r\n" + b"x" * 100_000 + b"\r\n")
         assert raw.recv(64).startswith(b"HTTP/1.1 413")
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(served: Served) -> None:
-    with connection(served) as raw:
-        raw.sendall(authorized(served) + b"Content-Length: 100\r\n\r\n{")
+def test_a_body_that_does_not_come_is_not_waited_for(scripted: ScriptedGateway) -> None:
+    with connection(scripted) as raw:
+        raw.sendall(authorized(scripted) + b"Content-Length: 100\r\n\r\n{")
         assert raw.recv(64).startswith(b"HTTP/1.1 408")
 
 
-def test_silent_clients_leave_room_for_others(served: Served) -> None:
-    where = urlsplit(served.url)
+def test_silent_clients_leave_room_for_others(scripted: ScriptedGateway) -> None:
+    where = urlsplit(scripted.url)
     assert where.hostname is not None
     address = (where.hostname, where.port or 80)
     silent = [socket.create_connection(address, timeout=30) for _ in range(300)]
     try:
-        with served.client() as client:
+        with scripted.client() as client:
             assert client.get("/v1/models").status_code == 200
         assert all(raw.recv(1) == b"" for raw in silent)
     finally:

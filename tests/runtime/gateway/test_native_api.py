@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.runtime.conftest import until
-from tests.runtime.gateway.served import Served
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 QUESTION = {"workflow": "solo", "prompt": "What is 17 * 23?"}
 
@@ -31,8 +31,8 @@ def events(text: str) -> list[tuple[str, dict[str, Any]]]:
     return [(block["id"], json.loads(block["data"])) for block in blocks if "id" in block]
 
 
-def test_a_run_is_started_and_read_with_its_steps_and_usage(served: Served) -> None:
-    with served.client() as client:
+def test_a_run_is_started_and_read_with_its_steps_and_usage(scripted: ScriptedGateway) -> None:
+    with scripted.client() as client:
         answer = client.post("/v1/runs", json={**QUESTION, "tags": {"team": "blue"}})
         assert answer.status_code == 202
         run = ended(client, answer.json()["id"])
@@ -42,25 +42,25 @@ def test_a_run_is_started_and_read_with_its_steps_and_usage(served: Served) -> N
     assert run["usage"]["total_tokens"] > 0
 
 
-def test_a_conversation_reaches_the_run_whole(served: Served) -> None:
+def test_a_conversation_reaches_the_run_whole(scripted: ScriptedGateway) -> None:
     messages = [
         {"role": "system", "content": "Answer in one word."},
         {"role": "user", "content": "Hello"},
         {"role": "assistant", "content": "Hi"},
         {"role": "user", "content": "What is 2 + 2?"},
     ]
-    with served.client() as client:
+    with scripted.client() as client:
         body = {"workflow": "chat", "messages": messages}
         run_id = client.post("/v1/runs", json=body).raise_for_status().json()["id"]
         ended(client, run_id)
-    shown = json.loads(served.ok("runs", "show", run_id, "--json"))
-    task = shown["run"]["task"]
+    trajectory = json.loads(scripted.ok("runs", "show", run_id, "--json"))
+    task = trajectory["run"]["task"]
     assert [message["role"] for message in task["messages"]] == [m["role"] for m in messages]
     assert task["prompt"] == "What is 2 + 2?"
 
 
-def test_events_go_on_from_any_id_without_a_gap_or_a_repeat(served: Served) -> None:
-    with served.client() as client:
+def test_events_go_on_from_any_id_without_a_gap_or_a_repeat(scripted: ScriptedGateway) -> None:
+    with scripted.client() as client:
         run_id = client.post("/v1/runs", json={**QUESTION, "stream": True}).json()["id"]
         whole = events(client.get(f"/v1/runs/{run_id}/events").text)
         assert whole[-1][1]["type"] == "ended"
@@ -73,9 +73,9 @@ def test_events_go_on_from_any_id_without_a_gap_or_a_repeat(served: Served) -> N
             assert events(rest) == whole[index + 1 :]
 
 
-def test_a_run_is_listed_for_its_caller_alone(served: Served) -> None:
-    other = served.new_key("listing")["key"]
-    with served.client() as client, served.client(other) as stranger:
+def test_a_run_is_listed_for_its_caller_alone(scripted: ScriptedGateway) -> None:
+    other = scripted.new_key("listing")["key"]
+    with scripted.client() as client, scripted.client(other) as stranger:
         body = {**QUESTION, "tags": {"batch": "listed"}}
         ids = [client.post("/v1/runs", json=body).json()["id"] for _ in range(3)]
         for run_id in ids:
@@ -93,9 +93,9 @@ def test_a_run_is_listed_for_its_caller_alone(served: Served) -> None:
             assert stranger.post(f"/v1/runs/{ids[0]}{route}", json=body).status_code == 404
 
 
-def test_one_idempotency_key_is_one_run(served: Served) -> None:
+def test_one_idempotency_key_is_one_run(scripted: ScriptedGateway) -> None:
     headers = {"idempotency-key": "one-run"}
-    with served.client() as client:
+    with scripted.client() as client:
         first = client.post("/v1/runs", json=QUESTION, headers=headers).json()["id"]
         ended(client, first)
         again = client.post("/v1/runs", json=QUESTION, headers=headers)
@@ -105,8 +105,8 @@ def test_one_idempotency_key_is_one_run(served: Served) -> None:
     assert other.json()["error"]["code"] == "idempotency_key_reused"
 
 
-def test_a_run_is_forked_at_a_turn(served: Served) -> None:
-    with served.client() as client:
+def test_a_run_is_forked_at_a_turn(scripted: ScriptedGateway) -> None:
+    with scripted.client() as client:
         parent = client.post("/v1/runs", json=QUESTION).json()["id"]
         ended(client, parent)
         fork = client.post(f"/v1/runs/{parent}/fork", json={"at_turn": 0, "seed": 7})
@@ -117,8 +117,8 @@ def test_a_run_is_forked_at_a_turn(served: Served) -> None:
     assert "turns 0 to 0" in late.json()["error"]["message"]
 
 
-def test_a_reward_counts_once_for_its_id(served: Served) -> None:
-    with served.client() as client:
+def test_a_reward_counts_once_for_its_id(scripted: ScriptedGateway) -> None:
+    with scripted.client() as client:
         run_id = client.post("/v1/runs", json=QUESTION).json()["id"]
         ended(client, run_id)
         reward = {"value": 0.5, "source": "judge", "id": "r1"}
@@ -143,20 +143,20 @@ def test_a_reward_counts_once_for_its_id(served: Served) -> None:
     ],
 )
 def test_what_can_not_be_run_is_refused_by_name(
-    served: Served, body: dict[str, Any], message: str
+    scripted: ScriptedGateway, body: dict[str, Any], message: str
 ) -> None:
-    with served.client() as client:
+    with scripted.client() as client:
         answer = client.post("/v1/runs", json=body)
     assert answer.status_code == 400
     assert message in answer.json()["error"]["message"]
 
 
-def test_a_cancelled_run_says_so(served: Served) -> None:
-    served.ok("scale", "planner=0")
+def test_a_cancelled_run_says_so(scripted: ScriptedGateway) -> None:
+    scripted.ok("scale", "planner=0")
     try:
-        with served.client() as client:
+        with scripted.client() as client:
             run_id = client.post("/v1/runs", json=QUESTION).json()["id"]
             run = client.post(f"/v1/runs/{run_id}/cancel").json()
     finally:
-        served.ok("scale", "planner=1")
+        scripted.ok("scale", "planner=1")
     assert (run["status"], run["answer"]) == ("cancelled", None)

@@ -17,7 +17,7 @@ from loopline.runtime.config.settings import GatewaySettings
 from loopline.runtime.gateway.errors import ApiError
 from loopline.runtime.gateway.webhooks import check_url
 from tests.runtime.conftest import until
-from tests.runtime.gateway.served import Served, serving
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway, serving
 
 QUESTION = {"workflow": "solo", "prompt": "What is 17 * 23?"}
 
@@ -60,9 +60,9 @@ def receiver(*statuses: int) -> Generator[Receiver]:
         server.server_close()
 
 
-def test_an_end_is_signed_with_the_secret_of_the_key(served: Served) -> None:
-    record = served.new_key("hooked")
-    with receiver() as hook, served.client(record["key"]) as client:
+def test_an_end_is_signed_with_the_secret_of_the_key(scripted: ScriptedGateway) -> None:
+    record = scripted.new_key("hooked")
+    with receiver() as hook, scripted.client(record["key"]) as client:
         body = {**QUESTION, "webhook": hook.url}
         run_id = client.post("/v1/runs", json=body).raise_for_status().json()["id"]
         until(lambda: hook.deliveries, "delivery")
@@ -72,8 +72,8 @@ def test_an_end_is_signed_with_the_secret_of_the_key(served: Served) -> None:
     assert event["data"]["status"] == "answered"
 
 
-def test_a_refused_delivery_is_tried_again_under_the_same_id(served: Served) -> None:
-    with receiver(500) as hook, served.client() as client:
+def test_a_refused_delivery_is_tried_again_under_the_same_id(scripted: ScriptedGateway) -> None:
+    with receiver(500) as hook, scripted.client() as client:
         body = {**QUESTION, "webhook": hook.url}
         run_id = client.post("/v1/runs", json=body).raise_for_status().json()["id"]
         until(lambda: len(hook.deliveries) > 1, "second delivery")
@@ -85,13 +85,13 @@ def test_a_refused_delivery_is_tried_again_under_the_same_id(served: Served) -> 
 
 
 def test_a_gateway_that_is_killed_loses_no_end() -> None:
-    with serving() as served, receiver() as hook, served.client() as client:
-        served.ok("scale", "planner=0")
+    with serving() as scripted, receiver() as hook, scripted.client() as client:
+        scripted.ok("scale", "planner=0")
         body = {**QUESTION, "webhook": hook.url}
         run_id = client.post("/v1/runs", json=body).raise_for_status().json()["id"]
-        for worker in served.workers("gateway"):
+        for worker in scripted.workers("gateway"):
             os.kill(worker["pid"], signal.SIGKILL)
-        served.ok("scale", "planner=1")
+        scripted.ok("scale", "planner=1")
         until(lambda: hook.deliveries, "delivery")
     assert json.loads(hook.deliveries[0][1])["data"]["id"] == run_id
 

@@ -49,7 +49,7 @@ def test_parts_of_a_message_are_one_text_and_a_developer_is_the_system() -> None
 
 
 def test_a_message_and_the_calls_behind_it_are_one_turn_of_the_assistant() -> None:
-    said = {
+    message = {
         "type": "message",
         "role": "assistant",
         "id": "msg_1",
@@ -57,7 +57,7 @@ def test_a_message_and_the_calls_behind_it_are_one_turn_of_the_assistant() -> No
         "content": [{"type": "output_text", "text": "Wait.", "annotations": [], "logprobs": []}],
     }
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "content": []}
-    turn, answer = conversation(thought, said, CALL, OUTPUT)
+    turn, answer = conversation(thought, message, CALL, OUTPUT)
     assert (turn.content, turn.tool_calls[0].arguments) == ("Wait.", {"a": 1})
     assert (answer.role, answer.content, answer.tool_call_id) == ("tool", "5", "c1")
 
@@ -65,7 +65,7 @@ def test_a_message_and_the_calls_behind_it_are_one_turn_of_the_assistant() -> No
 def test_calls_in_a_row_are_one_turn() -> None:
     second = {**CALL, "call_id": "c2"}
     turn, *answers = conversation(CALL, second, OUTPUT, {**OUTPUT, "call_id": "c2"})
-    assert [made.id for made in turn.tool_calls] == ["c1", "c2"]
+    assert [tool_call.id for tool_call in turn.tool_calls] == ["c1", "c2"]
     assert len(answers) == 2
 
 

@@ -17,7 +17,7 @@ QUESTION = {"model": "slow", "input": "Count to nine.", "stream": True, "backgro
 
 
 @pytest.fixture
-def own() -> Iterator[Served]:
+def fresh() -> Iterator[Served]:
     with serving() as deployment:
         yield deployment
 
@@ -62,19 +62,19 @@ def check(events: list[Event]) -> None:
 
 @pytest.mark.parametrize("kind", ["gateway", "gpu"])
 async def test_a_stream_has_no_gap_and_no_repeat_after_a_worker_was_killed(
-    own: Served, kind: str
+    fresh: Served, kind: str
 ) -> None:
-    async with own.http() as http:
+    async with fresh.http() as http:
         events = await begun(http)
-    await asyncio.to_thread(kill, own, kind)
-    check(await resumed(own, events))
+    await asyncio.to_thread(kill, fresh, kind)
+    check(await resumed(fresh, events))
 
 
-async def test_a_stream_that_is_open_goes_on_when_the_model_is_killed(own: Served) -> None:
+async def test_a_stream_that_is_open_goes_on_when_the_model_is_killed(fresh: Served) -> None:
     events: list[Event] = []
-    async with own.http() as http, http.stream("POST", "responses", json=QUESTION) as response:
+    async with fresh.http() as http, http.stream("POST", "responses", json=QUESTION) as response:
         async for event in events_of(response):
             events.append(event)
             if sum("delta" in event for event in events) == 3 and "delta" in event:
-                await asyncio.to_thread(kill, own, "gpu")
+                await asyncio.to_thread(kill, fresh, "gpu")
     check(events)

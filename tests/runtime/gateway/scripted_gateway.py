@@ -16,7 +16,7 @@ from tests.runtime.conftest import Deployment
 KINDS = ("planner", "slm", "gpu", "tool", "gateway")
 
 
-class Served(Deployment):
+class ScriptedGateway(Deployment):
     """A deployment with gateways."""
 
     @property
@@ -43,12 +43,12 @@ class Served(Deployment):
 
 
 @contextmanager
-def serving(*overrides: str) -> Generator[Served]:
+def serving(*overrides: str) -> Generator[ScriptedGateway]:
     """A deployment of its own, that is gone at the end."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
-        served = Served(Path(folder))
+        scripted = ScriptedGateway(Path(folder))
         try:
-            served.up("gateway.port=0", "workers.gateway.count=1", *overrides, kinds=KINDS)
-            yield served
+            scripted.up("gateway.port=0", "workers.gateway.count=1", *overrides, kinds=KINDS)
+            yield scripted
         finally:
-            served.end()
+            scripted.end()
