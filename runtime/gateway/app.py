@@ -26,6 +26,7 @@ from loopline.runtime.gateway.chat_stream import Chunk, StreamShape
 from loopline.runtime.gateway.errors import (
     ApiError,
     invalid,
+    not_allowed,
     unavailable,
     validation_error,
 )
@@ -154,9 +155,11 @@ class Gateway:
         return json_response({"object": "list", "data": [_model(name) for name in names]})
 
     async def get_model(self, request: Request) -> Response:
-        await self._http.caller(request)
+        caller = await self._http.caller(request)
         name = request.path_params["id"]
         await self._service.models.resolve(name)
+        if not caller.allows(name):
+            raise not_allowed(name)
         return json_response(_model(name))
 
     async def no_embeddings(self, request: Request) -> Response:
@@ -222,6 +225,10 @@ async def _events(
             chunk = await anext(chunks, None)
     except ApiError as error:
         yield b"data: %b\n\n" % orjson.dumps(error.body)
+    except OUTAGE as error:
+        # The client comes back with the last id that it has.
+        body = unavailable(f"Redis does not answer: {type(error).__name__}").body
+        yield b"data: %b\n\n" % orjson.dumps(body)
     finally:
         first.cancel()
         await chunks.aclose()

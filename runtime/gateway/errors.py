@@ -61,6 +61,12 @@ def invalid(message: str, param: str | None = None, code: str | None = None) -> 
     return ApiError(400, message, param=param, code=code)
 
 
+def not_allowed(model: str) -> ApiError:
+    """The caller's key does not name this model."""
+    message = f"this API key may not use the model '{model[:256]}'"
+    return ApiError(403, message, code="model_not_allowed")
+
+
 def overloaded(message: str) -> ApiError:
     return ApiError(
         429,

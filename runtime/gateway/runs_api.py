@@ -32,6 +32,7 @@ from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.errors import (
     ApiError,
     invalid,
+    not_allowed,
     overloaded,
     too_large,
     unavailable,
@@ -80,7 +81,7 @@ class RunsApi:
         _refuse_reserved(params.tags)
         model = f"workflow/{params.workflow}"
         if not caller.allows(model):
-            raise ApiError(403, f"this API key may not use '{model}'", code="model_not_allowed")
+            raise not_allowed(model)
         self._check_policies(caller, params.policies)
         if params.webhook is not None:
             await webhooks.check_url(params.webhook, self._service.settings.gateway)
@@ -254,9 +255,7 @@ class RunsApi:
                     f"policies.{role[:64]}",
                 )
             if not caller.allows(policy):
-                raise ApiError(
-                    403, f"this API key may not use '{policy[:256]}'", code="model_not_allowed"
-                )
+                raise not_allowed(policy)
 
     def _body(self, state: RunState) -> dict[str, Any]:
         return run_body(run_of(state), state, steps_of(state))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -14,6 +14,7 @@ import structlog
 from loopline.agents.records import Budget, GenerationOptions, JsonObject, Message, Run, Trajectory
 from loopline.agents.roles.chat import ChatOptions
 from loopline.bus import BusUnavailable, DeploymentChanged, MessageTooLarge, Overloaded
+from loopline.bus.connection import OUTAGE
 from loopline.runtime.client.client import Client, run_of
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.config.settings import Settings
@@ -27,7 +28,14 @@ from loopline.runtime.gateway.chat_stream import (
     StreamShape,
     place_of,
 )
-from loopline.runtime.gateway.errors import ApiError, invalid, overloaded, too_large, unavailable
+from loopline.runtime.gateway.errors import (
+    ApiError,
+    invalid,
+    not_allowed,
+    overloaded,
+    too_large,
+    unavailable,
+)
 from loopline.runtime.gateway.idempotency import run_of_key
 from loopline.runtime.gateway.models import ModelCatalogue
 from loopline.runtime.gateway.sessions import TAG, Session, SessionMemory
@@ -126,11 +134,7 @@ class Service:
     async def _run(self, question: Question, run_id: str) -> Run:
         target = await self.models.resolve(question.model)
         if not question.caller.allows(question.model):
-            raise ApiError(
-                403,
-                f"this API key may not use the model '{question.model[:256]}'",
-                code="model_not_allowed",
-            )
+            raise not_allowed(question.model)
         messages, options = question.messages, question.options
         if target.workflow == "chat" and question.session is not None:
             continuation = await self.sessions.go_on(question.session, messages)
@@ -290,7 +294,9 @@ class Service:
 
     async def _remember(self, admitted: Admitted, trajectory: Trajectory) -> None:
         if admitted.session is not None and trajectory.run.workflow == "chat":
-            await self.sessions.note(admitted.session, trajectory)
+            # Without it the next call begins a sample of its own; the answer is there all the same.
+            with suppress(*OUTAGE):
+                await self.sessions.note(admitted.session, trajectory)
 
 
 def _left(what: str, limit: int | None, spent: int) -> int | None:

@@ -135,6 +135,8 @@ def _report(status: dict[str, Any], state: StateDirectory) -> None:
     if redis["durability"]:
         print(f"     {redis['durability']}")
     print(f"state: {state.path}")
+    if (gateway := status["gateway"]) is not None:
+        print(f"gateway: {gateway['url']}; its key is in {gateway['key_file']}")
     for worker in workers:
         if worker["state"] == "ready":
             continue
