@@ -80,11 +80,13 @@ def ended(*steps: Step, run: Run | None = None, **changes: object) -> KnownRun:
 
 
 async def a_trajectory(workflow: str) -> Trajectory:
-    policies = dict.fromkeys(agents_of(workflow), "umi")
     changes: dict[str, dict[str, Any]] = {
         "pair": {"task": a_task(turns=2)},
         "completion": {"options": {"prompt": "api_call"}},
+        "team": {"options": {"team": {"kind": "agent", "name": "writer", "model": "umi"}}},
     }
+    options = changes.get(workflow, {}).get("options")
+    policies = dict.fromkeys(agents_of(workflow, options=options), "umi")
     async with started(umi=scripted()) as team:
         return await team.play(new_run(workflow, policies, **changes.get(workflow, {})))
 

@@ -74,13 +74,13 @@ async def started(**pools: ModelSettings) -> AsyncGenerator[EngineRunner]:
 def new_run(
     workflow: str, policies: dict[str, str], *, options: JsonObject | None = None, **changes: Any
 ) -> Run:
-    now = time.time()
+    now, checked = time.time(), workflows.get(workflow).check_options(options or {})
     fields: dict[str, Any] = {
         "id": new_run_id(now),
         "task": Task(prompt=QUESTION),
         "workflow": workflow,
-        "options": workflows.get(workflow).check_options(options or {}),
-        "policies": policies_for(workflow, policies),
+        "options": checked,
+        "policies": policies_for(workflow, policies, options=checked),
         "prompts": prompt_hashes(workflow),
         "seed": 7,
         "created": now,

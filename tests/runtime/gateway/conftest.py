@@ -47,7 +47,7 @@ class RunningGateway:
         )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def gateway() -> Iterator[RunningGateway]:
     """Don't stop or break it."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
@@ -63,7 +63,7 @@ def gateway() -> Iterator[RunningGateway]:
             deployment.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def scripted() -> Iterator[ScriptedGateway]:
     """A scripted deployment with one gateway of short patience. Don't stop or break it."""
     with serving("gateway.header_seconds=1", "gateway.body_seconds=1") as deployment:

@@ -57,7 +57,7 @@ WRONG_FIELDS: dict[str, tuple[dict[str, Any], str, str | None]] = {
         "missing_required_parameter",
     ),
     "top_logprobs alone": ({"top_logprobs": 2}, "top_logprobs", "invalid_value"),
-    "reserved tag": ({"metadata": {"api_key": "x"}}, "metadata", None),
+    "reserved tag": ({"metadata": {"session": "x"}}, "metadata", None),
 }  # fmt: skip
 
 

@@ -39,10 +39,11 @@ def test_a_client_that_does_not_end_its_headers_is_disconnected(
 def test_endless_headers_are_cut(scripted: ScriptedGateway) -> None:
     headers = START + 1_000 * (b"X-Filler: " + b"x" * 1_000 + b"\r\n")
     with connection(scripted) as raw:
+        answer = b"cut"
         with suppress(ConnectionError):
             raw.sendall(headers)
-        with pytest.raises(ConnectionError):
-            raw.sendall(b"X-Filler: more\r\n")
+            answer = raw.recv(1)
+    assert answer in (b"", b"cut")
 
 
 def test_a_huge_body_is_refused_by_its_length_before_it_is_read(scripted: ScriptedGateway) -> None:

@@ -77,7 +77,7 @@ def serving(*overrides: str) -> Generator[Served]:
             deployment.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def gateway() -> Iterator[Served]:
     """Don't stop or break it."""
     with serving() as deployment:
