@@ -23,7 +23,7 @@ class Allocations:
         self.sizes: list[int] = []
         self.most: float = float("inf")
         layer: Any = kv_cache._Layer  # pyright: ignore[reportPrivateUsage]
-        allocated = layer._allocated
+        allocated = layer._reallocate
 
         def counted(instance: Any, *tensors: Any) -> torch.Tensor:
             window = instance._window

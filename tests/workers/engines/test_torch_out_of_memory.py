@@ -123,7 +123,7 @@ async def test_a_cache_that_did_not_fit_into_the_first_pass_is_made_anew_for_the
 ) -> None:
     """Each layer is allocated when the first pass comes to it."""
     layer: Any = kv_cache._Layer  # pyright: ignore[reportPrivateUsage]
-    allocated, calls = layer._allocated, itertools.count()
+    allocated, calls = layer._reallocate, itertools.count()
 
     def allocated_or_not(self: Any, *args: Any) -> torch.Tensor:
         if next(calls) == got:
