@@ -80,7 +80,7 @@ def test_prefixes_that_cross_adapters_are_found(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--engine", "vllm"), "--engine: Input should be 'llama_cpp' or 'torch'"),
+        (("--engine", "vllm"), "--engine vllm: Input should be 'llama_cpp' or 'torch'"),
         (("--engine", "torch", "--model", "/nowhere"), "no folder with a config.json"),
         (("--engine", "torch", "--model", "micro:xl"), "there is no micro model 'micro:xl'"),
     ],

@@ -74,7 +74,7 @@ def test_a_constraint_holds_for_every_call_and_answer_that_was_not_cut() -> None
     ("arguments", "words"),
     [
         (("--temperatures", "0,x"), "numbers from 0 to 5"),
-        (("--engine", "openai"), "--engine: Input should be 'torch' or 'llama_cpp'"),
+        (("--engine", "openai"), "--engine openai: Input should be 'torch' or 'llama_cpp'"),
         (("--model", "/nowhere"), "/nowhere"),
     ],
 )
