@@ -9,12 +9,8 @@ import random
 import re
 from collections.abc import Sequence
 
-from loopline.agents.environments.conversation import (
-    Conversation,
-    Judged,
-    TurnLevel,
-    conversation_environment,
-)
+from loopline.agents.environments import conversation
+from loopline.agents.environments.conversation import Conversation, Judged, TurnLevel
 from loopline.agents.environments.environment import AgentSpec
 from loopline.agents.environments.game import ActionRecord
 
@@ -57,7 +53,7 @@ def draw(rng: random.Random, level: Level) -> Product:
 GENERATOR = AgentSpec("generator", "Say the product.")
 VERIFIER = AgentSpec("verifier", "Say how much is missing of the proposal.")
 REFINER = AgentSpec("refiner", "Say the product.")
-ESTIMATE = conversation_environment(
+ESTIMATE = conversation.conversation_environment(
     "estimate", "Products", (GENERATOR, VERIFIER, REFINER), Product, Level, draw,
     players={"always 36": lambda product, seed: product.left * product.right == 36},
     players_do="the same number, whatever the factors are",
