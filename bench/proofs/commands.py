@@ -33,7 +33,7 @@ PROOFS: dict[str, Entry] = {
     "failover": Entry("Kill a gpu worker amid 16 streams, and time the failover.", 3),
     "faults": Entry("Attack a deployment under load, and check its whole history.", 5),
     "fidelity": Entry("Compare the engines' log-probabilities with a plain pass.", 4, "about 7"),
-    "gateway": Entry("Measure what a call through the gateway costs, beside LiteLLM.", 4),
+    "gateway": Entry("Measure what a call through the gateway costs, beside LiteLLM.", 3),
     "gateway-faults": Entry("Attack gateways under streams, and compare what was read.", 8),
     "gpu": Entry(
         "Take a model of 1.7B through serving, training and swapping.", 1, "about 5 on a GPU"

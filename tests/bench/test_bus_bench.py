@@ -125,4 +125,6 @@ def test_the_command_ends_with_one_line_of_json() -> None:
 def test_an_unknown_persistence_is_refused_with_the_choices() -> None:
     process = bench("bus", "--persistence", "x")
     assert process.returncode == 2
-    assert "--persistence x: Input should be 'none', 'everysec', 'always' or 'both'" in process.stderr
+    assert (
+        "--persistence x: Input should be 'none', 'everysec', 'always' or 'both'" in process.stderr
+    )

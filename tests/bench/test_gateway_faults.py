@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 
@@ -56,8 +57,9 @@ def test_an_answer_that_the_store_does_not_have_is_a_mismatch() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_fifty_streams_and_calls_survive_kills_and_freezes(tmp_path: Path) -> None:
-    result = await attack(tmp_path, AttackSettings(streams=50, seed=20_261_126), print)
+def test_fifty_streams_and_calls_survive_kills_and_freezes(tmp_path: Path) -> None:
+    settings = AttackSettings(streams=50, seed=20_261_126)
+    result = asyncio.run(attack(tmp_path, settings, print))
     assert [str(violation) for violation in violations_of(result)] == []
     assert [str(violation) for violation in check(result.evidence)] == []
     assert len(result.evidence.stored) == 100
