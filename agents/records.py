@@ -13,7 +13,15 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from loopline.agents.thinking import split_thoughts
@@ -66,17 +74,18 @@ class Task(Record):
     environment: str = Field(default="question", max_length=256)
     """Its name, or `package.module:OBJECT` where it was found by that."""
     instance: JsonObject = Field(default_factory=dict)
-    prompt: str = Field(max_length=MAX_PROMPT_CHARS)
-    """The question: of a conversation its last user message, empty where there is none."""
     messages: tuple[Message, ...] = ()
     """The whole conversation as the caller wrote it, system messages and `prompt` included; empty
     where the question is all there is."""
+    prompt: str = Field(max_length=MAX_PROMPT_CHARS)
+    """The question: of a conversation its last user message, empty where there is none."""
 
-    @model_validator(mode="after")
-    def _asks_something(self) -> Self:
-        if not self.prompt and not self.messages:
+    @field_validator("prompt")
+    @classmethod
+    def _asks_something(cls, prompt: str, info: ValidationInfo) -> str:
+        if not prompt and not info.data.get("messages"):
             raise PydanticCustomError("string_too_short", "there is neither prompt nor messages")
-        return self
+        return prompt
 
 
 class Budget(Record):

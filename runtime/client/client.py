@@ -406,7 +406,7 @@ def trajectory_of(state: RunState) -> Trajectory:
 def _prompt_error_message(error: pydantic.ValidationError, prompt: str) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
-    if where in ("", "prompt"):
+    if where == "prompt":
         if not prompt:
             return "the question is empty"
         if len(prompt) > MAX_PROMPT_CHARS:
