@@ -188,7 +188,7 @@ def test_from_a_folder_with_modules_of_the_same_names_a_deployment_starts_answer
     def loopline_command(*words: str) -> str:
         return run([installed / "loopline", *words], folder_of_the_user)
 
-    loopline_command("up", "--detach", "--profile", "scripted")
+    loopline_command("up", "--detach", "--profile", "scripted", "--set", "gateway.port=0")
     try:
         assert loopline_command("ask", "What is 2 + 2?").strip()
     finally:
