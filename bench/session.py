@@ -272,8 +272,7 @@ def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
     played = {arm.name: _playing_policies(arm, settings.policies) for arm in arms}
     options = manifest.options
     if options is not None:
-        arm_options = [settings.options.get(arm.workflow, {}) for arm in arms]
-        options = dict(ChainMap(options, *arm_options))
+        options = dict(ChainMap(options, *(settings.options.get(arm.workflow, {}) for arm in arms)))
     prompt_files = {file for arm in arms for file in prompts_of(arm.workflow, arm.environment)}
     all_prompts = (
         parse_replacement_prompt(file.content, name, origin=file.path)
@@ -408,12 +407,12 @@ def show(ended: BenchOutcome, *, as_json: bool) -> None:
 def _on_interrupt(runner: Runner, progress: RunProgress, grace: float) -> Callable[[], None]:
     """Install the handlers of SIGINT and SIGTERM; returns what takes them away again."""
     loop = asyncio.get_running_loop()
-    seen = 0
+    interrupts = 0
 
     def interrupted() -> None:
-        nonlocal seen
-        seen += 1
-        if seen > 1:
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts > 1:
             progress.stop()
             sys.stderr.flush()
             # At once: no clean-up that could hang. The logs are append-only and whole.
