@@ -41,8 +41,7 @@ class Level(TurnLevel):
 
 
 def number_in(text: str) -> int | None:
-    numbers = re.findall(r"-?\d{1,9}", text)
-    return int(numbers[-1]) if numbers else None
+    return int(numbers[-1]) if (numbers := re.findall(r"-?\d{1,9}", text)) else None
 
 
 def draw(rng: random.Random, level: Level) -> Product:
