@@ -27,6 +27,7 @@ from loopline.bus.errors import (
 )
 from loopline.bus.keys import MAX_RUN_SECONDS, Keys, Shard
 from loopline.bus.lease import LeaseKeeper
+from loopline.bus.local_delivery import LocalDelivery
 from loopline.bus.log_follower import LogFollower
 from loopline.bus.registry import Registry
 from loopline.bus.remedies import remedy
@@ -120,6 +121,7 @@ class Bus:
         self._connections = Connections(settings)
         self._committers: dict[Shard, Committer] = {}
         self._logs = LogFollower(self)
+        self.local = LocalDelivery()
 
     @property
     def redis(self) -> Redis:
@@ -225,7 +227,9 @@ class Bus:
         """The one committer of a shard: commits of all consumers share its batches."""
         committer = self._committers.get(shard)
         if committer is None:
-            committer = self._committers[shard] = Committer(self.redis, self.settings, shard)
+            committer = self._committers[shard] = Committer(
+                self.redis, self.settings, shard, shard.inbox(self.process)
+            )
         return committer
 
     async def _retry_during_outage(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
@@ -279,14 +283,25 @@ class Bus:
             int(admission.announce),
             *admission.journal,
             *(part for join, after in joins for part in (join.id, join.branches, after)),
-            *bodies,
         ]
-        result = await retry_during_outage(
-            "admission",
-            lambda: scripts.call(self.redis, "admit", keys, args),
-            give_up_after=30.0,
-            where=f"at {settings.safe_url}",
-        )
+        with self.local.reading(shard, [message.stream for message in admission.messages]) as reads:
+            for body, reader in zip(bodies, reads.names, strict=True):
+                args += [body, reader]
+            result = await retry_during_outage(
+                "admission",
+                lambda: scripts.call(self.redis, "admit", keys, args),
+                give_up_after=30.0,
+                where=f"at {settings.safe_url}",
+            )
+            if result[0] == b"admitted":
+                known = RunState(
+                    admission.run_id,
+                    "active",
+                    admission.run,
+                    admission.journal,
+                    deadline=int(admission.deadline * 1000) / 1000,
+                )
+                reads.take(result[1:], bodies, known)
         if result[0] == b"closed":
             raise Overloaded("the number of shards is being changed: ask again later")
         if result[0] == b"changed":

@@ -35,6 +35,7 @@ from loopline.bus.errors import (
 from loopline.bus.keys import GROUP, Shard
 from loopline.bus.lease import Lease, Verdict
 from loopline.bus.recovery import Sweeper
+from loopline.bus.run_state import RunState
 
 log = structlog.get_logger("loopline.bus.consumer")
 
@@ -77,6 +78,8 @@ class Consumer:
         self._running: dict[asyncio.Task[None], tuple[Shard, str, Lease]] = {}
         self._asked = 0
         """Places that readers have asked Redis to fill."""
+        self._reserved = 0
+        """Places for what this process is about to read as it publishes."""
         self._kept = 0
         """Places that readers leave to the next sweep."""
         self._known_work = 0
@@ -118,11 +121,13 @@ class Consumer:
         a reader or the sweeper, which nothing of Redis' doing does."""
         for shard in self.bus.keys.all_shards():
             await self.ensure_groups(shard)
+        self.bus.local.serve(self.streams, self)
         background = tasks.Background()
         background.start(Sweeper(self).run(), name=f"sweeper of {', '.join(self.streams)}")
         try:
             await background.run(self._serve_all(background))
         finally:
+            self.bus.local.stop_serving(self)
             await background.end()
             remaining = list(self._running.values())
             await tasks.end(self._running)
@@ -277,10 +282,34 @@ class Consumer:
         seconds = self.bus.settings.block_seconds * at_once / shards
         return int(1000 * max(LEAST_BLOCK_SECONDS, seconds))
 
-    def take(self, shard: Shard, stream: str, entry: str, body: bytes, count: int) -> None:
-        """Start handling a delivery that this consumer now holds."""
+    def reserve(self) -> bool:
+        """Keep a place for a delivery that this process reads as it publishes; False if there is
+        none.
+
+        A reader that waits on an empty stream has asked for all places, and would leave none. What
+        it gets beyond them, when much comes at once, waits here for its turn, its lease renewed.
+        """
+        if self.draining or self.free <= self._reserved:
+            return False
+        self._reserved += 1
+        return True
+
+    def release(self) -> None:
+        """See `reserve`."""
+        self._reserved -= 1
+
+    def take(
+        self,
+        shard: Shard,
+        stream: str,
+        entry: str,
+        body: bytes,
+        count: int,
+        known: RunState | None = None,
+    ) -> None:
+        """Start handling a delivery that this consumer now holds; `known` as `Delivery.known`."""
         lease = Lease(shard.work(stream), entry, self.name, count)
-        task = asyncio.create_task(self._serve(shard, stream, lease, body))
+        task = asyncio.create_task(self._serve(shard, stream, lease, body, known))
         self._running[task] = (shard, stream, lease)
         task.add_done_callback(self._on_task_done)
 
@@ -291,7 +320,9 @@ class Consumer:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("delivery left to its lease", error=str(error), kind=type(error).__name__)
 
-    async def _serve(self, shard: Shard, stream: str, lease: Lease, body: bytes) -> None:
+    async def _serve(
+        self, shard: Shard, stream: str, lease: Lease, body: bytes, known: RunState | None
+    ) -> None:
         try:
             if len(body) > self.bus.settings.max_message_bytes + SIZE_SLACK:
                 raise MessageTooLarge(
@@ -312,7 +343,7 @@ class Consumer:
             # moment; one that knows takes it once this lease has run out.
             log.warning("left to others", why="the shards were changed", run_id=envelope.run_id)
             return
-        delivery = Delivery(self.bus, shard, stream, lease, envelope, payload)
+        delivery = Delivery(self.bus, shard, stream, lease, envelope, payload, known)
         verdicts: list[Verdict] = []
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
