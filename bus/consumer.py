@@ -66,20 +66,21 @@ class Consumer:
         concurrency: int = 16,
         worker: str = "worker",
         ends_runs: bool = True,
+        local: bool = False,
     ) -> None:
         """`ends_runs`: whether it may end runs that are overdue, for which it must be allowed to
-        read their journals."""
+        read their journals. `local`: its process publishes to its streams, too, and reads for it
+        as it does (`loopline.bus.local_delivery`)."""
         self.bus = bus
         self.streams = tuple(streams)
         self.name = f"{worker}-{uuid.uuid4().hex[:8]}"
         self.ends_runs = ends_runs
+        self._local = local
         self._handler = handler
         self._concurrency = concurrency
         self._running: dict[asyncio.Task[None], tuple[Shard, str, Lease]] = {}
         self._asked = 0
         """Places that readers have asked Redis to fill."""
-        self._reserved = 0
-        """Places for what this process is about to read as it publishes."""
         self._kept = 0
         """Places that readers leave to the next sweep."""
         self._known_work = 0
@@ -119,12 +120,13 @@ class Consumer:
     async def run(self) -> None:
         """Serve until `drain` is called; then finish what is in hand and return. Raises what ends
         a reader or the sweeper, which nothing of Redis' doing does."""
-        for shard in self.bus.keys.all_shards():
-            await self.ensure_groups(shard)
-        self.bus.local.serve(self.streams, self)
+        if self._local:
+            self.bus.local.serve(self.streams, self)
         background = tasks.Background()
-        background.start(Sweeper(self).run(), name=f"sweeper of {', '.join(self.streams)}")
         try:
+            for shard in self.bus.keys.all_shards():
+                await self.ensure_groups(shard)
+            background.start(Sweeper(self).run(), name=f"sweeper of {', '.join(self.streams)}")
             await background.run(self._serve_all(background))
         finally:
             self.bus.local.stop_serving(self)
@@ -249,6 +251,8 @@ class Consumer:
                     spare = self._spare_places
                     if spare > 0:
                         all_there_are = more or self.bus.keys.shards == 1
+                        if self._local:
+                            spare = (spare + 1) // 2  # the others are for `reserve`
                         count = max(1, spare // len(self.streams)) if all_there_are else 1
                         self._asked += count * len(self.streams)
                         return count
@@ -284,19 +288,17 @@ class Consumer:
 
     def reserve(self) -> bool:
         """Keep a place for a delivery that this process reads as it publishes; False if there is
-        none.
-
-        A reader that waits on an empty stream has asked for all places, and would leave none. What
-        it gets beyond them, when much comes at once, waits here for its turn, its lease renewed.
-        """
-        if self.draining or self.free <= self._reserved:
+        none."""
+        if self.draining or self._spare_places <= 0:
             return False
-        self._reserved += 1
+        self._asked += 1
         return True
 
     def release(self) -> None:
         """See `reserve`."""
-        self._reserved -= 1
+        self._asked -= 1
+        if self._spare_places > 0:
+            self._room.set()
 
     def take(
         self,

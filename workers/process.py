@@ -390,6 +390,7 @@ class Worker:
             concurrency=places,
             worker=self.name,
             ends_runs=isinstance(self.settings, RoleWorkerSettings),
+            local=self._front is not None,
         )
         self._consumers.append(consumer)
         self._servers.append(consumer)
