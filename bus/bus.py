@@ -118,6 +118,7 @@ class Bus:
         """Set once the deployment has agreed on other settings: no run is admitted from here."""
         self.on_change = asyncio.Event()
         """Set together with it."""
+        self._where = f"at {settings.safe_url}"
         self._connections = Connections(settings)
         self._committers: dict[Shard, Committer] = {}
         self._logs = LogFollower(self)
@@ -155,7 +156,7 @@ class Bus:
             "join",
             lambda: joining.join(self._standing),
             give_up_after=max(self._join_seconds, 5.0),
-            where=f"at {self.settings.safe_url}",
+            where=self._where,
         )
         self.settings = self.settings.agreed(self.agreement.shared)
         self.keys = Keys(self.settings.prefix, self.settings.shards)
@@ -173,7 +174,7 @@ class Bus:
             "clock",
             lambda: self.clock.measure(self.redis, self.keys),
             give_up_after=self._join_seconds,
-            where=f"at {self.settings.safe_url}",
+            where=self._where,
         )
         if not self.clock.measured:
             raise BusUnavailable(
@@ -233,8 +234,9 @@ class Bus:
         return committer
 
     async def _retry_during_outage(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
-        where = f"at {self.settings.safe_url}"
-        return await retry_during_outage(what, operation, give_up_after=self.patience, where=where)
+        return await retry_during_outage(
+            what, operation, give_up_after=self.patience, where=self._where
+        )
 
     async def admit(self, admission: Admission) -> bool:
         """Let a run in. True if it is new, False if this very run was let in before.
@@ -291,7 +293,7 @@ class Bus:
                 "admission",
                 lambda: scripts.call(self.redis, "admit", keys, args),
                 give_up_after=30.0,
-                where=f"at {settings.safe_url}",
+                where=self._where,
             )
             if result[0] == b"admitted":
                 known = RunState(
