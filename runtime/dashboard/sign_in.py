@@ -108,8 +108,8 @@ def require_change(viewer: Viewer) -> None:
     """Raises `Refused` for who may only look."""
     if not viewer.may_change:
         raise Refused(
-            "this key may only look: `runtime keys create NAME --dashboard write` makes one that may"
-            " change things"
+            "this key may only look: `runtime keys create NAME --dashboard write` makes one that"
+            " may change things"
         )
 
 

@@ -15,7 +15,7 @@ from loopline.runtime.errors import InputError
 BATCH = 200
 """Runs that are read in one round trip."""
 MAX_LOOKED = 20_000
-"""Runs that one page looks at: a filter that few runs pass ends there, and its next page goes on."""
+"""Runs that one page looks at, where a filter leaves few; the next page goes on behind them."""
 _FIELDS = ("run", "state", "outcome", "answer", "reason", "tokens", "micro", "ended")
 
 

@@ -41,8 +41,9 @@ async def admit(
     return run_id
 
 
-async def listed(bus: Bus, query: RunQuery = RunQuery(), count: int = 50) -> list[str]:
+async def listed(bus: Bus, query: RunQuery | None = None, count: int = 50) -> list[str]:
     """Ids over all pages."""
+    query = query or RunQuery()
     ids: list[str] = []
     place: Place | None = None
     while True:
