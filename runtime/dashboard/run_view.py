@@ -79,6 +79,7 @@ class RunView:
             agents=sorted({step.agent for step in known.steps}),
             prompts=_prompts(known.run),
             form_id=new_form_id(),
+            rewarded=request.query_params.get("rewarded"),
         )
 
     async def _body(self, request: Request, viewer: Viewer) -> Response:

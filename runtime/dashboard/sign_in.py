@@ -55,8 +55,10 @@ async def make_ticket(bus: Bus, key_digest: str) -> str:
 
 async def use_ticket(bus: Bus, ticket: str) -> str | None:
     """The digest of the ticket's key, once."""
-    stored: bytes | None = await bus.redis.getdel(bus.keys.dashboard("ticket", _sha(ticket)))
-    return stored.decode() if stored else None
+    key = bus.keys.dashboard("ticket", _sha(ticket))
+    stored: bytes | None = await bus.redis.get(key)
+    # Of two who use it at once, one deletes it.
+    return stored.decode() if stored and await bus.redis.delete(key) else None
 
 
 async def sign_in(bus: Bus, key_digest: str) -> str | None:
