@@ -61,40 +61,40 @@ class RunView:
             Route("/runs/{id}/reward", form(self._reward), methods=["POST"]),
         ]
 
-    async def _known(self, run_id: str) -> KnownRun:
+    async def _find(self, run_id: str) -> KnownRun:
         """Raises `UserError` for a run that neither the bus nor the store has."""
         return await find_run(self._frame.bus, run_id, self._store)
 
     async def _page(self, request: Request, viewer: Viewer) -> Response:
-        known = await self._known(request.path_params["id"])
+        known_run = await self._find(request.path_params["id"])
         return self._frame.render(
             request,
             viewer,
             "run.html.j2",
-            title=f"Run {known.run.id}",
-            run=known.run,
-            active=known.ended is None,
-            body=self._panel(known),
-            turns=sorted({step.turn for step in known.steps}),
-            agents=sorted({step.agent for step in known.steps}),
-            prompts=_prompts(known.run),
+            title=f"Run {known_run.run.id}",
+            run=known_run.run,
+            active=known_run.ended is None,
+            body=self._panel(known_run),
+            turns=sorted({step.turn for step in known_run.steps}),
+            agents=sorted({step.agent for step in known_run.steps}),
+            prompts=_prompts(known_run.run),
             form_id=new_form_id(),
             rewarded=request.query_params.get("rewarded"),
         )
 
     async def _body(self, request: Request, viewer: Viewer) -> Response:
-        known = await self._known(request.path_params["id"])
-        return self._frame.fragment("run_panel.html.j2", **self._panel_values(known))
+        known_run = await self._find(request.path_params["id"])
+        return self._frame.fragment("run_panel.html.j2", **self._panel_values(known_run))
 
-    def _panel(self, known: KnownRun) -> object:
-        return self._frame.part("run_panel.html.j2", path=PATH, **self._panel_values(known))
+    def _panel(self, known_run: KnownRun) -> object:
+        return self._frame.part("run_panel.html.j2", path=PATH, **self._panel_values(known_run))
 
-    def _panel_values(self, known: KnownRun) -> dict[str, Any]:
+    def _panel_values(self, known_run: KnownRun) -> dict[str, Any]:
         return {
-            "run": known.run,
-            "active": known.ended is None,
-            "body": render_body(known),
-            "steps": len(known.steps),
+            "run": known_run.run,
+            "active": known_run.ended is None,
+            "body": render_body(known_run),
+            "steps": len(known_run.steps),
         }
 
     async def _events(self, request: Request, viewer: Viewer) -> Response:
@@ -128,25 +128,25 @@ class RunView:
     async def _fork(self, request: Request, viewer: Viewer, form: dict[str, str]) -> Response:
         """Take a turn again, with what the form changes, and show both runs side by side."""
         require_change(viewer)
-        known = await self._known(request.path_params["id"])
+        known_run = await self._find(request.path_params["id"])
         at_turn = number_of(form, "at_turn")
         seed = number_of(form, "seed")
         question = form.get("question", "").replace("\r\n", "\n")
         changed = {
             file: prompt_file(prompt.name, prompt.version, text)
-            for file, prompt in _prompts(known.run).items()
+            for file, prompt in _prompts(known_run.run).items()
             if (text := form.get(f"prompt:{file}", prompt.text).replace("\r\n", "\n").strip())
             != prompt.text
         }
         run = await self._frame.client.fork(
-            known.trajectory(),
+            known_run.trajectory(),
             int(at_turn or 0),
             seed=None if seed is None else int(seed),
             tags={"forked_by": _name(viewer)},
             prompt_files=changed,
-            question=question if question and question != known.run.task.prompt else None,
+            question=question if question and question != known_run.run.task.prompt else None,
         )
-        return self._frame.go_to("/compare?" + urlencode({"a": known.run.id, "b": run.id}))
+        return self._frame.go_to("/compare?" + urlencode({"a": known_run.run.id, "b": run.id}))
 
     async def _reward(self, request: Request, viewer: Viewer, form: dict[str, str]) -> Response:
         require_change(viewer)
@@ -169,16 +169,16 @@ class RunView:
         ids = [request.query_params.get(name, "") for name in ("a", "b")]
         if not all(ids):
             raise Refused("two runs are compared: /dashboard/compare?a=ID&b=ID")
-        known = await asyncio.gather(*(self._known(run_id) for run_id in ids))
+        known_runs = await asyncio.gather(*(self._find(run_id) for run_id in ids))
         return self._frame.render(
             request,
             viewer,
             "compare.html.j2",
             title="Two runs",
-            runs=known,
-            steps=_side_by_side(*(run.steps for run in known)),
+            runs=known_runs,
+            steps=_side_by_side(*(run.steps for run in known_runs)),
             refresh=f"{PATH}/compare?" + urlencode({"a": ids[0], "b": ids[1]}),
-            active=any(run.ended is None for run in known),
+            active=any(run.ended is None for run in known_runs),
         )
 
 

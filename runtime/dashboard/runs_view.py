@@ -55,17 +55,17 @@ class RunsView:
 
     async def _page(self, request: Request, viewer: Viewer) -> Response:
         fields = {name: value for name, value in request.query_params.items() if value}
-        found = await self._found(fields)
+        page = await self._search(fields)
         more = None
-        if found.next_page is not None:
-            more = f"{PATH}/runs?" + urlencode({**fields, "after": str(found.next_page)})
+        if page.next_page is not None:
+            more = f"{PATH}/runs?" + urlencode({**fields, "after": str(page.next_page)})
         live = None if "after" in fields else f"{PATH}/runs/rows?" + urlencode(fields)
         return self._frame.render(
             request,
             viewer,
             "runs.html.j2",
             title="Runs",
-            rows=self._table(found),
+            rows=self._table(page),
             fields=fields,
             states=STATES,
             more=more,
@@ -73,10 +73,10 @@ class RunsView:
         )
 
     async def _rows(self, request: Request, viewer: Viewer) -> Response:
-        found = await self._found(request.query_params)
-        return self._frame.fragment("run_rows.html.j2", rows=self._table(found))
+        page = await self._search(request.query_params)
+        return self._frame.fragment("run_rows.html.j2", rows=self._table(page))
 
-    async def _found(self, fields: Mapping[str, str]) -> RunsOfPage:
+    async def _search(self, fields: Mapping[str, str]) -> RunsOfPage:
         after = fields.get("after")
         return await find_runs(
             self._frame.bus,
@@ -85,9 +85,9 @@ class RunsView:
             None if after is None else Place.parse(after),
         )
 
-    def _table(self, found: RunsOfPage) -> list[Row]:
+    def _table(self, page: RunsOfPage) -> list[Row]:
         now = self._frame.bus.clock.now()
-        return [_row(line, now) for line in found.lines]
+        return [_row(line, now) for line in page.lines]
 
 
 def query_of(fields: Mapping[str, str]) -> RunQuery:

@@ -156,7 +156,7 @@ async def _shard_places(
         newest = str(after.admitted)
     offset = 0
     while True:
-        found: list[tuple[bytes, float]] = await bus.redis.zrange(
+        members: list[tuple[bytes, float]] = await bus.redis.zrange(
             key,
             newest,  # pyright: ignore[reportArgumentType]
             oldest,  # pyright: ignore[reportArgumentType]
@@ -166,11 +166,11 @@ async def _shard_places(
             offset=offset,
             num=BATCH,
         )
-        for run_id, admitted in found:
+        for run_id, admitted in members:
             place = Place(int(admitted), run_id.decode())
             if after is None or place < after:
                 yield place
-        if len(found) < BATCH:
+        if len(members) < BATCH:
             return
         offset += BATCH
 

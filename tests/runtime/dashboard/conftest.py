@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,7 @@ class Dashboard:
         return self.deployment.ok("dashboard").strip()
 
     @contextmanager
-    def signed_in(self, key: str | None = None) -> Iterator[httpx.Client]:
+    def signed_in(self, key: str | None = None) -> Generator[httpx.Client]:
         """A client with a session: of the deployment's own key, or this one."""
         with httpx.Client(base_url=self.url, timeout=60) as client:
             if key is None:

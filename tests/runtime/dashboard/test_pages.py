@@ -105,10 +105,10 @@ def test_no_page_shuts_anybody_out(page: Page, dashboard: Dashboard, scheme: str
         page.set_viewport_size({"width": width, "height": 800})
         for place in places:
             page.goto(dashboard.url + place)
-            found = Axe().run(page)
+            results = Axe().run(page)
             broken = [
                 (rule["id"], [node["html"] for node in rule["nodes"]][:5])
-                for rule in found.response["violations"]
+                for rule in results.response["violations"]
             ]
             assert broken == [], place
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")

@@ -11,9 +11,9 @@ from tests.runtime.dashboard.conftest import Dashboard
 
 
 def form_token(client: httpx.Client) -> str:
-    found = re.search(r'name="form_token" value="([^"]+)"', client.get("/runs").text)
-    assert found is not None
-    return found[1]
+    match = re.search(r'name="form_token" value="([^"]+)"', client.get("/runs").text)
+    assert match is not None
+    return match[1]
 
 
 def test_without_a_session_every_page_leads_to_the_door(dashboard: Dashboard) -> None:
