@@ -1,0 +1,61 @@
+"""Let the agent answer tasks through the gateway, and post what its answers are worth."""
+
+import asyncio
+import json
+import sys
+import uuid
+from pathlib import Path
+
+from agent import agent
+from openai import AsyncOpenAI
+from pydantic_ai import ModelHTTPError, UnexpectedModelBehavior, UsageLimitExceeded, UsageLimits
+from tasks import Task
+
+AT_ONCE = 32
+
+
+async def ask(task: Task, session: str, temperature: float) -> str:
+    """What the agent answers; nothing if it goes round in circles or its talk becomes too long."""
+    settings = {"temperature": temperature, "extra_headers": {"X-Loopline-Session": session}}
+    limits = UsageLimits(request_limit=8)
+    try:
+        run = await agent.run(task.question, model_settings=settings, usage_limits=limits)
+    except (UnexpectedModelBehavior, UsageLimitExceeded):
+        return ""
+    except ModelHTTPError as error:
+        if "context_length_exceeded" in str(error.body):
+            return ""
+        raise
+    return run.output
+
+
+async def play(tasks: list[Task], results: Path, samples: int, temperature: float) -> list[float]:
+    """Of each task the share of its samples that are right. `results` has a line for each sample:
+    what is there is not played again."""
+    rights: list[list[bool]] = [[] for _ in tasks]
+    with results.open("a+") as file:
+        file.seek(0)
+        for line in file:
+            number, right = json.loads(line)
+            rights[number].append(right)
+        client, limit = AsyncOpenAI(), asyncio.Semaphore(AT_ONCE)
+
+        async def sample(number: int) -> None:
+            async with limit:
+                session = f"{results.stem}-{number}-{uuid.uuid4()}"
+                right = tasks[number].is_right(await ask(tasks[number], session, temperature))
+                reward = {"value": float(right)}
+                await client.post(f"/sessions/{session}/feedback", body=reward, cast_to=object)
+                rights[number].append(right)
+                print(json.dumps([number, right]), file=file, flush=True)
+                if sys.stderr.isatty():
+                    done = sum(map(len, rights))
+                    print(f"\r{results.stem}: {done}/{len(tasks) * samples}", end="", file=sys.stderr)
+
+        async with asyncio.TaskGroup() as group:
+            for number, known in enumerate(rights):
+                for _ in range(samples - len(known)):
+                    group.create_task(sample(number))
+    shares = [sum(task_rights) / samples for task_rights in rights]
+    print(f"\r{results.stem}: {sum(shares) / len(shares):.1%} right", flush=True)
+    return shares
