@@ -8,47 +8,53 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-HERE = Path(__file__).parent
-
-
-def run(*command: str) -> str:
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout
+PROFILE = Path(__file__).with_name("deployment.toml")
+CPU = "cpu-minutes.txt"
 
 
 @contextmanager
 def deployment(folder: Path) -> Iterator[None]:
-    """Runs, and is in the environment of the OpenAI client, until the block ends."""
-    os.environ["LOOPLINE_STATE"] = str(folder / "state")
-    log = (folder / "deployment.log").open("a")
-    profile = str(HERE / "deployment.toml")
-    process = subprocess.Popen(["runtime", "up", "--profile", profile], stdout=log, stderr=log)
+    """Until the block ends. The environment leads OpenAI's client, and so the agent, to it."""
+    state, began = folder / "state", _cpu_minutes()
+    os.environ["LOOPLINE_STATE"] = str(state)
+    with (folder / "deployment.log").open("a") as log:
+        up = subprocess.Popen(["runtime", "up", "--profile", PROFILE], stdout=log, stderr=log)
     try:
-        while (now := status())["phase"] != "ready":
-            if process.poll() is not None:
+        while (now := status()).get("phase") != "ready":
+            if up.poll() is not None:
                 raise SystemExit(f"the deployment has ended: see {folder / 'deployment.log'}")
             time.sleep(0.5)
-        [gateway] = [worker for worker in now["workers"] if worker["kind"] == "gateway"]
-        os.environ["OPENAI_BASE_URL"] = gateway["details"]["url"]
-        os.environ["OPENAI_API_KEY"] = (folder / "state/gateway.key").read_text().strip()
+        urls = (worker["details"].get("url") for worker in now["workers"])
+        os.environ["OPENAI_BASE_URL"] = next(filter(None, urls))
+        os.environ["OPENAI_API_KEY"] = (state / "gateway.key").read_text().strip()
         yield
     finally:
-        process.terminate()
-        process.wait()
+        up.terminate()
+        up.wait()
+        with (folder / CPU).open("a") as file:
+            print(_cpu_minutes() - began, file=file)
 
 
-def status() -> dict:
-    done = subprocess.run(["runtime", "status", "--json"], stdout=subprocess.PIPE, check=False)
-    return json.loads(done.stdout or '{"phase": "starting"}')
+def status() -> dict[str, Any]:
+    """Of the deployment; empty where none runs yet."""
+    done = subprocess.run(["runtime", "status", "--json"], capture_output=True, check=False)
+    return json.loads(done.stdout or "{}")
 
 
 def wait_until_recorded() -> None:
-    while status()["unrecorded"]:
+    """All runs and rewards are in the store."""
+    while status().get("unrecorded") != 0:
         time.sleep(0.5)
 
 
-def cpu_seconds() -> float:
-    """Of this process and its children that have ended."""
-    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+def cpu_minutes(folder: Path) -> float:
+    """Of all that ran for the folder, and was not killed."""
+    return sum(map(float, (folder / CPU).read_text().split()))
+
+
+def _cpu_minutes() -> float:
+    """Of this process and of all that it has started and that have ended."""
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages) / 60

@@ -15,7 +15,7 @@ AT_ONCE = 32
 
 
 async def ask(task: Task, session: str, temperature: float) -> str:
-    """What the agent answers; nothing if it goes round in circles or its talk becomes too long."""
+    """The agent's answer: "" if it goes in circles, or until the model's context is full."""
     settings = {"temperature": temperature, "extra_headers": {"X-Loopline-Session": session}}
     limits = UsageLimits(request_limit=8)
     try:
@@ -29,33 +29,33 @@ async def ask(task: Task, session: str, temperature: float) -> str:
     return run.output
 
 
-async def play(tasks: list[Task], results: Path, samples: int, temperature: float) -> list[float]:
-    """Of each task the share of its samples that are right. `results` has a line for each sample:
-    what is there is not played again."""
+async def play(
+    tasks: list[Task], results: Path, samples: int, *, temperature: float, rewards: bool
+) -> list[float]:
+    """Of each task the share of right samples. Those that `results` has are not played again."""
     rights: list[list[bool]] = [[] for _ in tasks]
+    client, limit = AsyncOpenAI(), asyncio.Semaphore(AT_ONCE)
+
+    async def sample(number: int) -> None:
+        async with limit:
+            session = f"{results.stem}-{number}-{uuid.uuid4()}"
+            right = tasks[number].is_right(await ask(tasks[number], session, temperature))
+            if rewards:
+                url, reward = f"/sessions/{session}/feedback", {"value": float(right)}
+                await client.post(url, body=reward, cast_to=object)
+            rights[number].append(right)
+            print(json.dumps([number, right]), file=file, flush=True)
+            if sys.stdout.isatty():
+                print(f"\r{results.stem} {sum(map(len, rights))}/{len(tasks) * samples}", end="")
+
     with results.open("a+") as file:
         file.seek(0)
-        for line in file:
-            number, right = json.loads(line)
+        for number, right in map(json.loads, file):
             rights[number].append(right)
-        client, limit = AsyncOpenAI(), asyncio.Semaphore(AT_ONCE)
-
-        async def sample(number: int) -> None:
-            async with limit:
-                session = f"{results.stem}-{number}-{uuid.uuid4()}"
-                right = tasks[number].is_right(await ask(tasks[number], session, temperature))
-                reward = {"value": float(right)}
-                await client.post(f"/sessions/{session}/feedback", body=reward, cast_to=object)
-                rights[number].append(right)
-                print(json.dumps([number, right]), file=file, flush=True)
-                if sys.stderr.isatty():
-                    done = sum(map(len, rights))
-                    print(f"\r{results.stem}: {done}/{len(tasks) * samples}", end="", file=sys.stderr)
-
         async with asyncio.TaskGroup() as group:
             for number, known in enumerate(rights):
                 for _ in range(samples - len(known)):
                     group.create_task(sample(number))
-    shares = [sum(task_rights) / samples for task_rights in rights]
-    print(f"\r{results.stem}: {sum(shares) / len(shares):.1%} right", flush=True)
+    shares = [sum(task) / samples for task in rights]
+    print(f"\r{results.stem:<10} {sum(shares) / len(shares):6.1%} right", flush=True)
     return shares

@@ -1,64 +1,74 @@
-"""Serve the agent, judge its answers, train its model on them, and measure what that brought."""
+"""Serve the agent, judge its answers, train its model on them, and measure what that brought.
+
+`python run.py FOLDER`; the same command goes on with what is in the folder.
+"""
 
 import argparse
 import asyncio
-import json
-import os
-import statistics
+import subprocess
 from pathlib import Path
 
-from deployment import cpu_seconds, deployment, run, wait_until_recorded
+from deployment import cpu_minutes, deployment, wait_until_recorded
 from play import play
-from tasks import KINDS, tasks
+from report import Result, show
+from tasks import Task, tasks
 
-TRAINING = (
-    "--base micro:llm --weights lora --learning-rate 1e-3 --reward-from feedback"
-    " --grouping trajectory --batch 1000 --minibatch 8 --staleness 0 --publish"
-)
+TRAIN = "train grpo offline --base micro:llm --weights lora --learning-rate 1e-3 --publish"
+GROUPS = "--reward-from feedback --grouping trajectory --staleness 0 --batch 1000 --minibatch 8"
 
 
-def improve(folder: Path, seed: int, options: argparse.Namespace) -> dict:
-    """One seed, from the model as it is shipped to the last round's; goes on where it was."""
+def improve(folder: Path, seed: int, options: argparse.Namespace, held_out: list[Task]) -> Result:
+    """Rounds of play and training, between two measurements."""
+    if (done := Result.read(folder)) is not None:
+        return done
     folder.mkdir(parents=True, exist_ok=True)
-    held_out = tasks(options.held_out, "held out")
-    questions = frozenset(task.question for task in held_out)
+    known = {task.question for task in held_out}
     with deployment(folder):
-        before = asyncio.run(play(held_out, folder / "before.jsonl", 1, 0.0))
+        before = measure(folder / "before.jsonl", held_out)
         for number in range(options.rounds):
-            training = tasks(options.tasks, f"{seed}/{number}", questions)
-            asyncio.run(play(training, folder / f"round-{number}.jsonl", options.samples, 1.0))
-            train(folder, number, seed, options.samples)
-        after = asyncio.run(play(held_out, folder / "after.jsonl", 1, 0.0))
-    return {"before": before, "after": after, "kinds": [task.kind for task in held_out]}
+            training = tasks(options.tasks, f"{seed}/{number}", known)
+            path = folder / f"round-{number}.jsonl"
+            asyncio.run(play(training, path, options.samples, temperature=1.0, rewards=True))
+            train(folder, number, ["--group-size", str(options.samples), "--seed", str(seed)])
+        after = measure(folder / "after.jsonl", held_out)
+    result = Result(seed, before, after, cpu_minutes(folder))
+    result.write(folder)
+    return result
 
 
-def train(folder: Path, number: int, seed: int, samples: int) -> None:
-    """The next version of the agent's policy, which answers from then on."""
+def measure(path: Path, held_out: list[Task]) -> list[float]:
+    """No rewards: nothing is learned from held-out tasks."""
+    return asyncio.run(play(held_out, path, 1, temperature=0.0, rewards=False))
+
+
+def train(folder: Path, number: int, options: list[str]) -> None:
+    """The next version of the policy, on what the present one did: it answers from then on."""
+    published = folder / f"version-{number + 1}.published"
+    if published.exists():
+        return
     wait_until_recorded()
-    command = ["train", "grpo", "offline", str(folder / f"version-{number + 1}"), *TRAINING.split()]
-    command += ["--from-store", str(folder / "state/store"), "--group-size", str(samples)]
-    command += ["--seed", str(seed), "--base-version", str(number)]
     if number:
-        command += ["--init-from", f"shared={folder / f'version-{number}/policies/shared'}"]
-    run(*command)
+        options += ["--init-from", f"shared={folder}/version-{number}/policies/shared"]
+    options += ["--base-version", str(number), "--from-store", f"{folder}/state/store"]
+    with (folder / "training.log").open("a") as log:
+        command = [*TRAIN.split(), f"{folder}/version-{number + 1}", *GROUPS.split(), *options]
+        subprocess.run(command, stdout=log, stderr=log, check=True)
+    published.touch()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--tasks", type=int, default=120)
-    parser.add_argument("--samples", type=int, default=8)
-    parser.add_argument("--held-out", type=int, default=500)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    for name, default in {"rounds": 4, "tasks": 96, "samples": 8, "held-out": 500}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
-    for seed in range(1, options.seeds + 1):
-        result = improve(options.folder / f"seed-{seed}", seed, options)
-        d = [a - b for a, b in zip(result["after"], result["before"])]
-        mean, half = statistics.fmean(d), 1.96 * statistics.stdev(d) / len(d) ** 0.5
-        print(seed, statistics.fmean(result["before"]), statistics.fmean(result["after"]), mean, half, cpu_seconds())
-        for k in range(len(KINDS)):
-            print(k, *[round(statistics.fmean(x for x, kk in zip(result[w], result["kinds"]) if kk == k),2) for w in ("before","after")])
+    held_out = tasks(options.held_out, "held out")
+    results: list[Result] = []
+    for seed in options.seeds:
+        print(f"seed {seed}")
+        results.append(improve(options.folder / f"seed-{seed}", seed, options, held_out))
+    show(results, held_out)
 
 
 if __name__ == "__main__":
