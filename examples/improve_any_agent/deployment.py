@@ -1,4 +1,4 @@
-"""The deployment that serves and records the agent, by the commands of Loopline."""
+"""The deployment that serves and records the agent."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def deployment(folder: Path) -> Iterator[None]:
         while (now := status()).get("phase") != "ready":
             if up.poll() is not None:
                 raise SystemExit(f"the deployment has ended: see {folder / 'deployment.log'}")
-            time.sleep(0.5)
+            time.sleep(1)
         urls = (worker["details"].get("url") for worker in now["workers"])
         os.environ["OPENAI_BASE_URL"] = next(filter(None, urls))
         os.environ["OPENAI_API_KEY"] = (state / "gateway.key").read_text().strip()
@@ -43,14 +43,8 @@ def status() -> dict[str, Any]:
     return json.loads(done.stdout or "{}")
 
 
-def wait_until_recorded() -> None:
-    """All runs and rewards are in the store."""
-    while status().get("unrecorded") != 0:
-        time.sleep(0.5)
-
-
 def cpu_minutes(folder: Path) -> float:
-    """Of all that ran for the folder, and was not killed."""
+    """Of all processes that ran for the folder. A start that was killed is not counted."""
     return sum(map(float, (folder / CPU).read_text().split()))
 
 

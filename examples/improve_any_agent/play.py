@@ -8,24 +8,22 @@ from pathlib import Path
 
 from agent import agent
 from openai import AsyncOpenAI
-from pydantic_ai import ModelHTTPError, UnexpectedModelBehavior, UsageLimitExceeded, UsageLimits
+from pydantic_ai import UsageLimits, exceptions
 from tasks import Task
 
 AT_ONCE = 32
+CIRCLES = exceptions.UnexpectedModelBehavior, exceptions.UsageLimitExceeded
+FULL = exceptions.ModelContextWindowExceededError
 
 
 async def ask(task: Task, session: str, temperature: float) -> str:
-    """The agent's answer: "" if it goes in circles, or until the model's context is full."""
+    """The agent's answer; none if it goes in circles, or on until the model's context is full."""
     settings = {"temperature": temperature, "extra_headers": {"X-Loopline-Session": session}}
     limits = UsageLimits(request_limit=8)
     try:
         run = await agent.run(task.question, model_settings=settings, usage_limits=limits)
-    except (UnexpectedModelBehavior, UsageLimitExceeded):
+    except (*CIRCLES, FULL):
         return ""
-    except ModelHTTPError as error:
-        if "context_length_exceeded" in str(error.body):
-            return ""
-        raise
     return run.output
 
 

@@ -5,16 +5,13 @@
 
 import argparse
 import asyncio
-import subprocess
 from pathlib import Path
 
-from deployment import cpu_minutes, deployment, wait_until_recorded
+from deployment import cpu_minutes, deployment
 from play import play
 from report import Result, show
 from tasks import Task, tasks
-
-TRAIN = "train grpo offline --base micro:llm --weights lora --learning-rate 1e-3 --publish"
-GROUPS = "--reward-from feedback --grouping trajectory --staleness 0 --batch 1000 --minibatch 8"
+from training import train
 
 
 def improve(folder: Path, seed: int, options: argparse.Namespace, held_out: list[Task]) -> Result:
@@ -29,7 +26,7 @@ def improve(folder: Path, seed: int, options: argparse.Namespace, held_out: list
             training = tasks(options.tasks, f"{seed}/{number}", known)
             path = folder / f"round-{number}.jsonl"
             asyncio.run(play(training, path, options.samples, temperature=1.0, rewards=True))
-            train(folder, number, ["--group-size", str(options.samples), "--seed", str(seed)])
+            train(folder, number, options.samples, seed)
         after = measure(folder / "after.jsonl", held_out)
     result = Result(seed, before, after, cpu_minutes(folder))
     result.write(folder)
@@ -37,23 +34,8 @@ def improve(folder: Path, seed: int, options: argparse.Namespace, held_out: list
 
 
 def measure(path: Path, held_out: list[Task]) -> list[float]:
-    """No rewards: nothing is learned from held-out tasks."""
+    """Greedy, without rewards: nothing is learned from held-out tasks."""
     return asyncio.run(play(held_out, path, 1, temperature=0.0, rewards=False))
-
-
-def train(folder: Path, number: int, options: list[str]) -> None:
-    """The next version of the policy, on what the present one did: it answers from then on."""
-    published = folder / f"version-{number + 1}.published"
-    if published.exists():
-        return
-    wait_until_recorded()
-    if number:
-        options += ["--init-from", f"shared={folder}/version-{number}/policies/shared"]
-    options += ["--base-version", str(number), "--from-store", f"{folder}/state/store"]
-    with (folder / "training.log").open("a") as log:
-        command = [*TRAIN.split(), f"{folder}/version-{number + 1}", *GROUPS.split(), *options]
-        subprocess.run(command, stdout=log, stderr=log, check=True)
-    published.touch()
 
 
 def main() -> None:

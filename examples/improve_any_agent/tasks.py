@@ -25,21 +25,8 @@ GOODS = "shirt hat lamp chair mug plate bag game doll book pen notebook towel pl
 
 def answers(a: int, b: int, c: int, d: int) -> list[int]:
     """To each kind of question."""
-    more, less = a * b + c, a * b - c
-    return [
-        more,
-        d - a * b,
-        less,
-        less,
-        a * b,
-        more,
-        less,
-        (a + c) * b,
-        less,
-        more,
-        less,
-        d - 2 * a,
-    ]
+    more, less, both = a * b + c, a * b - c, (a + c) * b
+    return [more, d - a * b, less, less, a * b, more, less, both, less, more, less, d - 2 * a]
 
 
 @dataclass(frozen=True)
