@@ -22,12 +22,11 @@ def deployment(folder: Path) -> Iterator[None]:
     with (folder / "deployment.log").open("a") as log:
         up = subprocess.Popen(["runtime", "up", "--profile", PROFILE], stdout=log, stderr=log)
     try:
-        while (now := status()).get("phase") != "ready":
+        while (url := gateway(status())) is None:
             if up.poll() is not None:
                 raise SystemExit(f"the deployment has ended: see {folder / 'deployment.log'}")
             time.sleep(1)
-        urls = (worker["details"].get("url") for worker in now["workers"])
-        os.environ["OPENAI_BASE_URL"] = next(filter(None, urls))
+        os.environ["OPENAI_BASE_URL"] = url
         os.environ["OPENAI_API_KEY"] = (state / "gateway.key").read_text().strip()
         yield
     finally:
@@ -41,6 +40,12 @@ def status() -> dict[str, Any]:
     """Of the deployment; empty where none runs yet."""
     done = subprocess.run(["runtime", "status", "--json"], capture_output=True, check=False)
     return json.loads(done.stdout or "{}")
+
+
+def gateway(now: dict[str, Any]) -> str | None:
+    """Its address; none before all workers are there."""
+    urls = (worker["details"].get("url") for worker in now.get("workers", ()))
+    return next(filter(None, urls), None) if now.get("phase") == "ready" else None
 
 
 def cpu_minutes(folder: Path) -> float:

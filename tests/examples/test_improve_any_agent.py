@@ -1,4 +1,4 @@
-"""`examples/improve_any_agent`: an agent of pydantic-ai, in pydantic-ai's environment, is judged and
+"""`examples/improve_any_agent`: in pydantic-ai's own environment, one of its agents is judged and
 trained by a deployment that it knows nothing of."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_the_agent_is_measured_trained_on_its_rewards_and_measured_again(tmp_pat
     sizes = ("--seeds", "1", "--rounds", "1", "--tasks", "12", "--samples", "6", "--held-out", "12")
     command = [client.program, str(FOLDER / "run.py"), str(tmp_path / "out"), *sizes]
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith("LOOPLINE_")},
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
