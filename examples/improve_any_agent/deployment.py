@@ -19,12 +19,13 @@ def deployment(folder: Path) -> Iterator[None]:
     """Until the block ends. The environment leads OpenAI's client, and so the agent, to it."""
     state, began = folder / "state", _cpu_minutes()
     os.environ["LOOPLINE_STATE"] = str(state)
+    subprocess.run(["runtime", "down"], capture_output=True, check=False)  # of a killed start
     with (folder / "deployment.log").open("a") as log:
         up = subprocess.Popen(["runtime", "up", "--profile", PROFILE], stdout=log, stderr=log)
     try:
         while (url := gateway(status())) is None:
             if up.poll() is not None:
-                raise SystemExit(f"the deployment has ended: see {folder / 'deployment.log'}")
+                raise SystemExit(f"the deployment has ended: see {log.name}")
             time.sleep(1)
         os.environ["OPENAI_BASE_URL"] = url
         os.environ["OPENAI_API_KEY"] = (state / "gateway.key").read_text().strip()
@@ -54,6 +55,6 @@ def cpu_minutes(folder: Path) -> float:
 
 
 def _cpu_minutes() -> float:
-    """Of this process and of all that it has started and that have ended."""
-    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages) / 60
+    """Of this process and of those that it has started and that have ended."""
+    who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    return sum(sum(resource.getrusage(process)[:2]) for process in who) / 60
