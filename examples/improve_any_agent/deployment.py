@@ -2,12 +2,12 @@
 
 import json
 import os
-import resource
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any
 
 PROFILE = Path(__file__).with_name("deployment.toml")
@@ -56,5 +56,4 @@ def cpu_minutes(folder: Path) -> float:
 
 def _cpu_minutes() -> float:
     """Of this process and of those that it has started and that have ended."""
-    who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-    return sum(sum(resource.getrusage(process)[:2]) for process in who) / 60
+    return sum(sum(getrusage(who)[:2]) for who in (RUSAGE_SELF, RUSAGE_CHILDREN)) / 60
