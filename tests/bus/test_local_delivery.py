@@ -35,7 +35,7 @@ async def test_a_run_is_begun_with_what_its_admission_knows(bus: Bus) -> None:
     known: list[bytes] = []
 
     async def handler(delivery: Delivery) -> None:
-        assert delivery.known is not None, "its own message came back by a read of its own"
+        assert delivery.state is not None, "its own message came back by a read of its own"
         known.append((await delivery.run_state()).run)
         assert await delivery.deadline() == await bus.deadline_of(delivery.envelope.run_id)
         await finishing(delivery)
@@ -151,7 +151,7 @@ async def test_a_run_that_is_admitted_again_is_read_once(bus: Bus) -> None:
 
 async def test_a_reply_to_itself_needs_no_mail(bus: Bus) -> None:
     async def handler(delivery: Delivery) -> None:
-        assert delivery.known is not None
+        assert delivery.state is not None
         await delivery.reply(b'"42"', store=True)
 
     consumer = Consumer(bus, ["infer"], handler, local=True)
