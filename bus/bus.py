@@ -296,14 +296,14 @@ class Bus:
                 where=self._where,
             )
             if result[0] == b"admitted":
-                known = RunState(
+                state = RunState(
                     admission.run_id,
                     "active",
                     admission.run,
                     admission.journal,
                     deadline=int(admission.deadline * 1000) / 1000,
                 )
-                reads.take(result[1:], bodies, known)
+                reads.take(result[1:], bodies, state)
         if result[0] == b"closed":
             raise Overloaded("the number of shards is being changed: ask again later")
         if result[0] == b"changed":

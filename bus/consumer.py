@@ -307,11 +307,11 @@ class Consumer:
         entry: str,
         body: bytes,
         count: int,
-        known: RunState | None = None,
+        state: RunState | None = None,
     ) -> None:
-        """Start handling a delivery that this consumer now holds; `known` as `Delivery.known`."""
+        """Start handling a delivery that this consumer now holds; `state` as `Delivery.state`."""
         lease = Lease(shard.work(stream), entry, self.name, count)
-        task = asyncio.create_task(self._serve(shard, stream, lease, body, known))
+        task = asyncio.create_task(self._serve(shard, stream, lease, body, state))
         self._running[task] = (shard, stream, lease)
         task.add_done_callback(self._on_task_done)
 
@@ -323,7 +323,7 @@ class Consumer:
             log.error("delivery left to its lease", error=str(error), kind=type(error).__name__)
 
     async def _serve(
-        self, shard: Shard, stream: str, lease: Lease, body: bytes, known: RunState | None
+        self, shard: Shard, stream: str, lease: Lease, body: bytes, state: RunState | None
     ) -> None:
         try:
             if len(body) > self.bus.settings.max_message_bytes + SIZE_SLACK:
@@ -345,7 +345,7 @@ class Consumer:
             # moment; one that knows takes it once this lease has run out.
             log.warning("left to others", why="the shards were changed", run_id=envelope.run_id)
             return
-        delivery = Delivery(self.bus, shard, stream, lease, envelope, payload, known)
+        delivery = Delivery(self.bus, shard, stream, lease, envelope, payload, state)
         verdicts: list[Verdict] = []
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None

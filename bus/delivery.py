@@ -37,7 +37,7 @@ class Delivery:
     lease: Lease
     envelope: Envelope
     payload: BaseModel
-    known: RunState | None = None
+    state: RunState | None = None
     """The run as it was when this process published the message, a moment ago."""
 
     @property
@@ -48,12 +48,12 @@ class Delivery:
     async def run_state(self) -> RunState:
         """The run with its journal: as the bus holds it, or as it was admitted a moment ago. What
         has changed since, the commit finds."""
-        return self.known or await self.bus.run_state(self.envelope.run_id)
+        return self.state or await self.bus.run_state(self.envelope.run_id)
 
     async def deadline(self) -> float | None:
         """See `Bus.deadline_of`."""
-        if self.known is not None:
-            return self.known.deadline
+        if self.state is not None:
+            return self.state.deadline
         return await self.bus.deadline_of(self.envelope.run_id)
 
     async def commit(self, commit: StepCommit) -> bool:
@@ -66,12 +66,12 @@ class Delivery:
 
     def _ended_state(self, commit: StepCommit, over_budget: bool) -> RunState | None:
         """Of a run of one step, all of which this process knows."""
-        if self.known is None or commit.finish is None or over_budget:
+        if self.state is None or commit.finish is None or over_budget:
             return None
         return replace(
-            self.known,
+            self.state,
             state="ended",
-            steps=(*self.known.steps, commit.step),
+            steps=(*self.state.steps, commit.step),
             outcome=commit.finish.outcome,
             answer=commit.finish.answer,
             reason=commit.finish.reason,

@@ -39,7 +39,7 @@ class Reader(Protocol):
         entry: str,
         body: bytes,
         count: int,
-        known: RunState | None = None,
+        state: RunState | None = None,
     ) -> None: ...
 
 
@@ -64,7 +64,7 @@ class LocalDelivery:
 
     def stop_serving(self, reader: Reader) -> None:
         self._readers = {
-            name: known for name, known in self._readers.items() if known is not reader
+            name: served_by for name, served_by in self._readers.items() if served_by is not reader
         }
 
     def open(self, mailbox: Mailbox) -> None:
@@ -114,8 +114,8 @@ class LocalReads:
         """Of the consumers, one for each stream; empty where the stream is not served here."""
         return [reader.name if reader else "" for reader in self._readers]
 
-    def take(self, replies: Sequence[Any], bodies: Sequence[bytes], known: RunState) -> None:
-        """Start on what was read: by stream, as `read_next` returns it. `known` is the state of the
+    def take(self, replies: Sequence[Any], bodies: Sequence[bytes], state: RunState) -> None:
+        """Start on what was read: by stream, as `read_next` returns it. `state` is that of the
         run whose messages `bodies` are."""
         for stream, reader, reply, body in zip(
             self._streams, self._readers, replies, bodies, strict=True
@@ -126,5 +126,5 @@ class LocalReads:
                 pairs = dict(zip(fields[::2], fields[1::2], strict=True))
                 read = pairs.get(FIELD.encode(), b"")
                 reader.take(
-                    self._shard, stream, entry.decode(), read, 1, known if read == body else None
+                    self._shard, stream, entry.decode(), read, 1, state if read == body else None
                 )

@@ -125,8 +125,8 @@ class Inbox:
             )
             if len(answer) == 3:
                 deadline = int(answer[1] or 1000 * envelope.deadline) / 1000
-                known = RunState(envelope.run_id, "active", b"", (), deadline=deadline)
-                reads.take([answer[2]], [cast("bytes", args[0])], known)
+                state = RunState(envelope.run_id, "active", b"", (), deadline=deadline)
+                reads.take([answer[2]], [cast("bytes", args[0])], state)
         return answer
 
     def expect_end(self, run_id: str) -> RunEnd:

@@ -32,11 +32,11 @@ async def running(consumer: Consumer) -> asyncio.Task[None]:
 
 
 async def test_a_run_is_begun_with_what_its_admission_knows(bus: Bus) -> None:
-    known: list[bytes] = []
+    records: list[bytes] = []
 
     async def handler(delivery: Delivery) -> None:
-        assert delivery.known is not None, "its own message came back by a read of its own"
-        known.append((await delivery.run_state()).run)
+        assert delivery.state is not None, "its own message came back by a read of its own"
+        records.append((await delivery.run_state()).run)
         assert await delivery.deadline() == await bus.deadline_of(delivery.envelope.run_id)
         await finishing(delivery)
 
@@ -45,7 +45,7 @@ async def test_a_run_is_begun_with_what_its_admission_knows(bus: Bus) -> None:
     await ended(bus, await admit(bus))
     consumer.drain()
     await task
-    assert known == [b'{"run": "record"}']
+    assert records == [b'{"run": "record"}']
 
 
 async def test_what_waited_longer_comes_first(bus: Bus) -> None:
@@ -74,21 +74,21 @@ async def test_what_waited_longer_comes_first(bus: Bus) -> None:
 async def test_a_consumer_without_a_place_leaves_its_message_to_another(
     bus: Bus, second_bus: Bus
 ) -> None:
-    release, taken = asyncio.Event(), list[str]()
+    release, takers = asyncio.Event(), list[str]()
 
     async def hold(delivery: Delivery) -> None:
-        taken.append("full")
+        takers.append("full")
         await release.wait()
         await finishing(delivery)
 
     async def take(delivery: Delivery) -> None:
-        taken.append("idle")
+        takers.append("idle")
         await finishing(delivery)
 
     full = Consumer(bus, ["planner"], hold, concurrency=1, local=True)
     task = await running(full)
     first = await admit(bus)
-    await until(lambda: full.busy == 1, "its one place is taken")
+    await until(lambda: full.busy == 1, "its one place is takers")
     second = await admit(bus)
     async with serving(second_bus, ["planner"], take):
         await ended(bus, second)
@@ -96,7 +96,7 @@ async def test_a_consumer_without_a_place_leaves_its_message_to_another(
         await ended(bus, first)
     full.drain()
     await task
-    assert sorted(taken) == ["full", "idle"]
+    assert sorted(takers) == ["full", "idle"]
 
 
 async def test_a_draining_consumer_reads_nothing(bus: Bus, second_bus: Bus) -> None:
@@ -151,7 +151,7 @@ async def test_a_run_that_is_admitted_again_is_read_once(bus: Bus) -> None:
 
 async def test_a_reply_to_itself_needs_no_mail(bus: Bus) -> None:
     async def handler(delivery: Delivery) -> None:
-        assert delivery.known is not None
+        assert delivery.state is not None
         await delivery.reply(b'"42"', store=True)
 
     consumer = Consumer(bus, ["infer"], handler, local=True)
