@@ -91,8 +91,8 @@ def test_who_signs_out_is_out(dashboard: Dashboard) -> None:
         cookies = dict(client.cookies)
         answer = client.post("/sign-out", data={"form_token": form_token(client)})
         assert answer.headers["location"] == "/dashboard/sign-in"
-        with httpx.Client(base_url=dashboard.url, cookies=cookies) as kept:
-            assert kept.get("/runs").status_code == 303, "the bus has forgotten the session"
+        with httpx.Client(base_url=dashboard.url, cookies=cookies) as later:
+            assert later.get("/runs").status_code == 303, "the bus has forgotten the session"
 
 
 def test_no_page_may_run_another_s_script_or_stand_in_a_frame(dashboard: Dashboard) -> None:
