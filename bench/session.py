@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loopline.agents.prompts import parse_replacement_prompt
+from loopline.agents.prompts import PromptSet, parse_replacement_prompt
 from loopline.agents.records import JsonObject
 from loopline.agents.workflows import prompts_of
 from loopline.bench.arms import Arm, exchange_policies
@@ -55,6 +55,7 @@ class BenchRequest:
     concurrency: int = 32
     budget_dollars: float | None = None
     calculator: bool = True
+    prompt_set: PromptSet = "mathematics"
     compat: str | None = None
     output: Path | None = None
     profile: str | None = None
@@ -225,6 +226,7 @@ def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
         source=dataset.source,
         available=dataset.available,
         calculator=request.calculator,
+        prompt_set=request.prompt_set,
         options=request.options,
         reference=dataset.reference,
         concurrency=concurrency,

@@ -4,21 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopline.agents.answers import final_answer, last_boxed
+from loopline.agents.answers import final_answer, last_boxed, truncate_answer
 from loopline.agents.call_markup import strip_calls
-from loopline.agents.records import Call, Decision
+from loopline.agents.records import Call, Decision, JsonObject
 from loopline.agents.roles.conversation import (
     Conversation,
     Ending,
     FinalText,
     OutOfCompletions,
     RequestFailure,
+    WrongAnswer,
 )
 from loopline.agents.roles.protocol import StepResult
 
 
-def final_result(conversation: Conversation, ending: Ending) -> StepResult:
-    """`answer` {answer, boxed}, `give_up` {reason} or `failed` {failure, reason}.
+def text_result(conversation: Conversation, ending: Ending) -> StepResult:
+    """The model's text, whole: `answer` {answer, cut_off?}, `give_up` {reason, wrong_answer?} or
+    `failed` {failure, reason}."""
+    match ending:
+        case FinalText(text=text, cut_off=cut_off):
+            if not text.strip():
+                reason = cut_off or _missing_answer_reason(text, conversation.calls)
+                return conversation.result(_give_up(reason))
+            data: JsonObject = {"answer": truncate_answer(text)}
+            if cut_off is not None:
+                data["cut_off"] = cut_off
+            return conversation.result(Decision(kind="answer", data=data))
+        case WrongAnswer(reason=reason, text=text):
+            data = {"reason": reason, "wrong_answer": truncate_answer(text)}
+            return conversation.result(Decision(kind="give_up", data=data))
+        case _:
+            return _without_text(conversation, ending)
+
+
+def boxed_result(conversation: Conversation, ending: Ending) -> StepResult:
+    """The content of the last box, where the model wrote one, else its text: `answer` {answer,
+    boxed}, `give_up` {reason} or `failed` {failure, reason}.
 
     A text that was cut off counts as an answer only if its box was already written.
     """
@@ -35,6 +56,12 @@ def final_result(conversation: Conversation, ending: Ending) -> StepResult:
             return conversation.result(
                 Decision(kind="answer", data={"answer": answer, "boxed": boxed})
             )
+        case _:
+            return _without_text(conversation, ending)
+
+
+def _without_text(conversation: Conversation, ending: Ending) -> StepResult:
+    match ending:
         case OutOfCompletions(reason=reason):
             return conversation.result(_give_up(reason))
         case RequestFailure():

@@ -155,6 +155,16 @@ class Assembling(Protocol):
 
 
 @runtime_checkable
+class ChoosingPrompts(Protocol):
+    """What a workflow may have alongside the members of `Workflow`: prompts that the options of a
+    run choose, in place of those that its roles name."""
+
+    def prompts_in(self, options: JsonObject) -> tuple[Prompt, ...]:
+        """Raises `InvalidOptions`."""
+        ...
+
+
+@runtime_checkable
 class NamingTools(Protocol):
     """What a workflow may have alongside the members of `Workflow`: tools that the options of a run
     name or describe."""

@@ -160,7 +160,7 @@ class Client:
             of_deployment = {
                 file: content
                 for file, content in self.prompt_files.items()
-                if file in prompts_of(workflow, environment)
+                if file in prompts_of(workflow, environment, checked)
             }
             files = {**of_deployment, **(prompt_files or {})}
             budget = budget or Budget()
@@ -180,7 +180,7 @@ class Client:
                 policies=policies_for(
                     workflow, {**role_policies, **(policies or {})}, environment, checked
                 ),
-                prompts=prompt_hashes(workflow, files, environment),
+                prompts=prompt_hashes(workflow, files, environment, checked),
                 prompt_files=files,
                 seed=seed,
                 budget=budget,
