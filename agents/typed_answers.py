@@ -24,7 +24,6 @@ from loopline.agents.payloads import ExpectedType
 from loopline.agents.thinking import text_without_thoughts
 
 _BEHIND_ANSWER = re.compile(r"(?im)^[ \t>*_#`-]*(?:final )?answer[*_`]*:[*_`]*")
-_FENCED = re.compile(r"^```[^\n]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BOOLEANS = {"yes": "true", "true": "true", "no": "false", "false": "false"}
 
@@ -58,9 +57,25 @@ def _places(text: str) -> Iterator[str]:
     boxed = last_boxed(text)
     if boxed is not None:
         yield boxed
-    if fenced := _FENCED.findall(text):
-        yield fenced[-1]
+    fenced = _last_fenced(text)
+    if fenced is not None:
+        yield fenced
     yield text
+
+
+def _last_fenced(text: str) -> str | None:
+    """What stands in the last code fence. Line by line: a hostile text opens many and closes
+    none."""
+    last, lines = None, None
+    for line in text.splitlines():
+        if not line.startswith("```"):
+            if lines is not None:
+                lines.append(line)
+        elif lines is None:
+            lines = list[str]()
+        elif not line[3:].strip():
+            last, lines = "\n".join(lines), None
+    return last
 
 
 def _canonical(text: str, expected: ExpectedType) -> str | None:
