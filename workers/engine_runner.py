@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from loopline.agents.errors import InvalidOptions, RequestFailed, UnknownName
+from loopline.agents.generation import generation_of
 from loopline.agents.records import (
     Call,
     GenerationOptions,
@@ -134,7 +135,7 @@ class _StepHost:
         policy = policy_of(run, handoff.agent)
         name = pool_of(policy)
         pool = self._pools[name]
-        options = options or GenerationOptions()
+        options = generation_of(run, handoff.agent, options) or GenerationOptions()
         request = GenerateRequest(
             id=request_key(run, handoff.turn, handoff.branch, self._count),
             messages=tuple(messages),

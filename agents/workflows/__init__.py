@@ -19,6 +19,7 @@ from loopline.agents.workflows.delegate import DelegateWorkflow
 from loopline.agents.workflows.pair import PairWorkflow
 from loopline.agents.workflows.routing import (
     MAX_TURNS,
+    Answering,
     Arrive,
     Assembling,
     ChoosingPrompts,
@@ -26,6 +27,7 @@ from loopline.agents.workflows.routing import (
     Fanout,
     Finish,
     Handoff,
+    Honouring,
     NamingTools,
     Options,
     Playing,
@@ -41,6 +43,7 @@ from loopline.agents.workflows.umi_single import UmiSingleWorkflow
 
 __all__ = [
     "MAX_TURNS",
+    "Answering",
     "Arrive",
     "Assembling",
     "ChoosingPrompts",
@@ -48,6 +51,7 @@ __all__ = [
     "Fanout",
     "Finish",
     "Handoff",
+    "Honouring",
     "NamedTeam",
     "NamingTools",
     "Options",

@@ -65,6 +65,9 @@ class DelegateWorkflow:
         chosen = parse_options(self.name, DelegateOptions, options).prompts
         return tuple(prompt_in(chosen, role) for role in self.roles)
 
+    def answering(self, options: JsonObject) -> tuple[str, ...]:
+        return ("planner",)
+
     def first(self, run: Run) -> tuple[Handoff, ...]:
         return (Handoff(role="planner", turn=0, payload=QuestionPayload()),)
 
