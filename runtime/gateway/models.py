@@ -44,11 +44,13 @@ class ModelCatalogue:
         if model.startswith(WORKFLOW):
             if model in self._workflows():
                 return Target(model.removeprefix(WORKFLOW))
-        elif "/" in model:
-            policy, _, version = model.partition("@")
-            for candidate in await policies.policies(self._bus):
-                if candidate.name == policy and (not version or version == str(candidate.current)):
-                    return Target("chat", {"chat": policy})
+        else:
+            name, version = policies.split_pin(model)
+            for policy in await policies.policies(self._bus):
+                if policy.name == name:
+                    if version not in (None, policy.current):
+                        raise _not_in_use(policy, version)
+                    return Target("chat", {"chat": model})
         raise _unknown(model, await self.names())
 
     def _workflows(self) -> list[str]:
@@ -68,6 +70,18 @@ class ModelCatalogue:
             if pools and pools <= self._settings.models.keys():
                 names.append(f"{WORKFLOW}{name}")
         return names
+
+
+def _not_in_use(policy: policies.Policy, version: int | None) -> ApiError:
+    """One version of a policy is served at a time. Which it is may change before the model is
+    asked: then the gpu worker says the same."""
+    return ApiError(
+        404,
+        f"Version {version} of the model '{policy.name}' is not served: version {policy.current}"
+        " is. `runtime policies pin` changes that; without '@' any version answers.",
+        code="model_not_found",
+        param="model",
+    )
 
 
 def _unknown(model: str, names: Sequence[str]) -> ApiError:
