@@ -53,16 +53,16 @@ def generation_of(
     fields = {*_honoured(definition, run.options)}
     if agent not in _answering(definition, run.options):
         fields -= ANSWERING_AGENTS
-    chosen = {
+    values = {
         field: getattr(run.generation, field) for field in run.generation.chosen if field in fields
     }
-    return (of_agent or GenerationOptions()).model_copy(update=chosen)
+    return (of_agent or GenerationOptions()).model_copy(update=values)
 
 
 def _honoured(definition: Workflow, options: JsonObject) -> Collection[str]:
     if isinstance(definition, Honouring):
         return definition.honoured
-    # The seed is the run's, whoever speaks.
+    # The seed is the run's, also where nobody is known to answer.
     return EVERY_AGENT | (ANSWERING_AGENTS if _answering(definition, options) else {"seed"})
 
 

@@ -181,23 +181,23 @@ class PolicyFollower:
 class OtherVersion(EngineError):
     """A request is for one version of a policy, and another one serves it here."""
 
-    def __init__(self, policy: str, wanted: int, served: int, *, lags: bool = False) -> None:
+    def __init__(self, policy: str, wanted: int, serving: int, *, lags: bool = False) -> None:
         """`lags`: the wanted one is in use on the bus, and this worker is about to load it."""
         super().__init__(
-            f"version {wanted} of policy {policy!r} is not served: version {served} is"
+            f"version {wanted} of policy {policy!r} is not served: version {serving} is"
             + (f" until version {wanted} is loaded" if lags else ""),
             kind="unknown_adapter",
             retryable=lags,
         )
-        self.policy, self.wanted, self.served = policy, wanted, served
+        self.policy, self.wanted, self.serving = policy, wanted, serving
 
     def lagging(self) -> OtherVersion:
-        return OtherVersion(self.policy, self.wanted, self.served, lags=True)
+        return OtherVersion(self.policy, self.wanted, self.serving, lags=True)
 
 
-def _require_version(policy: str, wanted: int | None, served: int) -> None:
-    if wanted is not None and wanted != served:
-        raise OtherVersion(policy, wanted, served)
+def _require_version(policy: str, wanted: int | None, serving: int) -> None:
+    if wanted is not None and wanted != serving:
+        raise OtherVersion(policy, wanted, serving)
 
 
 def _not_served_error(policy: str, served_policy: ServedPolicy) -> EngineError:

@@ -137,11 +137,11 @@ def prompt_set_of(run: Run) -> PromptSet:
     A run that was admitted before there was a choice does not say so: its hashes do.
     """
     match run.options.get("prompts"):
-        case "general" | "mathematics" as chosen:
-            return chosen
+        case "general" | "mathematics" as prompt_set:
+            return prompt_set
         case _:
-            known = {prompt_in("mathematics", name).hash for name in _MATHEMATICAL}
-            return "general" if known.isdisjoint(run.prompts.values()) else "mathematics"
+            digests = {prompt_in("mathematics", name).hash for name in _MATHEMATICAL}
+            return "general" if digests.isdisjoint(run.prompts.values()) else "mathematics"
 
 
 def prompt_for(run: Run, prompt: Prompt) -> str:

@@ -278,13 +278,13 @@ def conversation_of(task: Task, instructions: str, *further: str) -> list[Messag
     """What a role that answers the run's question begins from: one system message, of the role's
     instructions, what the caller's conversation opens with and what comes `further`; then the
     conversation as the caller wrote it."""
-    written = task.messages or (Message(role="user", content=task.prompt),)
+    turns = task.messages or (Message(role="user", content=task.prompt),)
     start = 0
-    while start < len(written) and written[start].role == "system":
+    while start < len(turns) and turns[start].role == "system":
         start += 1
-    system_texts = [instructions, *(message.content for message in written[:start]), *further]
+    system_texts = [instructions, *(message.content for message in turns[:start]), *further]
     system = "\n\n".join(filter(None, system_texts))
-    return [*([Message(role="system", content=system)] if system else []), *written[start:]]
+    return [*([Message(role="system", content=system)] if system else []), *turns[start:]]
 
 
 def assistant_message(call: Call) -> Message:

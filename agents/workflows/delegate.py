@@ -62,8 +62,8 @@ class DelegateWorkflow:
         return parse_options(self.name, DelegateOptions, options).model_dump(mode="json")
 
     def prompts_in(self, options: JsonObject) -> tuple[Prompt, ...]:
-        chosen = parse_options(self.name, DelegateOptions, options).prompts
-        return tuple(prompt_in(chosen, role) for role in self.roles)
+        prompt_set = parse_options(self.name, DelegateOptions, options).prompts
+        return tuple(prompt_in(prompt_set, role) for role in self.roles)
 
     def answering(self, options: JsonObject) -> tuple[str, ...]:
         return ("planner",)

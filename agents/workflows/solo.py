@@ -36,8 +36,8 @@ class SoloWorkflow:
         return parse_options(self.name, SoloOptions, options).model_dump(mode="json")
 
     def prompts_in(self, options: JsonObject) -> tuple[Prompt, ...]:
-        chosen = parse_options(self.name, SoloOptions, options).prompts
-        return tuple(prompt_in(chosen, role) for role in self.roles)
+        prompt_set = parse_options(self.name, SoloOptions, options).prompts
+        return tuple(prompt_in(prompt_set, role) for role in self.roles)
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
         return (Handoff(role="solo", turn=0, payload=QuestionPayload()),)

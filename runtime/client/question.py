@@ -48,7 +48,7 @@ class SimulatedQuestion:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Query:
     """What the command line asks."""
 
     text: str
@@ -64,7 +64,7 @@ def resolve_question(
     *,
     system: str | None = None,
     messages: Path | None = None,
-) -> Asked:
+) -> Query:
     """The question that is asked, with the conversation before it.
 
     Without any it is read from stdin, unless that is a terminal. Raises `InputError` for none, for
@@ -90,12 +90,12 @@ def resolve_question(
     if system is not None:
         turns.insert(0, Message(role="system", content=_decodable(system, "--system")))
     alone = len(turns) == 1 and turns[0].content == text
-    return Asked(text, () if alone else tuple(turns))
+    return Query(text, () if alone else tuple(turns))
 
 
 def _simulated_question(
     argument: str | None, world: int, system: str | None, messages: Path | None
-) -> Asked:
+) -> Query:
     if argument is not None:
         raise InputError(
             "a question and --world: which of both?",
@@ -109,7 +109,7 @@ def _simulated_question(
     from loopline.agents.environments.api_worlds import Split, instances
 
     instance = instances(Split.UNSEEN_WORLDS, world, 1)[0]
-    return Asked(instance.instruction, simulated=SimulatedQuestion(instance))
+    return Query(instance.instruction, simulated=SimulatedQuestion(instance))
 
 
 def _no_question() -> InputError:
@@ -160,12 +160,12 @@ def read_conversation(path: Path) -> list[Message]:
     from loopline.runtime.gateway.chat_request import ChatRequest
     from loopline.runtime.gateway.errors import ApiError, validation_error
 
-    listed: object = body["messages"] if isinstance(body, dict) and "messages" in body else body
-    asked = {"model": "-", "messages": listed}
+    turns: object = body["messages"] if isinstance(body, dict) and "messages" in body else body
+    request = {"model": "-", "messages": turns}
     try:
-        return [*ChatRequest.model_validate(asked, strict=True).conversation]
+        return [*ChatRequest.model_validate(request, strict=True).conversation]
     except ValidationError as error:
-        message = validation_error(error, asked).message
+        message = validation_error(error, request).message
         raise InputError(f"--messages {path}: {message}") from error
     except ApiError as error:
         where = f"{error.param}: " if error.param else ""

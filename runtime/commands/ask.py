@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from loopline.agents.records import GenerationOptions, JsonObject, Run, Trajectory
     from loopline.runtime.client.client import Client
     from loopline.runtime.client.deployment import Deployment
-    from loopline.runtime.client.question import Asked
+    from loopline.runtime.client.question import Query
 
 
 CANCEL_SECONDS = 5.0
@@ -146,8 +146,8 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.errors import EXIT_FAILED, InputError
         from loopline.runtime.terminal.dialogue import succeeded
 
-        asked = resolve_question(question, world, system=system, messages=messages)
-        simulated = asked.simulated
+        query = resolve_question(question, world, system=system, messages=messages)
+        simulated = query.simulated
         where = find(redis_url=redis_url)
         settings = where.settings
         if settings.app is not None:
@@ -160,7 +160,7 @@ def register(app: typer.Typer) -> None:
         if tool and simulated:
             raise InputError("--world brings its own tools: leave out --tool")
         if simulated and not (quiet or as_json):
-            typer.echo(f"{asked.text}\n")
+            typer.echo(f"{query.text}\n")
         options: JsonObject = {
             **settings.options.get(workflow_name, {}),
             **({} if calculator is None else {"calculator": calculator}),
@@ -169,7 +169,7 @@ def register(app: typer.Typer) -> None:
         trajectory = asyncio.run(
             _ask_deployment(
                 where,
-                asked,
+                query,
                 workflow=workflow_name,
                 options=options,
                 generation=_generation(temperature, top_p, max_tokens, stop),
@@ -232,7 +232,7 @@ def require_tools_offered(workflow: str, option: str) -> None:
 
 async def _ask_deployment(
     where: Deployment,
-    asked: Asked,
+    query: Query,
     *,
     workflow: str,
     options: JsonObject,
@@ -259,12 +259,12 @@ async def _ask_deployment(
 
     settings = where.settings
     task: _Task = {"instance": {"tools": [*tools]}} if tools else {}
-    if asked.simulated is not None:
-        task = {"environment": asked.simulated.environment, "instance": asked.simulated.instance}
+    if query.simulated is not None:
+        task = {"environment": query.simulated.environment, "instance": query.simulated.instance}
     async with Client.connect(settings.bus, settings.policies, settings.prompt_files) as client:
         run = client.new_run(
-            asked.text,
-            messages=asked.messages,
+            query.text,
+            messages=query.messages,
             workflow=workflow,
             options=options,
             generation=generation,
@@ -321,11 +321,11 @@ def tool_names(run: Run) -> set[str]:
     from loopline.agents.workflows import NamingTools, workflows
 
     workflow = workflows.get(run.workflow)
-    named = workflow.tools_in(run.options) if isinstance(workflow, NamingTools) else ()
+    of_agents = workflow.tools_in(run.options) if isinstance(workflow, NamingTools) else ()
     return {
         *tools.names(),
-        *(tool.name for listed in HAND_OVER_TOOLS.values() for tool in listed),
-        *(tool if isinstance(tool, str) else tool.name for tool in named),
+        *(tool.name for pair in HAND_OVER_TOOLS.values() for tool in pair),
+        *(tool if isinstance(tool, str) else tool.name for tool in of_agents),
         *(spec.name for spec in offered_tools(run.task).specs),
     }
 

@@ -190,7 +190,7 @@ class ResponseRequest(_Strict):
 
     @property
     def generation(self) -> GenerationOptions:
-        """How the answer is made, whoever gives it."""
+        """How the answer is made, of a model as of a team."""
         return GenerationOptions(
             temperature=self.temperature,
             top_p=self.top_p,

@@ -84,15 +84,15 @@ class DialoguePrinter:
 
     def _say(self, place: str, agent: str, pieces: Iterable[TextPiece]) -> None:
         """What can be shown of a text; its thoughts are not."""
-        said = "".join(piece.text for piece in pieces if piece.kind == "content")
-        if not said:
+        content = "".join(piece.text for piece in pieces if piece.kind == "content")
+        if not content:
             return
         if not self._speaking:
             branch = place.partition(".")[2]
             label = self._label(agent, int(branch) if branch.isdigit() else 0)
             self._console.print(label, end=" ")
             self._speaking = True
-        self._console.print(Text(sanitize(said), style="dim"), end="", soft_wrap=True)
+        self._console.print(Text(sanitize(content), style="dim"), end="", soft_wrap=True)
 
     def _end_texts(self, place: str, agent: str) -> None:
         """What was said at a place has ended: its next text follows, or its step."""

@@ -46,7 +46,8 @@ def test_the_length_of_the_answer_is_for_who_answers_and_sampling_for_everybody(
     workflow: str, options: JsonObject, answering: list[str], others: list[str]
 ) -> None:
     require_honoured(workflow, options, EVERYTHING)
-    run = a_run(workflow, **options).model_copy(update={"generation": EVERYTHING})
+    altered = {"options": options, "generation": EVERYTHING}
+    run = a_run(workflow).model_copy(update=altered)
     for agent in answering:
         assert generation_of(run, agent, None) == EVERYTHING
     for agent in others:
@@ -59,8 +60,8 @@ def test_the_caller_stands_over_the_agent_s_author() -> None:
     )
     run = a_run("agent")
     assert generation_of(run, "agent", of_agent) is of_agent
-    asked = run.model_copy(update={"generation": GenerationOptions(temperature=0.0)})
-    assert generation_of(asked, "agent", of_agent) == of_agent.model_copy(
+    altered = run.model_copy(update={"generation": GenerationOptions(temperature=0.0)})
+    assert generation_of(altered, "agent", of_agent) == of_agent.model_copy(
         update={"temperature": 0.0}
     )
 

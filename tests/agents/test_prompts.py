@@ -70,8 +70,8 @@ def test_every_shipped_prompt_can_be_loaded() -> None:
 def test_the_mathematical_prompts_are_those_of_every_earlier_record() -> None:
     for name, digest in MATHEMATICAL.items():
         assert prompt_in("mathematics", name).hash == digest
-    chosen = prompt_hashes("delegate", options={"prompts": "mathematics"})
-    assert chosen == {f"{name}.md": MATHEMATICAL[name] for name in ("planner", "slm", "expert")}
+    hashes = prompt_hashes("delegate", options={"prompts": "mathematics"})
+    assert hashes == {f"{name}.md": MATHEMATICAL[name] for name in ("planner", "slm", "expert")}
 
 
 def test_a_run_from_before_there_was_a_choice_has_the_mathematical_prompts() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loopline.agents.records import Message
-from loopline.runtime.client.question import MAX_CONVERSATION_BYTES, Asked, resolve_question
+from loopline.runtime.client.question import MAX_CONVERSATION_BYTES, Query, resolve_question
 from loopline.runtime.errors import EXIT_USAGE, InputError
 from tests.runtime.conftest import Deployment
 
@@ -27,9 +27,9 @@ def file_of(folder: Path, content: object) -> Path:
 
 
 def test_a_question_alone_is_no_conversation(tmp_path: Path) -> None:
-    assert resolve_question("Hi?") == Asked("Hi?")
+    assert resolve_question("Hi?") == Query("Hi?")
     path = file_of(tmp_path, [{"role": "user", "content": "Hi?"}])
-    assert resolve_question(None, messages=path) == Asked("Hi?")
+    assert resolve_question(None, messages=path) == Query("Hi?")
 
 
 @pytest.mark.parametrize("within", ["a list", "an object"])
@@ -37,9 +37,9 @@ def test_a_conversation_goes_on_with_the_question_behind_the_system_message(
     tmp_path: Path, within: str
 ) -> None:
     path = file_of(tmp_path, HISTORY if within == "a list" else {"messages": HISTORY})
-    asked = resolve_question("And 3 * 5?", system="Speak French.", messages=path)
-    assert asked.text == "And 3 * 5?"
-    assert asked.messages == (
+    query = resolve_question("And 3 * 5?", system="Speak French.", messages=path)
+    assert query.text == "And 3 * 5?"
+    assert query.messages == (
         Message(role="system", content="Speak French."),
         Message(role="system", content="Be brief."),
         Message(role="user", content="What is 3 * 4?"),

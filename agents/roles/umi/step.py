@@ -22,8 +22,8 @@ async def completion(
 ) -> Call:
     """The policy's completion of an input, under the role's prompt and the caller's own system
     messages. Raises `RequestFailed` if there is none."""
-    said = [turn.content for turn in context.run.task.messages if turn.role == "system"]
-    system = "\n\n".join([prompt_for(context.run, prompt), *filter(None, said)])
+    further = [turn.content for turn in context.run.task.messages if turn.role == "system"]
+    system = "\n\n".join([prompt_for(context.run, prompt), *filter(None, further)])
     messages = (Message(role="system", content=system), Message(role="user", content=text))
     return await single_completion(host, messages, json_schema=json_schema)
 
