@@ -267,7 +267,7 @@ class ChatRequest(BaseModel):
 
     @property
     def generation(self) -> GenerationOptions:
-        """How the answer is made, of a model as of a team. Raises `ApiError` for what nobody can do."""
+        """How an answer is made, of a model as of a team. Raises `ApiError` for what none can."""
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         limits = [limit for limit in (self.max_completion_tokens, self.max_tokens) if limit]
         if self.top_logprobs:
