@@ -1,4 +1,4 @@
-"""`umi` and what its caller sets: a conversation before the question, and how long the answer is."""
+"""`umi` and what its caller sets: a conversation before the question, and the answer's length."""
 
 from __future__ import annotations
 
