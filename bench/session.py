@@ -240,9 +240,8 @@ def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
 
 
 def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> Manifest:
-    """The manifest with what serves each pool, and with the deployment's options where the command
-    leaves them open. Raises UsageError when an arm's pool is missing, or a worker for one of its
-    roles."""
+    """The manifest with what serves each pool, and the deployment's options where the command leaves
+    them open. Raises UsageError when an arm's pool is missing, or a worker for one of its roles."""
     pools = dict(settings.models)
     if benchmark_of(manifest).needs_judge_worker and "judge" not in settings.workers:
         raise UsageError(
@@ -287,8 +286,7 @@ def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
 
 
 def _require_policies(path: Path, manifest: Manifest, today: Manifest) -> None:
-    """Else one arm would be two systems. An older manifest may not say who plays: then nothing can
-    be compared. Raises UsageError."""
+    """Else one arm would be two systems. Raises UsageError, but not where a manifest is silent."""
     for arm, now in today.policies.items():
         before = manifest.policies.get(arm, now)
         for role in sorted({*before, *now}):
