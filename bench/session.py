@@ -240,8 +240,8 @@ def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
 
 
 def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> Manifest:
-    """The manifest with what serves each pool, and the deployment's options where the command leaves
-    them open. Raises UsageError when an arm's pool is missing, or a worker for one of its roles."""
+    """The manifest with what serves each pool, and the deployment's options where it has none.
+    Raises UsageError when an arm's pool is missing, or a worker for one of its roles."""
     pools = dict(settings.models)
     if benchmark_of(manifest).needs_judge_worker and "judge" not in settings.workers:
         raise UsageError(
