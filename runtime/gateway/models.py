@@ -33,9 +33,8 @@ class ModelCatalogue:
         self._settings = settings
 
     async def names(self) -> list[str]:
-        pools = list(self._settings.models)
-        published = [policy.name for policy in await policies.policies(self._bus)]
-        return [*pools, *published, *self._workflows()]
+        versions = await self._versions()
+        return list(dict.fromkeys([*self._settings.models, *versions, *self._workflows()]))
 
     async def resolve(self, model: str) -> Target:
         """Raises `ApiError` 404, which names those that are near."""
@@ -46,12 +45,23 @@ class ModelCatalogue:
                 return Target(model.removeprefix(WORKFLOW))
         else:
             name, version = policies.split_pin(model)
-            for policy in await policies.policies(self._bus):
-                if policy.name == name:
-                    if version not in (None, policy.current):
-                        raise _not_in_use(policy, version)
-                    return Target("chat", {"chat": model})
+            current = (await self._versions()).get(name)
+            if current is not None:
+                if version not in (None, current):
+                    raise _not_in_use(name, version, current)
+                return Target("chat", {"chat": model})
         raise _unknown(model, await self.names())
+
+    async def _versions(self) -> dict[str, int]:
+        """Policy → its version in use; 0 is the pool's own model, which answers for some policies
+        until they are published."""
+        unpublished = {
+            f"{pool}/{adapter}": 0
+            for pool, settings in self._settings.models.items()
+            for adapter in settings.base_until_published
+        }
+        published = await policies.policies(self._bus)
+        return unpublished | {policy.name: policy.current for policy in published}
 
     def _workflows(self) -> list[str]:
         """Those whose every policy is served here."""
@@ -72,12 +82,12 @@ class ModelCatalogue:
         return names
 
 
-def _not_in_use(policy: policies.Policy, version: int | None) -> ApiError:
+def _not_in_use(name: str, version: int | None, current: int) -> ApiError:
     """One version of a policy is served at a time. Which it is may change before the model is
     asked: then the gpu worker says the same."""
     return ApiError(
         404,
-        f"Version {version} of the model '{policy.name}' is not served: version {policy.current}"
+        f"Version {version} of the model '{name}' is not served: version {current}"
         " is. `runtime policies pin` changes that; without '@' any version answers.",
         code="model_not_found",
         param="model",
