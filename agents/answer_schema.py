@@ -68,11 +68,11 @@ class AnswerSchema:
     def read(self, text: str) -> tuple[str, None] | tuple[None, str]:
         """The JSON text in a model's answer, which may stand in a code fence; or what is wrong with
         it."""
-        body = _unfenced(text)
+        body = unfenced(text)
         if len(body.encode()) > MAX_ANSWER_BYTES:
             return None, f"the answer has more than {MAX_ANSWER_BYTES} bytes"
         try:
-            value: JsonValue = json.loads(body, parse_constant=_refuse_constant)
+            value: JsonValue = json.loads(body, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
             return None, f"the answer is not JSON: {str(error)[:_SHOWN_CHARS]}"
         wrong = self._mismatch(value)
@@ -141,7 +141,7 @@ def _keywords(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:
                 waiting.append(value)
 
 
-def _unfenced(text: str) -> str:
+def unfenced(text: str) -> str:
     """The text within a code fence that holds all of it, else the text without blanks around."""
     text = text.strip()
     if text.startswith(_FENCE) and text.endswith(_FENCE) and "\n" in text:
@@ -149,5 +149,5 @@ def _unfenced(text: str) -> str:
     return text
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")

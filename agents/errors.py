@@ -83,6 +83,15 @@ class InvalidOptions(AgentError, ValueError):
     """Options that the workflow does not know, or values that it cannot use."""
 
 
+class UnsupportedGeneration(InvalidOptions):
+    """Something that a caller set for a run's completions and that its workflow can't honour."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+        """Of `loopline.agents.records.GenerationOptions`."""
+
+
 class InvalidTask(AgentError, ValueError):
     """A task whose instance a workflow cannot start from."""
 

@@ -20,8 +20,8 @@ MAX_PROBLEM_CHARS = 8_000
 MAX_PARALLEL = 16
 """Sub-problems that may be handed over at once."""
 
-ExpectedType = Literal["integer", "number", "text"]
-"""What the planner asks the answer to be."""
+ExpectedType = Literal["text", "integer", "number", "boolean", "date", "list", "json"]
+"""What the planner asks the answer to be: `loopline.agents.typed_answers` reads each of them."""
 
 
 class Payload(Record):

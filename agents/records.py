@@ -96,40 +96,6 @@ class Budget(Record):
     seconds: float = Field(default=600.0, gt=0, le=86_400)
 
 
-class Run(Record):
-    """One admitted run of a workflow."""
-
-    version: int = RECORDS_VERSION
-    id: str = Field(pattern=RUN_ID)
-    """UUIDv7: sorts by time of admission."""
-    task: Task
-    workflow: str = Field(max_length=64)
-    options: JsonObject = Field(default_factory=dict)
-    """Options of the workflow (for example `calculator: false`)."""
-    policies: dict[str, str]
-    """Role → policy (model pool) that serves its completions."""
-    prompts: dict[str, str] = Field(default_factory=dict)
-    """Prompt file → content hash, as resolved at admission."""
-    prompt_files: dict[str, str] = Field(default_factory=dict)
-    """Prompt file → its whole content, of those that stand in place of the shipped ones: so the run
-    is the same on every machine, and anyone who reads its journal sees what was said."""
-    seed: int = 0
-    budget: Budget = Field(default_factory=Budget)
-    created: float
-    """Unix seconds."""
-    deadline: float
-    """Unix seconds; past it the run ends with outcome `deadline`."""
-    stream: bool = False
-    """Publish the models' text in the run's log while it is generated."""
-    tags: dict[str, str] = Field(default_factory=dict)
-    parent: str | None = None
-    """The run that this one was forked from."""
-    webhook: str | None = Field(default=None, max_length=2_048)
-    """URL that is told when the run has ended."""
-    account: str = Field(default="", max_length=64)
-    """Whose daily budget its calls count for; empty for none's."""
-
-
 MAX_TOOLS = 128
 """That a task, or a source of tools, offers."""
 
@@ -188,11 +154,53 @@ class GenerationOptions(Record):
     top_logprobs: int = Field(default=0, ge=0, le=20)
     """Give so many of the likeliest tokens at each place, too (`Call.top_logprobs`)."""
 
+    @property
+    def chosen(self) -> JsonObject:
+        """What is not left to the pool."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
         """The pool's defaults, and over them what the caller has set."""
         values = self.model_dump(include=set(SamplingParams.model_fields), exclude_none=True)
         n = max(self.n, defaults.n)
         return defaults.model_copy(update={**values, "n": n})
+
+
+class Run(Record):
+    """One admitted run of a workflow."""
+
+    version: int = RECORDS_VERSION
+    id: str = Field(pattern=RUN_ID)
+    """UUIDv7: sorts by time of admission."""
+    task: Task
+    workflow: str = Field(max_length=64)
+    options: JsonObject = Field(default_factory=dict)
+    """Options of the workflow (for example `calculator: false`)."""
+    policies: dict[str, str]
+    """Role → policy (model pool) that serves its completions."""
+    prompts: dict[str, str] = Field(default_factory=dict)
+    """Prompt file → content hash, as resolved at admission."""
+    prompt_files: dict[str, str] = Field(default_factory=dict)
+    """Prompt file → its whole content, of those that stand in place of the shipped ones: so the run
+    is the same on every machine, and anyone who reads its journal sees what was said."""
+    generation: GenerationOptions | None = None
+    """What the caller set for the run's completions (`loopline.agents.generation` says for
+    which)."""
+    seed: int = 0
+    budget: Budget = Field(default_factory=Budget)
+    created: float
+    """Unix seconds."""
+    deadline: float
+    """Unix seconds; past it the run ends with outcome `deadline`."""
+    stream: bool = False
+    """Publish the models' text in the run's log while it is generated."""
+    tags: dict[str, str] = Field(default_factory=dict)
+    parent: str | None = None
+    """The run that this one was forked from."""
+    webhook: str | None = Field(default=None, max_length=2_048)
+    """URL that is told when the run has ended."""
+    account: str = Field(default="", max_length=64)
+    """Whose daily budget its calls count for; empty for none's."""
 
 
 class Usage(Record):

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from loopline.agents.errors import AgentError, ForkImpossible, ReplayDiverged, RequestFailed
 from loopline.agents.frontier import OpenJoin, frontier_of, handoff_of
+from loopline.agents.prompts import prompt_set_of
 from loopline.agents.records import (
     Call,
     GenerationOptions,
@@ -28,8 +29,8 @@ from loopline.agents.records import (
     Trajectory,
 )
 from loopline.agents.stepping import take_step
-from loopline.agents.workflows import policies_for, prompt_hashes
-from loopline.agents.workflows.routing import Handoff
+from loopline.agents.workflows import policies_for, prompt_hashes, workflows
+from loopline.agents.workflows.routing import ChoosingPrompts, Handoff
 
 _ENDED_FROM_OUTSIDE = frozenset(
     {Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR}
@@ -199,12 +200,19 @@ def _end_differences(run: Run, trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def _changed_prompts(run: Run) -> tuple[str, ...]:
-    current = prompt_hashes(run.workflow, run.prompt_files)
+    environment = run.task.environment
+    current = prompt_hashes(run.workflow, run.prompt_files, environment, _options_of(run))
     return tuple(
         f"prompt {file} has changed since: {admitted[:12]} → {current.get(file, 'missing')[:12]}"
         for file, admitted in sorted(run.prompts.items())
         if current.get(file) != admitted
     )
+
+
+def _options_of(run: Run) -> JsonObject:
+    """With the choice of prompts also where the run was admitted before there was one."""
+    chooses = isinstance(workflows.get(run.workflow), ChoosingPrompts)
+    return {**run.options, **({"prompts": prompt_set_of(run)} if chooses else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +268,7 @@ def fork(
         raise ForkImpossible("another question is asked from turn 0 on: a kept step has read this")
     files = {**parent.prompt_files, **(prompt_files or {})}
     task = parent.task if question is None else _asking(parent.task, question)
+    options = _options_of(parent)
     run = Run.model_validate(
         {
             **parent.model_dump(),
@@ -269,7 +278,8 @@ def fork(
             "parent": parent.id,
             "created": created,
             "deadline": created + (parent.deadline - parent.created),
-            "prompts": prompt_hashes(parent.workflow, files, parent.task.environment),
+            "options": options,
+            "prompts": prompt_hashes(parent.workflow, files, parent.task.environment, options),
             "seed": parent.seed if seed is None else seed,
             "policies": policies_for(
                 parent.workflow,

@@ -168,6 +168,19 @@ def with_agents(team: Part, change: dict[str, AgentPart]) -> Part:
     return team.model_copy(update={"parts": parts})
 
 
+def answering_agents(team: Part) -> tuple[str, ...]:
+    """Whose answer the team's is: of a `parallel` all of them together."""
+    match team:
+        case AgentPart():
+            return (team.name,)
+        case SequencePart():
+            return answering_agents(team.parts[-1])
+        case LoopPart():
+            return answering_agents(team.parts[0])
+        case ParallelPart():
+            return tuple(name for part in team.parts for name in answering_agents(part))
+
+
 def answering_agent(team: Part) -> AgentPart | None:
     """Whose answer the team's is; None where several answers together are."""
     match team:

@@ -13,12 +13,12 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from loopline.agents.answers import last_boxed, parse_number, unwrap_box
+from loopline.agents.answers import last_boxed
 from loopline.agents.equations import equations, first_wrong
 from loopline.agents.payloads import ExpectedType
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Record
-from loopline.agents.thinking import text_without_thoughts
+from loopline.agents.typed_answers import answer_in, boxed_answer
 
 _REASON_CHARS = 500
 
@@ -39,11 +39,23 @@ class Evidence:
     expected_type: ExpectedType
     calls: tuple[Call, ...]
     """The calls of the step, in order; the last one holds the answer."""
+    boxed: bool = True
+    """The answer has to stand in a box, as the mathematical prompts ask for."""
+    cut_off: str | None = None
+    """Why the final text ends before its end, if it does."""
 
     @property
     def text(self) -> str:
         """The final text."""
         return self.calls[-1].said
+
+    @property
+    def answer(self) -> str | None:
+        """In the canonical form of its type; `None` if the text holds none. A text without a box
+        that was cut off may lack what was asked for."""
+        if self.boxed:
+            return boxed_answer(self.text, self.expected_type)
+        return None if self.cut_off else answer_in(self.text, self.expected_type)
 
     @property
     def working(self) -> tuple[str, ...]:
@@ -62,16 +74,22 @@ class Rung(Protocol):
 
 
 class SchemaRung:
-    """A box, whose content is of the type that was asked for."""
+    """There is an answer, and it is of the type that was asked for."""
 
     name = "schema"
 
     async def check(self, evidence: Evidence, host: Host) -> Verdict:
-        answer = typed_answer(evidence.text, evidence.expected_type)
+        answer = evidence.answer
         if answer is not None:
-            return Verdict(rung=self.name, passed=True, reason=f"{evidence.expected_type} {answer}")
+            reason = f"{evidence.expected_type} {answer}"[:_REASON_CHARS]
+            return Verdict(rung=self.name, passed=True, reason=reason)
         boxed = last_boxed(evidence.text)
-        finding = "there is no \\boxed{…}" if boxed is None else f"the box holds {boxed[:100]!r}"
+        if not evidence.boxed:
+            finding = f"the text ends with {evidence.text[-100:]!r}"
+        elif boxed is None:
+            finding = "there is no \\boxed{…}"
+        else:
+            finding = f"the box holds {boxed[:100]!r}"
         return Verdict(
             rung=self.name, passed=False, reason=f"{finding}, expected: {evidence.expected_type}"
         )
@@ -83,6 +101,9 @@ class ArithmeticRung:
     name = "arithmetic"
 
     async def check(self, evidence: Evidence, host: Host) -> Verdict:
+        if not evidence.boxed and evidence.expected_type not in ("integer", "number"):
+            # A text may quote a false equation, or one of other numbers than ours.
+            return Verdict(rung=self.name, passed=True, reason="nothing was to be computed")
         for text in evidence.working:
             wrong = first_wrong(text)
             if wrong is not None:
@@ -132,22 +153,4 @@ async def check_rungs(
         verdicts.append(await rung.check(evidence, host))
         if not verdicts[-1].passed:
             break
-    return Verification(typed_answer(evidence.text, evidence.expected_type), tuple(verdicts))
-
-
-def typed_answer(text: str, expected: ExpectedType) -> str | None:
-    """The content of the last box in the canonical form of its type, or `None`.
-
-    Numbers lose commas, currency and units; an integer also a percent sign.
-    """
-    boxed = last_boxed(text_without_thoughts(text))
-    if boxed is None:
-        return None
-    if expected == "text":
-        return unwrap_box(boxed) or None
-    number = parse_number(boxed)
-    if number is None:
-        return None
-    if expected == "integer":
-        return str(number.value.numerator) if number.value.denominator == 1 else None
-    return str(number)
+    return Verification(evidence.answer, tuple(verdicts))

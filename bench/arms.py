@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pydantic import JsonValue
 
 from loopline.agents.errors import InvalidOptions
+from loopline.agents.prompts import PromptSet
 from loopline.agents.records import JsonObject
 from loopline.agents.workflows import workflows
 from loopline.bench.errors import UsageError
@@ -153,13 +154,15 @@ def override_setting(instance: JsonObject, setting: JsonObject) -> JsonObject:
     }
 
 
-def workflow_options(arm: Arm, options: JsonObject | None, *, calculator: bool) -> JsonObject:
-    """The options of an arm's runs: those that are given, else whether there is a calculator,
-    where its workflow can offer one."""
+def workflow_options(
+    arm: Arm, options: JsonObject | None, *, calculator: bool, prompts: PromptSet
+) -> JsonObject:
+    """The options of an arm's runs: those that are given, else whether there is a calculator and
+    which prompts are read, where its workflow has a choice."""
     if options is not None:
         return options
-    offered: JsonObject = {"calculator": calculator}
-    return offered if _accepts(arm.workflow, offered) else {}
+    offered: JsonObject = {"calculator": calculator, "prompts": prompts}
+    return {name: value for name, value in offered.items() if _accepts(arm.workflow, {name: value})}
 
 
 def _accepts(workflow: str, options: JsonObject) -> bool:

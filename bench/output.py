@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError
 
 from loopline.agents.environments.code import CodeProblem
 from loopline.agents.environments.math_team import MathProblem
+from loopline.agents.prompts import PromptSet
 from loopline.agents.records import JsonObject, Record
 from loopline.bench.append_log import corrupt_line_error, read_log, torn_notice
 from loopline.bench.datasets import Item
@@ -76,8 +77,10 @@ class Manifest(Record):
     source: str
     available: int
     calculator: bool = True
+    prompt_set: PromptSet = "mathematics"
+    """Which prompts `solo` and `delegate` read. Older manifests do not say: there was no other."""
     options: JsonObject | None = None
-    """Options of the workflows; without them, whether there is a calculator."""
+    """Options of the workflows; without them, whether there is a calculator, and which prompts."""
     reference: JsonObject = Field(default_factory=dict)
     """What the judge needs alongside the items."""
     concurrency: int = 32
@@ -96,7 +99,10 @@ class Manifest(Record):
 
     @property
     def workflow_options(self) -> JsonObject:
-        return {"calculator": self.calculator} if self.options is None else self.options
+        if self.options is not None:
+            return self.options
+        general: JsonObject = {"prompts": "general"} if self.prompt_set == "general" else {}
+        return {"calculator": self.calculator, **general}
 
 
 @dataclass

@@ -243,7 +243,12 @@ class Runner:
             job.item.question,
             workflow=job.arm.workflow,
             policies={**job.arm.policies, **manifest.policies.get(job.arm.name, {})},
-            options=workflow_options(job.arm, manifest.options, calculator=manifest.calculator),
+            options=workflow_options(
+                job.arm,
+                manifest.options,
+                calculator=manifest.calculator,
+                prompts=manifest.prompt_set,
+            ),
             seed=seed_of(manifest.seed, job.item.id),
             budget=Budget(seconds=manifest.run_seconds),
             tags={

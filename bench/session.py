@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loopline.agents.prompts import parse_replacement_prompt
+from loopline.agents.prompts import PromptSet, parse_replacement_prompt
 from loopline.agents.records import JsonObject
 from loopline.agents.workflows import prompts_of
 from loopline.bench.arms import Arm, exchange_policies
@@ -55,6 +55,7 @@ class BenchRequest:
     concurrency: int = 32
     budget_dollars: float | None = None
     calculator: bool = True
+    prompt_set: PromptSet = "mathematics"
     compat: str | None = None
     output: Path | None = None
     profile: str | None = None
@@ -225,6 +226,7 @@ def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
         source=dataset.source,
         available=dataset.available,
         calculator=request.calculator,
+        prompt_set=request.prompt_set,
         options=request.options,
         reference=dataset.reference,
         concurrency=concurrency,
@@ -238,9 +240,8 @@ def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
 
 
 def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> Manifest:
-    """The manifest with what serves each pool, and with the deployment's options where the command
-    leaves them open. Raises UsageError when an arm's pool is missing, or a worker for one of its
-    roles."""
+    """The manifest with what serves each pool, and the deployment's options where it has none.
+    Raises UsageError when an arm's pool is missing, or a worker for one of its roles."""
     pools = dict(settings.models)
     if benchmark_of(manifest).needs_judge_worker and "judge" not in settings.workers:
         raise UsageError(
@@ -285,8 +286,7 @@ def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
 
 
 def _require_policies(path: Path, manifest: Manifest, today: Manifest) -> None:
-    """Else one arm would be two systems. An older manifest may not say who plays: then nothing can
-    be compared. Raises UsageError."""
+    """Else one arm would be two systems. Raises UsageError, but not where a manifest is silent."""
     for arm, now in today.policies.items():
         before = manifest.policies.get(arm, now)
         for role in sorted({*before, *now}):

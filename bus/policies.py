@@ -32,6 +32,7 @@ MAX_SHOWN = 200
 MAX_BYTES = 2 * 1024 * 1024
 """Of one policy as it is stored: twice what the most versions with the longest paths take."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_.-]{1,64})?")
+_PIN = re.compile(r"(?P<name>.+)@(?P<version>[0-9]{1,16})", re.DOTALL)
 _Version = Annotated[int, Field(ge=0, le=2**53)]
 
 log = structlog.get_logger("loopline.bus.policies")
@@ -124,7 +125,14 @@ class Policy(BaseModel):
 
 def pool_of(policy: str) -> str:
     """The model pool whose workers serve a policy."""
-    return policy.partition("/")[0]
+    return split_pin(policy)[0].partition("/")[0]
+
+
+def split_pin(policy: str) -> tuple[str, int | None]:
+    """A policy's name, and the one version that may answer for it where a run says which:
+    `slm/caller@3`."""
+    pin = _PIN.fullmatch(policy)
+    return (policy, None) if pin is None else (pin["name"], int(pin["version"]))
 
 
 @dataclass(frozen=True)
@@ -149,6 +157,13 @@ async def load_policies(bus: Bus) -> PolicySnapshot:
         except PolicyError as error:
             unreadable[name[:MAX_SHOWN]] = str(error)
     return PolicySnapshot(tuple(sorted(readable, key=lambda policy: policy.name)), unreadable)
+
+
+async def load_policy(bus: Bus, name: str) -> Policy | None:
+    """One of them; None if it was never published. Raises PolicyError for one that can't be
+    read."""
+    body: bytes | None = await bus.redis.hget(bus.keys.policies, name)  # pyright: ignore
+    return None if body is None else _read(name, body)
 
 
 async def policies(bus: Bus) -> list[Policy]:

@@ -21,6 +21,7 @@ async def answer(question: str) -> tuple[Trajectory, int]:
         run = client.new_run(
             question,
             workflow=settings.workflow,
+            options=settings.options.get(settings.workflow),
             budget=Budget(tokens=20_000, micro_dollars=50_000, seconds=60),
         )
         trajectory = await ask(client, run)

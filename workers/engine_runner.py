@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from loopline.agents.errors import InvalidOptions, RequestFailed, UnknownName
+from loopline.agents.generation import generation_of
 from loopline.agents.records import (
     Call,
     GenerationOptions,
@@ -31,6 +32,7 @@ from loopline.agents.tools import call_tool as registered_tool
 from loopline.agents.workflow_runner import run_locally
 from loopline.agents.workflows import Handoff, policies_for, policy_of
 from loopline.bus import pool_of
+from loopline.bus.policies import split_pin
 from loopline.workers.completions import agent_seed, call_of, request_key, sampling_of
 from loopline.workers.engines.protocol import Completion, Engine, EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
@@ -131,10 +133,10 @@ class _StepHost:
     ) -> tuple[Call, ...]:
         """See `loopline.agents.protocols.Host.complete`."""
         run, handoff = self._run, self._handoff
-        policy = policy_of(run, handoff.agent)
+        policy, version = split_pin(policy_of(run, handoff.agent))
         name = pool_of(policy)
         pool = self._pools[name]
-        options = options or GenerationOptions()
+        options = generation_of(run, handoff.agent, options) or GenerationOptions()
         request = GenerateRequest(
             id=request_key(run, handoff.turn, handoff.branch, self._count),
             messages=tuple(messages),
@@ -147,6 +149,7 @@ class _StepHost:
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
             json_schema=json_schema,
             adapter=None if policy == name else policy,
+            adapter_version=version,
             deadline=run.deadline,
         )
         self._count += 1

@@ -13,7 +13,8 @@ from contextlib import aclosing
 import structlog
 
 from loopline.agents.records import Call, GenerationOptions, PolicyRef
-from loopline.bus import Delivery, LeaseLost, RunEnded, error_reply
+from loopline.bus import Bus, Delivery, LeaseLost, RunEnded, error_reply
+from loopline.bus.policies import PolicyError, load_policy, split_pin
 from loopline.workers.completions import call_of, sampling_of
 from loopline.workers.engines.protocol import (
     CannotContinue,
@@ -30,7 +31,7 @@ from loopline.workers.engines.protocol import (
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import CompletionPayload, calls
 from loopline.workers.paid_calls import PaidCalls
-from loopline.workers.policies import PolicyFollower
+from loopline.workers.policies import OtherVersion, PolicyFollower
 from loopline.workers.token_stream import TokenStream
 
 log = structlog.get_logger("loopline.workers.gpu")
@@ -62,7 +63,7 @@ class Pool:
         answer: tuple[Call, ...] = ()
         sendings: list[int] = []
         try:
-            request = self._request(delivery, payload, deadline)
+            request = await self._request(delivery, payload, deadline)
             if payload.stream:
                 completions = await self._generate_streamed(request, delivery, payload.agent, paid)
             else:
@@ -82,9 +83,14 @@ class Pool:
             reply, store = calls.dump_json(answer), True
         await delivery.reply(reply, store=store, usage=paid.entries(answer, sendings))
 
-    def _request(
+    async def _request(
         self, delivery: Delivery, payload: CompletionPayload, deadline: float
     ) -> GenerateRequest:
+        name, version = split_pin(payload.policy or self.name)
+        try:
+            adapter = self.policies.adapter(name, version)
+        except OtherVersion as error:
+            raise await self._judge_lag(delivery.bus, error) from error
         options = payload.options or GenerationOptions()
         sampling = sampling_of(self.settings, payload.sampling, options, payload.seed)
         return GenerateRequest(
@@ -98,12 +104,24 @@ class Pool:
             sampling=sampling,
             previous_ids=payload.previous_ids,
             json_schema=payload.json_schema,
-            adapter=self.policies.adapter(payload.policy or self.name),
+            adapter=adapter,
+            adapter_version=version,
             # Of the entry, not of the delivery: another worker that takes it over asks by the same.
             idempotency_key=f"{delivery.envelope.reply_key}@{delivery.lease.entry}",
             deadline=time.time() + delivery.bus.clock.left(deadline),
             stream=payload.stream,
         )
+
+    async def _judge_lag(self, bus: Bus, error: OtherVersion) -> OtherVersion:
+        """The error of a version that is not served here: it may pass where it was published, or
+        chosen, a moment ago."""
+        try:
+            policy = await load_policy(bus, error.policy)
+        except PolicyError:
+            return error
+        in_use = policy is not None and policy.current == error.wanted
+        lags = in_use and self.policies.may_serve(error.policy, error.wanted)
+        return error.lagging() if lags else error
 
     async def _generate_streamed(
         self, request: GenerateRequest, delivery: Delivery, agent: str, paid: PaidCalls

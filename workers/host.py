@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopline.agents.errors import RequestFailed
+from loopline.agents.generation import generation_of
 from loopline.agents.judging import JUDGE_TOOLS
 from loopline.agents.records import (
     Call,
@@ -76,7 +77,7 @@ class BusHost:
             seed=agent_seed(self._run, self._agent),
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
             json_schema=json_schema,
-            options=options,
+            options=generation_of(self._run, self._agent, options),
             stream=self._run.stream,
         )
         reply = await self._ask(

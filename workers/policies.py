@@ -55,21 +55,32 @@ class PolicyFollower:
         self._begin_plain = {pool, *(f"{pool}/{name}" for name in base_until_published)}
         self._served: dict[str, ServedPolicy] = {}
 
-    def adapter(self, policy: str) -> str | None:
-        """The adapter that a request of this policy asks the engine for.
+    def adapter(self, policy: str, version: int | None = None) -> str | None:
+        """The adapter that a request of this policy asks the engine for; with a `version` it is one
+        for that version alone.
 
-        Raises EngineError `unknown_adapter` while none of the policy's versions could be loaded:
-        the plain model's answer would be taken for the adapter's. A pool's own policy has the
-        plain model to go on with until the first version that can be loaded; one that begins with
-        the plain model has it until its first version is loaded or refused.
+        Raises `OtherVersion` where another one serves, and EngineError `unknown_adapter` while none
+        of the policy's versions could be loaded: the plain model's answer would be taken for the
+        adapter's. A pool's own policy has the plain model to go on with until the first version
+        that can be loaded; one that begins with the plain model has it until its first version is
+        loaded or refused.
         """
         served_policy = self._served.get(policy)
         if served_policy is None:
-            # Never published: of an adapter that does not begin with the model the engine says so.
-            return None if policy in self._begin_plain else policy
+            if policy in self._begin_plain:
+                _require_version(policy, version, 0)
+                return None
+            # Never published: the engine says so.
+            return policy
         if served_policy.version is None:
             raise _not_served_error(policy, served_policy)
+        _require_version(policy, version, served_policy.version)
         return policy if served_policy.version else None
+
+    def may_serve(self, policy: str, version: int) -> bool:
+        """Whether a version that is in use on the bus is one that this engine has not refused."""
+        served_policy = self._served.get(policy)
+        return served_policy is None or served_policy.refused != version
 
     def state(self) -> dict[str, dict[str, object]]:
         """For the worker's presence."""
@@ -165,6 +176,28 @@ class PolicyFollower:
                 served_policy.version = served_policy.published = None
                 await self._engine.unload_adapter(policy.name)
             await self._engine.load_adapter(policy.name, path, version)
+
+
+class OtherVersion(EngineError):
+    """A request is for one version of a policy, and another one serves it here."""
+
+    def __init__(self, policy: str, wanted: int, serving: int, *, lags: bool = False) -> None:
+        """`lags`: the wanted one is in use on the bus, and this worker is about to load it."""
+        super().__init__(
+            f"version {wanted} of policy {policy!r} is not served: version {serving} is"
+            + (f" until version {wanted} is loaded" if lags else ""),
+            kind="unknown_adapter",
+            retryable=lags,
+        )
+        self.policy, self.wanted, self.serving = policy, wanted, serving
+
+    def lagging(self) -> OtherVersion:
+        return OtherVersion(self.policy, self.wanted, self.serving, lags=True)
+
+
+def _require_version(policy: str, wanted: int | None, serving: int) -> None:
+    if wanted is not None and wanted != serving:
+        raise OtherVersion(policy, wanted, serving)
 
 
 def _not_served_error(policy: str, served_policy: ServedPolicy) -> EngineError:

@@ -11,6 +11,9 @@ and the rest is the system text, word for word. A prompt is never a template: no
 it, and a question travels in a message of its own, where it can't pose as an instruction of ours.
 Raise the version when you change a text; its hash changes by itself and is part of every run.
 
+Some roles have two texts under one name: one that fits any domain, and in the folder `mathematics`
+the published one, which benchmarks of word problems choose by the workflow's option `prompts`.
+
 A run may bring other files in place of shipped ones (`Run.prompt_files`).
 `parse_replacement_prompt` is the border that they pass.
 """
@@ -21,6 +24,7 @@ import hashlib
 import re
 from functools import cache, lru_cache
 from importlib.resources import files
+from typing import Literal
 
 from pydantic import Field
 
@@ -28,6 +32,14 @@ from loopline.agents.errors import InvalidPrompt, PromptMismatch
 from loopline.agents.records import Record, Run
 
 MAX_PROMPT_FILE_CHARS = 50_000
+
+PromptSet = Literal["general", "mathematics"]
+_PACKAGES: dict[PromptSet, str] = {
+    "general": "loopline.agents.prompts",
+    "mathematics": "loopline.agents.prompts.mathematics",
+}
+_MATHEMATICAL = ("planner", "slm", "expert", "solo")
+"""Prompts that are in both sets."""
 
 _FILE = re.compile(r"---\nname: *(?P<name>[a-z][a-z0-9_-]*)\nversion: *(?P<version>[0-9]+)\n---\n")
 
@@ -117,6 +129,24 @@ def load_prompt(name: str, package: str = "loopline.agents.prompts") -> Prompt:
     if prompt.name != name:
         raise InvalidPrompt(f"{origin} calls itself {prompt.name!r}")
     return prompt
+
+
+def prompt_in(prompt_set: PromptSet, name: str) -> Prompt:
+    """The prompt of that name in one of the sets. Raises `InvalidPrompt`."""
+    return load_prompt(name, _PACKAGES[prompt_set])
+
+
+def prompt_set_of(run: Run) -> PromptSet:
+    """Which set the run's roles read.
+
+    A run that was admitted before there was a choice does not say so: its hashes do.
+    """
+    match run.options.get("prompts"):
+        case "general" | "mathematics" as prompt_set:
+            return prompt_set
+        case _:
+            digests = {prompt_in("mathematics", name).hash for name in _MATHEMATICAL}
+            return "general" if digests.isdisjoint(run.prompts.values()) else "mathematics"
 
 
 def prompt_for(run: Run, prompt: Prompt) -> str:

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopline.agents.answer_schema import AnswerSchema
-from loopline.agents.answers import truncate_answer
 from loopline.agents.errors import UnexpectedPayload
 from loopline.agents.payloads import AGENT, PartPayload, QuestionPayload
 from loopline.agents.prompts import Prompt
 from loopline.agents.protocols import Host
 from loopline.agents.records import Candidate, Decision, JsonObject, Message, Run, Task
-from loopline.agents.roles.conversation import (
-    Conversation,
-    FinalText,
-    OutOfCompletions,
-    RequestFailure,
-    WrongAnswer,
-)
+from loopline.agents.roles.conversation import Conversation, conversation_of
+from loopline.agents.roles.final_text import text_result
 from loopline.agents.roles.offered_host import OfferedHost
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.team_journal import gathered, label_of, result_of, written
@@ -47,7 +41,7 @@ class Agent:
             case QuestionPayload():
                 behaviour = AgentBehaviour.model_validate(run.options)
                 offered = EveryTool((Functions(specs_of(behaviour.tools)), offered_tools(run.task)))
-                messages = conversation_of(run.task, behaviour, ())
+                messages = _opening(run.task, behaviour, ())
             case PartPayload(act="scatter"):
                 return _without_model("scatter", {})
             case PartPayload(act="gather", path=path):
@@ -61,7 +55,7 @@ class Agent:
                     (label_of(team, part), result_of(team, part, context.journal))
                     for part in visible_parts(team, Place(path, rounds))
                 ]
-                messages = conversation_of(run.task, behaviour, answers)
+                messages = _opening(run.task, behaviour, answers)
             case other:
                 raise UnexpectedPayload(f"role {AGENT} takes no {other.type_name!r}")
         conversation = Conversation(
@@ -72,50 +66,20 @@ class Agent:
             max_completions=behaviour.max_completions,
             answer=AnswerSchema(behaviour.answer) if behaviour.answer is not None else None,
         )
-        return await _result(conversation)
+        return text_result(conversation, await conversation.run())
 
 
-async def _result(conversation: Conversation) -> StepResult:
-    match await conversation.run():
-        case FinalText(text=text, cut_off=cut_off):
-            if not text.strip():
-                reason = cut_off or "the model's final text is empty"
-                return conversation.result(Decision(kind="give_up", data={"reason": reason}))
-            data: JsonObject = {"answer": truncate_answer(text)}
-            if cut_off is not None:
-                data["cut_off"] = cut_off
-            return conversation.result(Decision(kind="answer", data=data))
-        case WrongAnswer(reason=reason, text=text):
-            data = {"reason": reason, "wrong_answer": truncate_answer(text)}
-            return conversation.result(Decision(kind="give_up", data=data))
-        case OutOfCompletions(reason=reason):
-            return conversation.result(Decision(kind="give_up", data={"reason": reason}))
-        case RequestFailure() as failure:
-            return conversation.result(failure.decision)
-        case ending:
-            raise TypeError(f"an agent hands nothing over, yet its conversation ends as {ending!r}")
-
-
-def conversation_of(
+def _opening(
     task: Task, behaviour: AgentBehaviour, answers: Sequence[tuple[str, str]]
-) -> tuple[Message, ...]:
-    """What the model reads: one system message, of the agent and of the caller, then the
-    conversation; at the end of its last question the other agents' answers."""
-    written_messages = task.messages or (Message(role="user", content=task.prompt),)
-    start = 0
-    while start < len(written_messages) and written_messages[start].role == "system":
-        start += 1
-    system_parts = [
-        behaviour.instructions,
-        *(message.content for message in written_messages[:start]),
-    ]
-    if behaviour.answer is not None:
-        system_parts.append(
-            "Answer with one JSON value that fits this JSON schema, and with nothing else:\n"
-            + AnswerSchema(behaviour.answer).text
-        )
-    system = "\n\n".join(filter(None, system_parts))
-    turns = list(written_messages[start:])
+) -> list[Message]:
+    """What the model reads: at the end of the last question the other agents' answers."""
+    form = (
+        "Answer with one JSON value that fits this JSON schema, and with nothing else:\n"
+        + AnswerSchema(behaviour.answer).text
+        if behaviour.answer is not None
+        else ""
+    )
+    turns = conversation_of(task, behaviour.instructions, form)
     if answers:
         last = max((i for i, turn in enumerate(turns) if turn.role == "user"), default=None)
         block = f"The others have answered:\n\n{written(answers)}"
@@ -124,7 +88,7 @@ def conversation_of(
         else:
             content = f"{turns[last].content}\n\n{block}"
             turns[last] = turns[last].model_copy(update={"content": content})
-    return (*((Message(role="system", content=system),) if system else ()), *turns)
+    return turns
 
 
 def _agent_at(team: Part, path: tuple[int, ...], run: Run) -> AgentPart:

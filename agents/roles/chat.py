@@ -16,7 +16,6 @@ from loopline.agents.records import (
     Call,
     Candidate,
     Decision,
-    GenerationOptions,
     JsonObject,
     Message,
     Record,
@@ -33,7 +32,6 @@ class ChatOptions(Record):
     """The caller's own: the model's calls of them are the answer."""
     json_schema: JsonObject | None = None
     """Which the whole text keeps to."""
-    generation: GenerationOptions = GenerationOptions()
     previous: Call | None = None
     """The session's call that this conversation goes on from."""
 
@@ -61,7 +59,6 @@ class Chat:
                 messages,
                 tools=options.tools,
                 json_schema=options.json_schema,
-                options=options.generation,
                 previous=options.previous,
             )
         except RequestFailed as error:

@@ -6,11 +6,16 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from loopline.agents.prompts import Prompt, load_prompt
+from loopline.agents.prompts import Prompt, load_prompt, prompt_for
 from loopline.agents.protocols import Host
 from loopline.agents.records import Decision
+from loopline.agents.roles.conversation import conversation_of
 from loopline.agents.roles.protocol import StepContext, StepResult
-from loopline.agents.roles.umi.step import completion, refuse_other_payloads, step_result
+from loopline.agents.roles.umi.step import (
+    refuse_other_payloads,
+    single_completion,
+    step_result,
+)
 
 PromptName = Literal["function_calls", "api_call", "prompt_writer"]
 
@@ -41,8 +46,9 @@ class Completion:
     async def step(self, context: StepContext, host: Host) -> StepResult:
         refuse_other_payloads(context, self.name)
         options = CompletionOptions.model_validate(context.run.options)
-        prompt = load_prompt(options.prompt)
-        call = await completion(context, host, prompt, context.run.task.prompt)
+        run = context.run
+        system = prompt_for(run, load_prompt(options.prompt))
+        call = await single_completion(host, conversation_of(run.task, system))
         if not call.said.strip():
             return step_result(call, Decision(kind="give_up", data={"reason": "the text is empty"}))
         return step_result(call, Decision(kind="answer", data={"answer": call.said}))

@@ -274,15 +274,17 @@ class Conversation:
             return str(error)
 
 
-def opening_messages(system: str, task: Task) -> list[Message]:
-    """What a role that answers the run's question begins from: one system message, the role's own
-    text and behind it what the caller's say, then the caller's conversation as it was written."""
+def conversation_of(task: Task, instructions: str, *further: str) -> list[Message]:
+    """What a role that answers the run's question begins from: one system message, of the role's
+    instructions, what the caller's conversation opens with and what comes `further`; then the
+    conversation as the caller wrote it."""
     turns = task.messages or (Message(role="user", content=task.prompt),)
-    system_texts = [system, *(turn.content for turn in turns if turn.role == "system")]
-    return [
-        Message(role="system", content="\n\n".join(filter(None, system_texts))),
-        *(turn for turn in turns if turn.role != "system"),
-    ]
+    start = 0
+    while start < len(turns) and turns[start].role == "system":
+        start += 1
+    system_texts = [instructions, *(message.content for message in turns[:start]), *further]
+    system = "\n\n".join(filter(None, system_texts))
+    return [*([Message(role="system", content=system)] if system else []), *turns[start:]]
 
 
 def assistant_message(call: Call) -> Message:

@@ -13,34 +13,35 @@ from pydantic import JsonValue, TypeAdapter
 
 from loopline.agents.errors import JournalIncomplete, UnexpectedPayload
 from loopline.agents.payloads import QuestionPayload, ResumePayload, Subproblem, has_calculator
-from loopline.agents.prompts import Prompt, load_prompt, prompt_for
+from loopline.agents.prompts import Prompt, prompt_for, prompt_in, prompt_set_of
 from loopline.agents.protocols import Host
 from loopline.agents.records import Call, Decision, Message, Step
 from loopline.agents.roles.conversation import (
     Conversation,
     Handover,
-    opening_messages,
+    conversation_of,
     turn_messages,
 )
-from loopline.agents.roles.final_text import final_result
+from loopline.agents.roles.final_text import boxed_result, text_result
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.tools.calculator import calculate
 from loopline.agents.tools.declaration import ToolDeclaration
-from loopline.agents.tools.handover import delegate, delegate_many
+from loopline.agents.tools.handover import HAND_OVER_TOOLS
 
 _PROBLEMS: TypeAdapter[tuple[Subproblem, ...]] = TypeAdapter(tuple[Subproblem, ...])
 _TURNS: TypeAdapter[list[list[JsonValue]]] = TypeAdapter(list[list[JsonValue]])
 
 
 class Planner:
-    """Decides `answer` {answer, boxed}, `delegate` {problems}, `give_up` {reason} or `failed`."""
+    """Decides `answer` {answer}, `delegate` {problems}, `give_up` {reason} or `failed`. With the
+    mathematical prompts the answer is the content of the last box, with `boxed` beside it."""
 
     name = "planner"
     version = 1
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        return (load_prompt("planner"),)
+        return (prompt_in("general", "planner"),)
 
     async def step(self, context: StepContext, host: Host) -> StepResult:
         if not isinstance(context.payload, QuestionPayload | ResumePayload):
@@ -49,7 +50,8 @@ class Planner:
                 "resumption"
             )
         messages, previous = self._conversation_so_far(context)
-        tools: list[ToolDeclaration[Any]] = [delegate, delegate_many]
+        prompts = prompt_set_of(context.run)
+        tools: list[ToolDeclaration[Any]] = [*HAND_OVER_TOOLS[prompts]]
         if has_calculator(context.run):
             tools.append(calculate)
         conversation = Conversation(host, messages, tools=tools, previous=previous)
@@ -59,10 +61,13 @@ class Planner:
                 problem.model_dump(mode="json") for problem in ending.problems
             ]
             return conversation.result(Decision(kind="delegate", data={"problems": problems}))
-        return final_result(conversation, ending)
+        result = boxed_result if prompts == "mathematics" else text_result
+        return result(conversation, ending)
 
     def _conversation_so_far(self, context: StepContext) -> tuple[list[Message], Call | None]:
-        messages = opening_messages(prompt_for(context.run, self.prompts[0]), context.run.task)
+        run = context.run
+        prompt = prompt_in(prompt_set_of(run), self.name)
+        messages = conversation_of(run.task, prompt_for(run, prompt))
         previous: Call | None = None
         steps = [s for s in context.journal if s.agent == self.name and s.turn < context.turn]
         for step in sorted(steps, key=lambda step: step.turn):

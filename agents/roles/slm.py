@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopline.agents.errors import UnexpectedPayload
 from loopline.agents.payloads import SubtaskPayload
-from loopline.agents.prompts import Prompt, load_prompt
+from loopline.agents.prompts import Prompt, prompt_in
 from loopline.agents.protocols import Host
 from loopline.agents.records import Decision, JsonObject
 from loopline.agents.roles.protocol import StepContext, StepResult
@@ -21,13 +21,13 @@ class SmallSolver:
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        return (load_prompt("slm"),)
+        return (prompt_in("general", "slm"),)
 
     async def step(self, context: StepContext, host: Host) -> StepResult:
         payload = context.payload
         if not isinstance(payload, SubtaskPayload):
             raise UnexpectedPayload(f"role slm takes no {payload.type_name!r}, only a sub-task")
-        solution = await solve(context, payload, self.prompts[0], host)
+        solution = await solve(context, payload, self.name, host)
         conversation, verification = solution.conversation, solution.verification
         if solution.failure is not None and not solution.is_problem_failure:
             return conversation.result(solution.failure.decision)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopline.agents.payloads import EscalationPayload, ExpectedType, SubtaskPayload, has_calculator
-from loopline.agents.prompts import Prompt, prompt_for
+from loopline.agents.prompts import prompt_for, prompt_in, prompt_set_of
 from loopline.agents.protocols import Host
 from loopline.agents.records import Message
 from loopline.agents.roles.conversation import (
@@ -69,17 +69,25 @@ class Solution:
 async def solve(
     context: StepContext,
     payload: SubtaskPayload | EscalationPayload,
-    prompt: Prompt,
+    role: str,
     host: Host,
 ) -> Solution:
-    """Let the host's policy solve the problem, and check its answer."""
-    system = prompt_for(context.run, prompt)
+    """Let the host's policy solve the problem under the prompt of the role, and check its
+    answer."""
+    prompts = prompt_set_of(context.run)
+    system = prompt_for(context.run, prompt_in(prompts, role))
     messages = subtask_messages(system, payload.problem, payload.expected_type)
     tools = (calculate,) if has_calculator(context.run) else ()
     conversation = Conversation(host, messages, tools=tools)
     ending = await conversation.run()
     verification = None
     if isinstance(ending, FinalText):
-        evidence = Evidence(payload.problem, payload.expected_type, tuple(conversation.calls))
+        evidence = Evidence(
+            payload.problem,
+            payload.expected_type,
+            tuple(conversation.calls),
+            boxed=prompts == "mathematics",
+            cut_off=ending.cut_off,
+        )
         verification = await check_rungs(evidence, host)
     return Solution(conversation, ending, verification)

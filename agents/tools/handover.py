@@ -4,14 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
 from loopline.agents.payloads import MAX_PARALLEL, MAX_PROBLEM_CHARS, ExpectedType
+from loopline.agents.prompts import PromptSet
 from loopline.agents.tools.declaration import Arguments, ToolDeclaration
 
 A = TypeVar("A", bound=BaseModel)
+
+
+class TaskArguments(Arguments):
+    """One sub-task of any domain."""
+
+    problem: str = Field(
+        min_length=1,
+        max_length=MAX_PROBLEM_CHARS,
+        description="A complete task with every fact, text and number it needs; the model that "
+        "does it sees nothing else",
+    )
+    expected_type: ExpectedType = Field(
+        description="What the answer has to be: boolean is yes or no, date YYYY-MM-DD, list a JSON "
+        "array, json a JSON object or array, text anything else"
+    )
+
+
+class TasksArguments(Arguments):
+    """Several sub-tasks that do not depend on each other."""
+
+    problems: list[TaskArguments] = Field(min_length=1, max_length=MAX_PARALLEL)
 
 
 class ProblemArguments(Arguments):
@@ -22,7 +44,7 @@ class ProblemArguments(Arguments):
         max_length=MAX_PROBLEM_CHARS,
         description="A complete problem with all numbers it needs; the solver sees nothing else",
     )
-    expected_type: ExpectedType = Field(
+    expected_type: Literal["integer", "number", "text"] = Field(
         description="integer for a whole number, number for any number, text for anything else"
     )
 
@@ -33,24 +55,44 @@ class ProblemsArguments(Arguments):
     problems: list[ProblemArguments] = Field(min_length=1, max_length=MAX_PARALLEL)
 
 
+HandedOver = TaskArguments | ProblemArguments
+
+
 @dataclass(frozen=True)
 class HandOverTool(ToolDeclaration[A]):
     """A declaration together with the sub-problems that a call of it asks for."""
 
-    problems: Callable[[A], tuple[ProblemArguments, ...]]
+    problems: Callable[[A], tuple[HandedOver, ...]]
 
-    def asked(self, arguments: A) -> tuple[ProblemArguments, ...]:
+    def asked(self, arguments: A) -> tuple[HandedOver, ...]:
         """The sub-problems, in the order in which their answers are given back."""
         return self.problems(arguments)
 
 
-def _single_problem(arguments: ProblemArguments) -> tuple[ProblemArguments, ...]:
+def _single_problem(arguments: HandedOver) -> tuple[HandedOver, ...]:
     return (arguments,)
 
 
-def _problem_list(arguments: ProblemsArguments) -> tuple[ProblemArguments, ...]:
+def _problem_list(arguments: TasksArguments | ProblemsArguments) -> tuple[HandedOver, ...]:
     return tuple(arguments.problems)
 
+
+delegate_task = HandOverTool(
+    name="delegate",
+    description="Hand one task to a small, fast model and get its answer.",
+    arguments=TaskArguments,
+    problems=_single_problem,
+)
+
+delegate_tasks = HandOverTool(
+    name="delegate_many",
+    description=(
+        "Hand several independent tasks to small models that work at the same time. Answers come "
+        "back numbered, in the same order."
+    ),
+    arguments=TasksArguments,
+    problems=_problem_list,
+)
 
 delegate = HandOverTool(
     name="delegate",
@@ -68,3 +110,9 @@ delegate_many = HandOverTool(
     arguments=ProblemsArguments,
     problems=_problem_list,
 )
+
+HAND_OVER_TOOLS: dict[PromptSet, tuple[HandOverTool[Any], ...]] = {
+    "general": (delegate_task, delegate_tasks),
+    "mathematics": (delegate, delegate_many),
+}
+"""By the prompts that speak of them: the mathematical ones as they were published."""

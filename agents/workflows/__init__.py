@@ -19,12 +19,15 @@ from loopline.agents.workflows.delegate import DelegateWorkflow
 from loopline.agents.workflows.pair import PairWorkflow
 from loopline.agents.workflows.routing import (
     MAX_TURNS,
+    Answering,
     Arrive,
     Assembling,
+    ChoosingPrompts,
     Continue,
     Fanout,
     Finish,
     Handoff,
+    Honouring,
     NamingTools,
     Options,
     Playing,
@@ -40,12 +43,15 @@ from loopline.agents.workflows.umi_single import UmiSingleWorkflow
 
 __all__ = [
     "MAX_TURNS",
+    "Answering",
     "Arrive",
     "Assembling",
+    "ChoosingPrompts",
     "Continue",
     "Fanout",
     "Finish",
     "Handoff",
+    "Honouring",
     "NamedTeam",
     "NamingTools",
     "Options",
@@ -117,25 +123,34 @@ def serving_role(workflow: str, agent: str) -> str:
     return next((role for role in role_names if role in ACTING_ROLES), agent)
 
 
-def prompts_of(workflow: str, environment: str | None = None) -> dict[str, Prompt]:
-    """Prompt file → shipped prompt, of all roles of a workflow, and of the agents of an environment
-    where one is named. Raises `UnknownName` and `PluginError`."""
+def prompts_of(
+    workflow: str, environment: str | None = None, options: JsonObject | None = None
+) -> dict[str, Prompt]:
+    """Prompt file → shipped prompt, of all roles of a workflow as the options choose them, and of
+    the agents of an environment where one is named. Raises `UnknownName`, `InvalidOptions` and
+    `PluginError`."""
     definition = workflows.get(workflow)
     prompts = [prompt for role in definition.roles for prompt in roles.get(role).prompts]
+    if isinstance(definition, ChoosingPrompts):
+        prompts += definition.prompts_in(options or {})
     if isinstance(definition, Playing) and environment is not None:
         prompts += definition.player_prompts(environment)
     return {prompt.file: prompt for prompt in prompts}
 
 
 def prompt_hashes(
-    workflow: str, files: Mapping[str, str] | None = None, environment: str | None = None
+    workflow: str,
+    files: Mapping[str, str] | None = None,
+    environment: str | None = None,
+    options: JsonObject | None = None,
 ) -> dict[str, str]:
     """Prompt file → content hash, of all roles of a workflow and all agents of an environment: what
     `Run.prompts` holds. `files` are `Run.prompt_files`.
 
-    Raises `UnknownName` for a file of another workflow, `InvalidPrompt` and `PluginError`.
+    Raises `UnknownName` for a file of another workflow, `InvalidOptions`, `InvalidPrompt` and
+    `PluginError`.
     """
-    prompts = prompts_of(workflow, environment)
+    prompts = prompts_of(workflow, environment, options)
     for file, content in (files or {}).items():
         if file not in prompts:
             raise UnknownName(f"prompt of workflow {workflow!r} called", file, prompts)

@@ -40,6 +40,9 @@ class AgentWorkflow:
             case _:
                 raise no_route_error(self.name, step)
 
+    def answering(self, options: JsonObject) -> tuple[str, ...]:
+        return (AGENT,)
+
     def tools_in(self, options: JsonObject) -> tuple[str | ToolSpec, ...]:
         return parse_options(self.name, AgentBehaviour, options).tools
 

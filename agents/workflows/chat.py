@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loopline.agents.payloads import QuestionPayload
-from loopline.agents.records import JsonObject, Run, Step
+from loopline.agents.records import GenerationOptions, JsonObject, Run, Step
 from loopline.agents.roles.chat import ChatOptions
 from loopline.agents.workflows.endings import finish_with_answer, no_route_error
 from loopline.agents.workflows.routing import Handoff, Routing, parse_options
@@ -22,6 +22,11 @@ class ChatWorkflow:
         return parse_options(self.name, ChatOptions, options).model_dump(
             mode="json", exclude_defaults=True
         )
+
+    @property
+    def honoured(self) -> frozenset[str]:
+        """Whatever a chat API has: nothing stands between the caller and the model."""
+        return frozenset(GenerationOptions.model_fields)
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
         return (Handoff(role="chat", turn=0, payload=QuestionPayload()),)

@@ -20,6 +20,7 @@ from loopline.agents.payloads import (
     SubtaskPayload,
     parse_payload,
 )
+from loopline.agents.prompts import Prompt, PromptSet, prompt_in
 from loopline.agents.records import JsonObject, Run, Step
 from loopline.agents.roles.planner import delegated_problems
 from loopline.agents.workflows.endings import (
@@ -45,6 +46,9 @@ class DelegateOptions(Options):
 
     calculator: bool = True
     """Offer `calculate` to every role."""
+    prompts: PromptSet = "general"
+    """What the roles are told: prompts that fit any domain, or the published ones for word
+    problems, whose answer is the content of a box."""
 
 
 class DelegateWorkflow:
@@ -56,6 +60,13 @@ class DelegateWorkflow:
 
     def check_options(self, options: JsonObject) -> JsonObject:
         return parse_options(self.name, DelegateOptions, options).model_dump(mode="json")
+
+    def prompts_in(self, options: JsonObject) -> tuple[Prompt, ...]:
+        prompt_set = parse_options(self.name, DelegateOptions, options).prompts
+        return tuple(prompt_in(prompt_set, role) for role in self.roles)
+
+    def answering(self, options: JsonObject) -> tuple[str, ...]:
+        return ("planner",)
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
         return (Handoff(role="planner", turn=0, payload=QuestionPayload()),)

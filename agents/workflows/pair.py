@@ -61,6 +61,15 @@ class PairWorkflow:
         definition = _find(environment)
         return () if definition is None else definition.prompts
 
+    @property
+    def honoured(self) -> frozenset[str]:
+        """Candidates are drawn as the workflow's own options say; the seed is the run's."""
+        return frozenset({"seed"})
+
+    def answering(self, options: JsonObject) -> tuple[str, ...]:
+        """Each candidate has a seed of its own."""
+        return ()
+
     def check_options(self, options: JsonObject) -> JsonObject:
         return parse_options(self.name, PairOptions, options).model_dump(mode="json")
 

@@ -19,7 +19,7 @@ A hand-over is identified by its turn and branch, which no two hand-overs of a r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -151,6 +151,37 @@ class Assembling(Protocol):
 
     def agents_in(self, options: JsonObject) -> Mapping[str, str]:
         """Agent → policy, for agents that a run assigns none."""
+        ...
+
+
+@runtime_checkable
+class ChoosingPrompts(Protocol):
+    """What a workflow may have alongside the members of `Workflow`: prompts that the options of a
+    run choose, in place of those that its roles name."""
+
+    def prompts_in(self, options: JsonObject) -> tuple[Prompt, ...]:
+        """Raises `InvalidOptions`."""
+        ...
+
+
+@runtime_checkable
+class Answering(Protocol):
+    """What a workflow may have alongside the members of `Workflow`: which agents speak to its
+    caller. One of a single role needs to say nothing: it is that role."""
+
+    def answering(self, options: JsonObject) -> Collection[str]:
+        """The agents whose text may be the run's answer."""
+        ...
+
+
+@runtime_checkable
+class Honouring(Protocol):
+    """What a workflow may have alongside the members of `Workflow`: what its runs' callers may set
+    for completions, where that is other than usual (`loopline.agents.generation`)."""
+
+    @property
+    def honoured(self) -> frozenset[str]:
+        """Fields of `GenerationOptions`."""
         ...
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loopline.agents.payloads import QuestionPayload
+from loopline.agents.prompts import Prompt, PromptSet, prompt_in
 from loopline.agents.records import JsonObject, Run, Step
 from loopline.agents.workflows.endings import (
     finish_given_up_by_role,
@@ -19,6 +20,9 @@ class SoloOptions(Options):
 
     calculator: bool = True
     """Offer `calculate` to the model."""
+    prompts: PromptSet = "general"
+    """What the roles are told: prompts that fit any domain, or the published ones for word
+    problems, whose answer is the content of a box."""
 
 
 class SoloWorkflow:
@@ -30,6 +34,10 @@ class SoloWorkflow:
 
     def check_options(self, options: JsonObject) -> JsonObject:
         return parse_options(self.name, SoloOptions, options).model_dump(mode="json")
+
+    def prompts_in(self, options: JsonObject) -> tuple[Prompt, ...]:
+        prompt_set = parse_options(self.name, SoloOptions, options).prompts
+        return tuple(prompt_in(prompt_set, role) for role in self.roles)
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
         return (Handoff(role="solo", turn=0, payload=QuestionPayload()),)

@@ -15,6 +15,7 @@ from loopline.agents.team_parts import (
     Part,
     Place,
     agents_of_team,
+    answering_agents,
     following,
     gathering_lane,
     inner_parts,
@@ -91,6 +92,9 @@ class TeamWorkflow:
 
     def agents_in(self, options: JsonObject) -> Mapping[str, str]:
         return {name: agent.model for name, agent in agents_of_team(team_of(options)).items()}
+
+    def answering(self, options: JsonObject) -> tuple[str, ...]:
+        return answering_agents(team_of(options))
 
     def tools_in(self, options: JsonObject) -> tuple[str | ToolSpec, ...]:
         agents = agents_of_team(team_of(options)).values()

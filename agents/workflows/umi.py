@@ -42,6 +42,9 @@ class UmiWorkflow:
     def check_options(self, options: JsonObject) -> JsonObject:
         return parse_options(self.name, UmiOptions, options).model_dump(mode="json")
 
+    def answering(self, options: JsonObject) -> tuple[str, ...]:
+        return ("umi_summarizer",)
+
     def first(self, run: Run) -> tuple[Handoff, ...]:
         """Raises `InvalidTask`: a run whose tools can't be offered is not let in."""
         require_constrainable_calls(run)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from loopline.agents.prompts import PromptSet
 from loopline.agents.records import JsonObject
 from loopline.runtime.config.options import Argument, Option, Options
 
@@ -72,6 +73,9 @@ class QuestionOptions(RunOptions):
     """Arms, separated by commas: llm, router, slm or names of workflows."""
     calculator: Literal["on", "off"] = "on"
     """Whether the calculator is offered."""
+    prompts: PromptSet = "mathematics"
+    """What solo and delegate are told: mathematics asks for the answer in a box, general fits any
+    domain and takes the whole text as the answer."""
     compat: Literal["delegate"] | None = None
     """Show Delegate's own bookkeeping alongside ours."""
 

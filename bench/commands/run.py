@@ -104,6 +104,7 @@ def _answer(options: QuestionOptions, benchmark: Benchmark, request: Request) ->
         options.arms,
         request,
         calculator=options.calculator == "on",
+        prompt_set=options.prompts,
         compat=options.compat,
         options=benchmark.workflow_options,
     )

@@ -10,7 +10,8 @@ def options_sentence(manifest: Manifest) -> str:
     """The sentence that says by which options runs were played: with how many candidates, drawn
     how, with how many tokens to say it in."""
     if manifest.options is None:
-        return f"Calculator {'on' if manifest.calculator else 'off'}."
+        general = ", general prompts" if manifest.prompt_set == "general" else ""
+        return f"Calculator {'on' if manifest.calculator else 'off'}{general}."
     return f"Options: {options_text(manifest.options)}."
 
 

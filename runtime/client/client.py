@@ -21,9 +21,11 @@ from typing import Any
 import pydantic
 
 from loopline.agents.errors import AgentError
+from loopline.agents.generation import require_honoured
 from loopline.agents.records import (
     MAX_PROMPT_CHARS,
     Budget,
+    GenerationOptions,
     JsonObject,
     Message,
     Run,
@@ -153,6 +155,7 @@ class Client:
         workflow: str = "delegate",
         policies: Mapping[str, str] | None = None,
         options: JsonObject | None = None,
+        generation: GenerationOptions | None = None,
         stream: bool = False,
         seed: int = 0,
         budget: Budget | None = None,
@@ -166,12 +169,17 @@ class Client:
     ) -> Run:
         """A run that is ready to be submitted: options checked, prompts pinned by their hashes.
         `messages` are the conversation whose last user message is the prompt; `prompt_files` stand
-        in place of the shipped prompts, over those of the client.
+        in place of the shipped prompts, over those of the client. `generation` says how completions
+        are made (`loopline.agents.generation`); a seed in it stands over `seed`.
 
-        Raises `InputError` for a question, workflow, role, option or prompt that can't be used.
+        Raises `InputError` for a question, workflow, role, option or prompt that can't be used, and
+        for what the workflow can't honour of `generation`.
         """
         try:
             checked = workflows.get(workflow).check_options(dict(options or {}))
+            if generation is not None:
+                require_honoured(workflow, checked, generation)
+                seed = seed if generation.seed is None else generation.seed
             agents = agents_of(workflow, environment, checked)
             role_policies = {
                 agent: pool for agent, pool in self.policies.items() if agent in agents
@@ -179,7 +187,7 @@ class Client:
             of_deployment = {
                 file: content
                 for file, content in self.prompt_files.items()
-                if file in prompts_of(workflow, environment)
+                if file in prompts_of(workflow, environment, checked)
             }
             files = {**of_deployment, **(prompt_files or {})}
             budget = budget or Budget()
@@ -199,8 +207,9 @@ class Client:
                 policies=policies_for(
                     workflow, {**role_policies, **(policies or {})}, environment, checked
                 ),
-                prompts=prompt_hashes(workflow, files, environment),
+                prompts=prompt_hashes(workflow, files, environment, checked),
                 prompt_files=files,
+                generation=generation if generation and generation.chosen else None,
                 seed=seed,
                 budget=budget,
                 created=now,

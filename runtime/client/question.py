@@ -1,18 +1,23 @@
-"""A question: of the command line, of stdin (text, and not too long), or of the API simulator."""
+"""A question: of the command line, of stdin (text, and not too long), of a file of messages, or of
+the API simulator."""
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopline.agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Trajectory
+from loopline.agents.records import MAX_PROMPT_CHARS, JsonObject, Message, Outcome, Trajectory
 from loopline.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from loopline.agents.environments.api_worlds import Instance
 
 MAX_BYTES_PER_CHAR = 4
+MAX_CONVERSATION_BYTES = 10_000_000
+"""Of a file of messages; the bus takes less in one piece, and says how much."""
 
 
 @dataclass(frozen=True)
@@ -42,27 +47,76 @@ class SimulatedQuestion:
         return self._instance.verify(answer, calls_of(trajectory.steps)).reason
 
 
-def resolve_question(
-    argument: str | None, world: int | None
-) -> tuple[str, SimulatedQuestion | None]:
-    """The question that is asked, and where it comes from if it is the simulator's.
+@dataclass(frozen=True)
+class Query:
+    """What the command line asks."""
 
-    Raises `InputError` unless exactly one of the two is given, and what `read_question` raises.
+    text: str
+    """The question: of a conversation its last user message."""
+    messages: tuple[Message, ...] = ()
+    """The whole conversation, where there is more than the question."""
+    simulated: SimulatedQuestion | None = None
+
+
+def resolve_question(
+    argument: str | None,
+    world: int | None = None,
+    *,
+    system: str | None = None,
+    messages: Path | None = None,
+) -> Query:
+    """The question that is asked, with the conversation before it.
+
+    Without any it is read from stdin, unless that is a terminal. Raises `InputError` for none, for
+    one beside --world, and what `read_question` and `read_conversation` raise.
     """
-    if (argument is None) == (world is None):
+    if world is not None:
+        return _simulated_question(argument, world, system, messages)
+    if argument is None and messages is None:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise _no_question()
+        argument = _read_stdin()
+        if not argument.strip():
+            raise _no_question()
+    turns = [] if messages is None else read_conversation(messages)
+    if argument is not None:
+        turns.append(Message(role="user", content=read_question(argument)))
+    text = next((turn.content for turn in reversed(turns) if turn.role == "user"), "")
+    if not any(turn.role != "system" for turn in turns):
         raise InputError(
-            "there is no question"
-            if argument is None
-            else "a question and --world: which of both?",
+            f"{messages} has system messages alone: there is no question",
+            hint='give it too: runtime ask "…" --messages FILE.',
+        )
+    if system is not None:
+        turns.insert(0, Message(role="system", content=_decodable(system, "--system")))
+    alone = len(turns) == 1 and turns[0].content == text
+    return Query(text, () if alone else tuple(turns))
+
+
+def _simulated_question(
+    argument: str | None, world: int, system: str | None, messages: Path | None
+) -> Query:
+    if argument is not None:
+        raise InputError(
+            "a question and --world: which of both?",
             hint='runtime ask "…", or runtime ask --world 7 for one of the simulator.',
         )
-    if argument is not None:
-        return read_question(argument), None
+    if system is not None or messages is not None:
+        option = "--system" if messages is None else "--messages"
+        raise InputError(
+            f"--world brings an instruction of its own: leave out {option}",
+        )
     from loopline.agents.environments.api_worlds import Split, instances
 
-    assert world is not None
     instance = instances(Split.UNSEEN_WORLDS, world, 1)[0]
-    return instance.instruction, SimulatedQuestion(instance)
+    return Query(instance.instruction, simulated=SimulatedQuestion(instance))
+
+
+def _no_question() -> InputError:
+    return InputError(
+        "there is no question",
+        hint='runtime ask "…", or runtime ask --world 7 for one of the simulator.',
+    )
 
 
 def read_question(argument: str) -> str:
@@ -70,15 +124,7 @@ def read_question(argument: str) -> str:
 
     Raises `InputError` when it is not UTF-8, empty, or longer than `MAX_PROMPT_CHARS`.
     """
-    text = _read_stdin() if argument == "-" else argument
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:  # bytes of an argument that were not an UTF-8
-        raise InputError(
-            f"the question is not UTF-8 (at character {error.start})",
-            hint="convert it first, for example with `iconv -t UTF-8`.",
-        ) from error
-    text = text.strip()
+    text = _decodable(_read_stdin() if argument == "-" else argument, "the question").strip()
     if not text:
         raise InputError("the question is empty")
     if len(text) > MAX_PROMPT_CHARS:
@@ -86,6 +132,55 @@ def read_question(argument: str) -> str:
             f"the question has {len(text):,} characters; the limit is {MAX_PROMPT_CHARS:,}",
             hint="ask for a part of it, or hand it over in several questions.",
         )
+    return text
+
+
+def read_conversation(path: Path) -> list[Message]:
+    """The messages of a file, in the form of OpenAI's API: a JSON list of them, or an object with
+    the list under "messages". Raises `InputError` that names the place."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_CONVERSATION_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"--messages {path}: {error.strerror or error}") from error
+    if len(raw) > MAX_CONVERSATION_BYTES:
+        raise InputError(
+            f"--messages {path}: it has more than {MAX_CONVERSATION_BYTES:,} bytes",
+            hint="leave out the oldest messages.",
+        )
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"--messages {path}: it is not JSON ({error})",
+            hint='write [{"role": "user", "content": "…"}, …].',
+        ) from error
+    from pydantic import ValidationError
+
+    from loopline.runtime.gateway.chat_request import ChatRequest
+    from loopline.runtime.gateway.errors import ApiError, validation_error
+
+    turns: object = body["messages"] if isinstance(body, dict) and "messages" in body else body
+    request = {"model": "-", "messages": turns}
+    try:
+        return [*ChatRequest.model_validate(request, strict=True).conversation]
+    except ValidationError as error:
+        message = validation_error(error, request).message
+        raise InputError(f"--messages {path}: {message}") from error
+    except ApiError as error:
+        where = f"{error.param}: " if error.param else ""
+        raise InputError(f"--messages {path}: {where}{error.message}") from error
+
+
+def _decodable(text: str, what: str) -> str:
+    """Raises `InputError` for a text with bytes of an argument that were not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{what} is not UTF-8 (at character {error.start})",
+            hint="convert it first, for example with `iconv -t UTF-8`.",
+        ) from error
     return text
 
 

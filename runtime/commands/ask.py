@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
@@ -10,10 +11,10 @@ import typer
 from loopline.runtime.commands.options import AsJson, RedisUrl
 
 if TYPE_CHECKING:
-    from loopline.agents.records import JsonObject, Trajectory
+    from loopline.agents.records import GenerationOptions, JsonObject, Run, Trajectory
     from loopline.runtime.client.client import Client
     from loopline.runtime.client.deployment import Deployment
-    from loopline.runtime.client.question import SimulatedQuestion
+    from loopline.runtime.client.question import Query
 
 
 CANCEL_SECONDS = 5.0
@@ -29,7 +30,20 @@ def register(app: typer.Typer) -> None:
     @app.command("ask")
     def ask(  # pyright: ignore[reportUnusedFunction]
         question: Annotated[
-            str | None, typer.Argument(help="The question; - reads it from stdin.")
+            str | None,
+            typer.Argument(help="The question; - reads it from stdin, and so does none in a pipe."),
+        ] = None,
+        system: Annotated[
+            str | None,
+            typer.Option(metavar="TEXT", help="A system message, behind the role's own prompt."),
+        ] = None,
+        messages: Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FILE",
+                help="The conversation so far, as OpenAI's API has it: a JSON list of messages with"
+                " role and content. A question beside it is its next message.",
+            ),
         ] = None,
         world: Annotated[
             int | None,
@@ -90,6 +104,29 @@ def register(app: typer.Typer) -> None:
             float, typer.Option("--seconds", min=0.1, max=86_400, help="Deadline of the run.")
         ] = 600.0,
         seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
+        temperature: Annotated[
+            float | None,
+            typer.Option(min=0, max=5, help="Of every agent's model; without it the pool's own."),
+        ] = None,
+        top_p: Annotated[
+            float | None,
+            typer.Option(
+                min=0,
+                max=1,
+                help="Share of the likeliest tokens that are drawn from; above 0. Without it the"
+                " pool's own.",
+            ),
+        ] = None,
+        max_tokens: Annotated[
+            int | None,
+            typer.Option(
+                min=1, max=131_072, help="Of a completion of the agent that answers, at most."
+            ),
+        ] = None,
+        stop: Annotated[
+            list[str] | None,
+            typer.Option(metavar="TEXT", help="The answer ends before it; may be repeated."),
+        ] = None,
         quiet: Annotated[
             bool, typer.Option("--quiet", "-q", help="Print the answer alone.")
         ] = False,
@@ -109,7 +146,8 @@ def register(app: typer.Typer) -> None:
         from loopline.runtime.errors import EXIT_FAILED, InputError
         from loopline.runtime.terminal.dialogue import succeeded
 
-        text, simulated = resolve_question(question, world)
+        query = resolve_question(question, world, system=system, messages=messages)
+        simulated = query.simulated
         where = find(redis_url=redis_url)
         settings = where.settings
         if settings.app is not None:
@@ -122,7 +160,7 @@ def register(app: typer.Typer) -> None:
         if tool and simulated:
             raise InputError("--world brings its own tools: leave out --tool")
         if simulated and not (quiet or as_json):
-            typer.echo(f"{text}\n")
+            typer.echo(f"{query.text}\n")
         options: JsonObject = {
             **settings.options.get(workflow_name, {}),
             **({} if calculator is None else {"calculator": calculator}),
@@ -131,15 +169,15 @@ def register(app: typer.Typer) -> None:
         trajectory = asyncio.run(
             _ask_deployment(
                 where,
-                text,
+                query,
                 workflow=workflow_name,
                 options=options,
+                generation=_generation(temperature, top_p, max_tokens, stop),
                 policies=policy_options(policy or [], settings.models),
                 stream=stream,
                 seconds=seconds,
                 seed=seed,
                 tools=tool or [],
-                simulated=simulated,
                 prompt_files=parse_prompt_files(prompt or []),
                 show=not (quiet or as_json),
             )
@@ -158,6 +196,21 @@ def register(app: typer.Typer) -> None:
             typer.echo(f"not done: {reason}" if reason else "done, says the simulator", err=quiet)
         if not succeeded(trajectory):
             raise typer.Exit(EXIT_FAILED)
+
+
+def _generation(
+    temperature: float | None, top_p: float | None, max_tokens: int | None, stop: list[str] | None
+) -> GenerationOptions:
+    from loopline.agents.records import GenerationOptions
+    from loopline.runtime.errors import InputError
+
+    if top_p == 0:
+        raise InputError("--top-p 0 leaves no token to draw", hint="--temperature 0 is greedy.")
+    if stop and not all(stop):
+        raise InputError("--stop: an empty text would end every answer before it begins")
+    return GenerationOptions(
+        temperature=temperature, top_p=top_p, max_tokens=max_tokens, stop=tuple(stop or ()) or None
+    )
 
 
 def require_tools_offered(workflow: str, option: str) -> None:
@@ -179,16 +232,16 @@ def require_tools_offered(workflow: str, option: str) -> None:
 
 async def _ask_deployment(
     where: Deployment,
-    question: str,
+    query: Query,
     *,
     workflow: str,
     options: JsonObject,
+    generation: GenerationOptions,
     policies: dict[str, str],
     stream: bool,
     seconds: float,
     seed: int,
     tools: list[str],
-    simulated: SimulatedQuestion | None,
     prompt_files: dict[str, str],
     show: bool,
 ) -> Trajectory:
@@ -206,13 +259,15 @@ async def _ask_deployment(
 
     settings = where.settings
     task: _Task = {"instance": {"tools": [*tools]}} if tools else {}
-    if simulated is not None:
-        task = {"environment": simulated.environment, "instance": simulated.instance}
+    if query.simulated is not None:
+        task = {"environment": query.simulated.environment, "instance": query.simulated.instance}
     async with Client.connect(settings.bus, settings.policies, settings.prompt_files) as client:
         run = client.new_run(
-            question,
+            query.text,
+            messages=query.messages,
             workflow=workflow,
             options=options,
+            generation=generation,
             policies=policies,
             stream=stream,
             seed=seed,
@@ -226,7 +281,7 @@ async def _ask_deployment(
             await client.submit(run)
             telling.append(asyncio.create_task(report_blockers(client.bus, run, where, say)))
             try:
-                return await (show_run(client, run.id) if show else client.wait(run.id))
+                return await (show_run(client, run) if show else client.wait(run.id))
             except BusUnavailable as error:
                 raise Unreachable(
                     str(error), hint=f"the run was admitted: `runtime runs show {run.id}` later."
@@ -258,14 +313,32 @@ async def _cancel_run(client: Client, run_id: str) -> str:
         return f"the bus does not answer; `runtime runs cancel {run_id}` ends the run later"
 
 
-async def show_run(client: Client, run_id: str) -> Trajectory:
+def tool_names(run: Run) -> set[str]:
+    """Tools that a model of the run may call: markup of such a call is not shown as text."""
+    from loopline.agents.tools import tools
+    from loopline.agents.tools.handover import HAND_OVER_TOOLS
+    from loopline.agents.tools.offered import offered_tools
+    from loopline.agents.workflows import NamingTools, workflows
+
+    workflow = workflows.get(run.workflow)
+    of_agents = workflow.tools_in(run.options) if isinstance(workflow, NamingTools) else ()
+    return {
+        *tools.names(),
+        *(tool.name for pair in HAND_OVER_TOOLS.values() for tool in pair),
+        *(tool if isinstance(tool, str) else tool.name for tool in of_agents),
+        *(spec.name for spec in offered_tools(run.task).specs),
+    }
+
+
+async def show_run(client: Client, run: Run) -> Trajectory:
     """Print the dialogue as it happens."""
     from rich.console import Console
 
     from loopline.agents.records import Step
     from loopline.runtime.terminal.dialogue import DialoguePrinter
 
-    printer = DialoguePrinter(Console(highlight=False))
+    run_id = run.id
+    printer = DialoguePrinter(Console(highlight=False), tool_names(run))
     shown_count = 0
     async for event in client.follow(run_id):
         match event.kind:

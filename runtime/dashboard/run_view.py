@@ -210,7 +210,7 @@ def _compared(step: Step) -> ComparedStep:
 def _prompts(run: Run) -> dict[str, Prompt]:
     """Prompt file → what the run was given. None of a workflow that this process does not know."""
     try:
-        prompts = prompts_of(run.workflow, run.task.environment)
+        prompts = prompts_of(run.workflow, run.task.environment, run.options)
     except AgentError:
         return {}
     for file, content in run.prompt_files.items():

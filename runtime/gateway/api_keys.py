@@ -16,6 +16,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loopline.bus import Bus, Spent
+from loopline.bus.policies import split_pin
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.gateway.errors import ApiError
 from loopline.workers.atomic_files import write_atomic
@@ -49,7 +50,9 @@ class ApiKey(BaseModel):
     """Signs what is sent to the caller's webhooks."""
 
     def allows(self, model: str) -> bool:
-        return any(fnmatch.fnmatchcase(model, pattern) for pattern in self.models)
+        """Who may use a policy may also name one version of it."""
+        names = (model, split_pin(model)[0])
+        return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in self.models)
 
 
 def new_key() -> str:

@@ -103,6 +103,7 @@ class Gateway:
                 model=chat.model,
                 messages=chat.conversation,
                 options=chat.options,
+                generation=chat.generation,
                 tags=chat.metadata or {},
                 stream=bool(chat.stream),
                 session=sessions.session_of(

@@ -263,11 +263,11 @@ class ChatRequest(BaseModel):
         return ChatOptions(
             tools=self.offered_tools,
             json_schema=self._schema(),
-            generation=self.generation,
         )
 
     @property
     def generation(self) -> GenerationOptions:
+        """How an answer is made, of a model as of a team. Raises `ApiError` for what none can."""
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         limits = [limit for limit in (self.max_completion_tokens, self.max_tokens) if limit]
         if self.top_logprobs:

@@ -46,7 +46,7 @@ def answer_of(trajectory: Trajectory, model: str) -> Answer:
         choices = tuple(choice_of(call) for call in calls)
     else:
         message = Message(role="assistant", content=trajectory.answer or "")
-        choices = (Choice(message, "stop"),)
+        choices = (Choice(message, _finish_reason(trajectory)),)
     return Answer(
         id=run.id,
         created=int(run.created),
@@ -55,6 +55,14 @@ def answer_of(trajectory: Trajectory, model: str) -> Answer:
         choices=choices,
         usage=usage_of([call.usage for call in calls]),
     )
+
+
+def _finish_reason(trajectory: Trajectory) -> str:
+    """Of a team: `stop`, unless the text that it answered with was cut off."""
+    last = trajectory.steps[-1] if trajectory.steps else None
+    if last is None or "cut_off" not in last.decision.data or not last.calls:
+        return "stop"
+    return last.calls[-1].finish_reason
 
 
 def choice_of(call: Call) -> Choice:

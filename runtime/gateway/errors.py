@@ -8,7 +8,9 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from loopline.agents.errors import UnsupportedGeneration
 from loopline.agents.records import Outcome
+from loopline.runtime.errors import InputError
 
 RETRY_SECONDS = 1
 """What `retry-after` asks for where nothing is known: admission frees up run by run."""
@@ -59,6 +61,19 @@ _TYPES = {
 def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
     """The request can't be answered as it is."""
     return ApiError(400, message, param=param, code=code)
+
+
+_PARAMETERS = {"token_texts": "logprobs"}
+"""What a field of `GenerationOptions` is called in OpenAI's API, where it has another name."""
+
+
+def unusable(error: InputError, within: str = "") -> ApiError:
+    """What a run can't be made of; fields of the request lie at `within`."""
+    cause = error.__cause__
+    if not isinstance(cause, UnsupportedGeneration):
+        return invalid(str(error))
+    name = within + _PARAMETERS.get(cause.field, cause.field)
+    return invalid(f"Unsupported parameter: '{name}': {error}", name, "unsupported_parameter")
 
 
 def not_allowed(model: str) -> ApiError:

@@ -43,11 +43,13 @@ class ModelCatalogue:
         if model.startswith(WORKFLOW):
             if model in self._workflows():
                 return Target(model.removeprefix(WORKFLOW))
-        elif "/" in model:
-            policy, _, version = model.partition("@")
-            current = (await self._versions()).get(policy)
-            if current is not None and version in ("", str(current)):
-                return Target("chat", {"chat": policy})
+        else:
+            name, version = policies.split_pin(model)
+            current = (await self._versions()).get(name)
+            if current is not None:
+                if version not in (None, current):
+                    raise _not_in_use(name, version, current)
+                return Target("chat", {"chat": model})
         raise _unknown(model, await self.names())
 
     async def _versions(self) -> dict[str, int]:
@@ -78,6 +80,18 @@ class ModelCatalogue:
             if pools and pools <= self._settings.models.keys():
                 names.append(f"{WORKFLOW}{name}")
         return names
+
+
+def _not_in_use(name: str, version: int | None, current: int) -> ApiError:
+    """One version of a policy is served at a time. Which it is may change before the model is
+    asked: then the gpu worker says the same."""
+    return ApiError(
+        404,
+        f"Version {version} of the model '{name}' is not served: version {current}"
+        " is. `runtime policies pin` changes that; without '@' any version answers.",
+        code="model_not_found",
+        param="model",
+    )
 
 
 def _unknown(model: str, names: Sequence[str]) -> ApiError:

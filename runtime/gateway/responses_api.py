@@ -94,6 +94,7 @@ class ResponsesApi:
                 model=params.model,
                 messages=messages,
                 options=options,
+                generation=params.generation,
                 tags={**(params.metadata or {}), RESPONSE_TAG: _json(params.record)},
                 stream=bool(params.stream),
                 session=sessions.session_of(

@@ -186,16 +186,20 @@ class ResponseRequest(_Strict):
         return ChatOptions(
             tools=tuple(tool.spec for tool in self.tools or ()),
             json_schema=self._schema(),
-            generation=GenerationOptions(
-                temperature=self.temperature,
-                top_p=self.top_p,
-                max_tokens=self.max_output_tokens,
-                frequency_penalty=self.frequency_penalty,
-                presence_penalty=self.presence_penalty,
-                tool_choice=self._tool_choice(),
-                parallel_tool_calls=self.parallel_tool_calls is not False,
-                token_texts=self.logprobs,
-            ),
+        )
+
+    @property
+    def generation(self) -> GenerationOptions:
+        """How the answer is made, of a model as of a team."""
+        return GenerationOptions(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_output_tokens,
+            frequency_penalty=self.frequency_penalty,
+            presence_penalty=self.presence_penalty,
+            tool_choice=self._tool_choice(),
+            parallel_tool_calls=self.parallel_tool_calls is not False,
+            token_texts=self.logprobs,
         )
 
     @property

@@ -35,6 +35,7 @@ from loopline.runtime.gateway.errors import (
     overloaded,
     too_large,
     unavailable,
+    unusable,
     validation_error,
 )
 from loopline.runtime.gateway.http import PING_SECONDS, Http, json_response
@@ -106,6 +107,7 @@ class RunsApi:
             workflow=params.workflow,
             policies=params.policies,
             options=options,
+            generation=params.generation.options,
             stream=params.stream,
             seed=params.seed,
             budget=budget,
@@ -291,7 +293,9 @@ def translated(error: Exception) -> ApiError | None:
             return too_large(str(error))
         case BusUnavailable() | DeploymentChanged():
             return unavailable(str(error))
-        case InputError() | AgentError():
+        case InputError():
+            return unusable(error, "generation.")
+        case AgentError():
             return invalid(str(error))
         case UserError() | BusError():
             return ApiError(409, str(error), code="conflict")

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from loopline.agents.records import (
     MAX_PROMPT_CHARS,
     Budget,
+    GenerationOptions,
     JsonObject,
     Message,
     Run,
@@ -37,6 +38,25 @@ class RunBudget(_Body):
     """Until the run ends with the outcome `deadline`."""
 
 
+class RunGeneration(_Body):
+    """How completions are made; whatever is left out is as the models' pools have it. What the
+    workflow can't honour is refused by name."""
+
+    temperature: float | None = Field(default=None, ge=0, le=5)
+    """For every agent, as `top_p` and the penalties are."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    max_tokens: int | None = Field(default=None, ge=1, le=131_072)
+    """Of each completion of an agent whose text may be the answer."""
+    stop: list[str] | None = Field(default=None, max_length=16)
+    """For the same agents: texts that end the answer before them."""
+
+    @property
+    def options(self) -> GenerationOptions:
+        return GenerationOptions.model_validate(self.model_dump(exclude_none=True))
+
+
 class CreateRun(_Body):
     """Body of `POST /v1/runs`."""
 
@@ -48,6 +68,8 @@ class CreateRun(_Body):
     """The conversation so far, as in `/v1/chat/completions`."""
     options: JsonObject = Field(default_factory=dict)
     """Options of the workflow."""
+    generation: RunGeneration = RunGeneration()
+    """How the run's completions are made."""
     policies: dict[str, str] = Field(default_factory=dict, max_length=64)
     """Role → policy, over the deployment's own."""
     budget: RunBudget = RunBudget()

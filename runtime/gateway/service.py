@@ -35,6 +35,7 @@ from loopline.runtime.gateway.errors import (
     overloaded,
     too_large,
     unavailable,
+    unusable,
 )
 from loopline.runtime.gateway.idempotency import run_of_key
 from loopline.runtime.gateway.models import ModelCatalogue
@@ -56,6 +57,7 @@ class Question:
     model: str
     messages: tuple[Message, ...]
     options: ChatOptions
+    generation: GenerationOptions
     tags: Mapping[str, str]
     stream: bool
     session: Session | None = None
@@ -131,7 +133,7 @@ class Service:
         except (BusUnavailable, DeploymentChanged) as error:
             raise unavailable(str(error)) from error
         except InputError as error:
-            raise invalid(str(error)) from error
+            raise unusable(error) from error
         return Admitted(run, question.session, outlives_client, expected if is_new else None)
 
     async def _run(self, question: Question, run_id: str) -> Run:
@@ -151,7 +153,8 @@ class Service:
             workflow=target.workflow,
             policies=target.policies,
             options=self._options(target.workflow, options),
-            seed=_seed(options.generation, run_id),
+            generation=question.generation,
+            seed=zlib.crc32(run_id.encode()),  # who asks twice wants two samples
             budget=await self.budget(question.caller),
             stream=question.stream,
             tags={**question.tags, **reserved},
@@ -180,8 +183,6 @@ class Service:
                 "tools" if options.tools else "response_format",
                 "unsupported_parameter",
             )
-        if options.generation != GenerationOptions(seed=options.generation.seed):
-            log.debug("a team's agents sample as their pools do", workflow=workflow)
         return dict(self.settings.options.get(workflow, {}))
 
     async def listed(self, caller: ApiKey, *, before: str | None, count: int) -> list[str]:
@@ -311,11 +312,6 @@ def _prompt(messages: tuple[Message, ...]) -> str:
     """The last thing that the user said."""
     texts = [message.content for message in messages if message.role == "user"]
     return texts[-1] if texts else ""
-
-
-def _seed(generation: GenerationOptions, run_id: str) -> int:
-    """Without one of the caller's the run's own: who asks twice wants two samples."""
-    return zlib.crc32(run_id.encode()) if generation.seed is None else generation.seed
 
 
 def _seen(after: str | None) -> tuple[int, int, int]:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from loopline.agents.call_markup import strip_calls
 from loopline.agents.records import Call, Outcome, Step, ToolCall, Trajectory
+from loopline.agents.visible_text import TextPiece, VisibleText
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.safe_text import sanitize, sanitize_line
 
@@ -23,15 +24,25 @@ MAX_SHOWN_CHARS = 2_000
 """Of one text; a model may write megabytes."""
 
 
+MAX_HEAD_CHARS = 80
+"""Of an answer in the head of a step; the text below has it whole."""
+
+
 class DialoguePrinter:
     """Prints the steps of one run in the order of their commits, and tokens between them."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, offered: Iterable[str] = ()) -> None:
+        """`offered`: the tools whose calls are not shown as text."""
         self._console = console
+        self._offered = frozenset(offered)
         self._colours: dict[str, str] = {}
         self._on_stage = ""
         """The place (`turn.branch`) whose tokens are being printed."""
         self._call = ""
+        self._speaking = False
+        """A line of text was begun, and not ended."""
+        self._texts: dict[str, VisibleText] = {}
+        """Of the calls that are on stage, or were and go on."""
         self._waiting: dict[str, list[dict[str, str]]] = {}
         self._streamed: set[str] = set()
 
@@ -49,10 +60,11 @@ class DialoguePrinter:
     def restart(self, fields: dict[str, str]) -> None:
         """Another worker begins this call's text again."""
         place = _place_of(fields.get("call", ""))
+        self._texts.pop(fields.get("call", ""), None)
         if place in self._waiting:
             self._waiting[place] = []
         elif place == self._on_stage:
-            self._end_stream()
+            self._leave_stage()
             self._console.print(
                 Text(sanitize(f"({fields.get('agent', '')} starts again)"), style="yellow")
             )
@@ -60,21 +72,37 @@ class DialoguePrinter:
 
     def _print_tokens(self, place: str, fields: dict[str, str]) -> None:
         call = fields.get("call", "")
+        agent = fields.get("agent", "")
         if call != self._call:
-            self._end_stream()
-            branch = place.partition(".")[2]
-            label = self._label(fields.get("agent", ""), int(branch) if branch.isdigit() else 0)
-            self._console.print(label, end=" ")
+            if call not in self._texts:
+                self._end_texts(place, agent)
+            self._leave_stage()
         self._on_stage, self._call = place, call
         self._streamed.add(call)
-        self._console.print(
-            Text(sanitize(fields.get("text", "")), style="dim"), end="", soft_wrap=True
-        )
+        text = self._texts.setdefault(call, VisibleText(offered=self._offered))
+        self._say(place, agent, text.feed(fields.get("text", "")))
 
-    def _end_stream(self) -> None:
-        if self._on_stage:
+    def _say(self, place: str, agent: str, pieces: Iterable[TextPiece]) -> None:
+        """What can be shown of a text; its thoughts are not."""
+        content = "".join(piece.text for piece in pieces if piece.kind == "content")
+        if not content:
+            return
+        if not self._speaking:
+            branch = place.partition(".")[2]
+            label = self._label(agent, int(branch) if branch.isdigit() else 0)
+            self._console.print(label, end=" ")
+            self._speaking = True
+        self._console.print(Text(sanitize(content), style="dim"), end="", soft_wrap=True)
+
+    def _end_texts(self, place: str, agent: str) -> None:
+        """What was said at a place has ended: its next text follows, or its step."""
+        for call in [call for call in self._texts if _place_of(call) == place]:
+            self._say(place, agent, self._texts.pop(call).finish())
+
+    def _leave_stage(self) -> None:
+        if self._speaking:
             self._console.print()
-        self._on_stage = self._call = ""
+        self._on_stage, self._call, self._speaking = "", "", False
 
     def _print_buffered(self, place: str) -> None:
         """Say what was kept for this place."""
@@ -87,10 +115,13 @@ class DialoguePrinter:
         """One committed step: what was said and computed, and what was decided."""
         place = f"{step.turn}.{step.branch}"
         if place in self._waiting:
-            self._end_stream()
+            self._leave_stage()
             self._print_buffered(place)
         interrupted = "" if self._on_stage in ("", place) else self._on_stage
-        self._end_stream()
+        if interrupted:
+            self._leave_stage()
+        self._end_texts(place, step.agent)
+        self._leave_stage()
         head = self._label(step.agent, step.branch)
         head.append(f"  {sanitize(decision_of(step))}")
         head.append(f"  {_figures(step)}", style="dim")
@@ -138,7 +169,9 @@ class DialoguePrinter:
 
     def end(self, trajectory: Trajectory) -> None:
         """The answer, or why there is none, and what it took."""
-        self._end_stream()
+        for place in dict.fromkeys(_place_of(call) for call in self._texts):
+            self._end_texts(place, "")
+        self._leave_stage()
         line = Text("\n")
         if trajectory.answer is not None:
             line.append("answer  ", style="bold")
@@ -163,7 +196,9 @@ def decision_of(step: Step) -> str:
         case "delegate":
             return f"delegates {format_count(len(_problems(step)), 'problem')}"
         case "answer":
-            return f"answers {sanitize(str(data.get('answer')))}"
+            answer = str(data.get("answer"))
+            short = len(answer) <= MAX_HEAD_CHARS and "\n" not in answer
+            return f"answers {sanitize(answer)}" if short else "answers"
         case "escalate":
             return "hands over to the expert"
         case "give_up":

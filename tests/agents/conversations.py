@@ -28,13 +28,16 @@ RUN_ID = "01890000-0000-7000-8000-000000000001"
 
 
 def a_run(workflow: str = "delegate", question: str = "What is 3 * 4?", **options: object) -> Run:
+    """With the mathematical prompts, where there is a choice and none is given."""
+    if workflow in ("delegate", "solo"):
+        options.setdefault("prompts", "mathematics")
     return Run(
         id=RUN_ID,
         task=Task(prompt=question),
         workflow=workflow,
         options=json.loads(json.dumps(options)),
         policies=policies_for(workflow),
-        prompts=prompt_hashes(workflow),
+        prompts=prompt_hashes(workflow, options=json.loads(json.dumps(options))),
         created=1_000.0,
         deadline=1_600.0,
     )

@@ -12,6 +12,7 @@ from loopline.agents.errors import (
     UnexpectedPayload,
 )
 from loopline.agents.payloads import QuestionPayload, ResumePayload
+from loopline.agents.prompts import prompt_in
 from loopline.agents.records import Message, Outcome, Run, Task, Trajectory
 from loopline.agents.roles import StepContext, roles
 from loopline.agents.workflow_runner import run_locally
@@ -205,8 +206,10 @@ async def test_a_role_refuses_a_payload_that_it_cannot_start_from() -> None:
 
 def test_options_are_checked_with_the_name_of_what_is_wrong() -> None:
     workflow = workflows.get("delegate")
-    assert workflow.check_options({}) == {"calculator": True}
-    assert workflow.check_options({"calculator": False}) == {"calculator": False}
+    assert workflow.check_options({}) == {"calculator": True, "prompts": "general"}
+    assert workflow.check_options({"calculator": False})["calculator"] is False
+    with pytest.raises(InvalidOptions, match=r"option 'prompts' .*'general' or 'mathematics'"):
+        workflow.check_options({"prompts": "poetry"})
     with pytest.raises(InvalidOptions, match="option 'calcualtor' of workflow 'delegate'"):
         workflow.check_options({"calcualtor": False})
     with pytest.raises(InvalidOptions, match="option 'calculator'"):
@@ -230,7 +233,7 @@ async def test_the_caller_s_conversation_reaches_the_model_that_answers(
     host = ScriptedHost([says(r"\boxed{15}")])
     await run_locally(with_conversation(a_run(workflow)), {role: host})
     system, *turns = host.requests[0].messages
-    prompt = roles.get(role).prompts[0].text
+    prompt = prompt_in("mathematics", role).text
     assert (system.role, system.content) == ("system", f"{prompt}\n\nAnswer in French.")
     written = [(turn.role, turn.content) for turn in turns]
     assert written == [("user", "What is 3 * 4?"), ("assistant", "Douze."), ("user", "And 3 * 5?")]

@@ -9,11 +9,25 @@ from pathlib import Path
 import pytest
 
 from loopline.agents.errors import InvalidPrompt, PromptMismatch, UnknownName
-from loopline.agents.prompts import load_prompt, parse_prompt, parse_replacement_prompt, prompt_for
+from loopline.agents.prompts import (
+    load_prompt,
+    parse_prompt,
+    parse_replacement_prompt,
+    prompt_for,
+    prompt_in,
+    prompt_set_of,
+)
 from loopline.agents.roles import all_prompts
 from loopline.agents.workflows import prompt_hashes
 from tests.agents.conversations import ScriptedHost, a_run, says
 
+MATHEMATICAL = {
+    "planner": "508e2a00ec93d55fcac54ae95ede713217405a219957eff42df397b50e6585f8",
+    "slm": "00d26466a23eae222412b83a97a9919ce7e326a433a35b962238339bd3b6021b",
+    "expert": "d5cd23fe141d3264612724c94e5489c830277bc0a40c21054b4384dc6b3ddb5a",
+    "solo": "371aa00d1bd0f0f0840110ae9a34cdd04ef8cd85ae9094eb88630f6a7a7a9999",
+}
+"""As published, and as benchmarks have recorded them."""
 HEADER = "---\nname: test\nversion: 2\n---\n"
 
 
@@ -48,10 +62,24 @@ def test_every_shipped_prompt_can_be_loaded() -> None:
         for file in files("loopline.agents.prompts").iterdir()
         if str(file).endswith(".md")
     }
-    math = {"planner", "slm", "expert", "solo"}
-    assert math <= names
+    assert set(MATHEMATICAL) <= names
     for name in names:
-        assert ("\\boxed{" in load_prompt(name).text) == (name in math)
+        assert "\\boxed{" not in load_prompt(name).text
+
+
+def test_the_mathematical_prompts_are_those_of_every_earlier_record() -> None:
+    for name, digest in MATHEMATICAL.items():
+        assert prompt_in("mathematics", name).hash == digest
+    hashes = prompt_hashes("delegate", options={"prompts": "mathematics"})
+    assert hashes == {f"{name}.md": MATHEMATICAL[name] for name in ("planner", "slm", "expert")}
+
+
+def test_a_run_from_before_there_was_a_choice_has_the_mathematical_prompts() -> None:
+    run = a_run("solo").model_copy(update={"options": {"calculator": True}})
+    assert run.prompts == {"solo.md": MATHEMATICAL["solo"]}
+    assert prompt_set_of(run) == "mathematics"
+    new = run.model_copy(update={"prompts": prompt_hashes("solo")})
+    assert prompt_set_of(new) == "general"
 
 
 def test_a_workflow_knows_the_hashes_of_its_prompts() -> None:
@@ -60,7 +88,7 @@ def test_a_workflow_knows_the_hashes_of_its_prompts() -> None:
 
 
 def test_a_run_admitted_with_another_text_is_refused() -> None:
-    prompt = load_prompt("solo")
+    prompt = prompt_in("mathematics", "solo")
     run = a_run("solo")
     assert prompt_for(run, prompt) == prompt.text
     altered_run = run.model_copy(update={"prompts": {"solo.md": "0" * 64}})
@@ -75,7 +103,7 @@ async def test_a_question_never_enters_the_system_text(question: str) -> None:
     host = ScriptedHost([says(r"\boxed{1}")])
     await run_locally(a_run("solo", question), {"solo": host})
     system, user = host.requests[0].messages
-    assert system.content == load_prompt("solo").text
+    assert system.content == prompt_in("mathematics", "solo").text
     assert user.content == question
 
 

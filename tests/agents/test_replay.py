@@ -118,7 +118,7 @@ async def test_a_prompt_that_has_changed_since_is_told_but_stops_nothing() -> No
 
 async def test_a_run_with_a_prompt_of_its_own_is_replayed_and_forked_with_it() -> None:
     files = {"planner.md": "---\nname: planner\nversion: 2\n---\nPlan.\n"}
-    hashes = prompt_hashes("delegate", files)
+    hashes = prompt_hashes("delegate", files, options={"prompts": "mathematics"})
     trajectory = await a_trajectory()
     run = trajectory.run.model_copy(update={"prompt_files": files, "prompts": hashes})
     source = trajectory.model_copy(update={"run": run})

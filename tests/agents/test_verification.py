@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from loopline.agents.equations import equations, first_wrong
 from loopline.agents.payloads import ExpectedType
 from loopline.agents.protocols import Host
-from loopline.agents.verification import LADDER, Evidence, Verdict, check_rungs, typed_answer
+from loopline.agents.typed_answers import boxed_answer
+from loopline.agents.verification import LADDER, Evidence, Verdict, check_rungs
 from tests.agents.conversations import ScriptedHost, says
 
 
@@ -212,7 +213,7 @@ def test_hostile_working_is_searched_in_bounded_time(text: str) -> None:
 def test_an_answer_has_the_type_that_was_asked_for(
     text: str, expected: ExpectedType, answer: str | None
 ) -> None:
-    assert typed_answer(text, expected) == answer
+    assert boxed_answer(text, expected) == answer
 
 
 async def test_a_checked_answer_climbs_every_rung() -> None:
@@ -250,7 +251,7 @@ async def test_a_later_rung_can_be_added_and_may_ask_its_host() -> None:
 
         async def check(self, evidence: Evidence, host: Host) -> Verdict:
             (second,) = await host.complete([])
-            agree = typed_answer(second.text, evidence.expected_type) == "12"
+            agree = boxed_answer(second.text, evidence.expected_type) == "12"
             return Verdict(rung=self.name, passed=agree, reason="asked twice")
 
     rungs = (*LADDER, AskAgain())

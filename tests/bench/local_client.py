@@ -84,15 +84,15 @@ class LocalClient:
         run_id: str | None = None,
         prompt_files: Mapping[str, str] | None = None,
     ) -> Run:
-        files = dict(prompt_files or {})
+        files, options = dict(prompt_files or {}), dict(options or {})
         now = time.time()
         return Run(
             id=run_id or new_run_id(now),
             task=Task(environment=environment, instance=instance or {}, prompt=prompt),
             workflow=workflow,
-            options=workflows.get(workflow).check_options(dict(options or {})),
+            options=workflows.get(workflow).check_options(options),
             policies=policies_for(workflow, dict(policies or {})),
-            prompts=prompt_hashes(workflow, files),
+            prompts=prompt_hashes(workflow, files, options=options),
             prompt_files=files,
             seed=seed,
             budget=budget or Budget(),

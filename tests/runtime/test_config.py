@@ -68,10 +68,14 @@ def test_help_names_every_shipped_profile(command: str) -> None:
     assert ", ".join(profile_names()) in " ".join(output.split())
 
 
-def test_the_delegate_profile_differs_from_micro_in_its_two_models_alone() -> None:
+def test_the_delegate_profile_differs_from_micro_in_its_two_models_and_its_prompts_alone() -> None:
     micro, delegate = load("micro").model_dump(), load("delegate").model_dump()
     models = delegate.pop("models")
     assert micro.pop("models") != models
+    trained = {name: {"prompts": "mathematics"} for name in ("delegate", "solo")}
+    assert micro.pop("options") == trained
+    assert delegate.pop("options") == {name: {"prompts": "general"} for name in trained}
+    assert load("endpoint").options == {name: {"prompts": "general"} for name in trained}
     assert micro == delegate
     assert models["llm"]["engine"] == "openai"
     assert models["llm"]["model"] == "gpt-4o"

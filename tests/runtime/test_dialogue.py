@@ -145,3 +145,44 @@ def test_what_joins_letters_and_emoji_stays() -> None:
     """Persian needs U+200C, Hindi and families of emoji U+200D."""
     for text in ("می\u200cخواهم", "क्\u200dष", "\U0001f469\u200d\U0001f52c"):
         assert sanitize(text) == text
+
+
+def test_neither_thoughts_nor_markup_of_calls_are_streamed() -> None:
+    out = io.StringIO()
+    talk = DialoguePrinter(Console(file=out, highlight=False, width=200), {"delegate"})
+    text = (
+        "<think>What a question.</think>I ask for help.\n"
+        '<tool_call>\n{"name": "delegate", "arguments": {}}\n</tool_call>'
+    )
+    for letter in text:
+        talk.tokens(tokens("0.0", letter))
+    for letter in "<think>Hm.</think>It is `<think>`, I hope.":
+        talk.tokens(tokens("0.0", letter, number=1))
+    talk.step(step(0, 0, answer="4"))
+    output = out.getvalue()
+    assert output.splitlines()[:2] == [
+        "slm       I ask for help.",
+        "slm       It is `<think>`, I hope.",
+    ]
+    assert "question" not in output
+    assert "Hm." not in output
+    assert "tool_call" not in output
+
+
+def test_a_text_whose_branch_was_interrupted_goes_on_where_it_was() -> None:
+    talk, out = printer()
+    talk.tokens(tokens("1.0", "<thi"))
+    talk.tokens(tokens("1.1", "quick"))
+    talk.step(step(1, 1, answer="2"))
+    talk.tokens(tokens("1.0", "nk>slow</think>coach"))
+    talk.step(step(1, 0, answer="1"))
+    assert "coach" in out.getvalue()
+    assert "slow" not in out.getvalue()
+
+
+def test_a_long_answer_stands_below_its_step_and_whole_at_the_end() -> None:
+    talk, out = printer()
+    answer = "first line\n" + "x" * 3_000
+    talk.step(step(0, 0, answer=answer))
+    assert "answers  " in out.getvalue()
+    assert "first line" not in out.getvalue()

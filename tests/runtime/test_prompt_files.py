@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline.agents.prompts import load_prompt
+from loopline.agents.prompts import prompt_in
 from loopline.bus import BusSettings
 from loopline.runtime.client.client import Client
 from loopline.runtime.config import settings as config
@@ -106,7 +106,7 @@ def test_a_run_of_a_deployment_says_what_the_command_line_names(
     assert run["outcome"] == "answered"
     assert run["run"]["prompts"] == {"solo.md": HASH}
     shipped = shared.ask("What is 3 * 4?", "--workflow", "solo")
-    assert shipped["run"]["prompts"] == {"solo.md": load_prompt("solo").hash}
+    assert shipped["run"]["prompts"] == {"solo.md": prompt_in("mathematics", "solo").hash}
     [candidate], [shipped_candidate] = (
         trajectory["steps"][0]["candidates"] for trajectory in (run, shipped)
     )

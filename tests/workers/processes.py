@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
+from loopline.agents.records import JsonObject
 from loopline.bus import BusSettings
 from loopline.testing import end_workers, start_worker, write_settings
 from loopline.workers.engines.settings import ModelSettings
@@ -29,6 +30,10 @@ def scripted_models(**changes: object) -> dict[str, ModelSettings]:
         )
         for name in ("llm", "slm")
     }
+
+
+BOXED: JsonObject = {"prompts": "mathematics"}
+"""Options of `delegate` and `solo` with which an answer stands alone."""
 
 
 def deployment(

@@ -12,7 +12,7 @@ from loopline.agents.records import Outcome
 from loopline.runtime.client.client import Client, ask
 from loopline.testing import RedisProcess
 from tests.conftest import quick_settings
-from tests.workers.processes import deployment, workers_running
+from tests.workers.processes import BOXED, deployment, workers_running
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ async def test_a_question_is_delegated_answered_and_recorded(
         workers_running(deployment(settings, store), tmp_path / "workers"),
         Client.connect(settings) as client,
     ):
-        run = client.new_run("What is 12 * 7 + 5?", stream=True)
+        run = client.new_run("What is 12 * 7 + 5?", options=BOXED, stream=True)
         trajectory = await ask(client, run)
         usage = await client.usage(run.id)
         texts = [

@@ -17,7 +17,7 @@ from loopline.workers.engines.faults import FAULT_KINDS, FaultPlan
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.scripted_api import ScriptedServer, ServerOptions
 from tests.conftest import quick_settings
-from tests.workers.processes import deployment, spawn, workers_running
+from tests.workers.processes import BOXED, deployment, spawn, workers_running
 
 QUESTION = "What is 12 * 7 + 5?"
 KEY_VARIABLE = "LOOPLINE_TEST_KEY"
@@ -55,7 +55,7 @@ async def client_of_workers(
 
 
 async def ended(client: Client, *, seconds: float = 60) -> Trajectory:
-    run = client.new_run(QUESTION, budget=Budget(seconds=seconds))
+    run = client.new_run(QUESTION, options=BOXED, budget=Budget(seconds=seconds))
     await client.submit(run)
     return await asyncio.wait_for(client.wait(run.id), 60)
 
@@ -138,7 +138,7 @@ async def test_a_missing_key_is_one_clear_error_and_the_run_goes_on_once_it_is_t
             workers_running(workers, tmp_path / "workers") as processes,
             Client.connect(settings) as client,
         ):
-            run = client.new_run(QUESTION)
+            run = client.new_run(QUESTION, options=BOXED)
             await client.submit(run)
             assert await asyncio.to_thread(processes["gpu"].wait, 30) == 1
             log = (tmp_path / "workers" / "gpu.log").read_text()

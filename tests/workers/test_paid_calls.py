@@ -24,7 +24,7 @@ from tests.bus.leasing import take
 from tests.bus.payloads import admit
 from tests.conftest import quick_settings
 from tests.workers.engines.endpoints import replying
-from tests.workers.processes import deployment, spawn, workers_running
+from tests.workers.processes import BOXED, deployment, spawn, workers_running
 from tests.workers.test_gpu import answer, request_of
 
 QUESTION = "What is 12 * 7 + 5?"
@@ -134,7 +134,7 @@ async def test_a_call_that_dies_with_its_worker_is_an_entry_and_is_asked_again_b
             Client.connect(settings) as client,
         ):
             process = spawn(doomed, tmp_path / "workers")
-            run = client.new_run(QUESTION)
+            run = client.new_run(QUESTION, options=BOXED)
             await client.submit(run)
             await asyncio.wait_for(api.served.wait_for_arrivals(1), 60)
             process.send_signal(signal.SIGKILL)

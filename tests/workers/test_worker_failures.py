@@ -31,7 +31,7 @@ from loopline.workers.process import Worker
 from loopline.workers.scripted_api import ScriptedServer, ServerOptions
 from loopline.workers.settings import GpuWorkerSettings, RoleWorkerSettings
 from tests.conftest import quick_settings
-from tests.workers.processes import deployment, scripted_models, spawn, workers_running
+from tests.workers.processes import BOXED, deployment, scripted_models, spawn, workers_running
 
 QUESTION = "What is 12 * 7 + 5?"
 SLOW = {"scripted": {"latency_seconds": 0.2, "tokens_per_second": 60}}
@@ -97,7 +97,7 @@ async def test_a_gpu_worker_killed_in_the_middle_of_a_text_is_replaced_without_g
         workers_running(workers, tmp_path / "workers") as processes,
         Client.connect(settings) as client,
     ):
-        run = client.new_run(QUESTION, stream=True)
+        run = client.new_run(QUESTION, options=BOXED, stream=True)
         await client.submit(run)
         reading = asyncio.create_task(text_of_calls(client, run))
         await until(lambda: some_text(client, run))
@@ -120,7 +120,7 @@ async def test_a_frozen_gpu_worker_that_wakes_late_neither_answers_nor_bills_a_s
         workers_running(workers, tmp_path / "workers") as processes,
         Client.connect(settings) as client,
     ):
-        run = client.new_run(QUESTION, workflow="solo", stream=True)
+        run = client.new_run(QUESTION, options=BOXED, workflow="solo", stream=True)
         await client.submit(run)
         await until(lambda: some_text(client, run))
         os.kill(processes["gpu"].pid, signal.SIGSTOP)
@@ -185,7 +185,7 @@ async def test_a_cancelled_run_stops_its_generation(
         workers_running(workers, tmp_path / "workers"),
         Client.connect(settings) as client,
     ):
-        run = client.new_run(QUESTION)
+        run = client.new_run(QUESTION, options=BOXED)
         await client.submit(run)
         await until(lambda: works_on_something(client, "gpu"))
         assert await client.cancel(run.id)
@@ -211,7 +211,7 @@ async def test_a_dead_letter_replayed_after_its_runs_deadline_goes_on_to_an_answ
     store = tmp_path / "store"
     async with Client.connect(settings) as client:
         async with workers_running(deployment(settings, store, away), tmp_path / "first"):
-            run = client.new_run(QUESTION, budget=Budget(seconds=5))
+            run = client.new_run(QUESTION, options=BOXED, budget=Budget(seconds=5))
             await client.submit(run)
             assert (await asyncio.wait_for(client.wait(run.id), 30)).outcome is Outcome.ERROR
         [letter] = [dead_letter async for dead_letter in dead_letters.ls(client.bus)]
@@ -241,7 +241,7 @@ async def test_a_worker_that_starts_before_its_redis_waits_for_it(
         await until(all_wait)
         own_server.start()
         async with Client.connect(settings) as client:
-            run = client.new_run(QUESTION)
+            run = client.new_run(QUESTION, options=BOXED)
             await client.submit(run)
             trajectory = await asyncio.wait_for(client.wait(run.id), 30)
     assert trajectory.outcome is Outcome.ANSWERED

@@ -197,7 +197,7 @@ class Player:
         Raises `BusUnavailable` when the bus stays away; what ended is in the log.
         """
         environment = questions[0].task.environment if questions else None
-        hashes = sorted(prompt_hashes(self._workflow, files, environment).items())
+        hashes = sorted(prompt_hashes(self._workflow, files, environment, self._options).items())
         digest = hashlib.sha256(repr(hashes).encode()).hexdigest()[:16]
 
         def run(question: Question, run_id: str | None) -> Run:

@@ -11,10 +11,11 @@ from pathlib import Path
 from loopline.agents.environments.environment import AnyEnvironment
 from loopline.agents.environments.registry import DEFAULT, find
 from loopline.agents.errors import PluginError, UnknownName
-from loopline.agents.prompts import parse_replacement_prompt
+from loopline.agents.prompts import Prompt, parse_replacement_prompt
 from loopline.agents.records import JsonObject
 from loopline.agents.roles import roles
 from loopline.agents.workflows import (
+    ChoosingPrompts,
     agents_of,
     offers_tools,
     policies_for,
@@ -61,11 +62,12 @@ def prepare_search(request: PromptsOptions, deployment: Settings) -> PreparedSea
     tasks = _tasks(request, deployment)
     game = _game(request)
     environment = game.key if game else tasks.about.environment if tasks else None
-    shipped = prompts_of(request.workflow, environment)
+    options = workflows.get(request.workflow).check_options(_options(request, deployment))
+    shipped = prompts_of(request.workflow, environment, options)
     agents = agents_of(request.workflow, environment)
     playing = _playing_roles(request, tasks, game)
     files = {file: text for file, text in deployment.prompt_files.items() if file in shipped}
-    candidates = _candidates(request, playing, game, files)
+    candidates = _candidates(request, playing, game, shipped, files)
     proposer = request.proposer
     policies = policies_for(
         request.workflow,
@@ -79,7 +81,6 @@ def prepare_search(request: PromptsOptions, deployment: Settings) -> PreparedSea
     models = _models([*policies.values(), *([proposer] if proposer else [])], deployment)
     serving = dict.fromkeys(serving_role(request.workflow, agent) for agent in playing)
     _require_workers([*serving, *(["completion"] if proposer else [])], deployment)
-    options = workflows.get(request.workflow).check_options(_options(request, deployment))
     settings = SearchSettings(
         **{name: getattr(request, name) for name in SearchOptions.model_fields},
         workflow=request.workflow,
@@ -111,8 +112,11 @@ def prepare_search(request: PromptsOptions, deployment: Settings) -> PreparedSea
 def _options(request: PromptsOptions, deployment: Settings) -> JsonObject:
     """Of the workflow. A team plays greedily, as benches measure it, unless something else is asked
     for: of K answers the judge plays the best one, so that prompts would be searched for it too."""
-    greedy = request.workflow == PairWorkflow.name and not _DRAWS & request.options.keys()
-    begin: JsonObject = {"greedy": True} if greedy else {}
+    pair = request.workflow == PairWorkflow.name
+    begin: JsonObject = {"greedy": True} if pair and not _DRAWS & request.options.keys() else {}
+    if not pair and isinstance(workflows.get(request.workflow), ChoosingPrompts):
+        # Its answers are held against right ones: they have to stand alone, in a box.
+        begin["prompts"] = "mathematics"
     return {**begin, **deployment.options.get(request.workflow, {}), **request.options}
 
 
@@ -184,11 +188,12 @@ def _candidates(
     request: PromptsOptions,
     playing: Sequence[str],
     game: AnyEnvironment | None,
+    of_workflow: Mapping[str, Prompt],
     files: Mapping[str, str],
 ) -> dict[str, list[Candidate]]:
     if game is None:
         read = [
-            prompt
+            of_workflow.get(prompt.file, prompt)
             for agent in playing
             for prompt in roles.get(serving_role(request.workflow, agent)).prompts
         ]

@@ -76,6 +76,9 @@ class GenerateRequest(Record):
     them."""
     json_schema: JsonObject | None = None
     adapter: str | None = None
+    adapter_version: int | None = None
+    """The one version of the adapter that may answer, 0 for the model without it; None for
+    whichever serves when the engine begins."""
     idempotency_key: str = ""
     """The same from whichever worker takes this request over: an endpoint that knows such keys
     answers, and bills, once."""
@@ -387,7 +390,14 @@ def refuse_call_under_schema(request: GenerateRequest) -> None:
 
 
 def refuse_other_version(request: GenerateRequest, version: int) -> None:
-    """Raise CannotContinue for ids that another version than this one of the adapter drew."""
+    """Raise EngineError `unknown_adapter` for a request that another version than this one of the
+    adapter has to answer, and CannotContinue for ids that another one drew."""
+    if request.adapter_version not in (None, version):
+        raise EngineError(
+            f"request {request.id} is for version {request.adapter_version} of its adapter, and "
+            f"version {version} serves now",
+            kind="unknown_adapter",
+        )
     if request.resume_ids and request.resume_version != version:
         raise CannotContinue(
             f"request {request.id}: the ids to continue from were drawn by version "

@@ -13,14 +13,14 @@ from loopline.agents.environments.tool_step import GivenCall, GivenStep
 from loopline.agents.records import Run, Step
 from loopline.agents.roles.umi.backbone import call_part, step_text
 from loopline.agents.roles.umi.output import Action, format_call, format_plan
-from loopline.agents.roles.umi.transcript import Turn, observation_text, turns_of
+from loopline.agents.roles.umi.transcript import Turn, asked_turns, observation_text, step_turns
 
 
 def team_history(run: Run, journal: Iterable[Step], observation_chars: int) -> list[Turn]:
     """As planner, caller and summarizer read it."""
     return [
         *_given_turns(run, observation_chars, _team_turns),
-        *turns_of(run, journal, observation_chars)[1:],
+        *step_turns(journal, observation_chars),
     ]
 
 
@@ -28,14 +28,14 @@ def single_history(run: Run, journal: Iterable[Step], observation_chars: int) ->
     """As the single model reads it: its thought and its call are one turn."""
     return [
         *_given_turns(run, observation_chars, _single_turns),
-        *turns_of(run, journal, observation_chars)[1:],
+        *step_turns(journal, observation_chars),
     ]
 
 
 def _given_turns(
     run: Run, observation_chars: int, written: Callable[[GivenCall], Sequence[Turn]]
 ) -> list[Turn]:
-    turns = [Turn("user", run.task.prompt)]
+    turns = asked_turns(run.task)
     if run.task.environment != tool_step.ENVIRONMENT:
         return turns
     step = GivenStep.model_validate(run.task.instance)

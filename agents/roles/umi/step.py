@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from loopline.agents.errors import MalformedModelOutput, UnexpectedPayload
 from loopline.agents.payloads import QuestionPayload
 from loopline.agents.prompts import Prompt, prompt_for
@@ -18,11 +20,18 @@ async def completion(
     *,
     json_schema: JsonObject | None = None,
 ) -> Call:
-    """The policy's completion of an input. Raises `RequestFailed` if there is none."""
-    messages = (
-        Message(role="system", content=prompt_for(context.run, prompt)),
-        Message(role="user", content=text),
-    )
+    """The policy's completion of an input, under the role's prompt and the caller's own system
+    messages. Raises `RequestFailed` if there is none."""
+    further = [turn.content for turn in context.run.task.messages if turn.role == "system"]
+    system = "\n\n".join([prompt_for(context.run, prompt), *filter(None, further)])
+    messages = (Message(role="system", content=system), Message(role="user", content=text))
+    return await single_completion(host, messages, json_schema=json_schema)
+
+
+async def single_completion(
+    host: Host, messages: Sequence[Message], *, json_schema: JsonObject | None = None
+) -> Call:
+    """The policy's one completion of a conversation. Raises `RequestFailed` if there is none."""
     calls = await host.complete(messages, json_schema=json_schema)
     if len(calls) != 1:
         raise MalformedModelOutput(f"one completion was asked for, {len(calls)} came back")

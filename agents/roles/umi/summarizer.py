@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopline.agents.prompts import Prompt, load_prompt
 from loopline.agents.protocols import Host
-from loopline.agents.records import Decision
+from loopline.agents.records import Decision, JsonObject
 from loopline.agents.roles.conversation import truncation_reason
 from loopline.agents.roles.protocol import StepContext, StepResult
 from loopline.agents.roles.umi.history import team_history
@@ -17,7 +17,8 @@ from loopline.agents.roles.umi.transcript import summarizer_input
 class UmiSummarizer:
     """Decides `answer` {answer}, `give_up` {reason} or `failed`.
 
-    An answer that was cut off is none: what it lacks may be what was asked for.
+    An answer that was cut off is none: what it lacks may be what was asked for. Where the run's
+    caller said how long it may be, it is one, with `cut_off`.
     """
 
     name = "umi_summarizer"
@@ -34,7 +35,10 @@ class UmiSummarizer:
         call = await completion(context, host, self.prompts[0], summarizer_input(turns))
         reason = truncation_reason(call)
         answer = read_answer(call.said)
-        if reason is None and answer:
-            return step_result(call, Decision(kind="answer", data={"answer": answer}))
+        generation = context.run.generation
+        wanted_short = generation is not None and generation.max_tokens is not None
+        if answer and (reason is None or wanted_short):
+            cut: JsonObject = {} if reason is None else {"cut_off": reason}
+            return step_result(call, Decision(kind="answer", data={"answer": answer, **cut}))
         data = {"reason": reason or "the summarizer wrote no answer"}
         return step_result(call, Decision(kind="give_up", data={**data}))

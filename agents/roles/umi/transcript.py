@@ -23,7 +23,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from loopline.agents.records import JsonObject, Run, Step, ToolCall, ToolSpec
+from loopline.agents.records import JsonObject, Step, Task, ToolCall, ToolSpec
 from loopline.agents.roles.conversation import whole_tool_text
 from loopline.agents.roles.umi.output import format_call, format_plan
 
@@ -123,9 +123,29 @@ def _parameter(schema: JsonValue, *, optional: bool) -> str:
     return ", ".join(parts)
 
 
-def turns_of(run: Run, journal: Iterable[Step], observation_chars: int) -> list[Turn]:
-    """The history of a run, from its journal."""
-    turns = [Turn("user", run.task.prompt)]
+def asked_turns(task: Task) -> list[Turn]:
+    """What a history begins with: the caller's conversation up to its question. System messages are
+    not among it: they stand behind the role's own."""
+    turns: list[Turn] = []
+    for message in task.messages:
+        text = message.content
+        match message.role:
+            case "user":
+                turns.append(Turn("user", text))
+            case "assistant":
+                turns += [Turn("conclusion", text)] if text else []
+                for call in message.tool_calls:
+                    turns.append(Turn("caller", format_call(call.name, call.arguments or {})))
+            case "tool":
+                turns.append(Turn("observation", text))
+            case "system":
+                pass
+    return turns or [Turn("user", task.prompt)]
+
+
+def step_turns(journal: Iterable[Step], observation_chars: int) -> list[Turn]:
+    """What the steps of a run add to its history."""
+    turns: list[Turn] = []
     for step in sorted(journal, key=lambda step: step.turn):
         data = step.decision.data
         match step.agent, step.decision.kind:

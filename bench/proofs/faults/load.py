@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from loopline.agents.arithmetic import evaluate, format_number
+from loopline.agents.records import JsonObject
 from loopline.bench.proofs.faults.followers import Followers
 from loopline.bench.proofs.faults.monitor import LOOK_SECONDS
 from loopline.bus import OUTAGE, Bus, BusUnavailable, Overloaded
@@ -92,7 +93,9 @@ class RunLoad:
                 followers.follow(run_id)
 
     async def _submit(self, client: Client, prompt: str, *, stream: bool) -> str:
-        run = client.new_run(prompt, stream=stream, seed=self._seed)
+        # The answer has to stand alone, to be held against the right one.
+        boxed: JsonObject = {"prompts": "mathematics"}
+        run = client.new_run(prompt, options=boxed, stream=stream, seed=self._seed)
         budget = run.budget.model_copy(update={"seconds": self._run_seconds})
         deadline = run.created + self._run_seconds
         run = run.model_copy(update={"budget": budget, "deadline": deadline})

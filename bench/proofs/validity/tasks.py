@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from loopline.agents.prompts import load_prompt
+from loopline.agents.prompts import prompt_in
 from loopline.agents.records import Message, SamplingParams
 from loopline.agents.tools.calculator import calculate
 from loopline.agents.tools.declaration import InvalidArguments
@@ -47,7 +47,7 @@ class ToolCalls:
         return GenerateRequest(
             id=name,
             messages=(
-                Message(role="system", content=load_prompt("planner").text),
+                Message(role="system", content=prompt_in("mathematics", "planner").text),
                 Message(role="user", content=problem),
             ),
             tools=tuple(tool.spec for tool in TOOLS.values()),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loopline.agents.prompts import load_prompt, parse_replacement_prompt
+from loopline.agents.prompts import parse_replacement_prompt, prompt_in
 from loopline.agents.records import Task
 from loopline.trainers.prompts.candidates import Candidate, current_candidate
 from loopline.trainers.prompts.playing import FinishedRun, Player, RunLog
@@ -17,7 +17,7 @@ from loopline.workers.engines.settings import ModelSettings
 from tests.bench.local_client import LocalClient
 
 NO_IDEA = "I have no idea."
-SOLO = load_prompt("solo")
+SOLO = prompt_in("mathematics", "solo")
 
 
 def client(heeds: Sequence[Mapping[str, object]] = (), **scripted: object) -> LocalClient:
@@ -89,7 +89,7 @@ async def searched(
     settings = SearchSettings.model_validate(
         {
             "workflow": "solo",
-            "options": {},
+            "options": {"prompts": "mathematics"},
             "policies": {"solo": "llm"},
             "models": {"llm": "scripted:scripted-llm"},
             "prompts": {

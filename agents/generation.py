@@ -1,0 +1,73 @@
+"""What a run's caller may set for its completions, and what each agent of a team makes of it.
+
+`Run.generation` is the one place for it, whatever the workflow, and `generation_of` the one piece
+of code that applies it: hosts call it for every completion.
+
+* How to sample (`temperature`, `top_p`, the penalties) holds for every completion of every agent.
+* How long the answer is and where it stops (`max_tokens`, `stop`), and the literal `seed`, hold for
+  the completions of those agents whose text may be the answer: a plan, or a task that is handed
+  over, must not be cut where the caller's answer would be. The other agents' seeds come from
+  `Run.seed`, which the caller's seed becomes.
+* What belongs to one completion of a chat API (`n`, the choice of tools, the texts of tokens) is
+  honoured by the workflow `chat` alone.
+
+What the caller set stands over what an agent's author set, and that over the pool's defaults. What
+a workflow can't honour is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from loopline.agents.errors import UnsupportedGeneration
+from loopline.agents.payloads import ACTING_ROLES
+from loopline.agents.records import GenerationOptions, JsonObject, Run
+from loopline.agents.workflows import Answering, Honouring, Workflow, workflows
+
+EVERY_AGENT = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
+ANSWERING_AGENTS = frozenset({"max_tokens", "stop", "seed"})
+
+
+def require_honoured(workflow: str, options: JsonObject, generation: GenerationOptions) -> None:
+    """Raises `UnsupportedGeneration` for the first thing that the workflow can't honour, and
+    `UnknownName`."""
+    definition = workflows.get(workflow)
+    honoured = _honoured(definition, options)
+    for field in generation.chosen:
+        if field not in honoured:
+            raise UnsupportedGeneration(
+                field,
+                f"the workflow {workflow!r} cannot honour {field!r}; it takes: "
+                f"{', '.join(sorted(honoured)) or 'nothing of the kind'}",
+            )
+
+
+def generation_of(
+    run: Run, agent: str, of_agent: GenerationOptions | None
+) -> GenerationOptions | None:
+    """How an agent's completion is made: what the run's caller set, over what the agent asks
+    for."""
+    if run.generation is None:
+        return of_agent
+    definition = workflows.get(run.workflow)
+    fields = {*_honoured(definition, run.options)}
+    if agent not in _answering(definition, run.options):
+        fields -= ANSWERING_AGENTS
+    values = {
+        field: getattr(run.generation, field) for field in run.generation.chosen if field in fields
+    }
+    return (of_agent or GenerationOptions()).model_copy(update=values)
+
+
+def _honoured(definition: Workflow, options: JsonObject) -> Collection[str]:
+    if isinstance(definition, Honouring):
+        return definition.honoured
+    # The seed is the run's, also where nobody is known to answer.
+    return EVERY_AGENT | (ANSWERING_AGENTS if _answering(definition, options) else {"seed"})
+
+
+def _answering(definition: Workflow, options: JsonObject) -> Collection[str]:
+    if isinstance(definition, Answering):
+        return definition.answering(options)
+    alone = len(definition.roles) == 1 and definition.roles[0] not in ACTING_ROLES
+    return definition.roles if alone else ()

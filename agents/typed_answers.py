@@ -1,0 +1,122 @@
+r"""Answers of a type that was asked for, in a small model's text.
+
+The mathematical prompts have it in a box, `boxed_answer`. The general ones have a text as the whole
+message and everything else behind `Answer:` at the end; `answer_in` also takes what models do
+instead: a box, a code fence, the bare value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import date
+
+from loopline.agents.answer_schema import refuse_constant, unfenced
+from loopline.agents.answers import (
+    MAX_ANSWER_BYTES,
+    last_boxed,
+    parse_number,
+    truncate_answer,
+    unwrap_box,
+)
+from loopline.agents.payloads import ExpectedType
+from loopline.agents.thinking import text_without_thoughts
+
+_BEHIND_ANSWER = re.compile(r"(?im)^[ \t>*_#`-]*(?:final )?answer[*_`]*:[*_`]*")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_BOOLEANS = {"yes": "true", "true": "true", "no": "false", "false": "false"}
+
+
+def boxed_answer(text: str, expected: ExpectedType) -> str | None:
+    """The content of the last box in the canonical form of its type, or `None`."""
+    boxed = last_boxed(text_without_thoughts(text))
+    if boxed is None:
+        return None
+    if expected == "text":
+        return unwrap_box(boxed) or None
+    return _canonical(boxed, expected)
+
+
+def answer_in(text: str, expected: ExpectedType) -> str | None:
+    """The answer in a text in the canonical form of its type, or `None`."""
+    spoken = text_without_thoughts(text)
+    if expected == "text":
+        return truncate_answer(spoken.strip()) or None
+    for place in _places(spoken):
+        answer = _canonical(place, expected)
+        if answer is not None:
+            return answer
+    return None
+
+
+def _places(text: str) -> Iterator[str]:
+    """Where an answer may stand, the surest place first."""
+    if marks := [*_BEHIND_ANSWER.finditer(text)]:
+        yield text[marks[-1].end() :]
+    boxed = last_boxed(text)
+    if boxed is not None:
+        yield boxed
+    fenced = _last_fenced(text)
+    if fenced is not None:
+        yield fenced
+    yield text
+
+
+def _last_fenced(text: str) -> str | None:
+    """What stands in the last code fence. Line by line: a hostile text opens many and closes
+    none."""
+    last, lines = None, None
+    for line in text.splitlines():
+        if not line.startswith("```"):
+            if lines is not None:
+                lines.append(line)
+        elif lines is None:
+            lines = list[str]()
+        elif not line[3:].strip():
+            last, lines = "\n".join(lines), None
+    return last
+
+
+def _canonical(text: str, expected: ExpectedType) -> str | None:
+    """The text as a value of the type; `None` if it is none.
+
+    Numbers lose commas, currency and units; an integer also a percent sign. `true` and `false` are
+    what booleans become. JSON stays as it was written.
+    """
+    text = unfenced(text)
+    match expected:
+        case "text":
+            return text or None
+        case "integer" | "number":
+            number = parse_number(text.strip("*_` "))
+            if number is None:
+                return None
+            if expected == "number":
+                return str(number)
+            return str(number.value.numerator) if number.value.denominator == 1 else None
+        case "boolean":
+            return _BOOLEANS.get(text.strip("*_`\"'. ").lower())
+        case "date":
+            return _date(text.strip("*_`\"'. "))
+        case "list" | "json":
+            return _json(text, list if expected == "list" else (list, dict))
+
+
+def _date(text: str) -> str | None:
+    """A day that is in the calendar."""
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        return None
+
+
+def _json(text: str, kind: type | tuple[type, ...]) -> str | None:
+    try:
+        value = json.loads(text, parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        return None
+    whole = len(text.encode(errors="replace")) <= MAX_ANSWER_BYTES
+    return text if whole and isinstance(value, kind) else None

@@ -1,0 +1,102 @@
+"""What a run's caller sets for its completions, and which of a team's agents it reaches."""
+
+from __future__ import annotations
+
+import pytest
+
+from loopline.agents.errors import UnsupportedGeneration
+from loopline.agents.generation import generation_of, require_honoured
+from loopline.agents.records import GenerationOptions, JsonObject, ToolChoice
+from loopline.bus import BusSettings
+from loopline.runtime.client.client import Client
+from loopline.runtime.errors import InputError
+from tests.agents.conversations import a_run
+
+EVERYTHING = GenerationOptions(
+    temperature=0.5, top_p=0.9, frequency_penalty=0.1, max_tokens=9, stop=("\n",), seed=3
+)
+SAMPLING = GenerationOptions(temperature=0.5, top_p=0.9, frequency_penalty=0.1)
+ROW: JsonObject = {
+    "team": {
+        "kind": "sequence",
+        "parts": [
+            {"kind": "agent", "name": "writer"},
+            {
+                "kind": "parallel",
+                "parts": [{"kind": "agent", "name": "a"}, {"kind": "agent", "name": "b"}],
+            },
+        ],
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("workflow", "options", "answering", "others"),
+    [
+        ("solo", {}, ["solo"], []),
+        ("delegate", {}, ["planner"], ["slm", "expert"]),
+        ("umi", {}, ["umi_summarizer"], ["umi_planner", "umi_caller"]),
+        ("umi_single", {}, ["umi_single"], []),
+        ("agent", {}, ["agent"], []),
+        ("completion", {"prompt": "api_call"}, ["completion"], []),
+        ("team", ROW, ["a", "b"], ["writer"]),
+    ],
+)
+def test_the_length_of_the_answer_is_for_who_answers_and_sampling_for_everybody(
+    workflow: str, options: JsonObject, answering: list[str], others: list[str]
+) -> None:
+    require_honoured(workflow, options, EVERYTHING)
+    altered = {"options": options, "generation": EVERYTHING}
+    run = a_run(workflow).model_copy(update=altered)
+    for agent in answering:
+        assert generation_of(run, agent, None) == EVERYTHING
+    for agent in others:
+        assert generation_of(run, agent, None) == SAMPLING
+
+
+def test_the_caller_stands_over_the_agent_s_author() -> None:
+    of_agent = GenerationOptions(
+        temperature=1.0, top_p=0.3, tool_choice=ToolChoice(mode="required")
+    )
+    run = a_run("agent")
+    assert generation_of(run, "agent", of_agent) is of_agent
+    altered = run.model_copy(update={"generation": GenerationOptions(temperature=0.0)})
+    assert generation_of(altered, "agent", of_agent) == of_agent.model_copy(
+        update={"temperature": 0.0}
+    )
+
+
+@pytest.mark.parametrize(
+    ("workflow", "generation", "field"),
+    [
+        ("delegate", GenerationOptions(n=2), "n"),
+        ("solo", GenerationOptions(token_texts=True), "token_texts"),
+        ("agent", GenerationOptions(tool_choice=ToolChoice(mode="none")), "tool_choice"),
+        ("umi", GenerationOptions(parallel_tool_calls=False), "parallel_tool_calls"),
+        ("pair", GenerationOptions(temperature=0.2), "temperature"),
+    ],
+)
+def test_what_a_workflow_cannot_honour_is_refused_by_name(
+    workflow: str, generation: GenerationOptions, field: str
+) -> None:
+    with pytest.raises(UnsupportedGeneration, match=f"'{workflow}' cannot honour '{field}'") as why:
+        require_honoured(workflow, {}, generation)
+    assert why.value.field == field
+
+
+def test_a_chat_takes_everything_that_a_chat_api_has() -> None:
+    whole = EVERYTHING.model_copy(
+        update={"n": 3, "token_texts": True, "tool_choice": ToolChoice(mode="required")}
+    )
+    require_honoured("chat", {}, whole)
+    run = a_run("chat").model_copy(update={"generation": whole})
+    assert generation_of(run, "chat", None) == whole
+
+
+def test_the_caller_s_seed_is_the_run_s() -> None:
+    client = Client(BusSettings())
+    run = client.new_run("?", generation=GenerationOptions(seed=7), seed=1)
+    assert (run.seed, run.generation) == (7, GenerationOptions(seed=7))
+    assert client.new_run("?", generation=GenerationOptions()).generation is None
+    with pytest.raises(InputError, match="cannot honour 'n'"):
+        client.new_run("?", generation=GenerationOptions(n=2))

@@ -1,0 +1,111 @@
+"""What a request to a workflow's model may set, and what comes of it in every agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.runtime.gateway.conftest import JsonBody, answered, asked
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
+
+SUM = "What is 12 * 7 + 5 * 3?"
+PARROT = {"role": "system", "content": "You are a parrot."}
+
+
+async def samplings(http: httpx.AsyncClient, completion: JsonBody) -> list[tuple[str, Any]]:
+    """Agent and sampling of each call that an answer took."""
+    run_id = completion["id"].removeprefix("chatcmpl-")
+    run = (await http.get(f"runs/{run_id}")).json()
+    return [
+        (step["agent"], call["sampling"])
+        for step in run["steps"]
+        for candidate in step["candidates"]
+        for call in candidate["calls"]
+    ]
+
+
+async def test_what_is_set_for_a_single_model_reaches_it(http: httpx.AsyncClient) -> None:
+    body = asked(
+        "Count to nine.", model="workflow/solo", temperature=0.25, top_p=0.5, stop=["five"], seed=11
+    )
+    completion = await answered(http, body)
+    ((agent, sampling),) = await samplings(http, completion)
+    assert (agent, sampling["temperature"], sampling["top_p"]) == ("solo", 0.25, 0.5)
+    assert (sampling["stop"], sampling["seed"]) == (["five"], 11)
+    assert completion["choices"][0]["message"]["content"] == "one two three four"
+
+
+async def test_an_answer_that_is_cut_off_ends_for_its_length(http: httpx.AsyncClient) -> None:
+    body = asked("Count to nine.", model="workflow/agent", max_completion_tokens=10)
+    (choice,) = (await answered(http, body))["choices"]
+    assert choice["finish_reason"] == "length"
+    assert "one two three four five six seven eight nine".startswith(choice["message"]["content"])
+    body = asked("Count to nine.", model="workflow/agent")
+    assert (await answered(http, body))["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("workflow", ["solo", "agent"])
+async def test_instructions_and_history_reach_the_model(
+    http: httpx.AsyncClient, workflow: str
+) -> None:
+    body = asked("Hello?", model=f"workflow/{workflow}")
+    body["messages"].insert(0, PARROT)
+    assert (await answered(http, body))["choices"][0]["message"]["content"] == "Squawk!"
+    body["messages"] = [
+        {"role": "user", "content": "My name is Ada."},
+        {"role": "assistant", "content": "Hello!"},
+        {"role": "user", "content": "What is my name?"},
+    ]
+    assert (await answered(http, body))["choices"][0]["message"]["content"] == "Your name is Ada."
+
+
+@pytest.mark.parametrize(
+    ("param", "value"),
+    [("n", 2), ("logprobs", True), ("parallel_tool_calls", False), ("tool_choice", "none")],
+)
+async def test_what_a_team_cannot_honour_is_refused_by_name(
+    http: httpx.AsyncClient, param: str, value: object
+) -> None:
+    body = asked("Hello?", model="workflow/solo", **{param: value})
+    response = await http.post("chat/completions", json=body)
+    error = response.json()["error"]
+    assert response.status_code == 400
+    assert (error["param"], error["code"]) == (param, "unsupported_parameter")
+    assert error["type"] == "invalid_request_error"
+    assert "workflow 'solo'" in error["message"]
+
+
+async def test_the_native_api_takes_it_too(http: httpx.AsyncClient) -> None:
+    body: JsonBody = {"workflow": "solo", "prompt": "Count to nine."}
+    response = await http.post("runs", json={**body, "generation": {"temperature": 0.75}})
+    run_id = response.json()["id"]
+    async with http.stream("GET", f"runs/{run_id}/events") as events:
+        async for _ in events.aiter_lines():
+            pass
+    completion = {"id": run_id}
+    ((_, sampling),) = await samplings(http, completion)
+    assert sampling["temperature"] == 0.75
+    response = await http.post(
+        "runs", json={"workflow": "pair", "prompt": "?", "generation": {"temperature": 0.75}}
+    )
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "generation.temperature"
+
+
+def test_sampling_is_for_every_agent_and_the_length_for_who_answers(
+    scripted: ScriptedGateway,
+) -> None:
+    with scripted.client() as http:
+        body = asked(SUM, model="workflow/delegate", temperature=0.5, max_tokens=200, seed=4)
+        completion = http.post("/v1/chat/completions", json=body).json()
+        run_id = completion["id"].removeprefix("chatcmpl-")
+        steps = http.get(f"/v1/runs/{run_id}").json()["steps"]
+    calls = [(s["agent"], c) for s in steps for k in s["candidates"] for c in k["calls"]]
+    assert {agent for agent, _ in calls} >= {"planner", "slm"}
+    for agent, call in calls:
+        sampling = call["sampling"]
+        assert sampling["temperature"] == 0.5
+        assert (sampling["max_tokens"] == 200) == (agent == "planner")
+        assert (sampling["seed"] == 4) == (agent == "planner")
