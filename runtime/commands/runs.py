@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from loopline.agents.records import Trajectory
     from loopline.runtime.client.client import Client
     from loopline.runtime.client.deployment import Deployment
-    from loopline.runtime.observe.run_history import KnownRun
+    from loopline.runtime.observe.recorded_runs import KnownRun
 
 T = TypeVar("T")
 RunId = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or a part of it.")]
@@ -244,7 +244,7 @@ def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
     directory. Raises `InputError`, `RunUnknown`, or `Unreachable` for a run that isn't there."""
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import Unreachable
-    from loopline.runtime.observe.run_history import find_recorded_run
+    from loopline.runtime.observe.recorded_runs import find_recorded_run
 
     try:
         return _run_on_bus(redis_url, lambda client, where: _find_on_bus(client, where, run_id))
@@ -260,7 +260,7 @@ def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
 
 def _load_recorded_run(store: Path, run_id: str) -> KnownRun:
     """A run of a store by its whole id. Raises `InputError`."""
-    from loopline.runtime.observe.run_history import find_recorded_run
+    from loopline.runtime.observe.recorded_runs import find_recorded_run
 
     known_run = find_recorded_run(store, run_id)
     if known_run is None:

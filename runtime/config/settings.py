@@ -133,6 +133,11 @@ class RecorderSection(Section):
     linger_seconds: float = Field(default=1.0, ge=0, le=60)
     """How long a batch waits on the bus for company: fewer, larger files, later. A recorder that
     is told to stop writes at once."""
+    compact_files: int = Field(default=32, ge=0, le=100_000)
+    """So many small files of a table are joined into one while runs go on; 0 leaves that to
+    `runtime store compact`."""
+    compact_seconds: float = Field(default=30.0, gt=0)
+    """How often the recorder looks how many there are."""
 
 
 class JobSettings(Section):
