@@ -21,6 +21,7 @@ from loopline.runtime.commands import (
     scale,
     shards,
     status,
+    store,
     up,
     worker,
 )
@@ -35,6 +36,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     worker.register,
     logs.register,
     runs.register,
+    store.register,
     dead.register,
     policies.register,
     keys.register,

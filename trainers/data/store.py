@@ -72,7 +72,9 @@ def _newest_of_several(folder: Path) -> dict[str, tuple[int, str]]:
     counts: Any = table.group_by("run_id").aggregate([("entry", "count")])
     compute: Any = pyarrow.compute
     several = counts.filter(compute.greater(counts["entry_count"], 1))["run_id"]
-    rows: list[dict[str, Any]] = table.filter(compute.is_in(table["run_id"], several.combine_chunks())).to_pylist()
+    rows: list[dict[str, Any]] = table.filter(
+        compute.is_in(table["run_id"], several.combine_chunks())
+    ).to_pylist()
     newest: dict[str, tuple[int, str]] = {}
     for row in sorted(rows, key=lambda row: (row["generation"], Place.of(row["entry"]))):
         newest[row["run_id"]] = row["generation"], row["entry"]
