@@ -113,9 +113,10 @@ class SupervisorSettings(Section):
     drain_seconds: float = Field(default=30.0, ge=0)
     """How long a worker may finish what it holds before it is killed."""
     log_bytes: int = Field(default=10_000_000, ge=10_000)
-    """A worker's log file is rotated at this size."""
+    """The log file of a worker, of Redis, of the supervisor or of a job is rotated at this size,
+    while it is written."""
     log_files: int = Field(default=3, ge=1, le=100)
-    """Log files kept per worker, the current one included."""
+    """Log files kept of each of them, the current one included."""
 
 
 class LoggingSettings(Section):

@@ -32,7 +32,7 @@ while True:
     except AlreadyCompacting:
         time.sleep(0.001)
 """
-BATCHES = 150
+BATCHES = 60
 
 
 def compacting(store: Path, how: str) -> subprocess.Popen[str]:
@@ -96,7 +96,7 @@ def test_killed_compactions_lose_no_row_and_show_none_twice(tmp_path: Path) -> N
             asyncio.run(recorder.write([entry(place, place) for place in places]))
             seen = plain_query(tmp_path)
             assert len(seen) == len(set(seen)) == 1 + batch * 3
-        while len(kills) < 8:
+        while len(kills) < 5:
             assert len(plain_query(tmp_path)) == 1 + (BATCHES - 1) * 3
     compact(tmp_path / "trajectories", everything=True)
     assert len(rows(tmp_path)) == 1 + (BATCHES - 1) * 3
