@@ -413,6 +413,7 @@ async def _run(
             preexec_fn=dies_with_parent(signal.SIGKILL),
         )
 
+    output_log.touch()  # says that it has begun, also where it prints nothing
     process, output = await start_with_output(start)
     printed = RotatingLog(output_log, settings.supervisor.log_bytes, settings.supervisor.log_files)
     with output, closing(printed):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
+from loopline.runtime.observe.log_files import RotatingLog
+from loopline.runtime.supervise.child_output import copy_until_dead, start_with_output
 from tests.runtime.conftest import Deployment, until
 
 pytestmark = pytest.mark.timeout(400)
@@ -38,3 +45,22 @@ def test_logs_are_rotated_while_the_deployment_runs(deployment: Deployment) -> N
     lines = deployment.state.supervisor_log.read_text().splitlines()
     assert all(json.loads(line) for line in lines)
     assert (logs / "supervisor.log.1").read_bytes().endswith(b"x" * 20_000 + b"\n")
+
+
+async def test_the_output_of_a_child_is_rotated_while_it_runs_and_no_line_is_lost(
+    tmp_path: Path,
+) -> None:
+    log = RotatingLog(tmp_path / "output.log", limit=2_000, files=100)
+
+    def start(writing: int) -> Coroutine[Any, Any, asyncio.subprocess.Process]:
+        printing = "for number in range(3000): print('line', number)"
+        return asyncio.create_subprocess_exec(sys.executable, "-c", printing, stdout=writing)
+
+    process, output = await start_with_output(start)
+    with output:
+        assert await copy_until_dead(process, output, log) == 0
+    log.close()
+    files = list(tmp_path.iterdir())
+    assert len(files) > 10
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    assert sorted(lines) == sorted(f"line {number}" for number in range(3000))
