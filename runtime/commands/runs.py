@@ -88,12 +88,6 @@ def register(app: typer.Typer) -> None:
         rewards, tool calls, and every token by its log-probability; with --training by its
         importance ratio, too.
         """
-        from rich.console import Console
-
-        from loopline.runtime.terminal.dialogue import DialoguePrinter
-        from loopline.runtime.terminal.pluralize import format_count
-        from loopline.runtime.terminal.safe_text import sanitize
-
         outcome = (
             _find_known_run(redis_url, run_id)
             if store is None
@@ -109,6 +103,12 @@ def register(app: typer.Typer) -> None:
         if as_json:
             typer.echo(outcome.trajectory().model_dump_json())
             return
+        from rich.console import Console
+
+        from loopline.runtime.terminal.dialogue import DialoguePrinter
+        from loopline.runtime.terminal.pluralize import format_count
+        from loopline.runtime.terminal.safe_text import sanitize
+
         printer = DialoguePrinter(Console(highlight=False))
         typer.echo(f"question  {sanitize(outcome.run.task.prompt)}\n")
         for step in outcome.steps:

@@ -47,6 +47,10 @@ def test_logs_are_rotated_while_the_deployment_runs(deployment: Deployment) -> N
     assert (logs / "supervisor.log.1").read_bytes().endswith(b"x" * 20_000 + b"\n")
 
 
+def contents(folder: Path) -> list[str]:
+    return [path.read_text() for path in folder.iterdir()]
+
+
 async def test_the_output_of_a_child_is_rotated_while_it_runs_and_no_line_is_lost(
     tmp_path: Path,
 ) -> None:
@@ -60,7 +64,6 @@ async def test_the_output_of_a_child_is_rotated_while_it_runs_and_no_line_is_los
     with output:
         assert await copy_until_dead(process, output, log) == 0
     log.close()
-    files = list(tmp_path.iterdir())
+    files = contents(tmp_path)
     assert len(files) > 10
-    lines = [line for file in files for line in file.read_text().splitlines()]
-    assert sorted(lines) == sorted(f"line {number}" for number in range(3000))
+    assert sorted(line for text in files for line in text.splitlines()) == sorted(f"line {number}" for number in range(3000))

@@ -12,11 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.parquet as pq
-
-pc: Any = pyarrow.compute
-"""Its stubs lack what it makes when it is imported."""
 
 TABLES = ("trajectories", "usage", "rewards")
 """Names of the tables: folders of a store."""
@@ -154,7 +150,10 @@ def _batches_of(
                 damaged.append(error)
             else:
                 if workflow is not None:
-                    table = table.filter(pc.equal(table["workflow"], workflow))
+                    from pyarrow import compute
+
+                    same: Any = compute
+                    table = table.filter(same.equal(table["workflow"], workflow))
                 yield path, first, table
         first += rows
 
@@ -195,11 +194,12 @@ def _add_rows(path: Path, run_id: str, rows: RunRows) -> None:
     for group in range(file.metadata.num_row_groups):
         if not _may_hold(file, group, "run_id", run_id):
             continue
-        ids = read_group(path, file, group, ["run_id"])["run_id"]
-        places = pc.indices_nonzero(pc.equal(ids, run_id)).to_pylist()
+        # Without pyarrow's compute functions, whose import takes longer than all of this.
+        ids = read_group(path, file, group, ["run_id"])["run_id"].to_pylist()
+        places = [number for number, value in enumerate(ids) if value == run_id]
         if places:
             table = read_group(path, file, group, ["generation", "entry", "trajectory"])
-            for row in table.take(pa.array(places)).to_pylist():
+            for row in (row for at in places for row in table.slice(at, 1).to_pylist()):
                 place = Place.of(row["entry"])
                 rows.bodies.append((row["generation"], place, row["trajectory"]))
 
