@@ -23,7 +23,7 @@ LOG_FILES = 3
 
 def rotate(path: Path, limit: int = LOG_BYTES, files: int = LOG_FILES) -> bool:
     """Put a log aside that has grown beyond its limit: `name.log` becomes `name.log.1`, and so on.
-    For a log that its writer opens anew for each line, or has not opened yet. Raises OSError."""
+    For a log that its writer opens again for each line, or has not opened yet. Raises OSError."""
     if not path.exists() or path.stat().st_size <= limit:
         return False
     _shift(path, files)

@@ -66,4 +66,6 @@ async def test_the_output_of_a_child_is_rotated_while_it_runs_and_no_line_is_los
     log.close()
     files = contents(tmp_path)
     assert len(files) > 10
-    assert sorted(line for text in files for line in text.splitlines()) == sorted(f"line {number}" for number in range(3000))
+    assert sorted(line for text in files for line in text.splitlines()) == sorted(
+        f"line {number}" for number in range(3000)
+    )

@@ -277,10 +277,10 @@ def test_any_order_of_writes_compactions_and_crashes_leaves_the_same_rows(
                 case _:
                     raise AssertionError(kind)
             if entries:
-                seen = [(run, generation) for run, generation, _ in rows(store)]
-                assert set(seen) == {(run, gen) for run, gen, _ in last_recorded(entries)}
-                for run in {run for run, _ in seen}:
-                    newest = max(gen for name, gen in seen if name == run)
+                listed = [(run, generation) for run, generation, _ in rows(store)]
+                assert set(listed) == {(run, gen) for run, gen, _ in last_recorded(entries)}
+                for run in {run for run, _ in listed}:
+                    newest = max(gen for name, gen in listed if name == run)
                     body = find_run_rows(trajectories(store), run).newest
                     assert body == f"{int(run[-12:])}/{newest}"
         compact(trajectories(store), everything=True)

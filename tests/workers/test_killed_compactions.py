@@ -94,8 +94,8 @@ def test_killed_compactions_lose_no_row_and_show_none_twice(tmp_path: Path) -> N
         for batch in range(1, BATCHES):
             places = [batch * 3 + number for number in range(3)]
             asyncio.run(recorder.write([entry(place, place) for place in places]))
-            seen = plain_query(tmp_path)
-            assert len(seen) == len(set(seen)) == 1 + batch * 3
+            counted = plain_query(tmp_path)
+            assert len(counted) == len(set(counted)) == 1 + batch * 3
         while len(kills) < 5:
             assert len(plain_query(tmp_path)) == 1 + (BATCHES - 1) * 3
     compact(tmp_path / "trajectories", everything=True)

@@ -265,12 +265,12 @@ def _rewrite(
     if rows is not None and rows.num_rows:
         places = [Place.of(entry) for entry in rows["entry"].to_pylist()]
         name = str(FileName(group[0].name.shard, min(places), max(places), rows.num_rows))
-    kept = scratch / table.name
-    kept.mkdir()
+    replacement = scratch / table.name
+    replacement.mkdir()
     try:
         if name is not None:
-            write_sorted(rows, kept / name)
-        if not stop() and _exchange(table, kept, name, group, aside):
+            write_sorted(rows, replacement / name)
+        if not stop() and _exchange(table, replacement, name, group, aside):
             result.files += len(group)
             result.into += name is not None
             result.rows += 0 if rows is None else rows.num_rows
@@ -278,7 +278,7 @@ def _rewrite(
             damaged = [f"{path}: {why}" for path, why in aside.items()]
             result.damaged += tuple(damaged)
     finally:
-        shutil.rmtree(kept, ignore_errors=True)
+        shutil.rmtree(replacement, ignore_errors=True)
 
 
 def _readable_groups(path: Path, aside: dict[str, str]) -> list[Any]:
@@ -353,7 +353,7 @@ def write_sorted(rows: Any, path: Path) -> None:
 
 
 def _exchange(
-    table: Path, kept: Path, name: str | None, group: list[_Sized], aside: dict[str, str]
+    table: Path, replacement: Path, name: str | None, group: list[_Sized], aside: dict[str, str]
 ) -> bool:
     """Exchange the table's folder with one that has the new file and all others. False where one
     of the files isn't there any more, so that nothing was done."""
@@ -370,20 +370,20 @@ def _exchange(
             if entry.is_dir(follow_symlinks=False):
                 raise OSError(
                     errno.EISDIR,
-                    "a folder within a table can't be kept by a compaction: move it elsewhere",
+                    "a folder within a table can't be kept by a compaction: move it away",
                     entry.path,
                 )
-            os.link(entry.path, kept / entry.name, follow_symlinks=False)
+            os.link(entry.path, replacement / entry.name, follow_symlinks=False)
         for damaged, why in aside.items():
             keep_unreadable(table / damaged, table)
             log.error("damaged file set aside", file=damaged, table=table.name, why=why)
         stat = table.stat()
-        kept.chmod(stat.st_mode & 0o7777)
+        replacement.chmod(stat.st_mode & 0o7777)
         if stat.st_uid != os.geteuid():
-            os.chown(kept, stat.st_uid, stat.st_gid)
-        flush(kept)
+            os.chown(replacement, stat.st_uid, stat.st_gid)
+        flush(replacement)
         try:
-            exchange(table, kept)
+            exchange(table, replacement)
         except OSError as error:
             if error.errno == errno.ENOTSUP:
                 raise OSError(
@@ -394,7 +394,7 @@ def _exchange(
                 ) from error
             raise
         flush(table.parent)
-        flush(kept.parent)
+        flush(replacement.parent)
         return True
 
 

@@ -73,9 +73,9 @@ class Compactor:
 
     def _is_due(self, table: Path) -> bool:
         """Whether so many files have come to a shard since a compaction came to its end."""
-        seen = self._seen.get(table, set[str]())
+        present = self._seen.get(table, set[str]())
         names = (
-            FileName.parse(path.name) for path in parquet_files(table) if path.name not in seen
+            FileName.parse(path.name) for path in parquet_files(table) if path.name not in present
         )
         shards = Counter(name.shard for name in names if name is not None)
         return any(number >= self._small_files for number in shards.values())
