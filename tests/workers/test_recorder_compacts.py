@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
+from structlog.testing import capture_logs
 
 from loopline.bus import Bus
 from loopline.testing import end_workers, start_worker
 from loopline.workers.settings import RecorderSettings
+from loopline.workers.store import compaction
+from loopline.workers.store.compactor import Compactor
 from loopline.workers.store.files import FileName, parquet_files
 from tests.bus.serving import until
 
+from .store_rows import a_table, entry
 from .test_recorder import USAGE
 
 
@@ -63,3 +72,26 @@ async def test_recorders_that_are_killed_again_and_again_keep_each_row_once_in_f
     assert sorted(calls(store), key=int) == [str(number) for number in range(published)]
     names = [FileName.parse(path.name) for path in parquet_files(store / "usage")]
     assert max(name.rows for name in names if name is not None) > 2
+
+
+async def test_a_compaction_that_fails_ends_no_recorder_and_is_not_tried_at_every_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(first: Path, second: Path) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(compaction, "exchange", refuse)
+    for place in range(1, 5):
+        await a_table(tmp_path).write([entry(place, place)])
+    compactor = Compactor(tmp_path, small_files=4, pause=0.001)
+    with capture_logs() as lines:
+        running = asyncio.create_task(compactor.run())
+        await until(lambda: _said(lines), "the failure")
+        await compactor._look(tmp_path / "trajectories")  # pyright: ignore[reportPrivateUsage]
+        compactor.drain()
+        await running
+    assert [line["kind"] for line in lines if line["event"] == "not compacted"] == ["OSError"]
+
+
+async def _said(lines: Sequence[Mapping[str, Any]]) -> bool:
+    return any(line["event"] == "not compacted" for line in lines)

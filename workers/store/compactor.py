@@ -55,10 +55,11 @@ class Compactor:
         except AlreadyCompacting:
             return  # Another recorder of the same folder, or a command.
         except Exception as error:  # noqa: BLE001 - a full disk must not end the recorder
-            log.error(
-                "not compacted", table=table.name, error=str(error), kind=type(error).__name__
-            )
-            return
+            kind = type(error).__name__
+            log.error("not compacted", table=table.name, error=str(error), kind=kind)
+            result = Compacted()
+        # After a failure, too: what stands in the way is there at the next look as well, so it is
+        # tried again once as many files have come.
         self._seen[table] = {path.name for path in parquet_files(table)}
         self.done.files += result.files
         self.done.into += result.into

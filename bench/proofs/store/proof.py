@@ -109,9 +109,11 @@ def _look(
     rng = random.Random(options.seed)
     ids = [run_id(rng.randrange(options.runs), options.seed) for _ in range(shows)]
     times: list[float] = []
+    busy: list[float] = []
     for run in ids:
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         trajectory = from_store(store, run)
+        busy.append(1000 * (time.process_time() - cpu))
         times.append(1000 * (time.perf_counter() - began))
         if trajectory is None or trajectory.run.id != run:
             outcome.violate([Violation("shown", "the store does not show it", run)])
@@ -128,6 +130,7 @@ def _look(
     outcome.measurements += [
         figure("show_ms p50", quantile(times, 0.5), "ms", SHOW_MS),
         figure("show_ms p99", quantile(times, 0.99), "ms", SHOW_MS),
+        figure("show, processor time p50", quantile(busy, 0.5), "ms"),
         figure("whole command p50", quantile(command, 0.5), "ms"),
     ]
     read, wall, cpu = _read(store, options.reads, outcome)
