@@ -26,6 +26,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:closed` | string: no run is admitted while the shards are changed | ten seconds |
 | `{p:s}:ends` | sorted set: ended runs that are to be announced, by due time | stream life |
 | `{p:s}:spent:<account>:<day>` | hash: tokens and micro-dollars of an account's day | three days |
+| `{p:s}:runs-of:<account>` | sorted set: runs of an account by admission | stream life |
 | `{p:s}:history` | stream: audit, only with `history` on | stream life |
 | `{p}:worker:<name>` | string: presence of one worker | three beats |
 | `{p}:workers` | sorted set: worker names by last beat | stream life |
@@ -35,7 +36,6 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | stream life |
 | `{p}:idempotency:<digest>` | string: a caller's key: its run, its body's digest | retention |
 | `{p}:session:<digest>` | hash: messages of a session → the run that answered | retention |
-| `{p}:runs-of:<account>` | sorted set: newest runs of an account by admission | retention |
 | `{p}:api-keys` | hash: digest of an API key → whose it is, what it may | until it is revoked |
 | `{p}:probe` | string: whether the server takes writes | a second |
 
@@ -113,6 +113,10 @@ class Shard:
 
     def thread(self, thread: str) -> str:
         return self._key("thread", thread)
+
+    def runs_of(self, account: str) -> str:
+        """admit.lua knows it, too."""
+        return self._key("runs-of", account)
 
     def lock(self, name: str) -> str:
         return self._key("lock", name)
@@ -201,9 +205,6 @@ class Keys:
 
     def session(self, digest: str) -> str:
         return f"{{{self.prefix}}}:session:{digest}"
-
-    def runs_of(self, account: str) -> str:
-        return f"{{{self.prefix}}}:runs-of:{account}"
 
     @property
     def api_keys(self) -> str:

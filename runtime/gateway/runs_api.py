@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, TypeVar
 
@@ -115,7 +114,7 @@ class RunsApi:
             account=caller.id,
             webhook=params.webhook,
         )
-        await asyncio.gather(self._client.submit(run), self._service.enlist(run))
+        await self._client.submit(run)
 
     async def list(self, request: Request) -> Response:
         """The caller's newest runs, those of the chat API included."""
@@ -195,7 +194,6 @@ class RunsApi:
             policies=params.policies,
             tags=params.tags,
         )
-        await self._service.enlist(run)
         forked = await self._bus.run_state(run.id)
         return json_response(self._body(forked), 202, {"location": f"/v1/runs/{run.id}"})
 
