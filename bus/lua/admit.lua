@@ -37,12 +37,13 @@ local life = ARGV[3] + ARGV[6] - now_ms()
 redis.call('PEXPIRE', run, life)
 redis.call('ZADD', active, ARGV[3], ARGV[1])
 redis.call('PEXPIRE', active, STREAM_LIFE)
-if ARGV[14] ~= '' then
-  local runs_of = of_shard('runs-of') .. ':' .. ARGV[14]
-  redis.call('ZADD', runs_of, now_ms(), ARGV[1])
-  redis.call('ZREMRANGEBYSCORE', runs_of, '-inf', now_ms() - ARGV[6])
-  redis.call('PEXPIRE', runs_of, STREAM_LIFE)
+local function list(runs)
+  redis.call('ZADD', runs, now_ms(), ARGV[1])
+  redis.call('ZREMRANGEBYSCORE', runs, '-inf', now_ms() - LONGEST_RUN - ARGV[6])
+  redis.call('PEXPIRE', runs, STREAM_LIFE)
 end
+list(of_shard('runs'))
+if ARGV[14] ~= '' then list(of_shard('runs-of') .. ':' .. ARGV[14]) end
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
 local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
 local a = 16

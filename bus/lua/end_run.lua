@@ -13,6 +13,7 @@
 
 local STREAM_LIFE = 604800000
 local INBOX_LIFE = 600000
+local LONGEST_RUN = 86400000
 -- Of a request that no step waits for any more: for one who still holds an old lease, and for an
 -- answer that goes again after a lost connection.
 local SETTLED_LIFE = 60000

@@ -260,8 +260,11 @@ class Client:
         seed: int | None = None,
         policies: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
+        prompt_files: Mapping[str, str] | None = None,
+        question: str | None = None,
     ) -> Run:
-        """Admit a run that keeps the parent's journal before `at_turn` and goes on from there.
+        """Admit a run that keeps the parent's journal before `at_turn` and goes on from there; what
+        else is given as for `loopline.agents.replay.fork`.
 
         Raises `InputError` if the parent never came that far or its workflow has no such role, and
         what `submit` raises.
@@ -276,6 +279,8 @@ class Client:
                 seed=seed,
                 policies=dict(policies or {}),
                 tags=dict(tags or {}),
+                prompt_files=dict(prompt_files or {}),
+                question=question,
             )
         except AgentError as error:
             raise InputError(str(error)) from error

@@ -11,6 +11,7 @@ import os
 import secrets
 import time
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -40,6 +41,9 @@ class ApiKey(BaseModel):
     tokens_per_day: int | None = Field(default=None, ge=1)
     """Of prompts and completions, since midnight UTC; None is no limit."""
     micro_dollars_per_day: int | None = Field(default=None, ge=1)
+    dashboard: Literal["none", "read", "write"] = "none"
+    """Whether its owner may look at the dashboard, which shows everybody's runs, or change things
+    there as well."""
     revoked: bool = False
     webhook_secret: str = Field(default_factory=lambda: new_webhook_secret(), max_length=100)
     """Signs what is sent to the caller's webhooks."""
@@ -145,10 +149,19 @@ def _read(body: bytes) -> ApiKey | None:
         return None
 
 
+async def by_digest(bus: Bus, key_digest: str) -> ApiKey | None:
+    """The record of a key, revoked or not."""
+    body: bytes | None = await bus.redis.hget(bus.keys.api_keys, key_digest)  # pyright: ignore
+    return _read(body) if body else None
+
+
 async def own_key(bus: Bus, state: StateDirectory) -> str:
-    """The key of this state directory, which its first gateway makes."""
+    """The key of this state directory, which its first gateway makes: of who runs it."""
     key = key_file(state)
-    await add(bus, key, ApiKey(id=digest(key)[:12], name="runtime up", created=bus.clock.now()))
+    record = ApiKey(
+        id=digest(key)[:12], name="runtime up", created=bus.clock.now(), dashboard="write"
+    )
+    await add(bus, key, record)
     return key
 
 

@@ -66,7 +66,7 @@ class GatewayServer:
         settings = service.settings
         self._http = _Server(
             uvicorn.Config(
-                gateway_app(service),
+                gateway_app(service, state),
                 http=bounded_protocol(settings.gateway.header_seconds),
                 ws="none",
                 lifespan="off",

@@ -189,7 +189,7 @@ class Service:
         bus = self.client.bus
         runs: list[tuple[bytes, float]] = []
         for shard in bus.keys.all_shards():
-            runs += await bus.redis.zrange(shard.runs_of(caller.id), 0, -1, withscores=True)
+            runs += await bus.redis.zrange(shard.runs(caller.id), 0, -1, withscores=True)
         names = [run_id.decode() for run_id, _ in sorted(runs, key=lambda run: -run[1])]
         begin = names.index(before) + 1 if before in names else 0
         return names[begin : begin + count]
