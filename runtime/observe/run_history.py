@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from loopline.agents.records import Run
 from loopline.bus import Bus
 from loopline.runtime.client.client import RunUnknown, run_of, steps_of, trajectory_of
 from loopline.runtime.errors import InputError
