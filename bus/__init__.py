@@ -14,7 +14,7 @@ from loopline.bus.connection import OUTAGE, retry_during_outage
 from loopline.bus.consumer import Consumer
 from loopline.bus.dead_letters import DeadLetter
 from loopline.bus.delivery import Delivery
-from loopline.bus.envelope import Envelope, traceparent_of
+from loopline.bus.envelope import TRACEPARENT_TAG, Envelope, trace_id_of, traceparent_of
 from loopline.bus.errors import (
     BackgroundEnded,
     BudgetExceeded,
@@ -54,6 +54,7 @@ require_full_name(__name__)
 __all__ = [
     "CLIENT_PATIENCE",
     "OUTAGE",
+    "TRACEPARENT_TAG",
     "Admission",
     "Agreement",
     "BackgroundEnded",
@@ -113,5 +114,6 @@ __all__ = [
     "read_thread",
     "retry_during_outage",
     "run_ended",
+    "trace_id_of",
     "traceparent_of",
 ]

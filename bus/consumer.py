@@ -22,7 +22,7 @@ from loopline.bus.bus import Bus
 from loopline.bus.connection import OUTAGE, is_outage, pause_before, retry_during_outage
 from loopline.bus.dead_letters import add_dead_letter
 from loopline.bus.delivery import Delivery
-from loopline.bus.envelope import FIELD, Envelope
+from loopline.bus.envelope import FIELD, Envelope, trace_id_of
 from loopline.bus.errors import (
     BusError,
     BusUnavailable,
@@ -358,7 +358,10 @@ class Consumer:
         try:
             async with self._places:
                 # Never unbound: the context is this task's own and ends with it.
-                structlog.contextvars.bind_contextvars(run_id=envelope.run_id)
+                structlog.contextvars.bind_contextvars(
+                    run_id=envelope.run_id,
+                    trace_id=trace_id_of(envelope.run_id, envelope.traceparent),
+                )
                 failures = await self._begin(delivery)
                 if failures is None:
                     log.warning("lease lost before it began", run_id=envelope.run_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pydantic
@@ -11,6 +12,11 @@ from loopline.bus.errors import MalformedEnvelope
 
 FIELD = "e"
 """The one field of a stream entry: the envelope as JSON."""
+
+TRACEPARENT_TAG = "traceparent"
+"""Tag of a run whose client brought a trace of its own."""
+_TRACE_ID = re.compile("[0-9a-f]{32}")
+_TRACEPARENT = re.compile("[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Envelope(BaseModel):
@@ -29,7 +35,7 @@ class Envelope(BaseModel):
     deadline: float
     """Unix seconds."""
     traceparent: str = ""
-    """W3C trace context; the trace id is the run's id."""
+    """W3C trace context of the run's trace (`trace_id_of`)."""
     reply_key: str = ""
     """Idempotency key, when this is a request that wants a reply."""
     payload: dict[str, Any] = Field(default_factory=dict)
@@ -57,12 +63,19 @@ class Envelope(BaseModel):
             raise MalformedEnvelope(f"not an envelope: not UTF-8: {error}") from None
 
 
-def traceparent_of(run_id: str, turn: int = 0, branch: int = 0) -> str:
-    """W3C `traceparent`: the run's id is the trace, the step is the parent span.
-
-    An id that is not a UUID has no trace.
+def trace_id_of(run_id: str, traceparent: str = "") -> str:
+    """The trace of a run: 32 hexadecimal digits, those of the W3C `traceparent` that its client has
+    brought, else those of the run's id. An id that is not a UUID has no trace: "".
     """
+    brought = _TRACEPARENT.fullmatch(traceparent)
+    if brought is not None and brought[1] != "0" * 32:
+        return brought[1]
     trace = run_id.replace("-", "")
-    if len(trace) != 32 or not all(letter in "0123456789abcdef" for letter in trace):
-        return ""
-    return f"00-{trace}-{(turn + 1) << 32 | branch:016x}-01"
+    return trace if _TRACE_ID.fullmatch(trace) else ""
+
+
+def traceparent_of(run_id: str, turn: int = 0, branch: int = 0, brought: str = "") -> str:
+    """W3C `traceparent` of a step: in the run's trace, with the step as the parent span. `brought`:
+    the one that the run's client came with."""
+    trace = trace_id_of(run_id, brought)
+    return f"00-{trace}-{(turn + 1) << 32 | branch:016x}-01" if trace else ""

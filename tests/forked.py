@@ -29,6 +29,7 @@ RUNTIME = (
     "loopline.runtime.client.client",
     "loopline.runtime.jobs.queue",
     "loopline.runtime.observe.doctor",
+    "loopline.runtime.observe.recorded_runs",
     "loopline.runtime.observe.run_history",
     "loopline.runtime.observe.status",
     "loopline.runtime.supervise.detached",

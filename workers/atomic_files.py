@@ -6,9 +6,12 @@ holds the writer's process id, so two processes may write the same file: the las
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import glob
 import os
 import shutil
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +20,11 @@ import psutil
 
 PARTIAL = ".part"
 """Suffix of the hidden file or folder that is still being written: `.NAME.PID.part`."""
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_RENAME_SWAP = 2
+"""Of renameat2(2) on Linux, and of renamex_np(2) on macOS."""
 
 
 def write_atomic(path: Path, content: str | bytes, *, private: bool = False) -> None:
@@ -67,6 +75,31 @@ def atomic_folder(folder: Path, *, replace: bool = False) -> Generator[Path]:
         flush(folder.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def exchange(first: Path, second: Path) -> None:
+    """Give two files or folders each other's name in one step, so that anyone who looks sees both
+    as they were or both exchanged. Flushes neither.
+
+    Raises OSError; with `errno.ENOTSUP` where the system or its file system has no such step.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    paths = os.fsencode(first), os.fsencode(second)
+    if sys.platform == "darwin":
+        swap = getattr(libc, "renamex_np", None)
+        arguments = (*paths, ctypes.c_uint(_RENAME_SWAP))
+    else:
+        swap = getattr(libc, "renameat2", None)
+        arguments = (_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], ctypes.c_uint(_RENAME_EXCHANGE))
+    if swap is None:
+        number = errno.ENOTSUP
+    elif swap(*arguments) == 0:
+        return
+    else:
+        number = ctypes.get_errno()
+        if number in (errno.EINVAL, errno.ENOSYS, errno.EXDEV):
+            number = errno.ENOTSUP
+    raise OSError(number, os.strerror(number), str(first), None, str(second))
 
 
 def flush_all(folder: Path) -> None:

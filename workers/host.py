@@ -18,6 +18,7 @@ from loopline.agents.records import (
 )
 from loopline.agents.workflows import policy_of
 from loopline.bus import (
+    TRACEPARENT_TAG,
     DeadlineExceeded,
     Envelope,
     Inbox,
@@ -107,7 +108,9 @@ class BusHost:
             turn=self._turn,
             branch=self._branch,
             deadline=run.deadline,
-            traceparent=traceparent_of(run.id, self._turn, self._branch),
+            traceparent=traceparent_of(
+                run.id, self._turn, self._branch, run.tags.get(TRACEPARENT_TAG, "")
+            ),
             reply_key=key,
             payload=payload,
         )

@@ -379,7 +379,16 @@ class Worker:
                         self._bus, key, "recorder", table.write, linger=settings.linger_seconds
                     )
                 )
-        self._details = lambda: {"rows": sum(table.rows for table in tables)}
+        compactor = None
+        if settings.compact_files:
+            from loopline.workers.store.compactor import Compactor
+
+            compactor = Compactor(store, settings.compact_files, settings.compact_seconds)
+            self._servers.append(compactor)
+        self._details = lambda: {
+            "rows": sum(table.rows for table in tables),
+            "files_compacted": compactor.done.files if compactor else 0,
+        }
 
     def _consume(self, streams: list[str], handler: Handler, places: int) -> Consumer:
         self._streams += streams

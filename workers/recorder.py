@@ -7,7 +7,8 @@ recognised by the ids of its entries, which stand in every row. From the look fo
 file a recorder locks the folder: one that stood still for longer than its lease finds what
 another has written meanwhile, and does not write it again. Layout:
 `<store>/trajectories/*.parquet`, `<store>/usage/*.parquet` and `<store>/rewards/*.parquet`, a file
-per batch: `<shard>-<its first entry>-<its last entry>-<rows>.parquet`.
+per batch: `<shard>-<its first entry>-<its last entry>-<rows>.parquet`. See `loopline.workers.store`
+for what becomes of them.
 """
 
 # pyarrow has no type stubs.
@@ -18,7 +19,6 @@ import asyncio
 import errno
 import hashlib
 import os
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -36,13 +36,13 @@ from loopline.agents.rewards import Reward
 from loopline.agents.workflows import add_rewards
 from loopline.workers.atomic_files import PARTIAL, atomic_file, write_atomic
 from loopline.workers.file_lock import FileLock
+from loopline.workers.store.compaction import keep_unreadable
+from loopline.workers.store.files import Damaged, FileName, Place, open_parquet, read_group
 
 log = structlog.get_logger("loopline.workers.recorder")
 
 Entry = tuple[str, dict[bytes, bytes]]
-_Place = tuple[int, int]
-"""Of an entry in its stream."""
-_Span = tuple[_Place, _Place]
+_Span = tuple[Place, Place]
 """Of a file: its first entry and its last."""
 
 _STEPS = TypeAdapter(tuple[Step, ...])
@@ -50,9 +50,6 @@ _STEPS = TypeAdapter(tuple[Step, ...])
 LOCK_SECONDS = 5.0
 """A batch is written in a fraction of one."""
 _LOCK_PAUSE = 0.02
-
-_FILE_NAME = re.compile(r"([0-9]+)-([0-9]+-[0-9]+)-([0-9]+-[0-9]+)-[0-9]+\.parquet")
-"""Shard, first entry and last entry."""
 
 TRAJECTORY_SCHEMA = pa.schema(
     [
@@ -152,14 +149,13 @@ class Table:
         self._schema = schema
         self._row_of = row_of
         self._known: dict[str, _Span | None] = {}
-        self._end: _Place = (0, 0)
+        self._end = Place(0, 0)
         """The greatest place that any file of this shard was seen to hold."""
         folder.mkdir(parents=True, exist_ok=True)
 
     async def write(self, entries: Sequence[Entry]) -> None:
         """Make a batch durable. Raises OSError with the folder and the remedy if the disk
-        refuses or another recorder keeps the lock, and ValueError if a file that may hold part of
-        the batch is damaged: the batch stays on the bus."""
+        refuses or another recorder keeps the lock: the batch stays on the bus."""
         try:
             async with self._lock():
                 self._write(entries)
@@ -211,15 +207,15 @@ class Table:
         self.rows += len(rows)
 
     def _write_file(self, rows: dict[str, pa.RecordBatch]) -> None:
-        first, last = min(rows, key=_place), max(rows, key=_place)
-        name = f"{self._shard:03d}-{first}-{last}-{len(rows)}"
+        places = [Place.of(entry) for entry in rows]
+        name = FileName(self._shard, min(places), max(places), len(rows))
         table = pa.Table.from_batches(list(rows.values()), schema=self._schema).combine_chunks()
         # Through Python's file: Arrow's own words its errors without saying what is wrong first.
         with (
-            atomic_file(self._folder / f"{name}.parquet") as partial,
+            atomic_file(self._folder / str(name)) as partial,
             partial.open("wb") as file,
         ):
-            pq.write_table(table, file, compression="zstd")
+            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
 
     def _quarantine(self, entry: str, fields: dict[bytes, bytes], error: Exception) -> None:
         """Keep what can't be read, whole, alongside the tables: one bad entry must not stop the
@@ -235,7 +231,7 @@ class Table:
         """Which of these have been written, by this recorder or another. The folder, which is all
         that recorders have in common, is listed each time, and the names say which files to look
         into. Only what a name says is remembered: no file is ever written under another's."""
-        places = sorted(map(_place, entries))
+        places = sorted(map(Place.of, entries))
         names = os.listdir(self._folder)
         for name in names:
             if name.endswith(PARTIAL):
@@ -251,32 +247,32 @@ class Table:
             span = self._known.get(name)
             if span is None or bisect_left(places, span[0]) == bisect_right(places, span[1]):
                 continue  # none of these lies between its first entry and its last
-            try:
-                table = pq.read_table(self._folder / name, columns=["entry"])
-            except (OSError, pa.ArrowException) as error:
-                raise ValueError(
-                    f"{self._folder / name} can't be read ({error}), and entries of this batch may "
-                    "stand in it: restore it from a copy or move it out of the folder; until then "
-                    "the batch stays on the bus"
-                ) from error
-            entry_ids.update(table["entry"].to_pylist())
+            entry_ids.update(self._entries_of(self._folder / name))
         return entry_ids
 
+    def _entries_of(self, path: Path) -> list[str]:
+        """None of a damaged file, which is set aside: of what nobody can read nothing would stand
+        twice."""
+        try:
+            file = open_parquet(path)
+            groups = range(file.metadata.num_row_groups)
+            columns = [read_group(path, file, group, ["entry"])["entry"] for group in groups]
+        except Damaged as error:
+            there = keep_unreadable(path, self._folder)
+            path.unlink()
+            log.error("damaged file set aside", file=str(path), path=str(there), error=error.why)
+            return []
+        return [entry for column in columns for entry in column.to_pylist()]
+
     def _learn(self, name: str) -> None:
-        parts = _FILE_NAME.fullmatch(name)
-        if parts is None:
+        parsed = FileName.parse(name)
+        if parsed is None:
             return
-        if int(parts[1]) != self._shard:
+        if parsed.shard != self._shard:
             self._known[name] = None
             return
-        span = self._known[name] = _place(parts[2]), _place(parts[3])
-        self._end = max(self._end, span[1])
-
-
-def _place(entry: str) -> _Place:
-    """Of an entry in its stream: milliseconds, and the number within one."""
-    milliseconds, _, number = entry.partition("-")
-    return int(milliseconds), int(number)
+        self._known[name] = parsed.first, parsed.last
+        self._end = max(self._end, parsed.last)
 
 
 def trajectory_of(fields: dict[bytes, bytes]) -> Trajectory:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from loopline.agents.records import Run, Step
 from loopline.agents.workflows import Arrive, Continue, Fanout, Finish, Handoff, Routing
-from loopline.bus import Envelope, Join, Outgoing, StepCommit, traceparent_of
+from loopline.bus import (
+    TRACEPARENT_TAG,
+    Envelope,
+    Join,
+    Outgoing,
+    StepCommit,
+    traceparent_of,
+)
 from loopline.bus import Finish as BusFinish
 from loopline.workers.messages import role_stream
 
@@ -21,7 +28,9 @@ def outgoing(run: Run, handoff: Handoff) -> Outgoing:
             turn=handoff.turn,
             branch=handoff.branch,
             deadline=run.deadline,
-            traceparent=traceparent_of(run.id, handoff.turn, handoff.branch),
+            traceparent=traceparent_of(
+                run.id, handoff.turn, handoff.branch, run.tags.get(TRACEPARENT_TAG, "")
+            ),
             payload=payload.model_dump(mode="json"),
         ),
     )

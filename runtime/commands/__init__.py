@@ -22,6 +22,7 @@ from loopline.runtime.commands import (
     scale,
     shards,
     status,
+    store,
     up,
     worker,
 )
@@ -36,6 +37,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     worker.register,
     logs.register,
     runs.register,
+    store.register,
     dead.register,
     policies.register,
     keys.register,

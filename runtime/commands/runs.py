@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from loopline.agents.records import Trajectory
     from loopline.runtime.client.client import Client
     from loopline.runtime.client.deployment import Deployment
-    from loopline.runtime.observe.run_history import KnownRun
+    from loopline.runtime.observe.recorded_runs import KnownRun
 
 T = TypeVar("T")
 RunId = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or a part of it.")]
@@ -91,12 +91,6 @@ def register(app: typer.Typer) -> None:
         rewards, tool calls, and every token by its log-probability; with --training by its
         importance ratio, too.
         """
-        from rich.console import Console
-
-        from loopline.runtime.terminal.dialogue import DialoguePrinter
-        from loopline.runtime.terminal.pluralize import format_count
-        from loopline.runtime.terminal.safe_text import sanitize
-
         outcome = (
             _find_known_run(redis_url, run_id)
             if store is None
@@ -112,6 +106,12 @@ def register(app: typer.Typer) -> None:
         if as_json:
             typer.echo(outcome.trajectory().model_dump_json())
             return
+        from rich.console import Console
+
+        from loopline.runtime.terminal.dialogue import DialoguePrinter
+        from loopline.runtime.terminal.pluralize import format_count
+        from loopline.runtime.terminal.safe_text import sanitize
+
         printer = DialoguePrinter(Console(highlight=False))
         typer.echo(f"question  {sanitize(outcome.run.task.prompt)}\n")
         for step in outcome.steps:
@@ -247,7 +247,7 @@ def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
     directory. Raises `InputError`, `RunUnknown`, or `Unreachable` for a run that isn't there."""
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import Unreachable
-    from loopline.runtime.observe.run_history import find_recorded_run
+    from loopline.runtime.observe.recorded_runs import find_recorded_run
 
     try:
         return _run_on_bus(redis_url, lambda client, where: _find_on_bus(client, where, run_id))
@@ -263,7 +263,7 @@ def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
 
 def _load_recorded_run(store: Path, run_id: str) -> KnownRun:
     """A run of a store by its whole id. Raises `InputError`."""
-    from loopline.runtime.observe.run_history import find_recorded_run
+    from loopline.runtime.observe.recorded_runs import find_recorded_run
 
     known_run = find_recorded_run(store, run_id)
     if known_run is None:

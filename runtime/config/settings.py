@@ -113,9 +113,10 @@ class SupervisorSettings(Section):
     drain_seconds: float = Field(default=30.0, ge=0)
     """How long a worker may finish what it holds before it is killed."""
     log_bytes: int = Field(default=10_000_000, ge=10_000)
-    """A worker's log file is rotated at this size."""
+    """The log file of a worker, of Redis, of the supervisor or of a job is rotated at this size,
+    while it is written."""
     log_files: int = Field(default=3, ge=1, le=100)
-    """Log files kept per worker, the current one included."""
+    """Log files kept of each of them, the current one included."""
 
 
 class LoggingSettings(Section):
@@ -133,6 +134,11 @@ class RecorderSection(Section):
     linger_seconds: float = Field(default=1.0, ge=0, le=60)
     """How long a batch waits on the bus for company: fewer, larger files, later. A recorder that
     is told to stop writes at once."""
+    compact_files: int = Field(default=32, ge=0, le=100_000)
+    """So many small files of a table are joined into one while runs go on; 0 leaves that to
+    `runtime store compact`."""
+    compact_seconds: float = Field(default=30.0, gt=0)
+    """How often the recorder looks how many there are."""
 
 
 class JobSettings(Section):

@@ -95,7 +95,7 @@ class WebhookSender:
             run = run_of(state)
             key = await api_keys.by_id(self._bus, run.account)
         if state.state == "missing" or key is None or run_of(state).webhook is None:
-            log.error("webhook given up: its run or its key is gone", run=end.run_id)
+            log.error("webhook given up: its run or its key is gone", run_id=end.run_id)
             await run_ends.settle(self._bus, end)
             return
         trajectory = trajectory_of(state)
@@ -127,5 +127,5 @@ class WebhookSender:
             return
         passed = max(0.0, self._bus.clock.now() - trajectory.ended)
         pause = min(LONGEST_PAUSE, max(FIRST_PAUSE, passed))
-        log.warning("webhook not delivered", run=end.run_id, why=trouble, again_in=round(pause))
+        log.warning("webhook not delivered", run_id=end.run_id, why=trouble, again_in=round(pause))
         await run_ends.postpone(self._bus, end, pause)

@@ -17,8 +17,8 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Coroutine
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -39,7 +39,8 @@ from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import InputError, Unreachable
 from loopline.runtime.jobs.arq_worker import RETRY_SECONDS, LastingWorker
 from loopline.runtime.jobs.requests import MODULES, JobRequest, require_allowed
-from loopline.runtime.observe.log_files import LAST_LINES, tail
+from loopline.runtime.observe.log_files import LAST_LINES, RotatingLog, tail
+from loopline.runtime.supervise.child_output import copy_until_dead, start_with_output
 from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import PARENT_VARIABLE, dies_with_parent
 from loopline.workers.stop_signals import send
@@ -395,26 +396,33 @@ async def _run(
     if again and request.program == "bench" and request.output and _has_begun(Path(request.output)):
         argv = ["resume", request.output]
     log.info("job started", job=job_id, program=request.program, argv=argv)
-    with output_log.open("ab") as out:
-        process = await asyncio.create_subprocess_exec(
+
+    def start(writing: int) -> Coroutine[Any, Any, asyncio.subprocess.Process]:
+        return asyncio.create_subprocess_exec(
             *OWN_PYTHON,
             "-c",
             f"from {MODULES[request.program]} import main; main()",
             *argv,
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
+            stdout=writing,
+            stderr=asyncio.subprocess.STDOUT,
             cwd=request.cwd,
             env=_environment(settings, state),
             start_new_session=True,
             # At once: two of them must never write into one directory.
             preexec_fn=dies_with_parent(signal.SIGKILL),
         )
-    try:
-        code = await process.wait()
-    except asyncio.CancelledError:
-        await tasks.finish(_stop_process(process))
-        raise
+
+    output_log.touch()  # says that it has begun, also where it prints nothing
+    process, output = await start_with_output(start)
+    printed = RotatingLog(output_log, settings.supervisor.log_bytes, settings.supervisor.log_files)
+    with output, closing(printed):
+        copying = asyncio.create_task(copy_until_dead(process, output, printed))
+        try:
+            code = await asyncio.shield(copying)
+        except asyncio.CancelledError:
+            await tasks.finish(_stop_process(process, copying))
+            raise
     lines = [line for line in tail(output_log, LAST_LINES) if line.strip()]
     log.info("job ended", job=job_id, exit_code=code)
     return {"exit_code": code, "log": str(output_log), "last_line": lines[-1] if lines else ""}
@@ -424,11 +432,12 @@ def _has_begun(output: Path) -> bool:
     return (output / "manifest.json").exists()
 
 
-async def _stop_process(process: asyncio.subprocess.Process) -> None:
+async def _stop_process(process: asyncio.subprocess.Process, copying: asyncio.Task[int]) -> None:
+    """Until its last words are in its log."""
     send(process, signal.SIGTERM)
     try:
         async with asyncio.timeout(STOP_SECONDS):
             await process.wait()
     except TimeoutError:
         send(process, signal.SIGKILL)
-        await process.wait()
+    await copying

@@ -1,4 +1,4 @@
-"""Rotated log files of workers, and following them across rotations."""
+"""Log files that are rotated while they are written, and following them across rotations."""
 
 from __future__ import annotations
 
@@ -16,14 +16,57 @@ MAX_LINE_BYTES = 65_536
 """A longer line (a runaway print) is cut, so that a log can't fill the supervisor's memory."""
 
 
-START_BYTES = 5_000_000
-"""A log that a process has whole is put aside at its start when it is larger."""
+LOG_BYTES = 10_000_000
+LOG_FILES = 3
+"""Of a log whose owner is told nothing else."""
 
 
-def rotate(path: Path) -> None:
-    """Before a process that keeps its log open is started: `name.log` becomes `name.log.1`."""
-    if path.exists() and path.stat().st_size > START_BYTES:
-        path.replace(path.with_suffix(".log.1"))
+def rotate(path: Path, limit: int = LOG_BYTES, files: int = LOG_FILES) -> bool:
+    """Put a log aside that has grown beyond its limit: `name.log` becomes `name.log.1`, and so on.
+    For a log that its writer opens again for each line, or has not opened yet. Raises OSError."""
+    if not path.exists() or path.stat().st_size <= limit:
+        return False
+    _shift(path, files)
+    # Readers look for the name, and its writer may say nothing for hours.
+    path.touch()
+    return True
+
+
+def rotate_output(path: Path, limit: int, files: int) -> bool:
+    """The same for the file that this process's own stdout and stderr are appended to: nothing is
+    lost, since both go on in the new one in one step each. False where they don't lead there, as in
+    a terminal. Raises OSError."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    outputs = [number for number in (1, 2) if os.path.samestat(os.fstat(number), there)]
+    if not outputs or there.st_size <= limit:
+        return False
+    new = path.with_name(f".{path.name}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        _shift(path, files)
+        new.replace(path)
+        for number in outputs:
+            os.dup2(descriptor, number)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _shift(path: Path, files: int) -> None:
+    """Free the name, so that at most `files` are left once it is written again."""
+    for number in range(files - 1, 0, -1):
+        newer = path if number == 1 else _numbered(path, number - 1)
+        if newer.exists():
+            newer.replace(_numbered(path, number))
+    if files == 1:
+        path.unlink(missing_ok=True)
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
 
 
 class RotatingLog:
@@ -72,16 +115,7 @@ class RotatingLog:
 
     def _rotate(self) -> None:
         self.close()
-        for number in range(self._files - 1, 0, -1):
-            older = self._numbered_path(number)
-            newer = self.path if number == 1 else self._numbered_path(number - 1)
-            if newer.exists():
-                newer.replace(older)
-        if self._files == 1:
-            self.path.unlink(missing_ok=True)
-
-    def _numbered_path(self, number: int) -> Path:
-        return self.path.with_name(f"{self.path.name}.{number}")
+        _shift(self.path, self._files)
 
 
 async def pump(stream: asyncio.StreamReader, log: RotatingLog) -> None:

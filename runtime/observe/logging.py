@@ -1,7 +1,8 @@
 """Log lines of every process: structlog, one JSON object per line, or columns for a person.
 
-The run id is on every line that is written while a run is worked on: the bus's consumer binds it
-to the context, which tasks inherit. Secrets are hidden last, after everything else has been
+The ids of the run and of its trace are on every line that is written while a run is worked on: the
+bus's consumer binds them to the context, which tasks inherit. Any other line that names a run gets
+the trace that follows from its id. Secrets are hidden last, after everything else has been
 formatted into the line, whatever road they came by. Lines of the standard library's logging (of
 Redis, httpx, transformers …) take the same way.
 """
@@ -15,6 +16,7 @@ from typing import Any, TextIO
 
 import structlog
 
+from loopline.bus.envelope import trace_id_of
 from loopline.runtime.config.secrets import Redactor
 from loopline.runtime.terminal.safe_text import sanitize, unwrap_stream
 
@@ -41,6 +43,7 @@ def configure(
 
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        _add_trace,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -94,6 +97,13 @@ def log_to_stderr() -> None:
 
 def quiet_level(name: str) -> int:
     return logging.getLevelNamesMapping()[name]
+
+
+def _add_trace(_logger: object, _method: str, event: EventDict) -> EventDict:
+    run_id = event.get("run_id")
+    if isinstance(run_id, str) and "trace_id" not in event and (trace := trace_id_of(run_id)):
+        event["trace_id"] = trace
+    return event
 
 
 def _sanitize_event(_logger: object, _method: str, event: EventDict) -> EventDict:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
-
-from loopline.agents.records import Run, Step, Trajectory
 from loopline.bus import Bus
 from loopline.runtime.client.client import RunUnknown, run_of, steps_of, trajectory_of
 from loopline.runtime.errors import InputError
+from loopline.runtime.observe.recorded_runs import KnownRun, find_recorded_run
 
 MIN_FRAGMENT = 4
 
@@ -44,25 +40,6 @@ async def resolve(bus: Bus, fragment: str) -> str:
     raise InputError(f"{len(hits)} runs have {fragment!r} in their ids: {', '.join(hits[:5])} …")
 
 
-@dataclass(frozen=True)
-class KnownRun:
-    """A run and its journal so far; `ended` once there is a whole trajectory."""
-
-    run: Run
-    steps: tuple[Step, ...]
-    ended: Trajectory | None
-
-    @classmethod
-    def whole(cls, ended: Trajectory) -> KnownRun:
-        return cls(ended.run, ended.steps, ended)
-
-    def trajectory(self) -> Trajectory:
-        """Raises `InputError` while the run goes on."""
-        if self.ended is None:
-            raise InputError(f"run {self.run.id} has not ended yet")
-        return self.ended
-
-
 async def find_run(bus: Bus, fragment: str, store: Path) -> KnownRun:
     """A run by its id, or a part of it, from the bus or else from the store.
 
@@ -81,38 +58,3 @@ async def find_run(bus: Bus, fragment: str, store: Path) -> KnownRun:
             hint="`runtime runs ls` lists those on the bus.",
         )
     return known_run
-
-
-def find_recorded_run(store: Path, run_id: str) -> KnownRun | None:
-    """A run of the store by its whole id."""
-    ended = from_store(store, run_id)
-    return None if ended is None else KnownRun.whole(ended)
-
-
-def from_store(store: Path, run_id: str) -> Trajectory | None:
-    """A trajectory that the recorder wrote; the newest if the run was replayed. A file that can't
-    be read is passed over while others may have the run; then it is an `InputError`."""
-    folder = store / "trajectories"
-    files = sorted(folder.glob("*.parquet"), reverse=True)
-    if not files:
-        return None
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    damaged = ""
-    for file in files:
-        try:
-            table: Any = pq.read_table(
-                file, columns=["run_id", "trajectory"], filters=[("run_id", "=", run_id)]
-            )
-            if table.num_rows:
-                body: str = table["trajectory"][table.num_rows - 1].as_py()
-                return Trajectory.model_validate_json(body)
-        except (OSError, pa.ArrowException, ValidationError) as error:
-            damaged = damaged or f"{file} can't be read ({' '.join(str(error).split())[:160]})"
-    if damaged:
-        raise InputError(
-            f"no readable file of the store has the run {run_id}, and {damaged}",
-            hint="Restore that file from a copy; a newer program's records need that program.",
-        )
-    return None

@@ -234,6 +234,8 @@ class RedisServer:
             f"{''.join(lines)}"
             f"requirepass {self._password}\n"
             f"dir {_quote_path(self._state.redis)}\n"
+            # It opens the file for each line, so the file may be put aside while it runs.
+            f"logfile {_quote_path(self.log_file)}\n"
             "daemonize no\n"
             "protected-mode yes\n"
             'save ""\n'

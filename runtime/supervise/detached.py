@@ -57,7 +57,7 @@ def _launch(
     environment = dict(os.environ)
     if redis_url:
         environment[URL_VARIABLE] = redis_url
-    rotate(state.supervisor_log)
+    rotate(state.supervisor_log, settings.supervisor.log_bytes, settings.supervisor.log_files)
     with state.supervisor_log.open("ab") as log:
         offset = log.tell()
         process = subprocess.Popen(

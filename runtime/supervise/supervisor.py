@@ -25,6 +25,7 @@ from loopline.runtime import __version__
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.state import RunFile, StateDirectory, StateLock
 from loopline.runtime.errors import UserError
+from loopline.runtime.observe.log_files import rotate, rotate_output
 from loopline.runtime.redis.server import RedisServer
 from loopline.runtime.redis.users import user_kind
 from loopline.runtime.supervise.control import ControlServer
@@ -105,6 +106,7 @@ class Supervisor:
                 self._listener = Listener.open(self.settings.gateway)
             await control.start()
             background.start(self._keep_sockets(control), name="control socket")
+            background.start(self._rotate_logs(), name="log rotation")
             if self.settings.own_redis:
                 self.redis = RedisServer(self.state, self.settings.redis, self.settings.bus.prefix)
                 if not await self._start_unless_stopped(self.redis):
@@ -261,6 +263,17 @@ class Supervisor:
             if server is not None and server.socket_lost and not server.data_lost:
                 log.error("redis stopped: the file of its socket was deleted", pid=server.pid)
                 await server.stop()  # and `_keep_redis` starts it again
+
+    async def _rotate_logs(self) -> None:
+        """Those that no pump writes: this process's own, and that of Redis."""
+        settings = self.settings.supervisor
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            with contextlib.suppress(OSError):  # of a full disk: tried again
+                rotate_output(self.state.supervisor_log, settings.log_bytes, settings.log_files)
+            if self.redis is not None:
+                with contextlib.suppress(OSError):
+                    rotate(self.redis.log_file, settings.log_bytes, settings.log_files)
 
     # -- workers ------------------------------------------------------------------------------
 

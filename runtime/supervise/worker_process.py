@@ -84,7 +84,7 @@ def worker_settings_of(
             name=name,
             concurrency=concurrency,
             store=state.store,
-            linger_seconds=settings.recorder.linger_seconds,
+            **settings.recorder.model_dump(),
         )
     raise ConfigError(f"workers.{kind} has neither roles nor models, so it would do nothing")
 

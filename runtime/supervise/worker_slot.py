@@ -12,18 +12,17 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from io import FileIO
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 
-from loopline.bus import tasks
 from loopline.runtime.config.settings import SupervisorSettings
 from loopline.runtime.errors import EXIT_CONFIG
-from loopline.runtime.observe.log_files import RotatingLog, last_error_line, pump
+from loopline.runtime.observe.log_files import RotatingLog, last_error_line
+from loopline.runtime.supervise.child_output import copy_until_dead, start_with_output
 from loopline.runtime.supervise.listener import GATEWAY, LISTENER_VARIABLE, Listener
 from loopline.runtime.supervise.restarts import RestartPolicy
 from loopline.runtime.supervise.worker_name import worker_name
@@ -36,9 +35,6 @@ log = structlog.get_logger("loopline.runtime.supervise.supervisor")
 ABANDON_SECONDS = 3.0
 """For a worker that is to abandon its work to give it back to the bus, before it is killed: a death
 would count as a failure of what it holds, and its leases would have to run out."""
-
-LAST_WORDS_SECONDS = 1.0
-"""After a worker's death, for what it wrote to be copied into its log."""
 
 State = Literal[
     "starting", "downloading", "ready", "silent", "backoff", "broken", "draining", "stopped"
@@ -161,29 +157,26 @@ class WorkerSlot:
     async def _run_process_once(self) -> int:
         self.enter("starting")
         self.name = worker_name(self.kind, self.index)
-        # A pipe of our own: with one of asyncio's, a process is only seen to be dead once whatever
-        # it started has closed that too.
-        reading, writing = os.pipe()
-        with FileIO(reading) as output:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *self.launch.argv(self.kind, self.name),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=writing,
-                    stderr=asyncio.subprocess.STDOUT,
-                    env=self._environment(),
-                    pass_fds=[listener.fileno()] if (listener := self._listener()) else [],
-                    # A terminal's Ctrl-C is for the supervisor alone: it drains the workers in
-                    # order.
-                    start_new_session=True,
-                    preexec_fn=dies_with_parent(signal.SIGKILL),
-                )
-            finally:
-                os.close(writing)
+
+        def start(writing: int) -> Coroutine[Any, Any, asyncio.subprocess.Process]:
+            return asyncio.create_subprocess_exec(
+                *self.launch.argv(self.kind, self.name),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=writing,
+                stderr=asyncio.subprocess.STDOUT,
+                env=self._environment(),
+                pass_fds=[listener.fileno()] if (listener := self._listener()) else [],
+                # A terminal's Ctrl-C is for the supervisor alone: it drains the workers in order.
+                start_new_session=True,
+                preexec_fn=dies_with_parent(signal.SIGKILL),
+            )
+
+        process, output = await start_with_output(start)
+        with output:
             self.process = process
             if self._stopping.is_set():  # `stop` came between the check and the spawn.
                 send(process, signal.SIGTERM)
-            return await self._wait_until_dead(process, output)
+            return await copy_until_dead(process, output, self._log)
 
     def _listener(self) -> Listener | None:
         return self.launch.listener if self.kind == GATEWAY else None
@@ -193,28 +186,6 @@ class WorkerSlot:
         if (listener := self._listener()) is not None:
             environment[LISTENER_VARIABLE] = str(listener.fileno())
         return environment
-
-    async def _wait_until_dead(self, process: asyncio.subprocess.Process, output: FileIO) -> int:
-        """Copy its output into the log until it dies; its exit code.
-
-        What it has started may live on and hold its output open: that is not waited for.
-        """
-        stream = asyncio.StreamReader()
-        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(stream), output
-        )
-        pumping = asyncio.create_task(pump(stream, self._log))
-        dead = asyncio.create_task(process.wait())
-        try:
-            await asyncio.wait({pumping, dead}, return_when=asyncio.FIRST_COMPLETED)
-            if not pumping.done():
-                await asyncio.wait({pumping}, timeout=LAST_WORDS_SECONDS)
-            if pumping.done():
-                pumping.result()
-            return await dead
-        finally:
-            await tasks.end([pumping, dead])
-            pipe.close()
 
     async def _wait_before_restart(self, code: int) -> bool:
         """Wait out the backoff; false when the worker is given up."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 from structlog.testing import LogCapture
 
-from loopline.bus import Bus, Delivery
+from loopline.bus import Bus, Delivery, trace_id_of, traceparent_of
 from tests.bus.payloads import admit
 from tests.bus.serving import ended, finishing, serving
 
@@ -24,3 +24,15 @@ async def test_a_line_that_a_handler_logs_carries_the_id_of_its_run(bus: Bus) ->
             await ended(bus, run_id)
     at_work = [line for line in lines.entries if line["event"] == "at work"]
     assert {line.get("run_id") for line in at_work} == set(runs)
+    assert {line.get("trace_id") for line in at_work} == {trace_id_of(run) for run in runs}
+
+
+def test_a_run_has_the_trace_that_its_client_brought_or_else_that_of_its_id() -> None:
+    run_id = "01a0c450-6c78-762c-82ca-3decceec41a1"
+    brought = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    assert trace_id_of(run_id) == "01a0c4506c78762c82ca3decceec41a1"
+    assert trace_id_of(run_id, brought) == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert traceparent_of(run_id, 1, 0, brought).startswith(brought[:36])
+    for nonsense in ("", "00-xyz", brought.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0" * 32)):
+        assert trace_id_of(run_id, nonsense) == "01a0c4506c78762c82ca3decceec41a1"
+    assert trace_id_of("no run") == ""

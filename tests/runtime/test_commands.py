@@ -218,7 +218,7 @@ def test_a_run_that_nobody_knows_is_one_clear_error(shared: Deployment, unknown:
 
 
 def test_an_old_run_is_found_in_the_store(shared: Deployment, run_id: str) -> None:
-    from loopline.runtime.observe.run_history import from_store
+    from loopline.runtime.observe.recorded_runs import from_store
 
     trajectory = until(lambda: from_store(shared.state.store, run_id), "recorded trajectory")
     assert trajectory.answer == "29"

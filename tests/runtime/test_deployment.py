@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from loopline.runtime.errors import EXIT_UNREACHABLE
-from loopline.runtime.observe.run_history import from_store
+from loopline.runtime.observe.recorded_runs import from_store
 from loopline.testing import RedisProcess
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, changes, until
 

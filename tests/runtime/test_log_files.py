@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.runtime.observe.log_files import (
+    LOG_BYTES,
     MAX_LINE_BYTES,
-    START_BYTES,
     Follower,
     RotatingLog,
     pump,
     rotate,
+    rotate_output,
     tail,
 )
 
@@ -36,12 +40,63 @@ def test_a_log_that_grew_large_is_put_aside_before_its_process_starts_again(
     log = tmp_path / "supervisor.log"
     rotate(log)  # there is none yet
     for size, file_names in (
-        (START_BYTES, ["supervisor.log"]),
-        (START_BYTES + 1, ["supervisor.log.1"]),
+        (LOG_BYTES, ["supervisor.log"]),
+        (LOG_BYTES + 1, ["supervisor.log", "supervisor.log.1"]),
     ):
         log.write_bytes(b"x" * size)
         rotate(log)
-        assert [path.name for path in tmp_path.iterdir()] == file_names
+        assert sorted(path.name for path in tmp_path.iterdir()) == file_names
+
+
+WRITING = """
+import json, sys, threading
+from pathlib import Path
+from loopline.runtime.observe.log_files import rotate_output
+
+rotations = 0
+written = []
+
+def write(name):
+    number = 0
+    while rotations < 5:
+        written.append(f"{name} {number}")
+        sys.stderr.write(f"{name} {number}\\n")
+        number += 1
+
+threads = [threading.Thread(target=write, args=[name]) for name in "ab"]
+for thread in threads:
+    thread.start()
+while rotations < 5:
+    rotations += rotate_output(Path(sys.argv[1]), 2000, 100)
+for thread in threads:
+    thread.join()
+json.dump(written, sys.stdout)
+"""
+
+
+def test_a_process_puts_its_own_output_aside_while_it_writes_and_loses_no_line(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "supervisor.log"
+    with log.open("ab") as output:
+        process = subprocess.run(
+            [sys.executable, "-c", WRITING, str(log)],
+            stdout=subprocess.PIPE,
+            stderr=output,
+            check=True,
+        )
+    files = list(tmp_path.iterdir())
+    assert len(files) == 6
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    assert sorted(lines) == sorted(json.loads(process.stdout))
+
+
+def test_the_output_of_a_process_that_goes_elsewhere_is_left_alone(tmp_path: Path) -> None:
+    log = tmp_path / "supervisor.log"
+    assert not rotate_output(log, 10, 3)
+    log.write_bytes(b"x" * 100)
+    assert not rotate_output(log, 10, 3)
+    assert log.stat().st_size == 100
 
 
 def test_a_follower_misses_no_line_when_the_log_is_rotated(tmp_path: Path) -> None:

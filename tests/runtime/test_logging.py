@@ -39,6 +39,18 @@ def test_each_line_is_json_with_time_level_worker_and_run() -> None:
     assert "run_id" not in second
 
 
+def test_a_line_that_names_a_run_names_its_trace() -> None:
+    out = io.StringIO()
+    configure(stream=out)
+    log = structlog.get_logger()
+    log.info("left to others", run_id="01a0c450-6c78-762c-82ca-3decceec41a1")
+    log.info(
+        "in a trace of its client", run_id="01a0c450-6c78-762c-82ca-3decceec41a1", trace_id="f"
+    )
+    traces = [line["trace_id"] for line in lines_of(out)]
+    assert traces == ["01a0c4506c78762c82ca3decceec41a1", "f"]
+
+
 def test_lines_of_other_libraries_take_the_same_way() -> None:
     out = io.StringIO()
     configure(stream=out, worker="slm-1", secrets=[SECRET])

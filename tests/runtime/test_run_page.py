@@ -10,7 +10,7 @@ import pytest
 from loopline.agents.records import Call, Candidate, Outcome, Run, Step, StepTimings, Trajectory
 from loopline.agents.workflows import agents_of, workflows
 from loopline.runtime.observe.learned_tokens import LearnedSequence
-from loopline.runtime.observe.run_history import KnownRun
+from loopline.runtime.observe.recorded_runs import KnownRun
 from loopline.runtime.observe.run_page.bounds import (
     CALL_TOKENS,
     MOST_CHARS,

@@ -426,7 +426,10 @@ async def test_what_cannot_be_read_in_a_store_is_named_and_the_rest_is_used(tmp_
     folder.mkdir()
     (folder / "cut.parquet").write_bytes(b"PAR1")
     pq.write_table(pa.table({"run_id": ["x"]}), folder / "other.parquet")
-    row = {"workflow": ["umi"], "trajectory": ["{"], "sha256": [sha256(b"{").hexdigest()]}
+    row = {
+        "run_id": ["x"], "generation": [0], "entry": ["1-0"], "workflow": ["umi"],
+        "trajectory": ["{"], "sha256": [sha256(b"{").hexdigest()],
+    }  # fmt: skip
     pq.write_table(pa.table(row), folder / "row.parquet")
     source = await recorded_in(tmp_path, recorded)
     assert len(source.trajectories) == 1

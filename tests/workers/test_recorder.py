@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from loopline.agents.records import Trajectory
 from loopline.agents.workflow_runner import run_locally
@@ -177,11 +178,17 @@ def damage(folder: Path) -> Path:
     return path
 
 
-async def test_a_damaged_file_that_may_hold_the_batch_is_named(tmp_path: Path) -> None:
+async def test_a_damaged_file_that_may_hold_the_batch_is_set_aside_and_named(
+    tmp_path: Path,
+) -> None:
     await table(tmp_path).write([entry(1), entry(3)])
     path = damage(tmp_path)
-    with pytest.raises(ValueError, match=f"{path} can't be read .* move it out of the folder"):
+    with capture_logs() as lines:
         await table(tmp_path).write([entry(2)])
+    assert written(tmp_path) == ["2"]
+    assert (tmp_path / "unreadable" / f"usage-{path.name}").read_bytes() == b"no Parquet"
+    [line] = [line for line in lines if line["event"] == "damaged file set aside"]
+    assert line["file"] == str(path)
 
 
 async def test_a_damaged_file_of_other_entries_holds_no_batch_up(tmp_path: Path) -> None:

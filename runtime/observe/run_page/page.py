@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from loopline.agents.records import Run, Step
 from loopline.runtime.observe.learned_tokens import LearnedSequence
-from loopline.runtime.observe.run_history import KnownRun
+from loopline.runtime.observe.recorded_runs import KnownRun
 from loopline.runtime.observe.run_page.bounds import MOST_STEPS, SizeBudget
 from loopline.runtime.observe.run_page.candidates import CandidateContext
 from loopline.runtime.observe.run_page.overview import shape_of, time_of, timeline, tree

@@ -1,0 +1,177 @@
+"""`bench store`: a store of many runs, one small file per batch, is compacted. Before and after
+it a run is shown and everything is read as a training reads it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from loopline.bench.errors import BenchError
+from loopline.bench.proofs.harness import Options, Progress, Proof, random_seed
+from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measured
+from loopline.bench.proofs.store.rows import run_id, write_runs
+from loopline.bench.statistics import quantile
+from loopline.runtime.config.options import Option
+from loopline.runtime.observe.recorded_runs import from_store
+from loopline.trainers.data.json_files import Skipped
+from loopline.trainers.data.store import iterate_trajectories
+from loopline.workers.gc_tuning import pause_collection
+from loopline.workers.store.compaction import compact
+from loopline.workers.store.files import parquet_files
+
+SHOW_MS = 200.0
+STEPS_PER_SECOND = 100_000.0
+BYTES_OF_RUN = 6_000
+"""On the disk; a compaction needs room for one more file."""
+
+
+class StoreOptions(Options):
+    """Writes a store of recorded runs in one small file per batch, shows runs by their ids and
+    reads them as a training does, compacts the store, and does the same again.
+
+    One million runs need 6 GB of disk, and a quarter of an hour."""
+
+    runs: int = Field(default=20_000, ge=100, le=100_000_000)
+    """Recorded runs of 2 to 6 steps, with about 150 tokens each."""
+    batch: int = Field(default=50, ge=1, le=100_000)
+    """Runs in a file before the compaction."""
+    shows: int = Field(default=200, ge=1)
+    """Runs that are looked up after the compaction; before it a twentieth of them."""
+    reads: int = Field(default=100_000, ge=1)
+    """Runs that are read, at most. The ids of all are looked through first, for runs that were
+    recorded again."""
+    folder: Path | None = None
+    """Where the store is made and removed again, in place of the system's temporary folder."""
+    seed: Annotated[int, Option(default="random")] = Field(default_factory=random_seed)
+    """Seed of the runs, and of which are shown."""
+
+
+def run(options: StoreOptions, progress: Progress) -> Outcome:
+    """Raises `BenchError` where the disk has no room."""
+    folder = options.folder or Path(tempfile.gettempdir())
+    needed = options.runs * BYTES_OF_RUN + 2**30
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise BenchError(
+            f"{folder} has {free / 1e9:.1f} GB free, and {options.runs:,} runs need "
+            f"{needed / 1e9:.1f}: give a --folder on another disk, or fewer --runs"
+        )
+    with tempfile.TemporaryDirectory(prefix="bench-store-", dir=folder) as scratch:
+        return _measure(Path(scratch), options, progress)
+
+
+def _measure(store: Path, options: StoreOptions, progress: Progress) -> Outcome:
+    outcome = Outcome(
+        about=f"{options.runs:,} runs in files of {options.batch}; seed {options.seed}"
+    )
+    progress.outcome = lambda: outcome
+    table = store / "trajectories"
+    began = time.monotonic()
+    steps = write_runs(table, options.runs, options.seed, options.batch)
+    progress.say(f"written: {options.runs:,} runs in {time.monotonic() - began:.0f} s")
+    outcome.facts["steps"] = steps
+    _look(store, "before", max(3, options.shows // 20), steps, options, outcome, progress)
+    began = time.monotonic()
+    result = compact(table, everything=True)
+    seconds = time.monotonic() - began
+    progress.say(f"compacted in {seconds:.0f} s")
+    outcome.measurements += [
+        measured("compaction", seconds, "s"),
+        measured("runs compacted per second", options.runs / seconds),
+    ]
+    outcome.facts["compacted_files"] = result.files
+    _look(store, "after", options.shows, steps, options, outcome, progress)
+    return outcome
+
+
+def _look(
+    store: Path,
+    when: str,
+    shows: int,
+    steps: int,
+    options: StoreOptions,
+    outcome: Outcome,
+    progress: Progress,
+) -> None:
+    bars = when == "after"
+    files = parquet_files(store / "trajectories")
+    outcome.facts[f"files_{when}"] = len(files)
+    outcome.facts[f"bytes_{when}"] = sum(path.stat().st_size for path in files)
+    rng = random.Random(options.seed)
+    ids = [run_id(rng.randrange(options.runs), options.seed) for _ in range(shows)]
+    times: list[float] = []
+    busy: list[float] = []
+    for run in ids:
+        began, cpu = time.perf_counter(), time.process_time()
+        trajectory = from_store(store, run)
+        busy.append(1000 * (time.process_time() - cpu))
+        times.append(1000 * (time.perf_counter() - began))
+        if trajectory is None or trajectory.run.id != run:
+            outcome.violate([Violation("shown", "the store does not show it", run)])
+    command = [_command_ms(store, run) for run in ids[:5]]
+    progress.say(f"shown {when}: {quantile(times, 0.5):.1f} ms at the median")
+
+    def figure(name: str, value: float, unit: str, bar: float | None = None) -> Measurement:
+        better = "lower" if unit == "ms" else "higher"
+        return measured(
+            name, value, unit, better=better, bar=bar if bars else None,
+            subject=when, group="compaction",
+        )  # fmt: skip
+
+    outcome.measurements += [
+        figure("show_ms p50", quantile(times, 0.5), "ms", SHOW_MS),
+        figure("show_ms p99", quantile(times, 0.99), "ms", SHOW_MS),
+        figure("show, processor time p50", quantile(busy, 0.5), "ms"),
+        figure("whole command p50", quantile(command, 0.5), "ms"),
+    ]
+    read, wall, cpu = _read(store, options.reads, outcome)
+    if options.reads >= options.runs and read != steps:
+        outcome.violate([Violation("read", f"{read:,} steps of {steps:,} were read", when)])
+    progress.say(f"read {when}: {read / cpu:,.0f} steps/s per core")
+    outcome.measurements += [
+        figure("reader_steps_per_s", read / cpu, "steps/s per core", STEPS_PER_SECOND),
+        figure("reader, wall clock", read / wall, "steps/s"),
+    ]
+
+
+def _read(store: Path, runs: int, outcome: Outcome) -> tuple[int, float, float]:
+    """Steps of so many runs, as records checked against their hashes; seconds, and seconds of all
+    processor cores together."""
+    skipped: list[Skipped] = []
+    began, cpu = time.perf_counter(), time.process_time()
+    with pause_collection():
+        records = islice(iterate_trajectories(store, None, skipped), runs)
+        steps = sum(len(record.steps) for record in records)
+    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+    outcome.violate(Violation("read", skip.reason, skip.where) for skip in skipped)
+    return steps, wall, cpu
+
+
+def _command_ms(store: Path, run: str) -> float:
+    """`runtime runs show`, from its start to its end."""
+    command = [sys.executable, "-m", "loopline.runtime", "runs", "show", run, "--json"]
+    began = time.perf_counter()
+    done = subprocess.run(
+        [*command, "--store", str(store)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise BenchError(f"`runtime runs show {run}` ended with {done.returncode}: {done.stderr}")
+    return 1000 * (time.perf_counter() - began)
+
+
+PROOF = Proof(
+    name="store",
+    title="recorded runs are shown and read, before and after a compaction",
+    options=StoreOptions,
+    minutes=lambda options: options.runs / 70_000,
+    run=run,
+)

@@ -1,0 +1,62 @@
+"""Runs of the store, by their whole id. Apart from those on the bus, so that a look into a folder
+waits for no import of what joins one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from loopline.agents.records import Run, Step, Trajectory
+from loopline.runtime.errors import InputError
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """A run and its journal so far; `ended` once there is a whole trajectory."""
+
+    run: Run
+    steps: tuple[Step, ...]
+    ended: Trajectory | None
+
+    @classmethod
+    def whole(cls, ended: Trajectory) -> KnownRun:
+        return cls(ended.run, ended.steps, ended)
+
+    def trajectory(self) -> Trajectory:
+        """Raises `InputError` while the run goes on."""
+        if self.ended is None:
+            raise InputError(f"run {self.run.id} has not ended yet")
+        return self.ended
+
+
+def find_recorded_run(store: Path, run_id: str) -> KnownRun | None:
+    """A run of the store by its whole id. Raises `InputError` as `from_store`."""
+    ended = from_store(store, run_id)
+    return None if ended is None else KnownRun.whole(ended)
+
+
+def from_store(store: Path, run_id: str) -> Trajectory | None:
+    """A trajectory that the recorder wrote; the newest if the run was replayed. A file that can't
+    be read is passed over while others have the run; else it is an `InputError`."""
+    from loopline.workers.store.files import find_run_rows
+
+    try:
+        rows = find_run_rows(store / "trajectories", run_id)
+    except OSError as error:
+        raise InputError(f"the store in {store} can't be read: {error}") from error
+    damaged = [str(error) for error in rows.damaged]
+    for _, _, body in sorted(rows.bodies, reverse=True):
+        try:
+            return Trajectory.model_validate_json(body)
+        except ValidationError as error:
+            reason = " ".join(str(error).split())[:160]
+            damaged.append(f"its record can't be read ({reason})")
+    if damaged:
+        raise InputError(
+            f"no readable file of the store has the run {run_id}, and {damaged[0]}",
+            hint="`runtime store verify` sets damaged files aside and keeps the rest of them; a "
+            "newer program's records need that program.",
+        )
+    return None

@@ -1,0 +1,54 @@
+"""DuckDB over a store: views in which each row counts once, whatever the files hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from loopline.runtime.errors import InputError, UserError
+from loopline.workers.installation import install_hint
+from loopline.workers.store.files import TABLES, parquet_files
+
+VIEWS = {
+    "generations": (
+        "trajectories",
+        "PARTITION BY run_id, generation",
+        "every end of every run",
+    ),
+    "trajectories": (
+        "trajectories",
+        "PARTITION BY run_id",
+        "the newest end of each run",
+    ),
+    "usage": ("usage", "PARTITION BY shard, entry", "the ledger"),
+    "rewards": ("rewards", "PARTITION BY shard, entry", "posted rewards"),
+}
+"""View → table, what makes its rows one, and what it has."""
+
+_LATEST = (
+    "generation DESC, split_part(entry, '-', 1)::BIGINT DESC, split_part(entry, '-', 2)::BIGINT "
+    "DESC"
+)
+
+
+def connect(store: Path) -> Any:
+    """An in-memory DuckDB with the views `trajectories`, `generations`, `usage` and `rewards` over
+    the files of a store; a table without files has no view. Raises `UserError` without DuckDB."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise UserError("DuckDB is not installed", hint=install_hint("store")) from error
+    if not any(parquet_files(store / table) for table in TABLES):
+        raise InputError(f"{store} holds no files of a recorder")
+    # It would fetch extensions by itself.
+    connection = duckdb.connect(config={"autoinstall_known_extensions": False})
+    for view, (table, partition, _) in VIEWS.items():
+        if not parquet_files(store / table):
+            continue
+        pattern = str(store / table / "*.parquet").replace("'", "''")
+        order = _LATEST if table == "trajectories" else "shard"
+        connection.execute(
+            f"CREATE VIEW {view} AS SELECT * FROM read_parquet('{pattern}', union_by_name = true) "
+            f"QUALIFY row_number() OVER ({partition} ORDER BY {order}) = 1"
+        )
+    return connection

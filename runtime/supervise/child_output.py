@@ -1,0 +1,59 @@
+"""What a child process prints, copied into its log: so the log is rotated by this process, and the
+child keeps its pipe open."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from io import FileIO
+from typing import Any
+
+from loopline.bus import tasks
+from loopline.runtime.observe.log_files import RotatingLog, pump
+
+LAST_WORDS_SECONDS = 1.0
+"""After a process's death, for what it wrote to be copied into its log."""
+
+
+async def start_with_output(
+    start: Callable[[int], Coroutine[Any, Any, asyncio.subprocess.Process]],
+) -> tuple[asyncio.subprocess.Process, FileIO]:
+    """The process that `start` starts with this descriptor for its output, and where to read that.
+    The caller closes it."""
+    # A pipe of our own: with one of asyncio's, a process is only seen to be dead once whatever it
+    # started has closed that too.
+    reading, writing = os.pipe()
+    output = FileIO(reading)
+    try:
+        return await start(writing), output
+    except BaseException:
+        output.close()
+        raise
+    finally:
+        os.close(writing)
+
+
+async def copy_until_dead(
+    process: asyncio.subprocess.Process, output: FileIO, log: RotatingLog
+) -> int:
+    """Copy its output into the log until it dies; its exit code.
+
+    What it has started may live on and hold its output open: that is not waited for.
+    """
+    stream = asyncio.StreamReader()
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stream), output
+    )
+    pumping = asyncio.create_task(pump(stream, log))
+    dead = asyncio.create_task(process.wait())
+    try:
+        await asyncio.wait({pumping, dead}, return_when=asyncio.FIRST_COMPLETED)
+        if not pumping.done():
+            await asyncio.wait({pumping}, timeout=LAST_WORDS_SECONDS)
+        if pumping.done():
+            pumping.result()
+        return await dead
+    finally:
+        await tasks.end([pumping, dead])
+        pipe.close()

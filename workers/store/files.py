@@ -1,0 +1,218 @@
+"""The files of one table: their names, what of them can be read, and which hold a run."""
+
+# pyarrow has no type stubs.
+# pyright: reportUnknownParameterType=false
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+TABLES = ("trajectories", "usage", "rewards")
+"""Names of the tables: folders of a store."""
+
+_FILE_NAME = re.compile(r"([0-9]+)-([0-9]+-[0-9]+)-([0-9]+-[0-9]+)-([0-9]+)\.parquet")
+
+
+class Place(NamedTuple):
+    """Of an entry in its stream."""
+
+    milliseconds: int
+    number: int
+
+    @classmethod
+    def of(cls, entry: str) -> Self:
+        milliseconds, _, number = entry.partition("-")
+        return cls(int(milliseconds), int(number))
+
+    def __str__(self) -> str:
+        return f"{self.milliseconds}-{self.number}"
+
+
+class FileName(NamedTuple):
+    """What the name of a table's file says."""
+
+    shard: int
+    first: Place
+    last: Place
+    rows: int
+
+    @classmethod
+    def parse(cls, name: str) -> Self | None:
+        """None for a file that no recorder has written."""
+        parts = _FILE_NAME.fullmatch(name)
+        if parts is None:
+            return None
+        return cls(int(parts[1]), Place.of(parts[2]), Place.of(parts[3]), int(parts[4]))
+
+    def __str__(self) -> str:
+        return f"{self.shard:03d}-{self.first}-{self.last}-{self.rows}.parquet"
+
+
+class Damaged(ValueError):
+    """A file whose bytes aren't Parquet as it was written. Not for a disk that refuses to read."""
+
+    def __init__(self, path: Path, error: BaseException | str) -> None:
+        self.path = path
+        self.why = " ".join(str(error).split())[:160]
+        super().__init__(f"{path} can't be read ({self.why})")
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """The files of a table, in the order of their names; none where there is no such folder."""
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    # As a plain query sees them: a leading dot hides what is still being written.
+    return [folder / name for name in names if name.endswith(".parquet") and name[0] != "."]
+
+
+def open_parquet(path: Path, *, checked: bool = False) -> Any:
+    """A `ParquetFile`; `checked`: pages are held against their checksums, where they have some.
+
+    Raises `Damaged`, and OSError with its number where the system can't open the file:
+    FileNotFoundError where a compaction has replaced it since it was listed.
+    """
+    try:
+        # Not mapped into memory: a disk that fails would end the process in place of raising.
+        return pq.ParquetFile(str(path), page_checksum_verification=checked)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise _as_damage(path, error) from error
+
+
+def read_group(path: Path, file: Any, group: int, columns: Sequence[str] | None = None) -> Any:
+    """One row group as a table. Raises as `open_parquet`, and `Damaged` for a missing column."""
+    try:
+        table: Any = file.read_row_group(group, columns=None if columns is None else list(columns))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise _as_damage(path, error) from error
+    if columns is not None:
+        missing = set(columns) - set(table.column_names)
+        if missing:
+            raise Damaged(path, f"it has no column {sorted(missing)[0]!r}")
+    return table
+
+
+def _as_damage(path: Path, error: Exception) -> Exception:
+    """Arrow raises OSError both for bytes that it can't read and for a system that refuses them,
+    and says a number in the second case alone. What it has not learned yet is no damage."""
+    if isinstance(error, pa.ArrowNotImplementedError):
+        return error
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
+    return Damaged(path, error)
+
+
+def read_batches(
+    folder: Path, columns: Sequence[str], damaged: list[Damaged], workflow: str | None = None
+) -> Iterator[tuple[Path, int, Any]]:
+    """A whole table, row group by row group: the file, the number of the group's first row in it,
+    and these columns; of a workflow alone where it is given. What can't be read is added to
+    `damaged`, and costs its row group only.
+
+    A compaction that ends meanwhile replaces files that were listed: the table is then listed
+    again, and rows that have been seen in the old files come a second time in the new one.
+    """
+    done: set[str] = set()
+    while True:
+        files = [path for path in parquet_files(folder) if path.name not in done]
+        for path in files:
+            try:
+                yield from _batches_of(path, columns, damaged, workflow)
+            except FileNotFoundError:
+                break
+            except Damaged as error:
+                damaged.append(error)
+            done.add(path.name)
+        else:
+            return
+
+
+def _batches_of(
+    path: Path, columns: Sequence[str], damaged: list[Damaged], workflow: str | None
+) -> Iterator[tuple[Path, int, Any]]:
+    file = open_parquet(path)
+    first = 0
+    wanted = list(columns) if workflow is None else [*columns, "workflow"]
+    for group in range(file.metadata.num_row_groups):
+        rows: int = file.metadata.row_group(group).num_rows
+        if workflow is None or _may_hold(file, group, "workflow", workflow):
+            try:
+                table = read_group(path, file, group, wanted)
+            except Damaged as error:
+                damaged.append(error)
+            else:
+                if workflow is not None:
+                    from pyarrow import compute
+
+                    same: Any = compute
+                    table = table.filter(same.equal(table["workflow"], workflow))
+                yield path, first, table
+        first += rows
+
+
+@dataclass
+class RunRows:
+    """The rows of one run."""
+
+    bodies: list[tuple[int, Place, str]] = field(default_factory=list[tuple[int, Place, str]])
+    """Generation, entry, and the trajectory as JSON."""
+    damaged: list[Damaged] = field(default_factory=list[Damaged])
+    """Files that may have held others."""
+
+    @property
+    def newest(self) -> str | None:
+        """The trajectory of the greatest generation; of a generation that was recorded again, the
+        later one."""
+        return max(self.bodies)[2] if self.bodies else None
+
+
+def find_run_rows(folder: Path, run_id: str) -> RunRows:
+    """All rows of a run in `trajectories/`. Raises OSError where the system can't read a file."""
+    while True:
+        rows = RunRows()
+        try:
+            for path in parquet_files(folder):
+                try:
+                    _add_rows(path, run_id, rows)
+                except Damaged as error:
+                    rows.damaged.append(error)
+        except FileNotFoundError:
+            continue  # A compaction has put another file in this one's place.
+        return rows
+
+
+def _add_rows(path: Path, run_id: str, rows: RunRows) -> None:
+    file = open_parquet(path)
+    for group in range(file.metadata.num_row_groups):
+        if not _may_hold(file, group, "run_id", run_id):
+            continue
+        # Without pyarrow's compute functions, whose import takes longer than all of this.
+        ids = read_group(path, file, group, ["run_id"])["run_id"].to_pylist()
+        places = [number for number, value in enumerate(ids) if value == run_id]
+        if places:
+            table = read_group(path, file, group, ["generation", "entry", "trajectory"])
+            for row in (row for at in places for row in table.slice(at, 1).to_pylist()):
+                place = Place.of(row["entry"])
+                rows.bodies.append((row["generation"], place, row["trajectory"]))
+
+
+def _may_hold(file: Any, group: int, column: str, value: str) -> bool:
+    """What the statistics of a row group say; files of earlier recorders have them, too."""
+    at: int = file.schema_arrow.get_field_index(column)
+    if at < 0:
+        return True  # and reading it says what is wrong
+    statistics = file.metadata.row_group(group).column(at).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    try:
+        return statistics.min <= value <= statistics.max
+    except (pa.ArrowException, UnicodeDecodeError, TypeError):
+        return True
