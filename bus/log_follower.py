@@ -73,8 +73,12 @@ class _ShardReader:
         self._added.set()
         if self._blocked:
             # Without it the follower waits for the end of the read: at most `block_seconds`.
+            # Who is killed in between would leave a key without an expiry.
             with contextlib.suppress(*OUTAGE):
-                await self._bus.redis.xadd(self._wake, {"type": "wake"}, maxlen=1)
+                async with self._bus.redis.pipeline(transaction=True) as pipe:
+                    pipe.xadd(self._wake, {"type": "wake"}, maxlen=1)
+                    pipe.pexpire(self._wake, INBOX_LIFE_MS)
+                    await pipe.execute()
 
     def remove(self, subscription: _Subscription) -> None:
         self._subscriptions.discard(subscription)
@@ -108,8 +112,6 @@ class _ShardReader:
                 key = name.decode()
                 if key == self._wake:
                     woken = entries[-1][0].decode()
-                    with contextlib.suppress(*OUTAGE):
-                        await self._bus.redis.pexpire(self._wake, INBOX_LIFE_MS)
                     continue
                 for entry, fields in entries:
                     for subscription in followers[key]:

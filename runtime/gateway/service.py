@@ -185,7 +185,7 @@ class Service:
         """Let `listed` find it: also a run that is not admitted yet, or never will be."""
         bus, key = self.client.bus, self.client.bus.keys.runs_of(run.account)
         life = bus.settings.retention_seconds
-        async with bus.redis.pipeline(transaction=False) as pipe:
+        async with bus.redis.pipeline(transaction=True) as pipe:
             pipe.zadd(key, {run.id: run.created})
             pipe.zremrangebyscore(key, "-inf", run.created - life)
             pipe.pexpire(key, int(life * 1000))

@@ -103,7 +103,7 @@ class SessionMemory:
         call = trajectory.steps[-1].calls[0]
         messages = (*trajectory.run.task.messages, assistant_message(call))
         key = self._bus.keys.session(session.digest)
-        async with self._bus.redis.pipeline(transaction=False) as pipe:
+        async with self._bus.redis.pipeline(transaction=True) as pipe:
             pipe.hset(key, _prefix_digests(messages)[-1], trajectory.run.id)
             pipe.pexpire(key, int(self._bus.settings.retention_seconds * 1000))
             await pipe.execute()
