@@ -99,8 +99,8 @@ class Pool:
             previous_ids=payload.previous_ids,
             json_schema=payload.json_schema,
             adapter=self.policies.adapter(payload.policy or self.name),
-            # Of the entry, not of the delivery: another worker that takes it over asks by the same.
-            idempotency_key=f"{delivery.envelope.reply_key}@{delivery.lease.entry}",
+            # Of the step, not of the entry: one that is cut off and asked again is answered once.
+            idempotency_key=delivery.envelope.reply_key,
             deadline=time.time() + delivery.bus.clock.left(deadline),
             stream=payload.stream,
         )

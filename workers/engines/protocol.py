@@ -77,8 +77,8 @@ class GenerateRequest(Record):
     json_schema: JsonObject | None = None
     adapter: str | None = None
     idempotency_key: str = ""
-    """The same from whichever worker takes this request over: an endpoint that knows such keys
-    answers, and bills, once."""
+    """The same from whichever worker takes this request over, and when its step is taken again: an
+    endpoint that knows such keys answers, and bills, once."""
     deadline: float | None = None
     """Unix seconds by the clock of this machine, as it stands when the engine is asked. An engine
     stops there with `EngineDeadline`."""

@@ -169,6 +169,21 @@ async def test_every_try_of_every_worker_asks_by_one_key_until_an_answer_was_of_
         assert list(server.served.arrivals_by_key.values()) == [1, 1]
 
 
+async def test_a_request_that_comes_again_does_not_ask_for_what_could_not_be_read() -> None:
+    asked = request(idempotency_key="call")
+    async with endpoint(
+        "malformed_json", "malformed_json", idempotent=True, settings={"max_attempts": 1}
+    ) as (
+        engine,
+        server,
+    ):
+        for _ in range(2):
+            with pytest.raises(EngineError):
+                await completions(engine, asked)
+        await completions(engine, asked)
+        assert list(server.served.arrivals_by_key.values()) == [1, 1, 1]
+
+
 async def test_another_question_has_another_key() -> None:
     async with endpoint(idempotent=True) as (engine, server):
         for text in ("What is 1 + 1?", "What is 1 + 2?"):

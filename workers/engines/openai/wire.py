@@ -189,10 +189,10 @@ def _call(call: ToolCall) -> dict[str, Any]:
 def idempotency_key(request: GenerateRequest, body: dict[str, Any], useless: int) -> str:
     """What an endpoint that knows `Idempotency-Key` answers, and bills, once.
 
-    A repetition has the key of the try before, and another worker that takes the request over has
-    the same ones, however many tries the first one needed: who was cut off gets the answer that
-    was paid for. Behind `useless` answers, which are of no use a second time, and for another body,
-    which such an endpoint refuses, the key is another.
+    A repetition has the key of the try before, also that of another worker and that of a step which
+    is taken again: who was cut off gets the answer that was paid for. Behind `useless` answers,
+    which are of no use a second time, and for another body, which such an endpoint refuses, the key
+    is another.
     """
     if not request.idempotency_key:
         return ""
