@@ -34,6 +34,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:deployment` | hash: what all processes have agreed on (`bus/agreement.py`) | stream life |
 | `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | stream life |
 | `{p}:idempotency:<digest>` | string: a caller's key: its run, its body's digest | retention |
+| `{p}:deleted:<run>` | string: its response was deleted by its caller | retention |
 | `{p}:session:<digest>` | hash: messages of a session → the run that answered | retention |
 | `{p}:runs-of:<account>` | sorted set: newest runs of an account by admission | retention |
 | `{p}:api-keys` | hash: digest of an API key → whose it is, what it may | until it is revoked |
@@ -198,6 +199,9 @@ class Keys:
 
     def idempotency(self, digest: str) -> str:
         return f"{{{self.prefix}}}:idempotency:{digest}"
+
+    def deleted(self, run_id: str) -> str:
+        return f"{{{self.prefix}}}:deleted:{run_id}"
 
     def session(self, digest: str) -> str:
         return f"{{{self.prefix}}}:session:{digest}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -187,6 +188,15 @@ class LogFollower:
 
 def _event(entry: bytes, fields: dict[bytes, bytes]) -> Event:
     return entry.decode(), {name.decode(): value.decode() for name, value in fields.items()}
+
+
+_ENTRY_ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
+
+
+def is_entry_id(text: str) -> bool:
+    """Whether Redis takes it as the id of a stream's entry: two numbers of 64 bits."""
+    match = _ENTRY_ID.fullmatch(text)
+    return match is not None and all(int(part) < 2**64 for part in match.groups())
 
 
 def _place(entry: str) -> tuple[int, int]:

@@ -40,7 +40,13 @@ from loopline.runtime.gateway.http import (
 from loopline.runtime.gateway.openapi import openapi_document
 from loopline.runtime.gateway.responses_api import ResponsesApi
 from loopline.runtime.gateway.runs_api import RunsApi, translated
-from loopline.runtime.gateway.service import RESERVED_TAGS, Admitted, Question, Service
+from loopline.runtime.gateway.service import (
+    RESERVED_TAGS,
+    RESPONSE_TAG,
+    Admitted,
+    Question,
+    Service,
+)
 
 HEADERS_SECONDS = 2.0
 """How long the first chunk of a stream is waited for, so that a refusal has its own status. After
@@ -135,6 +141,9 @@ class Gateway:
         caller = await self._http.caller(request)
         run_id = request.path_params["id"].removeprefix("chatcmpl-")
         admitted = await self._service.find(run_id, caller)
+        if RESPONSE_TAG in admitted.run.tags:
+            # Its own route knows whether it was stored, or deleted.
+            raise ApiError(404, f"{run_id[:64]!r} is no completion", code="run_not_found")
         model = self._service.model_of(admitted.run)
         if request.query_params.get("stream") in ("true", "1"):
             after = request.headers.get("last-event-id") or request.query_params.get(

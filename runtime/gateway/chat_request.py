@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
@@ -17,6 +16,7 @@ from loopline.agents.records import (
     ToolSpec,
 )
 from loopline.agents.roles.chat import ChatOptions
+from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.runtime.gateway.errors import field_error, invalid
 
 MAX_MESSAGES = 10_000
@@ -352,7 +352,7 @@ def _text(content: Content, where: str) -> str:
 
 
 def _tool_call(call: ToolCallPart) -> ToolCall:
-    arguments, error = parsed_arguments(call.function.arguments)
+    arguments, error = parse_arguments(call.function.arguments or "{}")
     return ToolCall(
         id=call.id,
         name=call.function.name,
@@ -360,12 +360,3 @@ def _tool_call(call: ToolCallPart) -> ToolCall:
         raw_arguments=call.function.arguments,
         error=error,
     )
-
-
-def parsed_arguments(text: str) -> tuple[JsonObject | None, str | None]:
-    """A call's arguments as an object, or what is wrong with them."""
-    try:
-        value: Any = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        return None, f"the arguments are not JSON: {error}"
-    return (value, None) if isinstance(value, dict) else (None, "the arguments are not an object")

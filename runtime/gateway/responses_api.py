@@ -1,7 +1,7 @@
 """`/v1/responses`: OpenAI's Responses API, as Open Responses specifies it. Each response is a run.
 
-What a caller asked not to be stored is on the bus as long as any run is, for it is journalled; but
-this API gives it to nobody, and no response goes on from it.
+What a caller asked not to be stored, or has deleted, is on the bus as long as any run is, for it is
+journalled; but this API gives it to nobody, and no response goes on from it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from loopline.runtime.gateway.http import (
     PING_SECONDS,
     Http,
     json_response,
+    number_in,
     run_headers,
     while_connected,
 )
@@ -73,6 +74,7 @@ class ResponsesApi:
             routes += [
                 Route(f"{prefix}/responses", self.create, methods=["POST"]),
                 Route(whole, self.get, methods=["GET"]),
+                Route(whole, self.delete, methods=["DELETE"]),
                 Route(f"{whole}/cancel", self.cancel, methods=["POST"]),
                 Route(f"{whole}/input_items", self.list_input, methods=["GET"]),
             ]
@@ -125,6 +127,18 @@ class ResponsesApi:
             return self._stream(admitted, view, _last_seen(request))
         return await self._present(admitted, view)
 
+    async def delete(self, request: Request) -> Response:
+        """End the response if it is under way, and give it to nobody from now on."""
+        admitted, view = await self._stored(request)
+        bus, run_id = self._service.client.bus, view.run.id
+        life = int(bus.settings.retention_seconds * 1000)
+        await bus.redis.set(bus.keys.deleted(run_id), 1, px=life)
+        await self._service.client.cancel(run_id, CANCELLED)
+        return json_response(
+            {"id": response_id(run_id), "object": "response", "deleted": True},
+            headers=run_headers(admitted),
+        )
+
     async def cancel(self, request: Request) -> Response:
         """The response, which is over now, whether by this or before."""
         admitted, view = await self._stored(request)
@@ -140,9 +154,7 @@ class ResponsesApi:
         order = query.get("order", "desc")
         if order not in ("asc", "desc"):
             raise invalid("order: 'asc' or 'desc'", "order", "invalid_value")
-        count = query.get("limit", "20")
-        if not count.isdecimal() or len(count) > 3 or not 1 <= int(count) <= MAX_PAGE:
-            raise invalid(f"limit: 1 to {MAX_PAGE}", "limit", "invalid_value")
+        count = number_in(query.get("limit", "20"), "limit", 1, MAX_PAGE)
         if order == "desc":
             items.reverse()
         if after := query.get("after"):
@@ -150,7 +162,7 @@ class ResponsesApi:
             if after not in ids:
                 raise invalid(f"after: no item has the id {after[:128]!r}", "after")
             items = items[ids.index(after) + 1 :]
-        page = items[: int(count)]
+        page = items[:count]
         return json_response(
             {
                 "object": "list",
@@ -255,7 +267,8 @@ class ResponsesApi:
         except ApiError as error:
             raise (missing if error.status == 404 else error) from error
         record = record_of(admitted.run)
-        if record is None or not record.store:
+        bus = self._service.client.bus
+        if record is None or not record.store or await bus.redis.exists(bus.keys.deleted(name[5:])):
             raise missing
         return admitted, self._view(admitted, record)
 
@@ -314,7 +327,7 @@ def _last_seen(request: Request) -> int:
     text = request.headers.get("last-event-id") or request.query_params.get("starting_after")
     if not text:
         return -1
-    if not text.isdecimal() or len(text) > 18:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 18:
         raise invalid(
             f"{text[:64]!r} is not an event's sequence number", "starting_after", "invalid_event_id"
         )

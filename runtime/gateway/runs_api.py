@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -22,6 +22,7 @@ from loopline.bus import (
     MessageTooLarge,
     Overloaded,
     RunState,
+    is_entry_id,
     pool_of,
 )
 from loopline.runtime.client.client import run_of, steps_of, trajectory_of
@@ -38,7 +39,7 @@ from loopline.runtime.gateway.errors import (
     unavailable,
     validation_error,
 )
-from loopline.runtime.gateway.http import PING_SECONDS, Http, json_response
+from loopline.runtime.gateway.http import PING_SECONDS, Http, json_response, number_in
 from loopline.runtime.gateway.runs_request import (
     CreateRun,
     Feedback,
@@ -50,6 +51,7 @@ from loopline.runtime.gateway.service import RESERVED_TAGS, Service
 from loopline.runtime.gateway.sessions import TAG
 
 MAX_LISTED = 100
+READ_AT_ONCE = 20
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -121,12 +123,11 @@ class RunsApi:
         """The caller's newest runs, those of the chat API included."""
         caller = await self._http.caller(request)
         query = request.query_params
-        limit = _number(query.get("limit", "20"), "limit", 1, MAX_LISTED)
+        limit = number_in(query.get("limit", "20"), "limit", 1, MAX_LISTED)
         tags = dict(part.split("=", 1) for part in query.getlist("tag") if "=" in part)
         ids = await self._service.listed(caller, before=query.get("before"), count=10 * limit)
         lines: list[ListedRun] = []
-        for run_id in ids:
-            state = await self._bus.run_state(run_id)
+        async for state in self._states(ids):
             if state.state == "missing":
                 continue
             run, status = run_of(state), "active" if state.active else state.outcome
@@ -152,6 +153,13 @@ class RunsApi:
         last = lines[-1].id if lines else None
         return json_response({"object": "list", "data": data, "last_id": last})
 
+    async def _states(self, run_ids: Sequence[str]) -> AsyncGenerator[RunState]:
+        """Of these runs, in their order; some at a time, for most of them may not be wanted."""
+        for begin in range(0, len(run_ids), READ_AT_ONCE):
+            page = run_ids[begin : begin + READ_AT_ONCE]
+            for state in await asyncio.gather(*map(self._bus.run_state, page)):
+                yield state
+
     async def get(self, request: Request) -> Response:
         _, state = await self._own(request)
         return json_response(self._body(state))
@@ -160,8 +168,7 @@ class RunsApi:
         """What happens in a run from any event on, until it has ended."""
         run, _ = await self._own(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after") or "0-0"
-        milliseconds, _, number = after.partition("-")
-        if not (milliseconds.isdecimal() and number.isdecimal() and len(after) < 40):
+        if not is_entry_id(after):
             raise invalid(f"{after[:64]!r} is not the id of an event", code="invalid_event_id")
         return EventSourceResponse(self._events(run.id, after), ping=PING_SECONDS, sep="\n")
 
@@ -200,7 +207,8 @@ class RunsApi:
         return json_response(self._body(forked), 202, {"location": f"/v1/runs/{run.id}"})
 
     async def feedback(self, request: Request) -> Response:
-        """A reward after the fact, also for a run that has left the bus."""
+        """A reward after the fact, also for a run that has left the bus: whether that one was the
+        caller's is looked at when the store is read."""
         caller = await self._http.caller(request)
         state = await self._bus.run_state(request.path_params["id"])
         if state.state != "missing" and run_of(state).account != caller.id:
@@ -214,12 +222,13 @@ class RunsApi:
             source=params.source,
             reward_id=params.id,
             comment=params.comment,
+            account=caller.id,
         )
         return json_response({"object": "reward", "id": posted.reward.id, "new": posted.new}, 202)
 
     async def session_feedback(self, request: Request) -> Response:
-        """A reward for every trajectory of a session."""
-        await self._http.caller(request)
+        """A reward for every trajectory of a session of the caller's."""
+        caller = await self._http.caller(request)
         params = _parse(Feedback, await self._http.body(request))
         if params.turn is not None:
             raise invalid("a session's reward names no turn", "turn")
@@ -230,6 +239,7 @@ class RunsApi:
             source=params.source,
             reward_id=params.id,
             comment=params.comment,
+            account=caller.id,
         )
         return json_response({"object": "reward", "id": posted.reward.id, "new": posted.new}, 202)
 
@@ -276,12 +286,6 @@ def _refuse_reserved(tags: dict[str, str]) -> None:
     for tag in RESERVED_TAGS:
         if tag in tags:
             raise invalid(f"the tag {tag!r} is the gateway's own", "tags")
-
-
-def _number(text: str, name: str, least: int, most: int) -> int:
-    if not text.isdecimal() or not least <= int(text[:10]) <= most:
-        raise invalid(f"{name} is a number from {least} to {most}, not {text[:20]!r}", name)
-    return int(text)
 
 
 def translated(error: Exception) -> ApiError | None:
