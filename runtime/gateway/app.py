@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
-from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -30,8 +29,8 @@ from loopline.runtime.gateway.errors import (
     unavailable,
     validation_error,
 )
+from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.gateway.http import (
-    PING_SECONDS,
     Http,
     json_response,
     run_headers,
@@ -215,32 +214,25 @@ class Gateway:
         except BaseException:
             await chunks.aclose()
             raise
-        return EventSourceResponse(
-            _events(first, chunks),
-            ping=PING_SECONDS,
-            sep="\n",
-            headers=run_headers(admitted),
-        )
+        return event_stream(_events(first, chunks), _error_event, run_headers(admitted))
 
 
 async def _events(
     first: asyncio.Future[Chunk | None], chunks: AsyncGenerator[Chunk]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     try:
         chunk = await first
         while chunk is not None:
             data = b"[DONE]" if chunk.data is None else orjson.dumps(chunk.data)
-            yield b"id: %b\ndata: %b\n\n" % (chunk.id.encode(), data)
+            yield event(data, id=chunk.id)
             chunk = await anext(chunks, None)
-    except ApiError as error:
-        yield b"data: %b\n\n" % orjson.dumps(error.body)
-    except OUTAGE as error:
-        # The client comes back with the last id that it has.
-        body = unavailable(f"Redis does not answer: {type(error).__name__}").body
-        yield b"data: %b\n\n" % orjson.dumps(body)
     finally:
         first.cancel()
         await chunks.aclose()
+
+
+def _error_event(error: ApiError) -> bytes:
+    return event(orjson.dumps(error.body))
 
 
 def _model(name: str) -> dict[str, Any]:

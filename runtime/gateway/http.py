@@ -20,10 +20,6 @@ from loopline.runtime.gateway.service import Admitted, Service
 
 T = TypeVar("T")
 
-PING_SECONDS = 15
-"""Between two comments of a silent stream: proxies end connections that say nothing."""
-
-
 REQUEST_ID = "x-request-id"
 
 

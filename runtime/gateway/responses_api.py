@@ -6,13 +6,13 @@ journalled; but this API gives it to nobody, and no response goes on from it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
-from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -24,8 +24,8 @@ from loopline.runtime.gateway import idempotency, sessions
 from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.chat_response import answer_of
 from loopline.runtime.gateway.errors import ApiError, invalid, validation_error
+from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.gateway.http import (
-    PING_SECONDS,
     Http,
     json_response,
     number_in,
@@ -299,27 +299,29 @@ class ResponsesApi:
 
     def _stream(self, admitted: Admitted, view: ResponseView, after: int) -> Response:
         events = self._service.render(admitted, ResponseStream(view))
-        return EventSourceResponse(
-            _frames(events, after), ping=PING_SECONDS, sep="\n", headers=run_headers(admitted)
-        )
+        sent = _Frames(events, after)
+        return event_stream(sent.all(), sent.error, run_headers(admitted))
 
 
-async def _frames(events: AsyncGenerator[Event], after: int) -> AsyncIterator[bytes]:
-    last = after
-    try:
-        async for event in events:
-            if event["sequence_number"] > after:
-                last = event["sequence_number"]
-                yield b"id: %d\n" % last + _frame(event)
-        yield b"data: [DONE]\n\n"
-    except ApiError as error:
-        yield _frame(error_event(error, last))
-    finally:
-        await events.aclose()
+class _Frames:
+    """The events behind one of them, as they are sent."""
 
+    def __init__(self, events: AsyncGenerator[Event], after: int) -> None:
+        self._events = events
+        self._last = after
 
-def _frame(event: Event) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
+    async def all(self) -> AsyncGenerator[bytes]:
+        after = self._last
+        async with aclosing(self._events) as events:
+            async for item in events:
+                if item["sequence_number"] > after:
+                    self._last = item["sequence_number"]
+                    yield event(orjson.dumps(item), id=str(self._last), name=item["type"])
+        yield event(b"[DONE]")
+
+    def error(self, error: ApiError) -> bytes:
+        item = error_event(error, self._last)
+        return event(orjson.dumps(item), name=item["type"])
 
 
 def _last_seen(request: Request) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
-from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -39,7 +39,8 @@ from loopline.runtime.gateway.errors import (
     unavailable,
     validation_error,
 )
-from loopline.runtime.gateway.http import PING_SECONDS, Http, json_response, number_in
+from loopline.runtime.gateway.event_stream import event, event_stream
+from loopline.runtime.gateway.http import Http, json_response, number_in
 from loopline.runtime.gateway.runs_request import (
     CreateRun,
     Feedback,
@@ -170,16 +171,13 @@ class RunsApi:
         after = request.headers.get("last-event-id") or request.query_params.get("after") or "0-0"
         if not is_entry_id(after):
             raise invalid(f"{after[:64]!r} is not the id of an event", code="invalid_event_id")
-        return EventSourceResponse(self._events(run.id, after), ping=PING_SECONDS, sep="\n")
+        return event_stream(self._events(run.id, after), _error_event)
 
     async def _events(self, run_id: str, after: str) -> AsyncGenerator[bytes]:
-        async for event in self._client.follow(run_id, after):
-            body = orjson.dumps({"type": event.kind, **event.fields})
-            yield b"id: %b\nevent: %b\ndata: %b\n\n" % (
-                event.id.encode(),
-                event.kind.encode(),
-                body,
-            )
+        async with aclosing(self._client.follow(run_id, after)) as entries:
+            async for entry in entries:
+                body = orjson.dumps({"type": entry.kind, **entry.fields})
+                yield event(body, id=entry.id, name=entry.kind)
 
     async def cancel(self, request: Request) -> Response:
         run, _ = await self._own(request)
@@ -273,6 +271,10 @@ class RunsApi:
 
 def _not_found(run_id: str) -> ApiError:
     return ApiError(404, f"the bus has no run {run_id[:64]!r}", code="run_not_found")
+
+
+def _error_event(error: ApiError) -> bytes:
+    return event(orjson.dumps({"type": "error", **error.body}), name="error")
 
 
 def _parse(model: type[M], body: dict[str, Any]) -> M:
