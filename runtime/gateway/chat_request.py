@@ -74,7 +74,7 @@ class ChatMessage(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Content = None
-    name: str | None = None
+    name: str | None = Field(default=None, min_length=1, max_length=64)
     tool_calls: list[ToolCallPart] | None = None
     tool_call_id: str | None = None
     refusal: str | None = None
@@ -329,6 +329,7 @@ def message_of(message: ChatMessage, where: str) -> Message:
         content=_text(message.content, where) or message.refusal or "",
         tool_calls=tuple(_tool_call(call) for call in message.tool_calls or ()),
         tool_call_id=message.tool_call_id,
+        name=message.name,
     )
 
 

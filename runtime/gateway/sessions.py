@@ -127,6 +127,7 @@ def _prefix_digests(messages: Sequence[Message]) -> list[str]:
                     message.content.strip(),
                     [(call.id, call.name, call.arguments) for call in message.tool_calls],
                     message.tool_call_id,
+                    message.name,
                 ],
                 option=orjson.OPT_SORT_KEYS,
             )

@@ -58,10 +58,10 @@ async def test_a_refusal_is_no_violation() -> None:
 
 def test_one_seed_is_one_sequence_of_requests() -> None:
     first, second = (Requests(random.Random(5), ["a", "b"]) for _ in range(2))
-    made = [first.next() for _ in range(300)]
-    assert made == [second.next() for _ in range(300)]
-    assert len({request.method for request in made}) > 2
-    assert len({request.path for request in made}) > 30
+    requests = [first.next() for _ in range(300)]
+    assert requests == [second.next() for _ in range(300)]
+    assert len({request.method for request in requests}) > 2
+    assert len({request.path for request in requests}) > 30
 
 
 def test_bodies_are_changed_and_some_are_no_json() -> None:

@@ -113,9 +113,9 @@ class Mutator:
 
     def _add(self, holder: Any, name: Any) -> None:
         if isinstance(holder[name], dict):
-            holder[name][self._random.choice(TEXTS)] = self._random.choice(VALUES)
+            holder[name][self._random.choice(TEXTS)] = _copy(self._random.choice(VALUES))
         elif isinstance(holder[name], list):
-            holder[name].append(self._random.choice(VALUES))
+            holder[name].append(_copy(self._random.choice(VALUES)))
 
     def _exchange(self, holder: Any, name: Any) -> None:
         places = list(_places(holder))

@@ -134,10 +134,10 @@ def test_a_session_s_reward_reaches_the_runs_of_its_own_key_alone() -> None:
             chat = owner.post("/sessions/shared/v1/chat/completions", json=body).json()["id"]
             assert stranger.post(path, json={**reward, "value": -9.0}).json()["new"]
             assert owner.post(path, json=reward).json()["new"]  # the stranger's id is another
-        shown = scripted.ok("runs", "show", chat.removeprefix("chatcmpl-"), "--json")
+        printed = scripted.ok("runs", "show", chat.removeprefix("chatcmpl-"), "--json")
         store = scripted.state.store
         until(lambda: len(read_rewards(store).rewards) == 2, "two recorded rewards")
         by_target = read_rewards(store).of_target()
-    targets = targets_of(Run.model_validate(json.loads(shown)["run"]))
+    targets = targets_of(Run.model_validate(json.loads(printed)["run"]))
     reached = [item.value for target in targets for item in by_target.get(target, ())]
     assert reached == [1.0]

@@ -123,6 +123,8 @@ def _messages(messages: Sequence[Message], no_content: str | None) -> list[dict[
     waiting: list[tuple[str, str]] = []
     for place, message in enumerate(messages):
         entry = _message(message, no_content)
+        if message.name is not None and message.role != "tool":
+            entry["name"] = message.name
         if message.tool_calls:
             waiting = []
             for position, call in enumerate(message.tool_calls):

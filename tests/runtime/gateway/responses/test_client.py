@@ -159,7 +159,7 @@ async def test_a_response_is_its_callers_alone(client: AsyncOpenAI, gateway: Ser
 async def test_a_deleted_response_is_given_to_nobody(
     client: AsyncOpenAI, http: httpx.AsyncClient
 ) -> None:
-    kept = await client.responses.create(model="llm", input="Count to nine.")
+    other = await client.responses.create(model="llm", input="Count to nine.")
     gone = await client.responses.create(model="llm", input="Count to nine.")
     answer = (await http.delete(f"responses/{gone.id}")).json()
     assert answer == {"id": gone.id, "object": "response", "deleted": True}
@@ -173,7 +173,7 @@ async def test_a_deleted_response_is_given_to_nobody(
             await request
     completion = gone.id.replace("resp_", "chatcmpl-")
     assert (await http.get(f"chat/completions/{completion}")).status_code == 404
-    assert (await client.responses.retrieve(kept.id)).id == kept.id
+    assert (await client.responses.retrieve(other.id)).id == other.id
 
 
 async def test_deleting_a_response_ends_it(client: AsyncOpenAI, http: httpx.AsyncClient) -> None:
