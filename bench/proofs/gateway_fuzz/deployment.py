@@ -24,7 +24,7 @@ RUN_SECONDS = 5.0
 RETENTION_SECONDS = 20.0
 """Of runs that have ended: a million of them would fill the memory."""
 SHORT_SECONDS = 1.0
-"""Patience of the gateway with headers and bodies that do not come."""
+"""Patience of the gateway with headers, bodies and next requests that do not come."""
 TEAM_ROLES = ("solo", "planner", "expert", "slm", "agent", "completion")
 
 
@@ -51,6 +51,7 @@ async def running(folder: Path) -> AsyncGenerator[Running]:
         front = gateway_in(
             folder, "gateway", models, run_seconds=RUN_SECONDS,
             header_seconds=SHORT_SECONDS, body_seconds=SHORT_SECONDS,
+            keepalive_seconds=SHORT_SECONDS,
         )  # fmt: skip
         workers = [
             RoleWorkerSettings(bus=bus, name="gateway", roles=("chat",), concurrency=256),

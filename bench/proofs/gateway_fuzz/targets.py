@@ -20,7 +20,8 @@ LIMIT_SECONDS = 30.0
 CLOSED = 0
 """In place of a status: the connection was closed without an answer."""
 _RUN = re.compile(rb"^x-loopline-run: *([0-9a-f-]{36})\r?$", re.MULTILINE | re.IGNORECASE)
-_STATUS = re.compile(rb"HTTP/1\.1 (\d{3})")
+_STATUS = re.compile(rb"^HTTP/1\.1 ([2-9]\d\d)", re.MULTILINE)
+"""Of the answer: not `100 Continue`, which comes before it."""
 _KEPT = 65_536
 
 
@@ -123,7 +124,7 @@ class Socket:
             return Answer(CLOSED, LIMIT_SECONDS, None, f"no end after {LIMIT_SECONDS:g} s")
         except OSError:
             pass  # closed while it was still written to: what it had answered is lost
-        status, run = _STATUS.match(data), _RUN.search(data)
+        status, run = _STATUS.search(data), _RUN.search(data)
         return Answer(
             int(status[1]) if status else CLOSED,
             time.monotonic() - began,

@@ -167,13 +167,13 @@ async def test_every_try_of_every_worker_asks_by_one_key() -> None:
 
 
 async def test_an_answer_that_can_not_be_read_is_asked_for_once_more_by_its_key() -> None:
-    asked = request(idempotency_key="call")
+    repeated = request(idempotency_key="call")
     broken = ("malformed_json",) * 3
     async with endpoint(*broken, idempotent=True, settings={"max_attempts": 1}) as (engine, server):
         for _ in broken:  # each of a request that comes again
             with pytest.raises(EngineError):
-                await completions(engine, asked)
-        await completions(engine, asked)
+                await completions(engine, repeated)
+        await completions(engine, repeated)
         assert list(server.served.arrivals_by_key.values()) == [2, 2]
 
 
