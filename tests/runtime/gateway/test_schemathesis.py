@@ -41,7 +41,10 @@ def test_every_answer_is_one_that_the_document_has(
         deadline=None,
         derandomize=True,
         database=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
+        suppress_health_check=[
+            hypothesis.HealthCheck.too_slow,
+            hypothesis.HealthCheck.filter_too_much,
+        ],
     )
     @hypothesis.given(case=operation.as_strategy())
     def send(case: Any) -> None:
