@@ -39,7 +39,7 @@ class GatewayFuzzOptions(Options):
     end neither process may hold more memory than after the first requests.
     """
 
-    requests: int = Field(default=1_000_000, ge=1_000, le=1_000_000_000)
+    requests: int = Field(default=100_000, ge=1_000, le=1_000_000_000)
     """Requests to send."""
     seed: Seed = Field(default_factory=random_seed)
     """Seed of the requests; random without it."""
@@ -176,6 +176,6 @@ PROOF = Proof(
     name="gateway-fuzz",
     title="hostile requests to a gateway",
     options=GatewayFuzzOptions,
-    minutes=lambda options: 0.3 + options.requests / 60_000,
+    minutes=lambda options: 0.5 + options.requests / 25_000,
     run=run,
 )
