@@ -150,6 +150,11 @@ class ChatStream:
     def _rest(self, choice: Choice) -> Iterator[Chunk]:
         """What the record has beyond the tokens that were published: all of it where none were."""
         whole = {"reasoning": choice.reasoning, "content": content_of(choice.message) or ""}
+        if self._text is not None and self._text.corrected:
+            # Text that was shown turned out to be a thought. It stays; the answer is behind it.
+            yield from self._deltas(self._text.finish())
+            if self._fields["content"].emitted.endswith(whole["content"]):
+                return
         for kind, text in whole.items():
             part = self._fields[kind]
             part.restart()
