@@ -23,6 +23,7 @@ from loopline.agents.records import (
     Run,
     SamplingParams,
     Step,
+    Task,
     ToolSpec,
     Trajectory,
 )
@@ -219,6 +220,16 @@ class Fork:
     """Fan-outs that are not complete yet."""
 
 
+def _asking(task: Task, question: str) -> Task:
+    """The task with another question, which is the last thing that its user said."""
+    messages = list(task.messages)
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "user":
+            messages[index] = messages[index].model_copy(update={"content": question})
+            break
+    return task.model_copy(update={"prompt": question, "messages": tuple(messages)})
+
+
 def fork(
     trajectory: Trajectory,
     at_turn: int,
@@ -228,12 +239,16 @@ def fork(
     seed: int | None = None,
     policies: dict[str, str] | None = None,
     tags: dict[str, str] | None = None,
+    prompt_files: dict[str, str] | None = None,
+    question: str | None = None,
 ) -> Fork:
     """Keep every step before turn `at_turn`, and take that turn again in a run of its own.
 
-    The new run gets the same time as its parent, today's prompts, and whatever else is given.
-    Raises `ForkImpossible` if the run never came that far, and `UnknownName` for a policy of a role
-    that its workflow does not have.
+    The new run gets the same time as its parent, today's prompts, and whatever else is given:
+    `prompt_files` stand in place of the shipped prompts and of the parent's, `question` in place of
+    what was asked, where no step is kept that has answered it. Raises `ForkImpossible` if the run
+    never came that far, or a kept step has read the question, and `UnknownName` for a policy or a
+    prompt of a role that its workflow does not have.
     """
     parent = trajectory.run
     last = max((step.turn for step in trajectory.steps), default=0)
@@ -241,14 +256,20 @@ def fork(
         raise ForkImpossible(
             f"run {parent.id} has the turns 0 to {last}: it cannot be forked at {at_turn}"
         )
+    if question is not None and at_turn > 0:
+        raise ForkImpossible("another question is asked from turn 0 on: a kept step has read this")
+    files = {**parent.prompt_files, **(prompt_files or {})}
+    task = parent.task if question is None else _asking(parent.task, question)
     run = Run.model_validate(
         {
             **parent.model_dump(),
+            "task": task.model_dump(),
+            "prompt_files": files,
             "id": run_id,
             "parent": parent.id,
             "created": created,
             "deadline": created + (parent.deadline - parent.created),
-            "prompts": prompt_hashes(parent.workflow, parent.prompt_files, parent.task.environment),
+            "prompts": prompt_hashes(parent.workflow, files, parent.task.environment),
             "seed": parent.seed if seed is None else seed,
             "policies": policies_for(
                 parent.workflow,

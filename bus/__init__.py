@@ -43,7 +43,7 @@ from loopline.bus.policies import Policy, PolicyError, pool_of
 from loopline.bus.presence import WorkerPresence, announce, live_workers
 from loopline.bus.registry import Registry
 from loopline.bus.replies import error_reply
-from loopline.bus.requests import Inbox
+from loopline.bus.requests import Inbox, RunEnd
 from loopline.bus.rewards import publish_reward
 from loopline.bus.run_state import RunState
 from loopline.bus.settings import BusSettings
@@ -87,6 +87,7 @@ __all__ = [
     "RequestError",
     "Retry",
     "RewardConflict",
+    "RunEnd",
     "RunEnded",
     "RunState",
     "Server",

@@ -27,6 +27,7 @@ from loopline.bus.errors import (
 )
 from loopline.bus.keys import MAX_RUN_SECONDS, Keys, Shard
 from loopline.bus.lease import LeaseKeeper
+from loopline.bus.local_delivery import LocalDelivery
 from loopline.bus.log_follower import LogFollower, is_entry_id
 from loopline.bus.registry import Registry
 from loopline.bus.remedies import remedy
@@ -117,9 +118,11 @@ class Bus:
         """Set once the deployment has agreed on other settings: no run is admitted from here."""
         self.on_change = asyncio.Event()
         """Set together with it."""
+        self._where = f"at {settings.safe_url}"
         self._connections = Connections(settings)
         self._committers: dict[Shard, Committer] = {}
         self._logs = LogFollower(self)
+        self.local = LocalDelivery()
 
     @property
     def redis(self) -> Redis:
@@ -153,7 +156,7 @@ class Bus:
             "join",
             lambda: joining.join(self._standing),
             give_up_after=max(self._join_seconds, 5.0),
-            where=f"at {self.settings.safe_url}",
+            where=self._where,
         )
         self.settings = self.settings.agreed(self.agreement.shared)
         self.keys = Keys(self.settings.prefix, self.settings.shards)
@@ -171,7 +174,7 @@ class Bus:
             "clock",
             lambda: self.clock.measure(self.redis, self.keys),
             give_up_after=self._join_seconds,
-            where=f"at {self.settings.safe_url}",
+            where=self._where,
         )
         if not self.clock.measured:
             raise BusUnavailable(
@@ -225,12 +228,15 @@ class Bus:
         """The one committer of a shard: commits of all consumers share its batches."""
         committer = self._committers.get(shard)
         if committer is None:
-            committer = self._committers[shard] = Committer(self.redis, self.settings, shard)
+            committer = self._committers[shard] = Committer(
+                self.redis, self.settings, shard, shard.inbox(self.process)
+            )
         return committer
 
     async def _retry_during_outage(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
-        where = f"at {self.settings.safe_url}"
-        return await retry_during_outage(what, operation, give_up_after=self.patience, where=where)
+        return await retry_during_outage(
+            what, operation, give_up_after=self.patience, where=self._where
+        )
 
     async def admit(self, admission: Admission) -> bool:
         """Let a run in. True if it is new, False if this very run was let in before.
@@ -279,14 +285,25 @@ class Bus:
             int(admission.announce),
             *admission.journal,
             *(part for join, after in joins for part in (join.id, join.branches, after)),
-            *bodies,
         ]
-        result = await retry_during_outage(
-            "admission",
-            lambda: scripts.call(self.redis, "admit", keys, args),
-            give_up_after=30.0,
-            where=f"at {settings.safe_url}",
-        )
+        with self.local.reading(shard, [message.stream for message in admission.messages]) as reads:
+            for body, reader in zip(bodies, reads.names, strict=True):
+                args += [body, reader]
+            result = await retry_during_outage(
+                "admission",
+                lambda: scripts.call(self.redis, "admit", keys, args),
+                give_up_after=30.0,
+                where=self._where,
+            )
+            if result[0] == b"admitted":
+                state = RunState(
+                    admission.run_id,
+                    "active",
+                    admission.run,
+                    admission.journal,
+                    deadline=int(admission.deadline * 1000) / 1000,
+                )
+                reads.take(result[1:], bodies, state)
         if result[0] == b"closed":
             raise Overloaded("the number of shards is being changed: ask again later")
         if result[0] == b"changed":

@@ -118,8 +118,10 @@ class _PendingCommit:
 class Committer:
     """Sends the commits of one process and one shard, in batches, over outages."""
 
-    def __init__(self, redis: Redis, settings: BusSettings, shard: Shard) -> None:
+    def __init__(self, redis: Redis, settings: BusSettings, shard: Shard, inbox: str) -> None:
+        """`inbox`: of this process, which is told here of the runs that end by a commit."""
         self._redis = redis
+        self._inbox = inbox
         self._settings = settings
         self._shard = shard
         self._queue: deque[_PendingCommit] = deque()
@@ -219,6 +221,7 @@ class Committer:
                 int(self._settings.history),
                 int(self._settings.retention_seconds * 1000),
                 "workers",
+                self._inbox,
             ]
             for waiting in batch:
                 keys += waiting.keys

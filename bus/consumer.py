@@ -35,6 +35,7 @@ from loopline.bus.errors import (
 from loopline.bus.keys import GROUP, Shard
 from loopline.bus.lease import Lease, Verdict
 from loopline.bus.recovery import Sweeper
+from loopline.bus.run_state import RunState
 
 log = structlog.get_logger("loopline.bus.consumer")
 
@@ -65,13 +66,16 @@ class Consumer:
         concurrency: int = 16,
         worker: str = "worker",
         ends_runs: bool = True,
+        local: bool = False,
     ) -> None:
         """`ends_runs`: whether it may end runs that are overdue, for which it must be allowed to
-        read their journals."""
+        read their journals. `local`: its process publishes to its streams, too, and reads for it
+        as it does (`loopline.bus.local_delivery`)."""
         self.bus = bus
         self.streams = tuple(streams)
         self.name = f"{worker}-{uuid.uuid4().hex[:8]}"
         self.ends_runs = ends_runs
+        self._local = local
         self._handler = handler
         self._concurrency = concurrency
         self._running: dict[asyncio.Task[None], tuple[Shard, str, Lease]] = {}
@@ -116,13 +120,16 @@ class Consumer:
     async def run(self) -> None:
         """Serve until `drain` is called; then finish what is in hand and return. Raises what ends
         a reader or the sweeper, which nothing of Redis' doing does."""
-        for shard in self.bus.keys.all_shards():
-            await self.ensure_groups(shard)
+        if self._local:
+            self.bus.local.serve(self.streams, self)
         background = tasks.Background()
-        background.start(Sweeper(self).run(), name=f"sweeper of {', '.join(self.streams)}")
         try:
+            for shard in self.bus.keys.all_shards():
+                await self.ensure_groups(shard)
+            background.start(Sweeper(self).run(), name=f"sweeper of {', '.join(self.streams)}")
             await background.run(self._serve_all(background))
         finally:
+            self.bus.local.stop_serving(self)
             await background.end()
             remaining = list(self._running.values())
             await tasks.end(self._running)
@@ -244,6 +251,8 @@ class Consumer:
                     spare = self._spare_places
                     if spare > 0:
                         all_there_are = more or self.bus.keys.shards == 1
+                        if self._local:
+                            spare = (spare + 1) // 2  # the others are for `reserve`
                         count = max(1, spare // len(self.streams)) if all_there_are else 1
                         self._asked += count * len(self.streams)
                         return count
@@ -277,10 +286,32 @@ class Consumer:
         seconds = self.bus.settings.block_seconds * at_once / shards
         return int(1000 * max(LEAST_BLOCK_SECONDS, seconds))
 
-    def take(self, shard: Shard, stream: str, entry: str, body: bytes, count: int) -> None:
-        """Start handling a delivery that this consumer now holds."""
+    def reserve(self) -> bool:
+        """Keep a place for a delivery that this process reads as it publishes; False if there is
+        none."""
+        if self.draining or self._spare_places <= 0:
+            return False
+        self._asked += 1
+        return True
+
+    def release(self) -> None:
+        """See `reserve`."""
+        self._asked -= 1
+        if self._spare_places > 0:
+            self._room.set()
+
+    def take(
+        self,
+        shard: Shard,
+        stream: str,
+        entry: str,
+        body: bytes,
+        count: int,
+        state: RunState | None = None,
+    ) -> None:
+        """Start handling a delivery that this consumer now holds; `state` as `Delivery.state`."""
         lease = Lease(shard.work(stream), entry, self.name, count)
-        task = asyncio.create_task(self._serve(shard, stream, lease, body))
+        task = asyncio.create_task(self._serve(shard, stream, lease, body, state))
         self._running[task] = (shard, stream, lease)
         task.add_done_callback(self._on_task_done)
 
@@ -291,7 +322,9 @@ class Consumer:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("delivery left to its lease", error=str(error), kind=type(error).__name__)
 
-    async def _serve(self, shard: Shard, stream: str, lease: Lease, body: bytes) -> None:
+    async def _serve(
+        self, shard: Shard, stream: str, lease: Lease, body: bytes, state: RunState | None
+    ) -> None:
         try:
             if len(body) > self.bus.settings.max_message_bytes + SIZE_SLACK:
                 raise MessageTooLarge(
@@ -312,7 +345,7 @@ class Consumer:
             # moment; one that knows takes it once this lease has run out.
             log.warning("left to others", why="the shards were changed", run_id=envelope.run_id)
             return
-        delivery = Delivery(self.bus, shard, stream, lease, envelope, payload)
+        delivery = Delivery(self.bus, shard, stream, lease, envelope, payload, state)
         verdicts: list[Verdict] = []
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None

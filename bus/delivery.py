@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 from pydantic import BaseModel
 
@@ -37,6 +37,8 @@ class Delivery:
     lease: Lease
     envelope: Envelope
     payload: BaseModel
+    state: RunState | None = None
+    """The run as it was when this process published the message, a moment ago."""
 
     @property
     def published(self) -> float:
@@ -44,12 +46,39 @@ class Delivery:
         return int(self.lease.entry.partition("-")[0]) / 1000
 
     async def run_state(self) -> RunState:
-        """The run as the bus holds it, its journal included."""
-        return await self.bus.run_state(self.envelope.run_id)
+        """The run with its journal: as the bus holds it, or as it was admitted a moment ago. What
+        has changed since, the commit finds."""
+        return self.state or await self.bus.run_state(self.envelope.run_id)
+
+    async def deadline(self) -> float | None:
+        """See `Bus.deadline_of`."""
+        if self.state is not None:
+            return self.state.deadline
+        return await self.bus.deadline_of(self.envelope.run_id)
 
     async def commit(self, commit: StepCommit) -> bool:
         """See `Committer.commit`."""
-        return await self.bus.committer(self.shard).commit(self.lease, self.envelope, commit)
+        committer = self.bus.committer(self.shard)
+        over_budget = await committer.commit(self.lease, self.envelope, commit)
+        if over_budget or commit.finish is not None:
+            self.bus.local.tell_end(self.envelope.run_id, self._ended_state(commit, over_budget))
+        return over_budget
+
+    def _ended_state(self, commit: StepCommit, over_budget: bool) -> RunState | None:
+        """Of a run of one step, all of which this process knows."""
+        if self.state is None or commit.finish is None or over_budget:
+            return None
+        return replace(
+            self.state,
+            state="ended",
+            steps=(*self.state.steps, commit.step),
+            outcome=commit.finish.outcome,
+            answer=commit.finish.answer,
+            reason=commit.finish.reason,
+            tokens=commit.tokens,
+            micro_dollars=commit.micro_dollars,
+            ended=self.bus.clock.now(),
+        )
 
     def call_name(self, number: int) -> str:
         """What the ledger calls the `number`-th paid call of this delivery; never used again."""
@@ -118,6 +147,7 @@ class Delivery:
             int(store),
             REQUEST_LIFE_MS,
             self.envelope.guard,
+            self.shard.inbox(self.bus.process),
         ]
         for used, discarded in usage:
             args += [used, discarded]
@@ -133,6 +163,7 @@ class Delivery:
         )
         if result == b"lost":
             raise LeaseLost(f"request {self.envelope.reply_key}: taken over")
+        self.bus.local.tell_reply(self.envelope.reply_key, cast("bytes", args[4]))
 
     async def drop(self) -> None:
         """Settle without effect: the run is over. A run that a replay may wake keeps it."""

@@ -26,6 +26,8 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:closed` | string: no run is admitted while the shards are changed | ten seconds |
 | `{p:s}:ends` | sorted set: ended runs that are to be announced, by due time | stream life |
 | `{p:s}:spent:<account>:<day>` | hash: tokens and micro-dollars of an account's day | three days |
+| `{p:s}:runs` | sorted set: runs by admission | stream life |
+| `{p:s}:runs-of:<account>` | sorted set: runs of an account by admission | stream life |
 | `{p:s}:history` | stream: audit, only with `history` on | stream life |
 | `{p}:worker:<name>` | string: presence of one worker | three beats |
 | `{p}:workers` | sorted set: worker names by last beat | stream life |
@@ -36,7 +38,8 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:idempotency:<digest>` | string: a caller's key: its run, its body's digest | retention |
 | `{p}:deleted:<run>` | string: its response was deleted by its caller | retention |
 | `{p}:session:<digest>` | hash: messages of a session → the run that answered | retention |
-| `{p}:runs-of:<account>` | sorted set: newest runs of an account by admission | retention |
+| `{p}:dashboard-session:<digest>` | string: a browser's session: its key | 12 hours |
+| `{p}:dashboard-ticket:<digest>` | string: the key that a link signs in, once | a minute |
 | `{p}:api-keys` | hash: digest of an API key → whose it is, what it may | until it is revoked |
 | `{p}:probe` | string: whether the server takes writes | a second |
 
@@ -114,6 +117,10 @@ class Shard:
 
     def thread(self, thread: str) -> str:
         return self._key("thread", thread)
+
+    def runs(self, account: str = "") -> str:
+        """Of one account, or all. admit.lua knows it, too."""
+        return self._key("runs-of", account) if account else self._key("runs")
 
     def lock(self, name: str) -> str:
         return self._key("lock", name)
@@ -206,8 +213,9 @@ class Keys:
     def session(self, digest: str) -> str:
         return f"{{{self.prefix}}}:session:{digest}"
 
-    def runs_of(self, account: str) -> str:
-        return f"{{{self.prefix}}}:runs-of:{account}"
+    def dashboard(self, kind: str, digest: str) -> str:
+        """`kind` is `session` or `ticket`."""
+        return f"{{{self.prefix}}}:dashboard-{kind}:{digest}"
 
     @property
     def api_keys(self) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any, cast
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -19,6 +21,7 @@ from loopline.bus.envelope import Envelope
 from loopline.bus.errors import BackgroundEnded, DeadlineExceeded, MessageTooLarge, RunEnded
 from loopline.bus.keys import INBOX_LIFE_MS, Shard
 from loopline.bus.replies import answer_of
+from loopline.bus.run_state import RunState
 
 log = structlog.get_logger("loopline.bus.requests")
 
@@ -27,13 +30,20 @@ LOOK_AGAIN = 5.0
 or after ten minutes of silence."""
 
 
+class RunEnd(asyncio.Event):
+    """The end of a run."""
+
+    state: RunState | None = None
+    """The ended run, where the process that waits has ended it itself."""
+
+
 class Inbox:
     """This process's mail: replies to requests, ends of runs. Start it before asking."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
         self._replies: dict[str, set[asyncio.Future[bytes]]] = {}
-        self._ends: dict[str, asyncio.Event] = {}
+        self._ends: WeakValueDictionary[str, RunEnd] = WeakValueDictionary()
         self._readers: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Inbox:
@@ -42,9 +52,11 @@ class Inbox:
             self.bus.background.start(self._read(shard), name=f"inbox-{shard.index}")
             for shard in self.bus.keys.all_shards()
         ]
+        self.bus.local.open(self)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.bus.local.close(self)
         await self.bus.background.stop(self._readers)
         for shard in self.bus.keys.all_shards():
             with contextlib.suppress(*OUTAGE):  # else it expires by itself
@@ -84,9 +96,7 @@ class Inbox:
                 remaining = self.bus.clock.left(envelope.deadline)
                 if remaining <= 0:
                     raise DeadlineExceeded(f"request {key}: no answer by its deadline")
-                answer = await retry_during_outage(
-                    "request", lambda: scripts.call(self.bus.redis, "request", keys, args)
-                )
+                answer = await self._ask(shard, stream, envelope, keys, args)
                 if answer[0] == b"done":
                     return answer_of(answer[1])
                 if answer[0] == b"over":
@@ -100,25 +110,55 @@ class Inbox:
             if not waiting:
                 self._replies.pop(key, None)
 
-    async def wait_ended(self, run_id: str) -> None:
+    async def _ask(
+        self,
+        shard: Shard,
+        stream: str,
+        envelope: Envelope,
+        keys: list[str],
+        args: list[scripts.Value],
+    ) -> list[Any]:
+        with self.bus.local.reading(shard, [stream]) as reads:
+            answer = await retry_during_outage(
+                "request",
+                lambda: scripts.call(self.bus.redis, "request", keys, [*args, *reads.names]),
+            )
+            if len(answer) == 3:
+                deadline = int(answer[1] or 1000 * envelope.deadline) / 1000
+                state = RunState(envelope.run_id, "active", b"", (), deadline=deadline)
+                reads.take([answer[2]], [cast("bytes", args[0])], state)
+        return answer
+
+    def expect_end(self, run_id: str) -> RunEnd:
+        """Set once the run is over, for as long as its caller holds it."""
+        end = self._ends.get(run_id)
+        if end is None:
+            end = self._ends[run_id] = RunEnd()
+        return end
+
+    async def wait_ended(self, run_id: str, within: float = 0.0) -> None:
         """Return when the run is over (or unknown), at the latest a moment after its deadline.
         Admit it with `notify=inbox.key(shard)`.
 
-        Raises `BackgroundEnded` when nobody reads this process's mail any more.
+        A caller that has expected the end since before it admitted the run knows that it is active;
+        for the seconds `within` it is only waited for, then looked at. Raises `BackgroundEnded`
+        when nobody reads this process's mail any more.
         """
-        event = self._ends.setdefault(run_id, asyncio.Event())
-        try:
-            while not event.is_set():
-                if not await self.bus.enforce_deadline(run_id):
-                    return
-                deadline = await self.bus.deadline_of(run_id)
-                remaining = LOOK_AGAIN if deadline is None else self.bus.clock.left(deadline)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(LOOK_AGAIN, max(remaining, 0.4) + 0.1)):
-                        await event.wait()
-                self.bus.background.check()
-        finally:
-            self._ends.pop(run_id, None)
+        end = self.expect_end(run_id)
+        await self._wait_for(end, min(LOOK_AGAIN, within))
+        while not end.is_set():
+            if not await self.bus.enforce_deadline(run_id):
+                return
+            deadline = await self.bus.deadline_of(run_id)
+            remaining = LOOK_AGAIN if deadline is None else self.bus.clock.left(deadline)
+            await self._wait_for(end, min(LOOK_AGAIN, max(remaining, 0.4) + 0.1))
+
+    async def _wait_for(self, end: RunEnd, seconds: float) -> None:
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await end.wait()
+        self.bus.background.check()
 
     def _fail(self, error: BackgroundEnded) -> None:
         """Anyone who waits is told at once."""
@@ -126,8 +166,8 @@ class Inbox:
             for future in waiting:
                 if not future.done():
                     future.set_exception(error)
-        for event in self._ends.values():
-            event.set()
+        for end in list(self._ends.values()):
+            end.set()
 
     async def _read(self, shard: Shard) -> None:
         key, last, failures = self.key(shard), "0-0", 0
@@ -157,10 +197,17 @@ class Inbox:
 
     def _deliver(self, fields: dict[bytes, bytes]) -> None:
         if fields[b"type"] == b"reply":
-            for future in self._replies.get(fields[b"key"].decode(), ()):
-                if not future.done():
-                    future.set_result(fields[b"reply"])
+            self.told_reply(fields[b"key"].decode(), fields[b"reply"])
         elif fields[b"type"] == b"ended":
-            event = self._ends.get(fields[b"run_id"].decode())
-            if event is not None:
-                event.set()
+            self.told_end(fields[b"run_id"].decode(), None)
+
+    def told_reply(self, key: str, reply: bytes) -> None:
+        for future in self._replies.get(key, ()):
+            if not future.done():
+                future.set_result(reply)
+
+    def told_end(self, run_id: str, state: RunState | None) -> None:
+        end = self._ends.get(run_id)
+        if end is not None:
+            end.state = end.state or state
+            end.set()

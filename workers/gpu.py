@@ -53,7 +53,7 @@ class Pool:
         payload = delivery.payload
         assert isinstance(payload, CompletionPayload)
         envelope = delivery.envelope
-        deadline = await delivery.bus.deadline_of(envelope.run_id)
+        deadline = await delivery.deadline()
         if deadline is None:
             raise RunEnded(f"run {envelope.run_id} is over")
         queued = max(0.0, delivery.bus.clock.now() - delivery.published)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from importlib.metadata import version
@@ -78,9 +78,9 @@ class Front(Protocol):
         """What the worker is called in `runtime status`."""
         ...
 
-    def server(self, bus: Bus, inbox: Inbox, steps: Consumer) -> Server:
-        """Serves the clients, and runs `steps` for as long as it does. Raises OSError where it
-        can't listen."""
+    def server(self, bus: Bus, inbox: Inbox, consumers: Sequence[Consumer]) -> Server:
+        """Serves the clients, and runs the consumers for as long as it does, those of steps before
+        those of requests. Raises OSError where it can't listen."""
         ...
 
     def details(self) -> dict[str, Any]:
@@ -229,10 +229,11 @@ class Worker:
         inbox = await stack.enter_async_context(Inbox(self._bus))
         handler = RoleHandler(inbox, self.name)
         streams = [role_stream(role) for role in settings.roles]
-        consumer = self._consume(streams, handler.handle, settings.concurrency)
+        self._consume(streams, handler.handle, settings.concurrency)
+        await self._build_pools(settings.models, stack)
         if self._front is not None:
             self._details = self._front.details
-            self._servers = [self._front.server(self._bus, inbox, consumer)]
+            self._servers = [self._front.server(self._bus, inbox, self._consumers)]
 
     async def _build_tool(self, settings: ToolWorkerSettings, stack: AsyncExitStack) -> None:
         from loopline.workers.tool import tool_handler
@@ -261,8 +262,23 @@ class Worker:
         self._consume([JUDGE_STREAM], service.handle, settings.concurrency)
 
     async def _build_gpu(self, settings: GpuWorkerSettings, stack: AsyncExitStack) -> None:
+        pools = await self._build_pools(settings.models, stack)
+
+        def details() -> dict[str, Any]:
+            return {
+                "models": {pool.name: pool.engine.base for pool in pools},
+                "totals": {pool.name: vars(pool.engine.totals()) for pool in pools},
+                "policies": {k: v for pool in pools for k, v in pool.policies.state().items()},
+            }
+
+        self._details = details
+
+    async def _build_pools(
+        self, models: Mapping[str, ModelSettings], stack: AsyncExitStack
+    ) -> list[Pool]:
+        """Load models, and consume their requests."""
         pools: list[Pool] = []
-        for name, model in settings.models.items():
+        for name, model in models.items():
             engine = build_engine(model)
             log.info("loading", pool=name, engine=model.engine, model=engine.base)
             try:
@@ -276,15 +292,7 @@ class Worker:
             pools.append(pool)
             await self._follow_policies(pool, stack)
             self._consume([inference_stream(name)], self._handler(pool), model.max_concurrency)
-
-        def details() -> dict[str, Any]:
-            return {
-                "models": {pool.name: pool.engine.base for pool in pools},
-                "totals": {pool.name: vars(pool.engine.totals()) for pool in pools},
-                "policies": {k: v for pool in pools for k, v in pool.policies.state().items()},
-            }
-
-        self._details = details
+        return pools
 
     async def _fetch(self, model: ModelSettings) -> None:
         """Download what the hub has of it first, and say so: that takes as long as the network
@@ -382,6 +390,7 @@ class Worker:
             concurrency=places,
             worker=self.name,
             ends_runs=isinstance(self.settings, RoleWorkerSettings),
+            local=self._front is not None,
         )
         self._consumers.append(consumer)
         self._servers.append(consumer)

@@ -30,6 +30,8 @@ class RoleWorkerSettings(WorkerBase):
     kind: Literal["role"] = "role"
     roles: tuple[str, ...] = Field(min_length=1)
     """Roles whose streams it serves."""
+    models: dict[str, ModelSettings] = Field(default_factory=dict)
+    """Endpoints that it calls itself, by pool, as a gpu worker would."""
 
 
 class GpuWorkerSettings(WorkerBase):

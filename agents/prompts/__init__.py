@@ -73,6 +73,11 @@ def parse_prompt(content: str, *, origin: str) -> Prompt:
     )
 
 
+def prompt_file(name: str, version: int, text: str) -> str:
+    """The content of a file with this text."""
+    return f"---\nname: {name}\nversion: {version}\n---\n{text}\n"
+
+
 def parse_replacement_prompt(content: str, name: str, *, origin: str) -> Prompt:
     """The content of a file that is to stand in place of the shipped prompt `name`.
 

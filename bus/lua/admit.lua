@@ -6,8 +6,10 @@
 --       micro-dollar limit, notify inbox ('' for none), history flag, number of inherited steps,
 --       number of open joins, the epoch that the caller knows, the account ('' for none),
 --       whether its end is announced (0/1), then the steps, then per join its id, the branches
---       still to come and the continuation's envelope, then one envelope per message
--- Returns {'admitted'}, {'exists'} (the same run was accepted before: nothing is done), or
+--       still to come and the continuation's envelope, then per message its envelope and the
+--       caller's consumer that reads its stream ('' for none)
+-- Returns {'admitted', what `read_next` has for each message}, {'exists'} (the same run was accepted
+--       before: nothing is done), or
 --       {'overloaded', what, count, limit}, {'closed'} (the shards are being changed), {'changed'}
 --       (they were: the caller's shard of a run may be another).
 -- Race closed: two clients (or one that retries after an outage) that admit the same run, and
@@ -35,6 +37,13 @@ local life = ARGV[3] + ARGV[6] - now_ms()
 redis.call('PEXPIRE', run, life)
 redis.call('ZADD', active, ARGV[3], ARGV[1])
 redis.call('PEXPIRE', active, STREAM_LIFE)
+local function list(runs)
+  redis.call('ZADD', runs, now_ms(), ARGV[1])
+  redis.call('ZREMRANGEBYSCORE', runs, '-inf', now_ms() - LONGEST_RUN - ARGV[6])
+  redis.call('PEXPIRE', runs, STREAM_LIFE)
+end
+list(of_shard('runs'))
+if ARGV[14] ~= '' then list(of_shard('runs-of') .. ':' .. ARGV[14]) end
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
 local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
 local a = 16
@@ -48,10 +57,12 @@ for i = 1, joins do
     'then:' .. ARGV[a], KEYS[5 + i] .. '\n' .. ARGV[a + 2])
   a = a + 3
 end
+local result = {'admitted'}
 for i = 6 + joins, #KEYS do
   redis.call('XADD', KEYS[i], '*', 'e', ARGV[a])
   redis.call('PEXPIRE', KEYS[i], STREAM_LIFE)
-  a = a + 1
+  result[#result + 1] = read_next(KEYS[i], 'workers', ARGV[a + 1])
+  a = a + 2
 end
 audit(ARGV[10], history, 'event', 'admit', 'run_id', ARGV[1])
-return {'admitted'}
+return result

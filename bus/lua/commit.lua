@@ -3,7 +3,8 @@
 -- KEYS: active, trajectories, history, ledger, then per commit:
 --       work stream, run, journal, log, usage, one work stream per published message,
 --       and the continuation's work stream if it fans out
--- ARGV: number of commits, history flag, retention ms, group, then per commit:
+-- ARGV: number of commits, history flag, retention ms, group, the caller's own inbox, which it tells
+--       itself of ends, then per commit:
 --       entry id, consumer, delivery count, run_id, guard ("turn.branch"), step JSON, tokens,
 --       micro-dollars, number of published messages, their envelopes…,
 --       join to open ('' for none), [branches, continuation envelope],
@@ -16,9 +17,9 @@
 -- Race closed: a worker that was paused past its lease wakes up and commits; a crash between
 -- journal, hand-off and acknowledgement; two branches that arrive together at a join.
 local active, trajectories, history, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local opts = {history = ARGV[2], retention = ARGV[3]}
+local opts = {history = ARGV[2], retention = ARGV[3], inbox = ARGV[5]}
 local group = ARGV[4]
-local ki, ai = 5, 5
+local ki, ai = 5, 6
 local results = {}
 local kept = {}
 

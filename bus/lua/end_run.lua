@@ -3,7 +3,8 @@
 -- end_run(k, run_id, outcome, answer, reason, opts)
 --   k = {run=, journal=, log=, usage=, active=, trajectories=, history=, ledger=}: keys of one
 --   shard.
---   A run that ends at its deadline says what it failed at before, too.
+--   A run that ends at its deadline says what it failed at before, too. `opts.inbox` is the caller's
+--   own, which it tells itself.
 --   Marks the run ended, publishes its whole trajectory, tells its client, bounds the life of
 --   all that is left, its requests' included. The caller has checked that the run is active.
 -- Race closed: ending and publishing are one script, so there is no ended run without a
@@ -12,6 +13,7 @@
 
 local STREAM_LIFE = 604800000
 local INBOX_LIFE = 600000
+local LONGEST_RUN = 86400000
 -- Of a request that no step waits for any more: for one who still holds an old lease, and for an
 -- answer that goes again after a lost connection.
 local SETTLED_LIFE = 60000
@@ -70,6 +72,17 @@ local function rebase(stream, group)
     if #seen < 1000 then return end
     first = '(' .. seen[#seen][1]
   end
+end
+
+-- What comes next on a work stream, read for a consumer of the process that publishes to it: that
+-- needs no round trip of its own. To Redis it is a delivery as any other, in the order of the
+-- stream: what has waited there for longer comes first. Returns the reply of XREADGROUP, false where
+-- nothing is read.
+local function read_next(stream, group, consumer)
+  if consumer == '' then return false end
+  local read = redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', 1, 'STREAMS', stream, '>')
+  if not read or read.err or not read[1] then return false end  -- NOGROUP after a flush
+  return read[1]
 end
 
 -- Handlings of an entry that began and of which nobody knows how they ended: a hash beside the work
@@ -203,7 +216,7 @@ local function end_run(k, run_id, outcome, answer, reason, opts)
     redis.call('ZADD', of_shard('ends'), now, run_id)
     redis.call('PEXPIRE', of_shard('ends'), STREAM_LIFE)
   end
-  if info[2] and info[2] ~= '' then
+  if info[2] and info[2] ~= '' and info[2] ~= opts.inbox then
     redis.call('XADD', info[2], '*', 'type', 'ended', 'run_id', run_id, 'outcome', outcome)
     redis.call('PEXPIRE', info[2], INBOX_LIFE)
   end

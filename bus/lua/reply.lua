@@ -2,7 +2,8 @@
 -- Answer a request: store the reply, tell its waiters, enter its usage, settle the delivery.
 -- KEYS: work stream, request, run, usage, ledger
 -- ARGV: group, entry id, consumer, delivery count, reply, store it (0/1), life ms,
---       guard of the step that asked ("turn.branch"), then per usage entry: its JSON, and its JSON marked as discarded
+--       guard of the step that asked ("turn.branch"), the caller's own inbox, which it tells
+--       itself, then per usage entry: its JSON, and its JSON marked as discarded
 -- Returns 'ok', 'already' (this very reply was given before), or 'lost': another worker has the
 --       request now; only the usage was entered, marked as discarded, because it was paid for.
 -- A reply that is not stored (an error that may pass) frees the key: a retry asks anew.
@@ -19,7 +20,7 @@ if not held then
   if redis.call('PTTL', KEYS[2]) < 0 then redis.call('PEXPIRE', KEYS[2], life) end
 end
 local k = {run = KEYS[3], usage = KEYS[4], ledger = KEYS[5]}
-for i = 9, #ARGV, 2 do enter(k, held and ARGV[i] or ARGV[i + 1]) end
+for i = 10, #ARGV, 2 do enter(k, held and ARGV[i] or ARGV[i + 1]) end
 local mark = 'mark:' .. token .. '/'
 if not held then
   for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
@@ -34,8 +35,10 @@ for i = 1, #fields, 2 do
     redis.call('HDEL', KEYS[2], fields[i])
   elseif string.sub(fields[i], 1, 2) == 'w:' then
     local inbox = string.sub(fields[i], 3)
-    redis.call('XADD', inbox, '*', 'type', 'reply', 'key', fields[i + 1], 'reply', ARGV[5])
-    redis.call('PEXPIRE', inbox, INBOX_LIFE)
+    if inbox ~= ARGV[9] then
+      redis.call('XADD', inbox, '*', 'type', 'reply', 'key', fields[i + 1], 'reply', ARGV[5])
+      redis.call('PEXPIRE', inbox, INBOX_LIFE)
+    end
     redis.call('HDEL', KEYS[2], fields[i])
   end
 end

@@ -2,22 +2,25 @@
 -- Ask once: publish a request unless it was asked before, or hand back its stored result.
 -- KEYS: request, work stream, inbox, run
 -- ARGV: envelope, life ms, name that the waiter knows the reply by, guard of the step that asks
---       ("turn.branch")
--- Returns {'done', reply}, {'waiting'}; the reply then comes to the inbox; or {'over'}: the step is
---       committed or its run has ended.
+--       ("turn.branch"), the caller's consumer that reads the work stream ('' for none)
+-- Returns {'done', reply}; {'waiting', the run's deadline ms, what `read_next` has}, if it was asked
+--       now, or {'waiting'}; the reply then comes to the inbox; or {'over'}: the step is committed
+--       or its run has ended.
 -- Race closed: a step retried after a crash asks again while, or after, its first request runs:
 -- it is paid for once. A worker that was paused asks for a step that another has committed, whose
 -- replies may be gone: nothing is paid for it.
 local reply = redis.call('HGET', KEYS[1], 'reply')
 if reply then return {'done', reply} end
-local known = redis.call('HMGET', KEYS[4], 'state', 'step:' .. ARGV[4])
+local known = redis.call('HMGET', KEYS[4], 'state', 'step:' .. ARGV[4], 'deadline')
 if known[1] == 'ended' or known[2] then return {'over'} end
 redis.call('HSET', KEYS[1], 'w:' .. KEYS[3], ARGV[3])
+local result = {'waiting'}
 if redis.call('HSETNX', KEYS[1], 'asked', now_ms()) == 1 then
   redis.call('XADD', KEYS[2], '*', 'e', ARGV[1])
   redis.call('PEXPIRE', KEYS[2], STREAM_LIFE)
   if known[1] then note_request(KEYS[4], ARGV[4], KEYS[1]) end
+  result = {'waiting', known[3], read_next(KEYS[2], 'workers', ARGV[5])}
 end
 -- A mark of a paid call may have prolonged its life.
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-return {'waiting'}
+return result

@@ -47,7 +47,16 @@ from loopline.agents.workflows import (
     prompts_of,
     workflows,
 )
-from loopline.bus import CLIENT_PATIENCE, Admission, Bus, BusSettings, Inbox, Join, RunState
+from loopline.bus import (
+    CLIENT_PATIENCE,
+    Admission,
+    Bus,
+    BusSettings,
+    Inbox,
+    Join,
+    RunEnd,
+    RunState,
+)
 from loopline.runtime.client.rewards import PostedReward, new_reward, post_reward
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.errors import InputError, UserError
@@ -67,6 +76,16 @@ class RunEvent:
     kind: str
     """`tokens`, `restart`, `step` or `ended`."""
     fields: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The end of a run that this process admits."""
+
+    end: RunEnd
+    """Held here, so that its inbox knows that somebody cares."""
+    deadline: float
+    """Unix seconds."""
 
 
 @dataclass
@@ -241,8 +260,11 @@ class Client:
         seed: int | None = None,
         policies: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
+        prompt_files: Mapping[str, str] | None = None,
+        question: str | None = None,
     ) -> Run:
-        """Admit a run that keeps the parent's journal before `at_turn` and goes on from there.
+        """Admit a run that keeps the parent's journal before `at_turn` and goes on from there; what
+        else is given as for `loopline.agents.replay.fork`.
 
         Raises `InputError` if the parent never came that far or its workflow has no such role, and
         what `submit` raises.
@@ -257,6 +279,8 @@ class Client:
                 seed=seed,
                 policies=dict(policies or {}),
                 tags=dict(tags or {}),
+                prompt_files=dict(prompt_files or {}),
+                question=question,
             )
         except AgentError as error:
             raise InputError(str(error)) from error
@@ -293,13 +317,21 @@ class Client:
             )
         )
 
-    async def wait(self, run_id: str) -> Trajectory:
+    def expect(self, run: Run) -> Expected:
+        """Call this before `submit` to be told of the end at once."""
+        return Expected(self._inbox.expect_end(run.id), run.deadline)
+
+    async def wait(self, run_id: str, expected: Expected | None = None) -> Trajectory:
         """The trajectory, once the run has ended: at its deadline also where no worker is left.
+        `expected` spares a look at a run that was admitted a moment ago.
 
         Raises `RunUnknown`, or `BusUnavailable` where Redis is away for `CLIENT_PATIENCE`; the run
         goes on without us then, and may be waited for again.
         """
-        await self._inbox.wait_ended(run_id)
+        left = 0.0 if expected is None else self.bus.clock.left(expected.deadline)
+        await self._inbox.wait_ended(run_id, within=left)
+        if expected is not None and expected.end.state is not None:
+            return trajectory_of(expected.end.state)
         return await self.trajectory(run_id)
 
     async def trajectory(self, run_id: str) -> Trajectory:

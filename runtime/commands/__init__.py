@@ -9,6 +9,7 @@ import typer
 from loopline.runtime.commands import (
     ask,
     config,
+    dashboard,
     dead,
     doctor,
     down,
@@ -38,6 +39,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     dead.register,
     policies.register,
     keys.register,
+    dashboard.register,
     jobs.register,
     redis.register,
     doctor.register,

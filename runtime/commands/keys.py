@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
     from loopline.runtime.gateway.api_keys import ApiKey, KeyUse
 
 MICRO = 1_000_000
+
+
+class DashboardAccess(StrEnum):
+    """See `ApiKey.dashboard`."""
+
+    NONE = "none"
+    READ = "read"
+    WRITE = "write"
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +46,13 @@ def register(app: typer.Typer) -> None:
         tokens_per_day: Annotated[
             int | None, typer.Option(min=1, help="Tokens that it may use a day.")
         ] = None,
+        dashboard: Annotated[
+            DashboardAccess,
+            typer.Option(
+                help="Whether it signs in to the dashboard, which shows everybody's runs: `read` "
+                "to look, `write` to change things there as well."
+            ),
+        ] = DashboardAccess.NONE,
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
     ) -> None:
@@ -52,6 +68,7 @@ def register(app: typer.Typer) -> None:
                 name=name,
                 created=bus.clock.now(),
                 models=tuple(model or ("*",)),
+                dashboard=dashboard.value,
                 tokens_per_day=tokens_per_day,
                 micro_dollars_per_day=(
                     None if dollars_per_day is None else max(1, round(dollars_per_day * MICRO))

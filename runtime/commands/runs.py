@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -34,25 +34,28 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """List the newest runs on the bus."""
-        from loopline.runtime.observe.run_history import list_runs
+        from loopline.runtime.observe.run_index import RunLine, RunQuery, find_runs
         from loopline.runtime.terminal.dialogue import milliseconds
         from loopline.runtime.terminal.safe_text import sanitize
         from loopline.runtime.terminal.tables import align_columns
 
-        outcome = _run_on_bus(
-            redis_url, lambda client, _: list_runs(client.bus, limit, only_active=active)
-        )
+        async def newest(client: Client, _: Deployment) -> tuple[Sequence[RunLine], float]:
+            query = RunQuery(state="active" if active else "")
+            page = await find_runs(client.bus, query, limit)
+            return page.lines, client.bus.clock.now()
+
+        lines, now = _run_on_bus(redis_url, newest)
         if as_json:
-            typer.echo(json.dumps([line.as_json() for line in outcome]))
+            typer.echo(json.dumps([line.as_json(now) for line in lines]))
             return
         rows = [
             (
-                *(line.id, line.state, line.workflow, milliseconds(line.seconds)),
+                *(line.id, line.state, line.workflow, milliseconds(line.seconds(now))),
                 str(line.tokens or ""),
                 sanitize(" ".join(line.answer.split()))[:20],
                 sanitize(" ".join(line.question.split()))[:60],
             )
-            for line in outcome
+            for line in lines
         ]
         head = ("run", "state", "workflow", "time", "tokens", "answer", "question")
         typer.echo(

@@ -9,7 +9,9 @@ import fnmatch
 import hashlib
 import os
 import secrets
+import time
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -19,6 +21,8 @@ from loopline.runtime.gateway.errors import ApiError
 from loopline.workers.atomic_files import write_atomic
 
 PREFIX = "sk-loopline-"
+MEMORY_SECONDS = 1.0
+"""A gateway lets a key in for so long after it was revoked."""
 
 
 class ApiKey(BaseModel):
@@ -37,6 +41,9 @@ class ApiKey(BaseModel):
     tokens_per_day: int | None = Field(default=None, ge=1)
     """Of prompts and completions, since midnight UTC; None is no limit."""
     micro_dollars_per_day: int | None = Field(default=None, ge=1)
+    dashboard: Literal["none", "read", "write"] = "none"
+    """Whether its owner may look at the dashboard, which shows everybody's runs, or change things
+    there as well."""
     revoked: bool = False
     webhook_secret: str = Field(default_factory=lambda: new_webhook_secret(), max_length=100)
     """Signs what is sent to the caller's webhooks."""
@@ -63,22 +70,37 @@ async def add(bus: Bus, key: str, record: ApiKey) -> None:
     await bus.redis.hsetnx(bus.keys.api_keys, digest(key), record.model_dump_json())  # pyright: ignore
 
 
-async def authenticate(bus: Bus, authorization: str | None) -> ApiKey:
-    """Whose request it is. Raises `ApiError` 401."""
-    scheme, _, key = (authorization or "").partition(" ")
-    if scheme.lower() != "bearer" or not key.strip():
-        raise ApiError(
-            401,
-            "You didn't provide an API key: send it as `Authorization: Bearer KEY`.",
-            code="missing_api_key",
-        )
-    body: bytes | None = await bus.redis.hget(bus.keys.api_keys, digest(key.strip()))  # pyright: ignore
-    record = _read(body) if body else None
-    if record is None or record.revoked:
-        raise ApiError(
-            401, "This API key is not known here, or was revoked.", code="invalid_api_key"
-        )
-    return record
+class Authentication:
+    """Tells callers by their keys. A key that was known is not looked up again for a moment."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._known: dict[str, tuple[float, ApiKey]] = {}
+        """By digest: until when (monotonic seconds). Only keys that there are: no caller makes it
+        grow."""
+
+    async def caller(self, authorization: str | None) -> ApiKey:
+        """Whose request it is. Raises `ApiError` 401."""
+        scheme, _, key = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not key.strip():
+            raise ApiError(
+                401,
+                "You didn't provide an API key: send it as `Authorization: Bearer KEY`.",
+                code="missing_api_key",
+            )
+        name, now = digest(key.strip()), time.monotonic()
+        until, record = self._known.get(name, (0.0, None))
+        if record is not None and now < until:
+            return record
+        self._known.pop(name, None)
+        body: bytes | None = await self._bus.redis.hget(self._bus.keys.api_keys, name)  # pyright: ignore
+        record = _read(body) if body else None
+        if record is None or record.revoked:
+            raise ApiError(
+                401, "This API key is not known here, or was revoked.", code="invalid_api_key"
+            )
+        self._known[name] = (now + MEMORY_SECONDS, record)
+        return record
 
 
 async def revoke(bus: Bus, key_id: str) -> bool:
@@ -127,10 +149,19 @@ def _read(body: bytes) -> ApiKey | None:
         return None
 
 
+async def by_digest(bus: Bus, key_digest: str) -> ApiKey | None:
+    """The record of a key, revoked or not."""
+    body: bytes | None = await bus.redis.hget(bus.keys.api_keys, key_digest)  # pyright: ignore
+    return _read(body) if body else None
+
+
 async def own_key(bus: Bus, state: StateDirectory) -> str:
-    """The key of this state directory, which its first gateway makes."""
+    """The key of this state directory, which its first gateway makes: of who runs it."""
     key = key_file(state)
-    await add(bus, key, ApiKey(id=digest(key)[:12], name="runtime up", created=bus.clock.now()))
+    record = ApiKey(
+        id=digest(key)[:12], name="runtime up", created=bus.clock.now(), dashboard="write"
+    )
+    await add(bus, key, record)
     return key
 
 

@@ -12,11 +12,13 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from loopline.agents.errors import AgentError
 from loopline.bus import BusError
 from loopline.bus.connection import OUTAGE
+from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.dashboard.dashboard import dashboard
 from loopline.runtime.errors import UserError
 from loopline.runtime.gateway import idempotency, sessions
 from loopline.runtime.gateway.chat_request import ChatRequest
@@ -52,11 +54,11 @@ HEADERS_SECONDS = 2.0
 that the stream begins, and a refusal is an event of it."""
 
 
-def gateway_app(service: Service) -> Starlette:
+def gateway_app(service: Service, state: StateDirectory) -> Starlette:
     """The application of one gateway."""
     http = Http(service)
     gateway = Gateway(service, http)
-    routes: list[Route] = []
+    routes: list[BaseRoute] = []
     for prefix in ("/v1", "/sessions/{session}/v1"):
         routes += [
             Route(f"{prefix}/chat/completions", gateway.create_chat, methods=["POST"]),
@@ -67,6 +69,7 @@ def gateway_app(service: Service) -> Starlette:
         ]
     routes += ResponsesApi(service, http).routes()
     routes += RunsApi(service, http).routes()
+    routes.append(dashboard(service.client, service.settings, state))
     routes.append(Route("/openapi.json", gateway.openapi, methods=["GET"]))
     routes.append(Route("/health", gateway.health, methods=["GET"]))
     return Starlette(

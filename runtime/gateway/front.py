@@ -1,9 +1,10 @@
-"""The gateway's process: an HTTP server, and the steps of the role `chat` for its requests."""
+"""The gateway's process: an HTTP server, the steps of the role `chat` for its requests, and the
+calls of endpoints for those."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,30 +38,35 @@ class GatewayFront:
         self._state = state
         self._listener = Listener.inherited(settings.gateway)
 
-    def server(self, bus: Bus, inbox: Inbox, steps: Consumer) -> GatewayServer:
+    def server(self, bus: Bus, inbox: Inbox, consumers: Sequence[Consumer]) -> GatewayServer:
         """See `loopline.workers.process.Front.server`."""
         settings = self._settings
         client = Client.on(bus, inbox, settings.policies, settings.prompt_files)
-        return GatewayServer(Service(client, settings), self._state, steps, self._listener)
+        return GatewayServer(Service(client, settings), self._state, consumers, self._listener)
 
     def details(self) -> dict[str, Any]:
         return {"url": self._listener.url}
 
 
 class GatewayServer:
-    """Both parts: a request that is under way when it drains still gets its step taken."""
+    """All parts: a request that is under way when it drains still gets its step taken, and that
+    step its answer."""
 
     def __init__(
-        self, service: Service, state: StateDirectory, steps: Consumer, listener: Listener
+        self,
+        service: Service,
+        state: StateDirectory,
+        consumers: Sequence[Consumer],
+        listener: Listener,
     ) -> None:
         self._service = service
         self._state = state
-        self._steps = steps
+        self._consumers = consumers
         self._listener = listener
         settings = service.settings
         self._http = _Server(
             uvicorn.Config(
-                gateway_app(service),
+                gateway_app(service, state),
                 http=bounded_protocol(settings.gateway.header_seconds),
                 ws="none",
                 lifespan="off",
@@ -76,22 +82,26 @@ class GatewayServer:
 
     async def run(self) -> None:
         await own_key(self._service.client.bus, self._state)
-        steps = asyncio.create_task(self._steps.run(), name="chat steps")
+        serving = [
+            asyncio.create_task(consumer.run(), name=", ".join(consumer.streams))
+            for consumer in self._consumers
+        ]
         http = asyncio.create_task(self._http.serve([self._listener.socket]), name="http")
         bus = self._service.client.bus
         sender = WebhookSender(bus, self._service.settings.gateway)
         sending = bus.background.start(sender.run(), name="webhooks")
         try:
-            await asyncio.wait({steps, http}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({*serving, http}, return_when=asyncio.FIRST_COMPLETED)
             self._http.should_exit = True
             await http
-            self._steps.drain()
-            await steps
+            for consumer, task in zip(self._consumers, serving, strict=True):
+                consumer.drain()
+                await task
         finally:
             await bus.background.stop([sending])
-            for task in (steps, http):
+            for task in (*serving, http):
                 task.cancel()
-            await asyncio.gather(steps, http, return_exceptions=True)
+            await asyncio.gather(*serving, http, return_exceptions=True)
 
     def drain(self) -> None:
         self._http.should_exit = True

@@ -68,12 +68,12 @@ class Http:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._authentication = api_keys.Authentication(service.client.bus)
 
     async def caller(self, request: Request) -> api_keys.ApiKey:
         """Whose request it is. Raises `ApiError`."""
-        bus = self._service.client.bus
         try:
-            return await api_keys.authenticate(bus, request.headers.get("authorization"))
+            return await self._authentication.caller(request.headers.get("authorization"))
         except OUTAGE as error:
             raise unavailable(f"Redis does not answer: {type(error).__name__}") from error
 

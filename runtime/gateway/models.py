@@ -33,9 +33,8 @@ class ModelCatalogue:
         self._settings = settings
 
     async def names(self) -> list[str]:
-        pools = list(self._settings.models)
-        published = [policy.name for policy in await policies.policies(self._bus)]
-        return [*pools, *published, *self._workflows()]
+        versions = await self._versions()
+        return list(dict.fromkeys([*self._settings.models, *versions, *self._workflows()]))
 
     async def resolve(self, model: str) -> Target:
         """Raises `ApiError` 404, which names those that are near."""
@@ -46,10 +45,21 @@ class ModelCatalogue:
                 return Target(model.removeprefix(WORKFLOW))
         elif "/" in model:
             policy, _, version = model.partition("@")
-            for candidate in await policies.policies(self._bus):
-                if candidate.name == policy and (not version or version == str(candidate.current)):
-                    return Target("chat", {"chat": policy})
+            current = (await self._versions()).get(policy)
+            if current is not None and version in ("", str(current)):
+                return Target("chat", {"chat": policy})
         raise _unknown(model, await self.names())
+
+    async def _versions(self) -> dict[str, int]:
+        """Policy → its version in use; 0 is the pool's own model, which answers for some policies
+        until they are published."""
+        unpublished = {
+            f"{pool}/{adapter}": 0
+            for pool, settings in self._settings.models.items()
+            for adapter in settings.base_until_published
+        }
+        published = await policies.policies(self._bus)
+        return unpublished | {policy.name: policy.current for policy in published}
 
     def _workflows(self) -> list[str]:
         """Those whose every policy is served here."""

@@ -118,7 +118,7 @@ class RunsApi:
             account=caller.id,
             webhook=params.webhook,
         )
-        await asyncio.gather(self._client.submit(run), self._service.enlist(run))
+        await self._client.submit(run)
 
     async def list(self, request: Request) -> Response:
         """The caller's newest runs, those of the chat API included."""
@@ -200,7 +200,6 @@ class RunsApi:
             policies=params.policies,
             tags=params.tags,
         )
-        await self._service.enlist(run)
         forked = await self._bus.run_state(run.id)
         return json_response(self._body(forked), 202, {"location": f"/v1/runs/{run.id}"})
 

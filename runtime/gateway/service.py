@@ -15,7 +15,7 @@ from loopline.agents.records import Budget, GenerationOptions, JsonObject, Messa
 from loopline.agents.roles.chat import ChatOptions
 from loopline.bus import BusUnavailable, DeploymentChanged, MessageTooLarge, Overloaded
 from loopline.bus.connection import OUTAGE
-from loopline.runtime.client.client import Client, run_of
+from loopline.runtime.client.client import Client, Expected, run_of
 from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.errors import InputError, UserError
@@ -73,6 +73,8 @@ class Admitted:
     session: Session | None
     outlives_client: bool
     """Its client can come back to it, so it goes on when the client has gone."""
+    expected: Expected | None = None
+    """Of a run that this process has let in."""
 
 
 Rendered = TypeVar("Rendered")
@@ -121,7 +123,8 @@ class Service:
                 if state.state != "missing":
                     return Admitted(run_of(state), question.session, outlives_client)
             run = await self._run(question, run_id)
-            await asyncio.gather(self.client.submit(run), self.enlist(run))
+            expected = self.client.expect(run)
+            is_new = await self.client.submit(run)
         except Overloaded as error:
             raise overloaded(str(error)) from error
         except MessageTooLarge as error:
@@ -130,7 +133,7 @@ class Service:
             raise unavailable(str(error)) from error
         except InputError as error:
             raise invalid(str(error)) from error
-        return Admitted(run, question.session, outlives_client)
+        return Admitted(run, question.session, outlives_client, expected if is_new else None)
 
     async def _run(self, question: Question, run_id: str) -> Run:
         target = await self.models.resolve(question.model)
@@ -182,21 +185,13 @@ class Service:
             log.debug("a team's agents sample as their pools do", workflow=workflow)
         return dict(self.settings.options.get(workflow, {}))
 
-    async def enlist(self, run: Run) -> None:
-        """Let `listed` find it: also a run that is not admitted yet, or never will be."""
-        bus, key = self.client.bus, self.client.bus.keys.runs_of(run.account)
-        life = bus.settings.retention_seconds
-        async with bus.redis.pipeline(transaction=True) as pipe:
-            pipe.zadd(key, {run.id: run.created})
-            pipe.zremrangebyscore(key, "-inf", run.created - life)
-            pipe.pexpire(key, int(life * 1000))
-            await pipe.execute()
-
     async def listed(self, caller: ApiKey, *, before: str | None, count: int) -> list[str]:
         """Ids of the caller's runs, the newest first: from the one before `before` on."""
         bus = self.client.bus
-        ids: list[bytes] = await bus.redis.zrange(bus.keys.runs_of(caller.id), 0, -1)
-        names = [run_id.decode() for run_id in reversed(ids)]
+        runs: list[tuple[bytes, float]] = []
+        for shard in bus.keys.all_shards():
+            runs += await bus.redis.zrange(shard.runs(caller.id), 0, -1, withscores=True)
+        names = [run_id.decode() for run_id, _ in sorted(runs, key=lambda run: -run[1])]
         begin = names.index(before) + 1 if before in names else 0
         return names[begin : begin + count]
 
@@ -226,7 +221,7 @@ class Service:
     async def wait(self, admitted: Admitted) -> Trajectory:
         """The ended run. A caller that is cancelled meanwhile cancels it, unless it is kept."""
         try:
-            trajectory = await self.client.wait(admitted.run.id)
+            trajectory = await self.client.wait(admitted.run.id, admitted.expected)
         except asyncio.CancelledError:
             await self._abandon(admitted)
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,62 +16,12 @@ from loopline.runtime.errors import InputError
 MIN_FRAGMENT = 4
 
 
-@dataclass(frozen=True)
-class RunLine:
-    """One run as `runtime runs ls` lists it."""
-
-    id: str
-    state: str
-    """`active`, or its outcome."""
-    workflow: str
-    created: float
-    seconds: float
-    tokens: int
-    micro_dollars: int
-    answer: str
-    question: str
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 async def run_ids(bus: Bus) -> list[str]:
-    """Every run that the bus knows, newest first. Walks the keys: for people, not for loops."""
-    ids: set[str] = set()  # a walk may meet a key twice
+    """Every run that the bus knows, newest first."""
+    ids: list[str] = []
     for shard in bus.keys.all_shards():
-        prefix = shard.run("*").removesuffix("*")
-        pattern = prefix.replace("[", "\\[").replace("?", "\\?") + "*"
-        async for key in bus.redis.scan_iter(match=pattern, count=1000):
-            ids.add(key.decode().removeprefix(prefix))
+        ids += [run_id.decode() for run_id in await bus.redis.zrange(shard.runs(), 0, -1)]
     return sorted(ids, reverse=True)
-
-
-async def list_runs(bus: Bus, limit: int, *, only_active: bool = False) -> list[RunLine]:
-    """The newest runs on the bus."""
-    if only_active:
-        ids = sorted((run_id for run_id, _ in await bus.active_runs()), reverse=True)
-    else:
-        ids = await run_ids(bus)
-    run_lines: list[RunLine] = []
-    for run_id in ids[:limit]:
-        state = await bus.run_state(run_id)
-        if state.state == "missing":  # its life ended between the two looks
-            continue
-        run = Run.model_validate_json(state.run)
-        run_lines.append(
-            RunLine(
-                id=run_id,
-                state="active" if state.active else state.outcome,
-                workflow=run.workflow,
-                created=run.created,
-                seconds=(bus.clock.now() if state.active else state.ended) - run.created,
-                tokens=state.tokens,
-                micro_dollars=state.micro_dollars,
-                answer=state.answer,
-                question=run.task.prompt,
-            )
-        )
-    return run_lines
 
 
 async def resolve(bus: Bus, fragment: str) -> str:

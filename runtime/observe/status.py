@@ -69,7 +69,7 @@ class Status(BaseModel):
     streams: list[StreamStatus] = Field(default_factory=list[StreamStatus])
     runs_in_flight: int = 0
     unrecorded: int = 0
-    """Ended runs that the recorder has not written yet."""
+    """Ended runs and posted rewards that the recorder has not written yet."""
     dead_letters: int = 0
     bus_error: str = ""
     """Why the bus could not be asked, if it could not."""
@@ -177,7 +177,8 @@ async def _ask_bus(status: Status, bus: Bus, settings: Settings) -> None:
         status.redis["memory_limit_bytes"] = int(memory.get("maxmemory", 0))
     for shard in bus.keys.all_shards():
         status.runs_in_flight += int(await bus.redis.zcard(shard.active))
-        status.unrecorded += int(await bus.redis.xlen(shard.trajectories))
+        for stream in (shard.trajectories, shard.rewards):
+            status.unrecorded += int(await bus.redis.xlen(stream))
         status.dead_letters += int(await bus.redis.xlen(shard.dead))
 
 

@@ -75,13 +75,14 @@ RIGHTS: dict[UserKind, Rights] = {
         (
             *_COMMON,
             "S:*",
-            "<P:policies",
-            "<P:policy-changes",
+            "P:policies",
+            "P:policy-changes",
             "P:idempotency:*",
             "P:session:*",
             "P:deleted:*",
             "P:api-keys",
-            "P:runs-of:*",
+            "P:dashboard-session:*",
+            "P:dashboard-ticket:*",
         )
     ),
     "client": Rights((*_ALL, *_JOBS), _QUEUE),

@@ -11,10 +11,16 @@ from collections.abc import Mapping
 from loopline.runtime.config.secrets import is_secret_name
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.sources import URL_VARIABLE
+from loopline.runtime.supervise.listener import GATEWAY
 
 OPENAI_KEY = "OPENAI_API_KEY"
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """Models are fetched with it, by gpu workers and by trainings."""
+
+
+def gateway_pools(settings: Settings) -> list[str]:
+    """Pools whose endpoint each gateway calls itself: those that nothing has to be loaded for."""
+    return [name for name, model in settings.models.items() if model.engine == "openai"]
 
 
 def worker_environment(settings: Settings, kind: str, environ: Mapping[str, str]) -> dict[str, str]:
@@ -36,6 +42,7 @@ def _used_variables(settings: Settings, kind: str) -> set[str]:
         # A job joins the bus by it, as a command in a terminal does.
         return {URL_VARIABLE, *HUB_TOKENS}
     configured = settings.workers.get(kind)
-    models = [settings.models[pool] for pool in configured.models] if configured else []
+    pools = gateway_pools(settings) if kind == GATEWAY else configured.models if configured else ()
+    models = [settings.models[pool] for pool in pools]
     keys = {model.api_key_env or OPENAI_KEY for model in models if model.engine == "openai"}
     return keys | set(HUB_TOKENS) if models else set()

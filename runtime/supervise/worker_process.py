@@ -16,7 +16,7 @@ from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import EXIT_CONFIG, ConfigError, UserError
 from loopline.runtime.observe.logging import configure
-from loopline.runtime.supervise.worker_environment import worker_environment
+from loopline.runtime.supervise.worker_environment import gateway_pools, worker_environment
 from loopline.runtime.supervise.worker_name import worker_name
 from loopline.workers.process_lifetime import PARENT_VARIABLE, watch_parent
 from loopline.workers.self_limits import become_undumpable
@@ -59,7 +59,13 @@ def worker_settings_of(
         pools = {pool: settings.models[pool] for pool in configured.models}
         return GpuWorkerSettings(bus=bus, name=name, concurrency=concurrency, models=pools)
     if kind == "gateway":
-        return RoleWorkerSettings(bus=bus, name=name, concurrency=concurrency, roles=("chat",))
+        return RoleWorkerSettings(
+            bus=bus,
+            name=name,
+            concurrency=concurrency,
+            roles=("chat",),
+            models={name: settings.models[name] for name in gateway_pools(settings)},
+        )
     if kind == "tool":
         return ToolWorkerSettings(
             bus=bus, name=name, concurrency=concurrency, sources=settings.tools

@@ -82,10 +82,14 @@ class GrpoData:
     @property
     def oldest(self) -> dict[str, int]:
         """Policy → the first of its versions that sampled any of the groups. A deployment counts
-        the versions of each policy for itself, a training all of them as one."""
+        the versions of each policy for itself, a training all of them as one. Of a pool whose
+        adapters sampled too, version 0 is theirs: it answered until they were published."""
+        adapted = {group.policy.name for group in self.groups if group.policy.adapter}
         versions: dict[str, int] = {}
         for group in self.groups:
             name = group.policy.adapter or group.policy.name
+            if name in adapted and group.policy.version == 0:
+                continue
             versions[name] = min(group.policy.version, versions.get(name, group.policy.version))
         return dict(sorted(versions.items()))
 

@@ -46,7 +46,7 @@ class Target:
                 if not seconds and _WRITTEN.search(part):
                     seconds = time.perf_counter() - began
         if not head.startswith(b"HTTP/1.1 200"):
-            raise BenchError(f"{self.name} answer_count {head[:20]!r}: {body[:300]!r}")
+            raise BenchError(f"{self.name} answered {head[:20]!r}: {body[:300]!r}")
         self._idle.append((reader, writer))
         return seconds if stream else time.perf_counter() - began
 

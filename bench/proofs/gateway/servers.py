@@ -83,7 +83,9 @@ def gateway(folder: Path, url: str, slow_url: str) -> Generator[Served]:
         bus = BusSettings(redis_url=server.url)
         front = gateway_in(folder, "gateway", models, run_seconds=600.0)
         key = api_key(folder)
-        roles = RoleWorkerSettings(bus=bus, name="gateway", roles=("chat",), concurrency=1024)
+        roles = RoleWorkerSettings(
+            bus=bus, name="gateway", roles=("chat",), concurrency=1024, models=models
+        )
         gpu = GpuWorkerSettings(bus=bus, name="gpu", models=models, concurrency=1024)
         recorder = RecorderSettings(bus=bus, name="recorder", store=folder / "store")
         workers = [

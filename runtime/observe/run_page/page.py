@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from importlib.resources import files
 
+from markupsafe import Markup
+
 from loopline.agents.records import Run, Step
 from loopline.runtime.observe.learned_tokens import LearnedSequence
 from loopline.runtime.observe.run_history import KnownRun
@@ -36,14 +38,28 @@ def render(
     learned: Sequence[LearnedSequence] | None = None,
 ) -> str:
     """The whole page; `learned` is what a training made of the run, None where none was asked."""
+    resources = files(_PACKAGE)
+    return page(
+        f"{known_run.run.workflow} {known_run.run.id}",
+        render_body(known_run, tokenizers, learned),
+        style=resources.joinpath("run_page.css").read_text(encoding="utf-8"),
+        script=resources.joinpath("run_page.js").read_text(encoding="utf-8"),
+    )
+
+
+def render_body(
+    known_run: KnownRun,
+    tokenizers: Tokenizers | None = None,
+    learned: Sequence[LearnedSequence] | None = None,
+) -> Markup:
+    """What stands in that page, for another one that has its style and script."""
     material = CandidateContext(SizeBudget(), tokenizers or Tokenizers(), Lessons(learned or ()))
     steps = known_run.steps[:MOST_STEPS]
     agents = dict.fromkeys(step.agent for step in known_run.steps)
     colours = {name: at for at, name in enumerate(agents)}
     head = _head(known_run, material.room)
     steps_html = render_steps(steps, material, colours)
-    resources = files(_PACKAGE)
-    body = fill(
+    return fill(
         _PACKAGE,
         "run.html.j2",
         run=known_run.run,
@@ -58,12 +74,6 @@ def render(
         names_of_ways=_WAYS,
         steps=steps_html,
         facts=_facts(known_run.run, material.room),
-    )
-    return page(
-        f"{known_run.run.workflow} {known_run.run.id}",
-        body,
-        style=resources.joinpath("run_page.css").read_text(encoding="utf-8"),
-        script=resources.joinpath("run_page.js").read_text(encoding="utf-8"),
     )
 
 

@@ -227,6 +227,19 @@ async def test_the_models_are_listed_and_each_is_found(http: httpx.AsyncClient) 
     assert (await http.get("models/workflow/solo")).json()["id"] == "workflow/solo"
 
 
+async def test_a_policy_is_a_model_before_its_first_version_is_published(
+    http: httpx.AsyncClient,
+) -> None:
+    """The pool's own model answers for it: version 0."""
+    listed = (await http.get("models")).json()
+    assert "llm/later" in [model["id"] for model in listed["data"]]
+    for name in ("llm/later", "llm/later@0"):
+        completion = await answered(http, asked("What is 12 * 7 + 5?", model=name))
+        assert content(completion)
+    response = await http.post("chat/completions", json=asked("Hello?", model="llm/later@1"))
+    assert response.status_code == 404
+
+
 async def test_a_response_names_its_request(http: httpx.AsyncClient) -> None:
     response = await http.post("chat/completions", json=asked("Hello?"))
     assert response.json()["id"] == f"chatcmpl-{response.headers['x-request-id']}"

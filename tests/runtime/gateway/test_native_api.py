@@ -130,6 +130,19 @@ def test_a_reward_counts_once_for_its_id(scripted: ScriptedGateway) -> None:
         assert "'r1'" in other.json()["error"]["message"]
 
 
+def test_a_reward_that_is_not_in_the_store_yet_is_to_be_recorded(scripted: ScriptedGateway) -> None:
+    """Who trains on rewards can wait until there is none. This deployment has no recorder."""
+
+    def unrecorded() -> int:
+        return json.loads(scripted.ok("status", "--json"))["unrecorded"]
+
+    before = unrecorded()
+    with scripted.client() as client:
+        posted = client.post("/v1/sessions/judged/feedback", json={"value": 1.0})
+    assert posted.status_code == 202
+    assert unrecorded() == before + 1
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

@@ -86,6 +86,18 @@ def test_policies_that_begin_at_different_versions_are_warned_of(
     assert "warning" not in err
 
 
+def test_a_pool_that_answered_until_its_adapter_was_published_is_no_other_policy(
+    base: Path, tmp_path: Path
+) -> None:
+    loaded = load(base)
+    adapted = [by_policy(run, "llm/shop") for run in rollouts(loaded, 1, count=2)]
+    asyncio.run(record(tmp_path / "store", [*rollouts(loaded, 0, count=2), *adapted]))
+    arguments = ("--from-store", tmp_path / "store", "--base", base, "--steps", 1)
+    code, _, err = command("offline", tmp_path / "out", *arguments)
+    assert code == 0, err
+    assert "warning" not in err
+
+
 def test_samples_of_several_base_models_are_warned_of_with_their_names(
     base: Path, tmp_path: Path
 ) -> None:

@@ -1,0 +1,32 @@
+"""From what is recorded of the agent to the next version of its model."""
+
+import subprocess
+import time
+from pathlib import Path
+
+from deployment import status
+
+TRAIN = "train grpo offline --base micro:llm --weights lora --learning-rate 1e-3 --publish"
+GROUPS = "--reward-from feedback --grouping trajectory --staleness 0 --batch 1000 --minibatch 8"
+
+
+def train(folder: Path, version: int, samples: int, seed: int) -> None:
+    """Train on what the version did, and publish the next one: it answers from then on."""
+    published = folder / f"version-{version + 1}.published"
+    if published.exists():
+        return
+    wait_until_recorded()
+    options = ["--from-store", f"{folder}/state/store", "--base-version", str(version)]
+    options += ["--group-size", str(samples), "--seed", str(seed)]
+    if version:
+        options += ["--init-from", f"shared={folder}/version-{version}/policies/shared"]
+    with (folder / "training.log").open("a") as log:
+        command = [*TRAIN.split(), f"{folder}/version-{version + 1}", *GROUPS.split(), *options]
+        subprocess.run(command, stdout=log, stderr=log, check=True)
+    published.touch()
+
+
+def wait_until_recorded() -> None:
+    """All runs and rewards are in the store."""
+    while status().get("unrecorded") != 0:
+        time.sleep(1)

@@ -1,0 +1,173 @@
+"""The frame of all pages: who looks, the forms' guard, errors, and what stands around a page.
+
+Pages are HTML from templates and forms are plain forms: all of it works without a script, which
+only keeps what is on the screen up to date.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from loopline.bus import Bus, BusError
+from loopline.bus.connection import OUTAGE
+from loopline.runtime.client.client import Client
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.dashboard import sign_in
+from loopline.runtime.dashboard.sign_in import NotSignedIn, Refused, Viewer
+from loopline.runtime.errors import UserError
+from loopline.runtime.terminal.pages.templates import render
+
+PATH = "/dashboard"
+_PACKAGE = "loopline.runtime.dashboard"
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    # Not `no-referrer`: a browser would then say `null` of where a form comes from.
+    "referrer-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+PageView = Callable[[Request, Viewer], Awaitable[Response]]
+FormView = Callable[[Request, Viewer, dict[str, str]], Awaitable[Response]]
+
+
+class Frame:
+    """What its parts share: the bus, who looks, a page's frame."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self.client = client
+        self.settings = settings
+
+    @property
+    def bus(self) -> Bus:
+        return self.client.bus
+
+    def page(self, view: PageView) -> Callable[[Request], Awaitable[Response]]:
+        """A handler for who is signed in; anyone else is sent to sign in."""
+
+        async def handle(request: Request) -> Response:
+            try:
+                viewer = await sign_in.viewer_of(self.bus, request)
+            except NotSignedIn:
+                return self._to_sign_in(request)
+            return await self._answered(request, viewer, view(request, viewer))
+
+        return handle
+
+    def form(self, view: FormView) -> Callable[[Request], Awaitable[Response]]:
+        """A handler of a form: of this session, from a page of ours."""
+
+        async def handle(request: Request) -> Response:
+            try:
+                viewer = await sign_in.viewer_of(self.bus, request)
+            except NotSignedIn:
+                return self._to_sign_in(request)
+
+            async def checked() -> Response:
+                sign_in.require_same_origin(request)
+                form = await self.read_form(request)
+                sign_in.require_form_token(viewer, form)
+                return await view(request, viewer, form)
+
+            return await self._answered(request, viewer, checked())
+
+        return handle
+
+    async def _answered(
+        self, request: Request, viewer: Viewer, answer: Awaitable[Response]
+    ) -> Response:
+        """With errors as pages that say what happened."""
+        try:
+            return await answer
+        except Refused as error:
+            return self._error(request, viewer, 403, str(error))
+        except OUTAGE as error:
+            return self._error(
+                request, viewer, 503, f"Redis does not answer ({type(error).__name__}); try again."
+            )
+        except (UserError, BusError) as error:
+            status = 404 if "Unknown" in type(error).__name__ else 400
+            return self._error(request, viewer, status, str(error))
+
+    def render(
+        self,
+        request: Request,
+        viewer: Viewer | None,
+        template: str,
+        *,
+        title: str,
+        status: int = 200,
+        **values: object,
+    ) -> Response:
+        """A page within the frame of all pages."""
+        body = self.part(template, viewer=viewer, path=PATH, **values)
+        page = render(
+            _PACKAGE,
+            "templates/frame.html.j2",
+            title=title,
+            body=body,
+            path=PATH,
+            viewer=viewer,
+            current=request.url.path.removeprefix(PATH).split("/")[1:2],
+        )
+        return HTMLResponse(str(page), status, headers=HEADERS)
+
+    def part(self, template: str, **values: object) -> Markup:
+        """A part of a page."""
+        return render(_PACKAGE, f"templates/{template}", **values)
+
+    def fragment(self, template: str, **values: object) -> Response:
+        """A part of a page as an answer of its own, which the script puts in its place."""
+        return HTMLResponse(str(self.part(template, path=PATH, **values)), headers=HEADERS)
+
+    def go_to(self, place: str) -> Response:
+        """What a form ends with: the page that shows what it did."""
+        return RedirectResponse(PATH + place, 303, headers=HEADERS)
+
+    def _error(self, request: Request, viewer: Viewer, status: int, message: str) -> Response:
+        return self.render(
+            request, viewer, "error.html.j2", title="Not done", status=status, message=message
+        )
+
+    def _to_sign_in(self, request: Request) -> Response:
+        if request.headers.get("x-fragment"):
+            return Response(status_code=401, headers=HEADERS)
+        return RedirectResponse(f"{PATH}/sign-in", 303, headers=HEADERS)
+
+    async def read_form(self, request: Request) -> dict[str, str]:
+        """The fields of a form; of several of one name the last. Raises `Refused`."""
+        body = bytearray()
+        async for piece in request.stream():
+            body += piece
+            if len(body) > sign_in.MAX_FORM_BYTES:
+                raise Refused(f"the form has more than {sign_in.MAX_FORM_BYTES} bytes")
+        text = body.decode(errors="replace")
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100))
+
+
+def number_of(form: Mapping[str, Any], name: str) -> float | None:
+    """A number of a form or an address; None where it is empty. Raises `Refused`."""
+    text = str(form.get(name, "")).strip()
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise Refused(f"{name.replace('_', ' ')}: {text[:40]!r} is not a number") from None
+    if value != value or value in (float("inf"), float("-inf")):
+        raise Refused(f"{name.replace('_', ' ')}: {text[:40]!r} is not a number")
+    return value
+
+
+def new_form_id() -> str:
+    """Names what a form sends, so that it counts once however often it is sent."""
+    return secrets.token_hex(16)

@@ -1,0 +1,99 @@
+"""Which weights answer: versions, who serves them, and publish, pin and roll back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from loopline.bus import Policy, live_workers, policies, pool_of
+from loopline.runtime.client.policy_changes import change, describe_state
+from loopline.runtime.dashboard.frame import Frame, number_of
+from loopline.runtime.dashboard.sign_in import Refused, Viewer, require_change
+
+WAIT_SECONDS = 5.0
+"""For the workers to say what became of a change; afterwards the page says so."""
+
+
+@dataclass(frozen=True)
+class PolicyRow:
+    """A policy with what its workers say."""
+
+    policy: Policy
+    served_by: dict[str, str]
+
+
+class PoliciesView:
+    """Pages below `/dashboard/policies`."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    def routes(self) -> list[Route]:
+        page, form = self._frame.page, self._frame.form
+        return [
+            Route("/policies", page(self._page), methods=["GET"]),
+            Route("/policies/rows", page(self._rows), methods=["GET"]),
+            Route("/policies/change", form(self._change), methods=["POST"]),
+        ]
+
+    async def _page(self, request: Request, viewer: Viewer) -> Response:
+        return self._frame.render(
+            request,
+            viewer,
+            "policies.html.j2",
+            title="Policies",
+            rows=await self._table(),
+            pools=list(self._frame.settings.models),
+        )
+
+    async def _rows(self, request: Request, viewer: Viewer) -> Response:
+        return self._frame.fragment("policy_rows.html.j2", rows=await self._table(), viewer=viewer)
+
+    async def _table(self) -> list[PolicyRow]:
+        stored = await policies.load_policies(self._frame.bus)
+        workers = await live_workers(self._frame.bus)
+        return [
+            PolicyRow(
+                policy,
+                {
+                    worker.name: describe_state(worker.details["policies"][policy.name])
+                    for worker in workers
+                    if policy.name in worker.details.get("policies", {})
+                },
+            )
+            for policy in stored.policies
+        ]
+
+    async def _change(self, request: Request, viewer: Viewer, form: dict[str, str]) -> Response:
+        require_change(viewer)
+        name = form.get("name", "").strip()
+        pools = self._frame.settings.models
+        if pool_of(name) not in pools:
+            raise Refused(f"there is no pool {pool_of(name)[:64]!r}; pools: {', '.join(pools)}")
+        await change(self._frame.bus, name, _action(form), WAIT_SECONDS)
+        return self._frame.go_to("/policies")
+
+
+def _action(form: dict[str, str]) -> Callable[[Policy], Policy]:
+    match form.get("action"):
+        case "publish":
+            weights = form.get("weights", "").strip()
+            if not weights or not Path(weights).exists():
+                raise Refused(f"{weights[:200]!r} does not exist on the gateway's machine")
+            path = str(Path(weights).resolve())
+            return lambda policy: policy.published(path, time.time())
+        case "pin":
+            version = number_of(form, "version")
+            if version is None:
+                raise Refused("a version is a number; 0 is the model without an adapter")
+            return lambda policy: policy.with_version_in_use(int(version))
+        case "roll_back":
+            return lambda policy: policy.rolled_back()
+        case _:
+            raise Refused("publish, pin or roll_back")

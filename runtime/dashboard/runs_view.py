@@ -1,0 +1,140 @@
+"""The list of runs, live."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from loopline.agents.records import Outcome
+from loopline.runtime.dashboard.frame import PATH, Frame, number_of
+from loopline.runtime.dashboard.sign_in import Refused, Viewer
+from loopline.runtime.observe.run_index import Place, RunLine, RunQuery, RunsOfPage, find_runs
+from loopline.runtime.terminal.dialogue import milliseconds
+
+COUNT = 50
+SHOWN_CHARS = 160
+STATES = ("active", *(outcome.value for outcome in Outcome))
+_TIME = "%Y-%m-%dT%H:%M"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run as the table shows it."""
+
+    id: str
+    state: str
+    workflow: str
+    began: str
+    seconds: str
+    tokens: int
+    dollars: str
+    answer: str
+    question: str
+    tags: Mapping[str, str]
+
+
+class RunsView:
+    """Pages below `/dashboard/runs`."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    def routes(self) -> list[Route]:
+        page = self._frame.page
+        return [
+            Route("/runs", page(self._page), methods=["GET"]),
+            Route("/runs/rows", page(self._rows), methods=["GET"]),
+        ]
+
+    async def _page(self, request: Request, viewer: Viewer) -> Response:
+        fields = {name: value for name, value in request.query_params.items() if value}
+        page = await self._search(fields)
+        more = None
+        if page.next_page is not None:
+            more = f"{PATH}/runs?" + urlencode({**fields, "after": str(page.next_page)})
+        live = None if "after" in fields else f"{PATH}/runs/rows?" + urlencode(fields)
+        return self._frame.render(
+            request,
+            viewer,
+            "runs.html.j2",
+            title="Runs",
+            rows=self._table(page),
+            fields=fields,
+            states=STATES,
+            more=more,
+            live=live,
+        )
+
+    async def _rows(self, request: Request, viewer: Viewer) -> Response:
+        page = await self._search(request.query_params)
+        return self._frame.fragment("run_rows.html.j2", rows=self._table(page))
+
+    async def _search(self, fields: Mapping[str, str]) -> RunsOfPage:
+        after = fields.get("after")
+        return await find_runs(
+            self._frame.bus,
+            query_of(fields),
+            COUNT,
+            None if after is None else Place.parse(after),
+        )
+
+    def _table(self, page: RunsOfPage) -> list[Row]:
+        now = self._frame.bus.clock.now()
+        return [_row(line, now) for line in page.lines]
+
+
+def query_of(fields: Mapping[str, str]) -> RunQuery:
+    """What a form asks for. Raises `Refused` for a field that can't be read."""
+    tags: dict[str, str] = {}
+    if tag := fields.get("tag", "").strip():
+        name, equals, value = tag.partition("=")
+        if not equals:
+            raise Refused(f"tag: {tag[:40]!r} is not of the form name=value")
+        tags[name] = value
+    return RunQuery(
+        workflow=fields.get("workflow", "").strip(),
+        state=fields.get("state", ""),
+        tags=tags,
+        words=fields.get("words", "").strip(),
+        since=_time(fields, "since"),
+        until=_time(fields, "until"),
+        least_micro_dollars=int((number_of(fields, "least_dollars") or 0) * 1e6),
+        least_seconds=number_of(fields, "least_seconds") or 0.0,
+    )
+
+
+def _time(fields: Mapping[str, str], name: str) -> float | None:
+    text = fields.get(name, "")
+    if not text:
+        return None
+    try:
+        return float(calendar.timegm(time.strptime(text, _TIME)))
+    except ValueError:
+        raise Refused(f"{name}: {text[:40]!r} is not a time such as 2026-01-31T18:30") from None
+
+
+def _row(line: RunLine, now: float) -> Row:
+    return Row(
+        id=line.id,
+        state=line.state,
+        workflow=line.workflow,
+        began=time.strftime("%m-%d %H:%M:%S", time.gmtime(line.created)),
+        seconds=milliseconds(line.seconds(now)),
+        tokens=line.tokens,
+        dollars=f"${line.micro_dollars / 1e6:.4f}" if line.micro_dollars else "",
+        answer=_one_line(line.answer or line.reason),
+        question=_one_line(line.question),
+        tags=line.tags,
+    )
+
+
+def _one_line(text: str) -> str:
+    words = " ".join(text[: 4 * SHOWN_CHARS].split())
+    return words if len(words) <= SHOWN_CHARS else words[:SHOWN_CHARS] + "…"

@@ -1,0 +1,216 @@
+"""The runs on the bus, the newest first, page by page: by workflow, tag, outcome, time, cost and
+words of the question."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+
+from loopline.bus import Bus, Shard
+from loopline.runtime.errors import InputError
+
+BATCH = 200
+"""Runs that are read in one round trip."""
+MAX_LOOKED = 20_000
+"""Runs that one page looks at, where a filter leaves few; the next page goes on behind them."""
+_FIELDS = ("run", "state", "outcome", "answer", "reason", "tokens", "micro", "ended")
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """One run as lists show it."""
+
+    id: str
+    state: str
+    """`active`, or its outcome."""
+    workflow: str
+    created: float
+    """Unix seconds, as all times here."""
+    ended: float | None
+    tokens: int
+    micro_dollars: int
+    answer: str
+    reason: str
+    question: str
+    account: str
+    parent: str | None
+    tags: Mapping[str, str]
+
+    def seconds(self, now: float) -> float:
+        """How long it took, or has taken so far."""
+        return max(0.0, (self.ended or now) - self.created)
+
+    def as_json(self, now: float) -> dict[str, Any]:
+        return {**asdict(self), "seconds": self.seconds(now)}
+
+
+@dataclass(frozen=True)
+class RunQuery:
+    """Which runs are wanted; what is None or empty does not matter."""
+
+    workflow: str = ""
+    state: str = ""
+    """`active`, or an outcome."""
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    words: str = ""
+    """In the question or the answer, whatever their case."""
+    account: str = ""
+    since: float | None = None
+    until: float | None = None
+    least_micro_dollars: int = 0
+    least_seconds: float = 0.0
+
+    def matches(self, line: RunLine, now: float) -> bool:
+        words = self.words.casefold()
+        return (
+            self.workflow in ("", line.workflow)
+            and self.state in ("", line.state)
+            and self.account in ("", line.account)
+            and all(line.tags.get(name) == value for name, value in self.tags.items())
+            and line.micro_dollars >= self.least_micro_dollars
+            and line.seconds(now) >= self.least_seconds
+            and (not words or words in f"{line.question}\n{line.answer}".casefold())
+        )
+
+
+class Place(NamedTuple):
+    """Where a page ends: the run with this time of admission (ms) and id."""
+
+    admitted: int
+    run_id: str
+
+    def __str__(self) -> str:
+        return f"{self.admitted}.{self.run_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """Raises `InputError`."""
+        admitted, _, run_id = text.partition(".")
+        if not admitted.isdecimal() or len(admitted) > 15 or not run_id:
+            raise InputError(f"{text[:64]!r} is not a place in the list of runs")
+        return cls(int(admitted), run_id)
+
+
+@dataclass(frozen=True)
+class RunsOfPage:
+    """Lines of one page, and where the next begins; None after the last."""
+
+    lines: Sequence[RunLine]
+    next_page: Place | None
+
+
+async def find_runs(
+    bus: Bus, query: RunQuery, count: int = 50, after: Place | None = None
+) -> RunsOfPage:
+    """The newest runs on the bus that match, from the place `after` on."""
+    now, lines, looked = bus.clock.now(), list[RunLine](), 0
+    place = after
+    async for batch in _newest_first(bus, query, after):
+        for place, line in await _read(bus, batch):
+            looked += 1
+            if line is not None and query.matches(line, now):
+                lines.append(line)
+            if len(lines) == count:
+                return RunsOfPage(lines, place)
+        if looked >= MAX_LOOKED:
+            return RunsOfPage(lines, place)
+    return RunsOfPage(lines, None)
+
+
+async def _newest_first(
+    bus: Bus, query: RunQuery, after: Place | None
+) -> AsyncGenerator[list[tuple[Shard, Place]]]:
+    """All runs in batches; those of several shards are merged by their times."""
+    rest = {shard: _shard_places(bus, shard, query, after) for shard in bus.keys.all_shards()}
+    heads: dict[Shard, Place] = {}
+    batch: list[tuple[Shard, Place]] = []
+    try:
+        for shard, places in rest.items():
+            async for place in places:
+                heads[shard] = place
+                break
+        while heads:
+            shard = max(heads, key=heads.__getitem__)
+            batch.append((shard, heads.pop(shard)))
+            if (place := await anext(rest[shard], None)) is not None:
+                heads[shard] = place
+            if len(batch) == BATCH or not heads:
+                yield batch
+                batch = []
+    finally:
+        for places in rest.values():
+            await places.aclose()
+
+
+async def _shard_places(
+    bus: Bus, shard: Shard, query: RunQuery, after: Place | None
+) -> AsyncGenerator[Place]:
+    """The places of one shard, the newest first: by time, then by id."""
+    key = shard.runs(query.account)
+    newest = "+inf" if query.until is None else str(int(query.until * 1000))
+    oldest = "-inf" if query.since is None else str(int(query.since * 1000))
+    if after is not None and (newest == "+inf" or after.admitted < int(newest)):
+        newest = str(after.admitted)
+    offset = 0
+    while True:
+        members: list[tuple[bytes, float]] = await bus.redis.zrange(
+            key,
+            newest,  # pyright: ignore[reportArgumentType]
+            oldest,  # pyright: ignore[reportArgumentType]
+            desc=True,
+            withscores=True,
+            byscore=True,
+            offset=offset,
+            num=BATCH,
+        )
+        for run_id, admitted in members:
+            place = Place(int(admitted), run_id.decode())
+            if after is None or place < after:
+                yield place
+        if len(members) < BATCH:
+            return
+        offset += BATCH
+
+
+async def _read(
+    bus: Bus, batch: Sequence[tuple[Shard, Place]]
+) -> list[tuple[Place, RunLine | None]]:
+    """Lines of these places; None for a run whose life has ended."""
+    async with bus.redis.pipeline(transaction=False) as pipe:
+        for shard, place in batch:
+            pipe.hmget(shard.run(place.run_id), list(_FIELDS))
+        replies: list[list[bytes | None]] = await pipe.execute()
+    return [
+        (place, _line(place, dict(zip(_FIELDS, reply, strict=True))))
+        for (_, place), reply in zip(batch, replies, strict=True)
+    ]
+
+
+def _line(place: Place, fields: Mapping[str, bytes | None]) -> RunLine | None:
+    def text(name: str) -> str:
+        return (fields[name] or b"").decode(errors="replace")
+
+    try:
+        # Not `Run`: a list of thousands looks at a few of its fields, and shows others' versions.
+        record: dict[str, Any] = orjson.loads(fields["run"] or b"null")
+        active = text("state") == "active"
+        return RunLine(
+            id=place.run_id,
+            state="active" if active else text("outcome"),
+            workflow=str(record["workflow"]),
+            created=float(record["created"]),
+            ended=None if active else float(text("ended")) / 1000,
+            tokens=int(text("tokens") or 0),
+            micro_dollars=int(text("micro") or 0),
+            answer=text("answer"),
+            reason=text("reason"),
+            question=str(record["task"]["prompt"]),
+            account=str(record.get("account", "")),
+            parent=record.get("parent"),
+            tags=dict(record.get("tags") or {}),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,69 @@
+"""`examples/improve_any_agent`: in pydantic-ai's own environment, one of its agents is judged and
+trained by a deployment that it knows nothing of."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.clients.environments import environments
+
+FOLDER = Path(__file__).parents[2] / "examples" / "improve_any_agent"
+PROGRAMS = sorted(FOLDER.glob("*.py"))
+MAX_LINES = 60
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_no_program_of_it_imports_the_runtime_and_each_is_short(path: Path) -> None:
+    text = path.read_text()
+    imported: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            imported |= {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+    assert imported
+    assert "loopline" not in imported
+    assert len(text.splitlines()) < MAX_LINES
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_agent_is_measured_trained_on_its_rewards_and_measured_again(tmp_path: Path) -> None:
+    client = environments()["pydantic-ai"]
+    if client.missing:
+        pytest.skip(client.missing)
+    pytest.importorskip("peft", reason="needs make install")
+    sizes = ("--seeds", "1", "--rounds", "1", "--tasks", "12", "--samples", "6", "--held-out", "12")
+    command = [client.program, str(FOLDER / "run.py"), str(tmp_path / "out"), *sizes]
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("LOOPLINE_")},
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+    def run() -> str:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=240, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    output = run()
+    assert re.search(r"^   1 +\d+\.\d% +\d+\.\d% +[+-]\d", output, re.MULTILINE)
+    folder = tmp_path / "out/seed-1"
+    samples = (folder / "round-0.jsonl").read_text().splitlines()
+    assert len(samples) == 12 * 6
+    report = json.loads((folder / "version-1/report.json").read_text())
+    assert report["runs"] > len(samples)  # calls: the calculator's results were answered
+    assert report["groups"] == 12
+    assert "llm/shop: version 1" in (folder / "training.log").read_text()
+    # A finished seed is only shown again.
+    assert run().splitlines()[-20:] == output.splitlines()[-20:]

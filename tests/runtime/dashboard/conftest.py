@@ -1,0 +1,103 @@
+"""One deployment whose dashboard is looked at, by HTTP and with a browser."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
+
+PROFILE = Path(__file__).with_name("deployment.toml")
+KINDS = ("planner", "gpu", "gateway")
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """A running deployment with its dashboard."""
+
+    deployment: ScriptedGateway
+
+    @property
+    def url(self) -> str:
+        return f"{self.deployment.url}/dashboard"
+
+    def link(self) -> str:
+        """Signs in, once."""
+        return self.deployment.ok("dashboard").strip()
+
+    @contextmanager
+    def signed_in(self, key: str | None = None) -> Generator[httpx.Client]:
+        """A client with a session: of the deployment's own key, or this one."""
+        with httpx.Client(base_url=self.url, timeout=60) as client:
+            if key is None:
+                client.get(self.link())
+            else:
+                client.post("/sign-in", data={"key": key})
+            yield client
+
+    def ask(self, question: str, model: str = "llm") -> str:
+        """The id of a run that has answered."""
+        with self.deployment.client() as client:
+            body = {"model": model, "messages": [{"role": "user", "content": question}]}
+            answer = client.post("/v1/chat/completions", json=body)
+            assert answer.status_code == 200, answer.text
+            return answer.headers["x-loopline-run"]
+
+    def begin(self, question: str, model: str = "drip") -> str:
+        """The id of a run that goes on for half a minute."""
+        with self.deployment.client() as client:
+            body = {
+                "workflow": "solo",
+                "prompt": question,
+                "policies": {"solo": model},
+                "stream": True,
+            }
+            answer = client.post("/v1/runs", json=body)
+            assert answer.status_code == 202, answer.text
+            return answer.json()["id"]
+
+
+@pytest.fixture(scope="package")
+def dashboard() -> Iterator[Dashboard]:
+    """Don't stop or break it."""
+    with tempfile.TemporaryDirectory(prefix="sw-") as folder:
+        deployment = ScriptedGateway(Path(folder))
+        try:
+            deployment.up("workers.gateway.count=1", profile=str(PROFILE), kinds=KINDS)
+            yield Dashboard(deployment)
+        finally:
+            deployment.end()
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no chromium on PATH")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, dashboard: Dashboard) -> Iterator[Page]:
+    """A signed-in page that fails its test for an error in its console."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    troubles: list[str] = []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.goto(dashboard.link())
+    yield page
+    context.close()
+    # What a test asks for and is refused is an answer, and no trouble of the page.
+    assert [text for text in troubles if "responded with a status of 40" not in text] == []

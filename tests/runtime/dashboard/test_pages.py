@@ -1,0 +1,122 @@
+"""What the dashboard's pages show and do, in Chromium."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.runtime.dashboard.conftest import Dashboard
+
+PAGES = ("/runs", "/workers", "/policies")
+
+
+def test_a_run_that_begins_comes_into_the_list_by_itself(page: Page, dashboard: Dashboard) -> None:
+    page.goto(f"{dashboard.url}/runs")
+    run_id = dashboard.ask("Name a colour.")
+    row = page.locator("tr", has=page.locator(f"#to-{run_id}"))
+    expect(row).to_contain_text("blue", timeout=10_000)
+    expect(row).to_contain_text("answered")
+
+
+def test_the_list_is_filtered(page: Page, dashboard: Dashboard) -> None:
+    fruit, colour = dashboard.ask("Name a fruit."), dashboard.ask("Name a colour.")
+    page.goto(f"{dashboard.url}/runs")
+    page.get_by_label("Words").fill("A FRUIT")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator(f"#to-{fruit}")).to_be_visible()
+    expect(page.locator(f"#to-{colour}")).to_have_count(0)
+    page.get_by_label("Tag").fill("no equals sign")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_role("alert")).to_contain_text("is not of the form name=value")
+
+
+def test_a_run_is_seen_while_it_writes_and_cancelled(page: Page, dashboard: Dashboard) -> None:
+    run_id = dashboard.begin("Count to nine.")
+    page.goto(f"{dashboard.url}/runs/{run_id}")
+    expect(page.locator("#live")).to_contain_text("one two", timeout=20_000)
+    page.get_by_role("button", name="Cancel the run").click()
+    expect(page.locator("main")).to_contain_text("cancelled on the dashboard by runtime up")
+
+
+def test_a_run_is_forked_with_another_question_and_stands_beside_it(
+    page: Page, dashboard: Dashboard
+) -> None:
+    run_id = dashboard.ask("Name a fruit.")
+    page.goto(f"{dashboard.url}/runs/{run_id}")
+    page.get_by_text("Fork it").click()
+    page.get_by_label("Question").fill("Name a colour.")
+    page.get_by_role("button", name="Fork and compare").click()
+    sides = page.locator("#compare .pair").first.locator("section")
+    expect(sides.nth(0)).to_contain_text("Name a fruit.")
+    expect(sides.nth(1)).to_contain_text("Name a colour.")
+    expect(sides.nth(1)).to_contain_text("blue", timeout=20_000)
+
+
+def test_a_run_is_rewarded(page: Page, dashboard: Dashboard) -> None:
+    run_id = dashboard.ask("Name a fruit.")
+    page.goto(f"{dashboard.url}/runs/{run_id}")
+    page.get_by_text("Reward it").click()
+    page.get_by_label("Value").fill("0.5")
+    page.get_by_label("Comment").fill("ripe")
+    page.get_by_role("button", name="Reward", exact=True).click()
+    expect(page.get_by_role("status").first).to_contain_text("0.5")
+
+
+def test_what_a_model_writes_is_text(page: Page, dashboard: Dashboard) -> None:
+    run_id = dashboard.ask("Mean harm.")
+    for place in ("/runs", f"/runs/{run_id}"):
+        page.goto(dashboard.url + place)
+        expect(page.locator("main")).to_contain_text("<script>document.title")
+        assert "owned" not in page.title()
+        assert page.locator("main script:not([src]), main img, main [onerror]").count() == 0
+        assert "\u202e" not in page.content(), "what turns the text around is shown, and not done"
+
+
+def test_workers_and_queues_are_shown_as_they_are(page: Page, dashboard: Dashboard) -> None:
+    page.goto(f"{dashboard.url}/workers")
+    expect(page.locator("main")).to_contain_text(re.compile(r"gpu-1\S*\s*ready"))
+    expect(page.locator("main")).to_contain_text("infer:drip")
+
+
+def test_policies_are_pinned_and_a_wrong_one_is_named(page: Page, dashboard: Dashboard) -> None:
+    page.goto(f"{dashboard.url}/policies")
+    page.get_by_label("Policy").fill("nobody/x")
+    page.get_by_label("Weights").fill("/nowhere")
+    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_role("alert")).to_contain_text("there is no pool 'nobody'")
+
+
+def test_a_run_that_is_nowhere_is_named(page: Page, dashboard: Dashboard) -> None:
+    missing = "01a217fd-7c97-7620-bb0f-f30aed441ade"
+    page.goto(f"{dashboard.url}/runs/{missing}")
+    expect(page.get_by_role("alert")).to_contain_text(missing)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_shuts_anybody_out(page: Page, dashboard: Dashboard, scheme: str) -> None:
+    """By axe-core's rules, at a desk's width and a phone's."""
+    run_id = dashboard.ask("Name a fruit.")
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    places = (*PAGES, f"/runs/{run_id}", f"/compare?a={run_id}&b={run_id}")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        for place in places:
+            page.goto(dashboard.url + place)
+            results = Axe().run(page)
+            broken = [
+                (rule["id"], [node["html"] for node in rule["nodes"]][:5])
+                for rule in results.response["violations"]
+            ]
+            assert broken == [], place
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{place} is wider than a screen of {width}"
+
+
+def test_all_of_it_works_without_a_script(dashboard: Dashboard) -> None:
+    run_id = dashboard.ask("Name a fruit.")
+    with dashboard.signed_in() as client:
+        assert run_id in client.get("/runs").text
+        assert "Name a fruit." in client.get(f"/runs/{run_id}").text

@@ -1,0 +1,128 @@
+"""The list of runs: pages that together are all runs, the newest first, and what filters leave."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from loopline.bus import Admission, Bus, BusSettings, Outgoing
+from loopline.runtime.errors import InputError
+from loopline.runtime.observe import run_index
+from loopline.runtime.observe.run_index import Place, RunLine, RunQuery, find_runs
+from tests.bus.payloads import new_run_id, note
+
+
+@pytest.fixture
+def settings(settings: BusSettings) -> BusSettings:
+    return settings.model_copy(update={"shards": 3})
+
+
+async def admit(
+    bus: Bus,
+    question: str = "2 + 2?",
+    *,
+    workflow: str = "solo",
+    account: str = "",
+    tags: str = "{}",
+    age: float = 0.0,
+) -> str:
+    run_id = new_run_id()
+    created = time.time() - age
+    record = (
+        f'{{"id": "{run_id}", "workflow": "{workflow}", "created": {created},'
+        f' "task": {{"prompt": "{question}"}}, "account": "{account}", "tags": {tags},'
+        ' "a field of a newer version": 1}'
+    )
+    message = Outgoing("planner", note(run_id))
+    await bus.admit(
+        Admission(run_id, record.encode(), time.time() + 60, (message,), account=account)
+    )
+    return run_id
+
+
+async def listed(bus: Bus, query: RunQuery | None = None, count: int = 50) -> list[str]:
+    """Ids over all pages."""
+    query = query or RunQuery()
+    ids: list[str] = []
+    place: Place | None = None
+    while True:
+        page = await find_runs(bus, query, count, place)
+        assert len(page.lines) <= count
+        ids += [line.id for line in page.lines]
+        place = page.next_page
+        if place is None:
+            return ids
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 50])
+async def test_the_pages_together_are_every_run_once_the_newest_first(
+    bus: Bus, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_index, "BATCH", 3)
+    admitted = [await admit(bus) for _ in range(11)]
+    ids = await listed(bus, count=count)
+    assert sorted(ids) == sorted(admitted)
+    scores = {
+        run_id.decode(): score
+        for shard in bus.keys.all_shards()
+        for run_id, score in await bus.redis.zrange(shard.runs(), 0, -1, withscores=True)
+    }
+    assert ids == sorted(admitted, key=lambda run_id: (scores[run_id], run_id), reverse=True)
+
+
+async def test_runs_that_are_admitted_meanwhile_do_not_move_the_next_page(bus: Bus) -> None:
+    first = [await admit(bus) for _ in range(4)]
+    page = await find_runs(bus, RunQuery(), 2)
+    for _ in range(3):
+        await admit(bus)
+    rest = await find_runs(bus, RunQuery(), 2, page.next_page)
+    assert {line.id for line in (*page.lines, *rest.lines)} == set(first)
+
+
+async def test_a_filter_leaves_what_matches_it(bus: Bus) -> None:
+    alone = await admit(bus, "Capital of FRANCE?", workflow="agent", account="a" * 12)
+    tagged = await admit(bus, tags='{"team": "red"}')
+    ended = await admit(bus)
+    await bus.end_run(ended, "cancelled", "no more")
+    assert await listed(bus, RunQuery(workflow="agent")) == [alone]
+    assert await listed(bus, RunQuery(words="france")) == [alone]
+    assert await listed(bus, RunQuery(account="a" * 12)) == [alone]
+    assert await listed(bus, RunQuery(tags={"team": "red"})) == [tagged]
+    assert await listed(bus, RunQuery(state="cancelled")) == [ended]
+    assert set(await listed(bus, RunQuery(state="active"))) == {alone, tagged}
+    assert await listed(bus, RunQuery(least_micro_dollars=1)) == []
+    assert await listed(bus, RunQuery(until=time.time() - 3600)) == []
+
+
+async def test_a_page_ends_where_it_has_looked_at_enough_and_the_next_goes_on(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_index, "BATCH", 2)
+    monkeypatch.setattr(run_index, "MAX_LOOKED", 4)
+    wanted = await admit(bus, workflow="agent")
+    for _ in range(9):
+        await admit(bus)
+    query = RunQuery(workflow="agent")
+    page = await find_runs(bus, query)
+    assert page.lines == []
+    assert page.next_page is not None
+    assert await listed(bus, query) == [wanted]
+
+
+async def test_a_run_whose_record_has_expired_or_cannot_be_read_is_left_out(bus: Bus) -> None:
+    expired, unreadable, whole = [await admit(bus) for _ in range(3)]
+    await bus.redis.delete(bus.keys.shard_of(expired).run(expired))
+    await bus.redis.hset(bus.keys.shard_of(unreadable).run(unreadable), "run", b"[1")  # pyright: ignore
+    assert await listed(bus) == [whole]
+
+
+def test_a_line_says_how_long_a_run_has_taken_so_far() -> None:
+    line = RunLine("r", "active", "solo", 10.0, None, 0, 0, "", "", "q", "", None, {})
+    assert line.seconds(12.5) == 2.5
+
+
+@pytest.mark.parametrize("text", ["", "7", "x.y", "1" * 16 + ".r", "7."])
+def test_what_is_no_place_is_refused_by_name(text: str) -> None:
+    with pytest.raises(InputError, match="not a place in the list of runs"):
+        Place.parse(text)
