@@ -49,9 +49,14 @@ def gateway_in(
     return Gateway(url, (*program, str(profile), str(folder / _STATE)), settings)
 
 
+def state_of(folder: Path) -> StateDirectory:
+    """The state directory of the gateways in a folder."""
+    return StateDirectory(folder / _STATE)
+
+
 def api_key(folder: Path) -> str:
     """The key of the gateways in a folder."""
-    return key_file(StateDirectory(folder / _STATE))
+    return key_file(state_of(folder))
 
 
 def _main(profile: Path, state: Path, worker: Path) -> None:

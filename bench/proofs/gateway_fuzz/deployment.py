@@ -10,7 +10,7 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from loopline.bench.proofs.gateway_process import api_key, gateway_in
+from loopline.bench.proofs.gateway_process import api_key, gateway_in, state_of
 from loopline.bus import Bus, BusSettings
 from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import load
@@ -74,8 +74,8 @@ async def running(folder: Path) -> AsyncGenerator[Running]:
                 await api_keys.add(client.bus, other, record)
                 service = Service(client, front.settings)
                 yield Running(
-                    gateway_app(service), client.bus, front.url, (api_key(folder), other),
-                    processes[0].pid,
+                    gateway_app(service, state_of(folder)), client.bus, front.url,
+                    (api_key(folder), other), processes[0].pid,
                 )  # fmt: skip
         finally:
             await asyncio.to_thread(end_workers, processes)
