@@ -62,6 +62,8 @@ class Message(Record):
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    name: str | None = None
+    """Of the participant who says it, among several of one role."""
     raw_text: str | None = None
     """An assistant turn exactly as a local model wrote it (tool-call markup included). Engines
     that render a chat template use it in place of `content`, so that earlier ids are extended

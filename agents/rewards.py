@@ -54,6 +54,9 @@ class Reward(Record):
     """None: for the run as a whole."""
     source: Name
     """Who says so, for example `user`, `judge`."""
+    account: str = Field(default="", max_length=64, pattern=r"^[^/]*$")
+    """Of the caller who posted it: it reaches the runs of this account alone. Empty for those who
+    have the bus, and may reward any run."""
     value: StrictFloat = Field(ge=-MAX_REWARD, le=MAX_REWARD, allow_inf_nan=False)
     comment: str = Field(default="", max_length=MAX_COMMENT_CHARS)
 
@@ -65,8 +68,10 @@ class Reward(Record):
 
     @property
     def target(self) -> str:
-        """Names the run or the session; no name of the one can be that of the other."""
-        return self.run_id or f"session/{self.session}"
+        """Names the run or the session, for one account if the reward is from one; no name of the
+        one can be that of the other."""
+        name = self.run_id or f"session/{self.session}"
+        return f"{self.account}/{name}" if self.account else name
 
     @property
     def place(self) -> RewardPlace:

@@ -38,6 +38,7 @@ from loopline.bus.errors import (
 )
 from loopline.bus.keys import Keys, Shard
 from loopline.bus.log_consumer import LogConsumer
+from loopline.bus.log_follower import is_entry_id
 from loopline.bus.policies import Policy, PolicyError, pool_of
 from loopline.bus.presence import WorkerPresence, announce, live_workers
 from loopline.bus.registry import Registry
@@ -105,6 +106,7 @@ __all__ = [
     "claim",
     "dead_letters",
     "error_reply",
+    "is_entry_id",
     "live_workers",
     "policies",
     "pool_of",

@@ -28,7 +28,7 @@ from loopline.bus.errors import (
 from loopline.bus.keys import MAX_RUN_SECONDS, Keys, Shard
 from loopline.bus.lease import LeaseKeeper
 from loopline.bus.local_delivery import LocalDelivery
-from loopline.bus.log_follower import LogFollower
+from loopline.bus.log_follower import LogFollower, is_entry_id
 from loopline.bus.registry import Registry
 from loopline.bus.remedies import remedy
 from loopline.bus.run_state import RunState, run_state_of
@@ -422,8 +422,11 @@ class Bus:
         A follower that lost its connection, or died, goes on from the last id it saw: no gap, no
         repeat. Entries: `tokens` and `restart` (call, agent, offset, text, ids, weights), `step`
         (guard, index), `ended` (outcome, answer, reason, generation: how often the run was
-        replayed before).
+        replayed before). Raises ValueError for an `after` that is no entry's id: the read that all
+        followers share would break of it.
         """
+        if not is_entry_id(after):
+            raise ValueError(f"{after[:64]!r} is not the id of an entry")
         shard, quiet = self.keys.shard_of(run_id), 0
         async with aclosing(self._logs.follow(run_id, after)) as events:
             async for entry, event in events:

@@ -36,6 +36,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:deployment` | hash: what all processes have agreed on (`bus/agreement.py`) | stream life |
 | `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | stream life |
 | `{p}:idempotency:<digest>` | string: a caller's key: its run, its body's digest | retention |
+| `{p}:deleted:<run>` | string: its response was deleted by its caller | retention |
 | `{p}:session:<digest>` | hash: messages of a session → the run that answered | retention |
 | `{p}:dashboard-session:<digest>` | string: a browser's session: its key | 12 hours |
 | `{p}:dashboard-ticket:<digest>` | string: the key that a link signs in, once | a minute |
@@ -205,6 +206,9 @@ class Keys:
 
     def idempotency(self, digest: str) -> str:
         return f"{{{self.prefix}}}:idempotency:{digest}"
+
+    def deleted(self, run_id: str) -> str:
+        return f"{{{self.prefix}}}:deleted:{run_id}"
 
     def session(self, digest: str) -> str:
         return f"{{{self.prefix}}}:session:{digest}"

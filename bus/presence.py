@@ -86,7 +86,7 @@ async def beat(bus: Bus, presence: WorkerPresence) -> None:
     now = bus.clock.now()
     update = {"beat": now, "skew": round(bus.clock.skew, 3)}
     body = presence.model_copy(update=update).model_dump_json()
-    async with bus.redis.pipeline(transaction=False) as pipe:
+    async with bus.redis.pipeline(transaction=True) as pipe:
         pipe.set(bus.keys.worker(presence.name), body, px=int(3 * BEAT * 1000))
         pipe.zadd(bus.keys.workers, {presence.name: now})
         pipe.zremrangebyscore(bus.keys.workers, "-inf", now - 3600)

@@ -106,8 +106,8 @@ class Pool:
             json_schema=payload.json_schema,
             adapter=adapter,
             adapter_version=version,
-            # Of the entry, not of the delivery: another worker that takes it over asks by the same.
-            idempotency_key=f"{delivery.envelope.reply_key}@{delivery.lease.entry}",
+            # Of the step, not of the entry: one that is cut off and asked again is answered once.
+            idempotency_key=delivery.envelope.reply_key,
             deadline=time.time() + delivery.bus.clock.left(deadline),
             stream=payload.stream,
         )

@@ -19,14 +19,15 @@ def parse_arguments(raw: str) -> tuple[JsonObject | None, str | None]:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         return None, f"the arguments are not valid JSON: {error}"
-    if _is_deeper_than(value, MAX_DEPTH):
+    if is_deeper_than(value, MAX_DEPTH):
         return None, f"the arguments are nested more than {MAX_DEPTH} levels deep"
     if not isinstance(value, dict):
         return None, f"the arguments must be a JSON object, not {type(value).__name__}"
     return cast(JsonObject, value), None
 
 
-def _is_deeper_than(value: object, levels: int) -> bool:
+def is_deeper_than(value: object, levels: int) -> bool:
+    """Whether lists and objects of JSON lie within each other in more levels than that."""
     layer = [value]
     for _ in range(levels + 1):
         layer = [

@@ -35,6 +35,7 @@ PROOFS: dict[str, Entry] = {
     "fidelity": Entry("Compare the engines' log-probabilities with a plain pass.", 4, "about 7"),
     "gateway": Entry("Measure what a call through the gateway costs, beside LiteLLM.", 3),
     "gateway-faults": Entry("Attack gateways under streams, and compare what was read.", 8),
+    "gateway-fuzz": Entry("Send hostile requests to a gateway.", 4),
     "gpu": Entry(
         "Take a model of 1.7B through serving, training and swapping.", 1, "about 5 on a GPU"
     ),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from loopline.runtime.config.settings import load, load_resolved_file
+from loopline.runtime.config.settings import Settings, load, load_resolved_file
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.gateway.api_keys import key_file
 from loopline.runtime.supervise.listener import Listener
@@ -29,29 +29,34 @@ class Gateway:
     """As `OPENAI_BASE_URL` takes it."""
     command: Sequence[str]
     """Up to the file of the settings of its role worker."""
+    settings: Settings
 
 
 def gateway_in(
-    folder: Path, name: str, models: Mapping[str, ModelSettings], *, run_seconds: float
+    folder: Path, name: str, models: Mapping[str, ModelSettings], **limits: float
 ) -> Gateway:
-    """A gateway with these models, on a free port, whose settings are written to `folder`."""
+    """A gateway with these models, on a free port, whose settings are written to `folder`; `limits`
+    are settings of the gateway."""
     deployment = load("scripted", environ={})
     probe = Listener.open(deployment.gateway.model_copy(update={"port": 0}))
     port, url = probe.socket.getsockname()[1], probe.url
     probe.close()
-    gateway_settings = deployment.gateway.model_copy(
-        update={"port": port, "run_seconds": run_seconds}
-    )
+    gateway_settings = deployment.gateway.model_copy(update={"port": port, **limits})
     settings = deployment.model_copy(update={"models": dict(models), "gateway": gateway_settings})
     profile = folder / f"{name}.settings"
     profile.write_text(settings.to_json())
     program = (*OWN_PYTHON, "-m", "loopline.bench.proofs.gateway_process")
-    return Gateway(url, (*program, str(profile), str(folder / _STATE)))
+    return Gateway(url, (*program, str(profile), str(folder / _STATE)), settings)
+
+
+def state_of(folder: Path) -> StateDirectory:
+    """The state directory of the gateways in a folder."""
+    return StateDirectory(folder / _STATE)
 
 
 def api_key(folder: Path) -> str:
     """The key of the gateways in a folder."""
-    return key_file(StateDirectory(folder / _STATE))
+    return key_file(state_of(folder))
 
 
 def _main(profile: Path, state: Path, worker: Path) -> None:

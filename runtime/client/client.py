@@ -375,18 +375,21 @@ class Client:
         source: str = "user",
         reward_id: str | None = None,
         comment: str = "",
+        account: str = "",
     ) -> PostedReward:
         """Say what a run was worth: the whole of it, one agent, one turn, or an agent's turn. The
         run may be active, ended, or gone from the bus: the reward is joined to it when the store is
         read. A later reward for the same place from the same `source` is a new version, which
         counts in its place.
 
+        With an `account` the reward reaches runs of that account alone.
+
         A caller who may be killed chooses `reward_id`: sent again, the reward counts once. Raises
         `InputError`, and what `loopline.bus.publish_reward` raises.
         """
         return await self._post_reward(
             reward_id, run_id=run_id, value=value, agent=agent, turn=turn, source=source,
-            comment=comment,
+            comment=comment, account=account,
         )  # fmt: skip
 
     async def reward_session(
@@ -398,12 +401,14 @@ class Client:
         source: str = "user",
         reward_id: str | None = None,
         comment: str = "",
+        account: str = "",
     ) -> PostedReward:
         """As `reward`, for every trajectory of a session: of all runs with the tag
         `session=<session>`."""
         return await self._post_reward(
-            reward_id, session=session, value=value, agent=agent, source=source, comment=comment
-        )
+            reward_id, session=session, value=value, agent=agent, source=source, comment=comment,
+            account=account,
+        )  # fmt: skip
 
     async def _post_reward(self, reward_id: str | None, **fields: Any) -> PostedReward:
         reward = new_reward(self.bus.clock.now(), reward_id=reward_id, **fields)

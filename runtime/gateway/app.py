@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
-from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -32,8 +31,8 @@ from loopline.runtime.gateway.errors import (
     unavailable,
     validation_error,
 )
+from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.gateway.http import (
-    PING_SECONDS,
     Http,
     json_response,
     run_headers,
@@ -42,7 +41,13 @@ from loopline.runtime.gateway.http import (
 from loopline.runtime.gateway.openapi import openapi_document
 from loopline.runtime.gateway.responses_api import ResponsesApi
 from loopline.runtime.gateway.runs_api import RunsApi, translated
-from loopline.runtime.gateway.service import RESERVED_TAGS, Admitted, Question, Service
+from loopline.runtime.gateway.service import (
+    RESERVED_TAGS,
+    RESPONSE_TAG,
+    Admitted,
+    Question,
+    Service,
+)
 
 HEADERS_SECONDS = 2.0
 """How long the first chunk of a stream is waited for, so that a refusal has its own status. After
@@ -139,6 +144,9 @@ class Gateway:
         caller = await self._http.caller(request)
         run_id = request.path_params["id"].removeprefix("chatcmpl-")
         admitted = await self._service.find(run_id, caller)
+        if RESPONSE_TAG in admitted.run.tags:
+            # Its own route knows whether it was stored, or deleted.
+            raise ApiError(404, f"{run_id[:64]!r} is no completion", code="run_not_found")
         model = self._service.model_of(admitted.run)
         if request.query_params.get("stream") in ("true", "1"):
             after = request.headers.get("last-event-id") or request.query_params.get(
@@ -210,32 +218,25 @@ class Gateway:
         except BaseException:
             await chunks.aclose()
             raise
-        return EventSourceResponse(
-            _events(first, chunks),
-            ping=PING_SECONDS,
-            sep="\n",
-            headers=run_headers(admitted),
-        )
+        return event_stream(_events(first, chunks), _error_event, run_headers(admitted))
 
 
 async def _events(
     first: asyncio.Future[Chunk | None], chunks: AsyncGenerator[Chunk]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     try:
         chunk = await first
         while chunk is not None:
             data = b"[DONE]" if chunk.data is None else orjson.dumps(chunk.data)
-            yield b"id: %b\ndata: %b\n\n" % (chunk.id.encode(), data)
+            yield event(data, id=chunk.id)
             chunk = await anext(chunks, None)
-    except ApiError as error:
-        yield b"data: %b\n\n" % orjson.dumps(error.body)
-    except OUTAGE as error:
-        # The client comes back with the last id that it has.
-        body = unavailable(f"Redis does not answer: {type(error).__name__}").body
-        yield b"data: %b\n\n" % orjson.dumps(body)
     finally:
         first.cancel()
         await chunks.aclose()
+
+
+def _error_event(error: ApiError) -> bytes:
+    return event(orjson.dumps(error.body))
 
 
 def _model(name: str) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
@@ -17,6 +16,7 @@ from loopline.agents.records import (
     ToolSpec,
 )
 from loopline.agents.roles.chat import ChatOptions
+from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.runtime.gateway.errors import field_error, invalid
 
 MAX_MESSAGES = 10_000
@@ -74,7 +74,7 @@ class ChatMessage(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Content = None
-    name: str | None = None
+    name: str | None = Field(default=None, min_length=1, max_length=64)
     tool_calls: list[ToolCallPart] | None = None
     tool_call_id: str | None = None
     refusal: str | None = None
@@ -329,6 +329,7 @@ def message_of(message: ChatMessage, where: str) -> Message:
         content=_text(message.content, where) or message.refusal or "",
         tool_calls=tuple(_tool_call(call) for call in message.tool_calls or ()),
         tool_call_id=message.tool_call_id,
+        name=message.name,
     )
 
 
@@ -352,7 +353,7 @@ def _text(content: Content, where: str) -> str:
 
 
 def _tool_call(call: ToolCallPart) -> ToolCall:
-    arguments, error = parsed_arguments(call.function.arguments)
+    arguments, error = parse_arguments(call.function.arguments or "{}")
     return ToolCall(
         id=call.id,
         name=call.function.name,
@@ -360,12 +361,3 @@ def _tool_call(call: ToolCallPart) -> ToolCall:
         raw_arguments=call.function.arguments,
         error=error,
     )
-
-
-def parsed_arguments(text: str) -> tuple[JsonObject | None, str | None]:
-    """A call's arguments as an object, or what is wrong with them."""
-    try:
-        value: Any = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        return None, f"the arguments are not JSON: {error}"
-    return (value, None) if isinstance(value, dict) else (None, "the arguments are not an object")

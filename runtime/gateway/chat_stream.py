@@ -8,6 +8,7 @@ the entry gave: `1764144000000-0/1`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -149,6 +150,11 @@ class ChatStream:
     def _rest(self, choice: Choice) -> Iterator[Chunk]:
         """What the record has beyond the tokens that were published: all of it where none were."""
         whole = {"reasoning": choice.reasoning, "content": content_of(choice.message) or ""}
+        if self._text is not None and self._text.corrected:
+            # Text that was shown turned out to be a thought. It stays; the answer is behind it.
+            yield from self._deltas(self._text.finish())
+            if self._fields["content"].emitted.endswith(whole["content"]):
+                return
         for kind, text in whole.items():
             part = self._fields[kind]
             part.restart()
@@ -211,8 +217,12 @@ class ChatStream:
         return f"{self._entry}/{self._number}"
 
 
+_EVENT_ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})/([0-9]{1,9})")
+
+
 def place_of(event_id: str) -> tuple[int, int, int]:
     """An event's place in its stream, to compare by. Raises ValueError for what is not an id."""
-    entry, _, number = event_id.partition("/")
-    milliseconds, _, sequence = entry.partition("-")
-    return int(milliseconds), int(sequence), int(number)
+    match = _EVENT_ID.fullmatch(event_id)
+    if match is None:
+        raise ValueError(f"{event_id[:64]!r} is not the id of an event")
+    return int(match[1]), int(match[2]), int(match[3])

@@ -97,6 +97,12 @@ def unavailable(message: str) -> ApiError:
     )
 
 
+def lost(message: str) -> ApiError:
+    """A run that was on the bus, and is not: Redis came back without the last it had acknowledged.
+    Who asks again begins it again."""
+    return unavailable(f"{message}; Redis has lost it: ask again")
+
+
 def too_large(message: str) -> ApiError:
     return ApiError(413, message, code="request_too_large")
 

@@ -12,16 +12,13 @@ import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from loopline.agents.tools.json_arguments import MAX_DEPTH, is_deeper_than
 from loopline.bus.connection import OUTAGE
 from loopline.runtime.gateway import api_keys
 from loopline.runtime.gateway.errors import ApiError, invalid, too_large, unavailable
 from loopline.runtime.gateway.service import Admitted, Service
 
 T = TypeVar("T")
-
-PING_SECONDS = 15
-"""Between two comments of a silent stream: proxies end connections that say nothing."""
-
 
 REQUEST_ID = "x-request-id"
 
@@ -34,6 +31,16 @@ def json_response(body: Any, status: int = 200, headers: dict[str, str] | None =
 
 def run_headers(admitted: Admitted) -> dict[str, str]:
     return {REQUEST_ID: admitted.run.id, "x-loopline-run": admitted.run.id}
+
+
+def number_in(text: str, name: str, least: int, most: int) -> int:
+    """A parameter of a query. Raises `ApiError`."""
+    digits = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    if not digits or not least <= int(text) <= most:
+        raise invalid(
+            f"{name} is a number from {least} to {most}, not {text[:20]!r}", name, "invalid_value"
+        )
+    return int(text)
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
@@ -93,6 +100,9 @@ class Http:
             value = orjson.loads(raw)
         except orjson.JSONDecodeError as error:
             raise invalid(f"the body is not JSON: {error}", code="invalid_json") from error
+        # Brackets are counted first: of most bodies that says enough.
+        if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and is_deeper_than(value, MAX_DEPTH):
+            raise invalid(f"the body nests more than {MAX_DEPTH} levels deep", code="invalid_json")
         if not isinstance(value, dict):
             raise invalid("the body is not a JSON object", code="invalid_json")
         return value  # pyright: ignore[reportUnknownVariableType]

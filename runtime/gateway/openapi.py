@@ -81,6 +81,7 @@ _OPERATIONS = (
         answer=_ANY, errors=(404,), headers=("Last-Event-ID",),
         query=(("stream", {"type": "string"}), ("starting_after", {"type": "integer"})),
     ),
+    _Operation("delete", "/v1/responses/{id}", "Delete a response", answer=_ANY, errors=(404,)),
     _Operation("post", "/v1/responses/{id}/cancel", "End a response", answer=_ANY, errors=(404,)),
     _Operation(
         "get", "/v1/responses/{id}/input_items", "List what a response answers", answer=_ANY,

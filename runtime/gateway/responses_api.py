@@ -1,18 +1,18 @@
 """`/v1/responses`: OpenAI's Responses API, as Open Responses specifies it. Each response is a run.
 
-What a caller asked not to be stored is on the bus as long as any run is, for it is journalled; but
-this API gives it to nobody, and no response goes on from it.
+What a caller asked not to be stored, or has deleted, is on the bus as long as any run is, for it is
+journalled; but this API gives it to nobody, and no response goes on from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
-from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -24,10 +24,11 @@ from loopline.runtime.gateway import idempotency, sessions
 from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.chat_response import answer_of
 from loopline.runtime.gateway.errors import ApiError, invalid, validation_error
+from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.gateway.http import (
-    PING_SECONDS,
     Http,
     json_response,
+    number_in,
     run_headers,
     while_connected,
 )
@@ -73,6 +74,7 @@ class ResponsesApi:
             routes += [
                 Route(f"{prefix}/responses", self.create, methods=["POST"]),
                 Route(whole, self.get, methods=["GET"]),
+                Route(whole, self.delete, methods=["DELETE"]),
                 Route(f"{whole}/cancel", self.cancel, methods=["POST"]),
                 Route(f"{whole}/input_items", self.list_input, methods=["GET"]),
             ]
@@ -126,6 +128,18 @@ class ResponsesApi:
             return self._stream(admitted, view, _last_seen(request))
         return await self._present(admitted, view)
 
+    async def delete(self, request: Request) -> Response:
+        """End the response if it is under way, and give it to nobody from now on."""
+        admitted, view = await self._stored(request)
+        bus, run_id = self._service.client.bus, view.run.id
+        life = int(bus.settings.retention_seconds * 1000)
+        await bus.redis.set(bus.keys.deleted(run_id), 1, px=life)
+        await self._service.client.cancel(run_id, CANCELLED)
+        return json_response(
+            {"id": response_id(run_id), "object": "response", "deleted": True},
+            headers=run_headers(admitted),
+        )
+
     async def cancel(self, request: Request) -> Response:
         """The response, which is over now, whether by this or before."""
         admitted, view = await self._stored(request)
@@ -141,9 +155,7 @@ class ResponsesApi:
         order = query.get("order", "desc")
         if order not in ("asc", "desc"):
             raise invalid("order: 'asc' or 'desc'", "order", "invalid_value")
-        count = query.get("limit", "20")
-        if not count.isdecimal() or len(count) > 3 or not 1 <= int(count) <= MAX_PAGE:
-            raise invalid(f"limit: 1 to {MAX_PAGE}", "limit", "invalid_value")
+        count = number_in(query.get("limit", "20"), "limit", 1, MAX_PAGE)
         if order == "desc":
             items.reverse()
         if after := query.get("after"):
@@ -151,7 +163,7 @@ class ResponsesApi:
             if after not in ids:
                 raise invalid(f"after: no item has the id {after[:128]!r}", "after")
             items = items[ids.index(after) + 1 :]
-        page = items[: int(count)]
+        page = items[:count]
         return json_response(
             {
                 "object": "list",
@@ -256,7 +268,8 @@ class ResponsesApi:
         except ApiError as error:
             raise (missing if error.status == 404 else error) from error
         record = record_of(admitted.run)
-        if record is None or not record.store:
+        bus = self._service.client.bus
+        if record is None or not record.store or await bus.redis.exists(bus.keys.deleted(name[5:])):
             raise missing
         return admitted, self._view(admitted, record)
 
@@ -287,27 +300,29 @@ class ResponsesApi:
 
     def _stream(self, admitted: Admitted, view: ResponseView, after: int) -> Response:
         events = self._service.render(admitted, ResponseStream(view))
-        return EventSourceResponse(
-            _frames(events, after), ping=PING_SECONDS, sep="\n", headers=run_headers(admitted)
-        )
+        sent = _Frames(events, after)
+        return event_stream(sent.all(), sent.error, run_headers(admitted))
 
 
-async def _frames(events: AsyncGenerator[Event], after: int) -> AsyncIterator[bytes]:
-    last = after
-    try:
-        async for event in events:
-            if event["sequence_number"] > after:
-                last = event["sequence_number"]
-                yield b"id: %d\n" % last + _frame(event)
-        yield b"data: [DONE]\n\n"
-    except ApiError as error:
-        yield _frame(error_event(error, last))
-    finally:
-        await events.aclose()
+class _Frames:
+    """The events behind one of them, as they are sent."""
 
+    def __init__(self, events: AsyncGenerator[Event], after: int) -> None:
+        self._events = events
+        self._last = after
 
-def _frame(event: Event) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
+    async def all(self) -> AsyncGenerator[bytes]:
+        after = self._last
+        async with aclosing(self._events) as events:
+            async for item in events:
+                if item["sequence_number"] > after:
+                    self._last = item["sequence_number"]
+                    yield event(orjson.dumps(item), id=str(self._last), name=item["type"])
+        yield event(b"[DONE]")
+
+    def error(self, error: ApiError) -> bytes:
+        item = error_event(error, self._last)
+        return event(orjson.dumps(item), name=item["type"])
 
 
 def _last_seen(request: Request) -> int:
@@ -315,7 +330,7 @@ def _last_seen(request: Request) -> int:
     text = request.headers.get("last-event-id") or request.query_params.get("starting_after")
     if not text:
         return -1
-    if not text.isdecimal() or len(text) > 18:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 18:
         raise invalid(
             f"{text[:64]!r} is not an event's sequence number", "starting_after", "invalid_event_id"
         )

@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loopline.agents.records import Call, Message, ToolCall
+from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.agents.visible_text import VisibleText
-from loopline.runtime.gateway.chat_request import MAX_MESSAGES, parsed_arguments
+from loopline.runtime.gateway.chat_request import MAX_MESSAGES
 from loopline.runtime.gateway.chat_response import Choice, content_of, logprobs_of, tool_call_body
 from loopline.runtime.gateway.errors import ApiError, invalid, validation_error
 
@@ -176,7 +177,7 @@ def check_calls(messages: Sequence[Message]) -> None:
 
 
 def _tool_call(item: FunctionCallItem) -> ToolCall:
-    arguments, error = parsed_arguments(item.arguments)
+    arguments, error = parse_arguments(item.arguments or "{}")
     return ToolCall(
         id=item.call_id,
         name=item.name,

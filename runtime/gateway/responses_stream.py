@@ -111,6 +111,12 @@ class ResponseStream:
             "reasoning": choice.reasoning,
             "content": content_of(choice.message) or "",
         }
+        if self._visible is not None and self._visible.corrected:
+            # Text that was shown turned out to be a thought. It stays; the answer is behind it.
+            for piece in self._visible.finish():
+                yield from self._grow(piece.kind, piece.text)
+            if self._texts["content"].emitted.endswith(whole["content"]):
+                whole = {**whole, "content": self._texts["content"].emitted}
         order = text_order(choice, streamed=self.view.run.stream)
         kinds: list[ItemKind] = [*self._order, *(kind for kind in order if kind not in self._order)]
         for kind in kinds:

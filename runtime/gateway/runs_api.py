@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
-from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,6 +22,7 @@ from loopline.bus import (
     MessageTooLarge,
     Overloaded,
     RunState,
+    is_entry_id,
     pool_of,
 )
 from loopline.runtime.client.client import run_of, steps_of, trajectory_of
@@ -38,7 +40,8 @@ from loopline.runtime.gateway.errors import (
     unusable,
     validation_error,
 )
-from loopline.runtime.gateway.http import PING_SECONDS, Http, json_response
+from loopline.runtime.gateway.event_stream import event, event_stream
+from loopline.runtime.gateway.http import Http, json_response, number_in
 from loopline.runtime.gateway.runs_request import (
     CreateRun,
     Feedback,
@@ -50,6 +53,7 @@ from loopline.runtime.gateway.service import RESERVED_TAGS, Service
 from loopline.runtime.gateway.sessions import TAG
 
 MAX_LISTED = 100
+READ_AT_ONCE = 20
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -122,12 +126,11 @@ class RunsApi:
         """The caller's newest runs, those of the chat API included."""
         caller = await self._http.caller(request)
         query = request.query_params
-        limit = _number(query.get("limit", "20"), "limit", 1, MAX_LISTED)
+        limit = number_in(query.get("limit", "20"), "limit", 1, MAX_LISTED)
         tags = dict(part.split("=", 1) for part in query.getlist("tag") if "=" in part)
         ids = await self._service.listed(caller, before=query.get("before"), count=10 * limit)
         lines: list[ListedRun] = []
-        for run_id in ids:
-            state = await self._bus.run_state(run_id)
+        async for state in self._states(ids):
             if state.state == "missing":
                 continue
             run, status = run_of(state), "active" if state.active else state.outcome
@@ -153,6 +156,13 @@ class RunsApi:
         last = lines[-1].id if lines else None
         return json_response({"object": "list", "data": data, "last_id": last})
 
+    async def _states(self, run_ids: Sequence[str]) -> AsyncGenerator[RunState]:
+        """Of these runs, in their order; some at a time, for most of them may not be wanted."""
+        for begin in range(0, len(run_ids), READ_AT_ONCE):
+            page = run_ids[begin : begin + READ_AT_ONCE]
+            for state in await asyncio.gather(*map(self._bus.run_state, page)):
+                yield state
+
     async def get(self, request: Request) -> Response:
         _, state = await self._own(request)
         return json_response(self._body(state))
@@ -161,19 +171,15 @@ class RunsApi:
         """What happens in a run from any event on, until it has ended."""
         run, _ = await self._own(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after") or "0-0"
-        milliseconds, _, number = after.partition("-")
-        if not (milliseconds.isdecimal() and number.isdecimal() and len(after) < 40):
+        if not is_entry_id(after):
             raise invalid(f"{after[:64]!r} is not the id of an event", code="invalid_event_id")
-        return EventSourceResponse(self._events(run.id, after), ping=PING_SECONDS, sep="\n")
+        return event_stream(self._events(run.id, after), _error_event)
 
     async def _events(self, run_id: str, after: str) -> AsyncGenerator[bytes]:
-        async for event in self._client.follow(run_id, after):
-            body = orjson.dumps({"type": event.kind, **event.fields})
-            yield b"id: %b\nevent: %b\ndata: %b\n\n" % (
-                event.id.encode(),
-                event.kind.encode(),
-                body,
-            )
+        async with aclosing(self._client.follow(run_id, after)) as entries:
+            async for entry in entries:
+                body = orjson.dumps({"type": entry.kind, **entry.fields})
+                yield event(body, id=entry.id, name=entry.kind)
 
     async def cancel(self, request: Request) -> Response:
         run, _ = await self._own(request)
@@ -200,7 +206,8 @@ class RunsApi:
         return json_response(self._body(forked), 202, {"location": f"/v1/runs/{run.id}"})
 
     async def feedback(self, request: Request) -> Response:
-        """A reward after the fact, also for a run that has left the bus."""
+        """A reward after the fact, also for a run that has left the bus: whether that one was the
+        caller's is looked at when the store is read."""
         caller = await self._http.caller(request)
         state = await self._bus.run_state(request.path_params["id"])
         if state.state != "missing" and run_of(state).account != caller.id:
@@ -214,12 +221,13 @@ class RunsApi:
             source=params.source,
             reward_id=params.id,
             comment=params.comment,
+            account=caller.id,
         )
         return json_response({"object": "reward", "id": posted.reward.id, "new": posted.new}, 202)
 
     async def session_feedback(self, request: Request) -> Response:
-        """A reward for every trajectory of a session."""
-        await self._http.caller(request)
+        """A reward for every trajectory of a session of the caller's."""
+        caller = await self._http.caller(request)
         params = _parse(Feedback, await self._http.body(request))
         if params.turn is not None:
             raise invalid("a session's reward names no turn", "turn")
@@ -230,6 +238,7 @@ class RunsApi:
             source=params.source,
             reward_id=params.id,
             comment=params.comment,
+            account=caller.id,
         )
         return json_response({"object": "reward", "id": posted.reward.id, "new": posted.new}, 202)
 
@@ -265,6 +274,10 @@ def _not_found(run_id: str) -> ApiError:
     return ApiError(404, f"the bus has no run {run_id[:64]!r}", code="run_not_found")
 
 
+def _error_event(error: ApiError) -> bytes:
+    return event(orjson.dumps({"type": "error", **error.body}), name="error")
+
+
 def _parse(model: type[M], body: dict[str, Any]) -> M:
     try:
         return model.model_validate(body)
@@ -276,12 +289,6 @@ def _refuse_reserved(tags: dict[str, str]) -> None:
     for tag in RESERVED_TAGS:
         if tag in tags:
             raise invalid(f"the tag {tag!r} is the gateway's own", "tags")
-
-
-def _number(text: str, name: str, least: int, most: int) -> int:
-    if not text.isdecimal() or not least <= int(text[:10]) <= most:
-        raise invalid(f"{name} is a number from {least} to {most}, not {text[:20]!r}", name)
-    return int(text)
 
 
 def translated(error: Exception) -> ApiError | None:

@@ -31,6 +31,7 @@ from loopline.runtime.gateway.chat_stream import (
 from loopline.runtime.gateway.errors import (
     ApiError,
     invalid,
+    lost,
     not_allowed,
     overloaded,
     too_large,
@@ -228,7 +229,7 @@ class Service:
         except BusUnavailable as error:
             raise unavailable(str(error)) from error
         except UserError as error:
-            raise ApiError(404, str(error), code="run_not_found") from error
+            raise lost(str(error)) from error
         await self._remember(admitted, trajectory)
         return trajectory
 
@@ -270,7 +271,7 @@ class Service:
                     for item in items:
                         yield item
             if not ended:
-                raise ApiError(404, f"run {run_id} is not on the bus", code="run_not_found")
+                raise lost(f"run {run_id} is not on the bus")
         except Diverged:
             ended = True  # the run goes on: its client is told to come back for the whole answer
             raise

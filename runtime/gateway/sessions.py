@@ -103,7 +103,7 @@ class SessionMemory:
         call = trajectory.steps[-1].calls[0]
         messages = (*trajectory.run.task.messages, assistant_message(call))
         key = self._bus.keys.session(session.digest)
-        async with self._bus.redis.pipeline(transaction=False) as pipe:
+        async with self._bus.redis.pipeline(transaction=True) as pipe:
             pipe.hset(key, _prefix_digests(messages)[-1], trajectory.run.id)
             pipe.pexpire(key, int(self._bus.settings.retention_seconds * 1000))
             await pipe.execute()
@@ -127,6 +127,7 @@ def _prefix_digests(messages: Sequence[Message]) -> list[str]:
                     message.content.strip(),
                     [(call.id, call.name, call.arguments) for call in message.tool_calls],
                     message.tool_call_id,
+                    message.name,
                 ],
                 option=orjson.OPT_SORT_KEYS,
             )

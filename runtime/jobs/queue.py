@@ -225,8 +225,10 @@ async def cancel(settings: Settings, job_id: str) -> None:
         # First our mark: it outlasts arq's by the time that the job may take to stop.
         life = int((STOP_SECONDS + CANCEL_GRACE_SECONDS) * 1000)
         await pool.set(cancel_key(settings, job_id), "1", px=life)
-        await pool.zadd(abort_jobs_ss, {job_id: int(time.time() * 1000)})
-        await pool.expire(abort_jobs_ss, QUEUE_LIFE_SECONDS)
+        async with pool.pipeline(transaction=True) as pipe:
+            pipe.zadd(abort_jobs_ss, {job_id: int(time.time() * 1000)})
+            pipe.expire(abort_jobs_ss, QUEUE_LIFE_SECONDS)
+            await pipe.execute()
     finally:
         await pool.aclose(close_connection_pool=True)
 

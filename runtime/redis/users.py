@@ -79,6 +79,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "P:policy-changes",
             "P:idempotency:*",
             "P:session:*",
+            "P:deleted:*",
             "P:api-keys",
             "P:dashboard-session:*",
             "P:dashboard-ticket:*",

@@ -7,9 +7,12 @@ is started by hand opens its own.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from typing import Self
+
+import psutil
 
 from loopline.runtime.config.settings import GatewaySettings
 from loopline.runtime.errors import ConfigError
@@ -37,9 +40,11 @@ class Listener:
             opened.listen(BACKLOG)
         except OSError as error:
             opened.close()
+            holder = _holder(settings.port) if error.errno == errno.EADDRINUSE else ""
             raise ConfigError(
-                f"the gateway can't listen on {settings.host}:{settings.port}: {error.strerror}",
-                hint="--set gateway.port=PORT takes another port (0: a free one);"
+                f"the gateway can't listen on {settings.host}:{settings.port}: {error.strerror}"
+                + (f", {holder}" if holder else ""),
+                hint="--set gateway.port=0 takes a free port, --set gateway.port=PORT another one;"
                 " --set workers.gateway.count=0 starts no gateway.",
             ) from error
         return cls(opened)
@@ -62,3 +67,19 @@ class Listener:
 
     def close(self) -> None:
         self.socket.close()
+
+
+def _holder(port: int) -> str:
+    """Who listens on a port of this machine, as far as this user may see it."""
+    try:
+        for connection in psutil.net_connections("tcp"):
+            if (
+                connection.status == psutil.CONN_LISTEN
+                and connection.laddr
+                and connection.laddr.port == port
+            ):
+                process = psutil.Process(connection.pid)
+                return f"by process {process.pid} ({process.name()}, in {process.cwd()})"
+    except (psutil.Error, OSError):
+        pass  # of another user: the address is in use all the same
+    return ""

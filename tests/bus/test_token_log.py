@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from loopline.bus import Bus, LeaseLost, TokenWriter
+from loopline.bus import Bus, LeaseLost, TokenWriter, log_follower
 from loopline.bus.dead_letters import add_dead_letter
 from loopline.testing import RedisProcess
 from tests.bus.leasing import ask, take
@@ -185,6 +185,16 @@ async def test_a_follower_sees_tokens_while_they_are_written(bus: Bus) -> None:
     await bus.cancel(run_id)
     await asyncio.wait_for(follower, 20)
     assert texts == ["a", "b", "c", "ended"]
+
+
+async def test_what_wakes_a_reader_expires_also_if_the_reader_dies_of_it(bus: Bus) -> None:
+    await admit(bus, "r")
+    shard = bus.keys.shard_of("r")
+    reader = log_follower._ShardReader(bus, shard)  # pyright: ignore[reportPrivateUsage]
+    reader._blocked = True  # pyright: ignore[reportPrivateUsage] - as one that was killed in its read
+    await reader.add(log_follower._Subscription(shard.log("r"), (0, 0)))  # pyright: ignore[reportPrivateUsage]
+    (key,) = [key async for key in bus.redis.scan_iter("*-logs")]
+    assert await bus.redis.pttl(key) > 0
 
 
 async def test_a_follower_of_an_unknown_run_is_not_kept_waiting(bus: Bus) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from loopline.runtime.config.state import RunFile, StateLock
-from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
+from loopline.runtime.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNREACHABLE
 from loopline.workers.atomic_files import write_atomic
 from tests.runtime.conftest import Deployment, changes
 
@@ -55,6 +56,17 @@ def test_a_deployment_that_is_just_starting_is_told_from_none(
     process = starting.run(*command)
     assert process.returncode == EXIT_UNREACHABLE
     assert f"just starting in {starting.state.path} (pid {os.getpid()})" in process.stderr
+
+
+def test_a_port_that_another_process_has_is_told_with_that_process(deployment: Deployment) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        words = changes(("gateway",), "workers.gateway.count=1", f"gateway.port={port}")
+        process = deployment.run("up", "--detach", "--profile", "scripted", *words)
+    assert process.returncode == EXIT_CONFIG
+    assert f"can't listen on 127.0.0.1:{port}" in process.stderr
+    assert f"by process {os.getpid()} (" in process.stderr
+    assert "gateway.port=0 takes a free port" in process.stderr
 
 
 def test_an_up_whose_workers_still_load_says_so_and_fails(deployment: Deployment) -> None:

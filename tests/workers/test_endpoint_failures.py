@@ -41,12 +41,12 @@ def models_at(url: str, **fields: object) -> dict[str, ModelSettings]:
 
 @asynccontextmanager
 async def client_of_workers(
-    server: RedisProcess, tmp_path: Path, faults: FaultPlan
+    server: RedisProcess, tmp_path: Path, faults: FaultPlan, **fields: object
 ) -> AsyncGenerator[tuple[Client, ScriptedServer]]:
     """A deployment whose models are served by an endpoint with these faults."""
     settings = quick_settings(server.url, lease_seconds=1.0, max_attempts=3)
     async with ScriptedServer(ServerOptions(faults=faults)) as api:
-        workers = deployment(settings, tmp_path / "store", models_at(api.url))
+        workers = deployment(settings, tmp_path / "store", models_at(api.url, **fields))
         async with (
             workers_running(workers, tmp_path / "workers"),
             Client.connect(settings) as client,
@@ -78,6 +78,17 @@ async def test_a_run_outlasts_a_fault_of_its_endpoint_and_pays_for_each_answer_o
     call_ids = [entry.call_id for entry in usage if entry.unknown is None]
     assert sorted(call_ids) == sorted(call.id for call in calls)
     assert (trajectory.outcome, trajectory.answer) == (Outcome.ANSWERED, "89")
+
+
+async def test_a_step_that_is_taken_again_asks_its_endpoint_by_the_same_key(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    faults = FaultPlan(sequence=("server_error",))
+    async with client_of_workers(any_server, tmp_path, faults, max_attempts=1) as (client, api):
+        run = client.new_run(QUESTION, workflow="solo")
+        await client.submit(run)
+        await asyncio.wait_for(client.wait(run.id), 60)
+        assert next(iter(api.served.arrivals_by_key.values())) == 2
 
 
 async def test_an_answer_that_cannot_be_counted_ends_the_run_with_that_reason(

@@ -99,9 +99,24 @@ def read_rewards(store: Path, entries: Collection[str] | None = None) -> PostedR
 
 
 def targets_of(run: Run) -> tuple[str, ...]:
-    """The targets whose rewards reach a run: its own, and its session's."""
+    """The targets whose rewards reach a run: its own, and its session's. No other account's: two
+    callers may call their sessions alike."""
+    return (*own_targets(run), *session_targets(run))
+
+
+def own_targets(run: Run) -> tuple[str, ...]:
+    """The run itself, as rewards name it that come from anybody who has the bus, or from its
+    account."""
+    return (run.id, f"{run.account}/{run.id}") if run.account else (run.id,)
+
+
+def session_targets(run: Run) -> tuple[str, ...]:
+    """The same of its session; nothing where it has none."""
     session = run.tags.get(SESSION_TAG)
-    return (run.id,) if session is None else (run.id, f"session/{session}")
+    if session is None:
+        return ()
+    name = f"session/{session}"
+    return (name, f"{run.account}/{name}") if run.account else (name,)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,14 @@ from dataclasses import dataclass
 
 from loopline.agents.records import Call, Candidate, PolicyRef, Step, Task, Trajectory
 from loopline.agents.rewards import Reward
-from loopline.trainers.data.rewards import Feedback, add, mean, targets_of
+from loopline.trainers.data.rewards import (
+    Feedback,
+    add,
+    mean,
+    own_targets,
+    session_targets,
+    targets_of,
+)
 
 CHAT = "chat"
 """Workflow of a run that is one call of a client."""
@@ -99,15 +106,16 @@ class Conversation:
         runs that have one."""
         agent, run = self.first.agent, self.first.trajectory.run
         of_session = Feedback.of(
-            reward
-            for target in targets_of(run)
-            if target != run.id
-            for reward in by_target.get(target, ())
+            reward for target in session_targets(run) for reward in by_target.get(target, ())
         )
         team: list[float | None] = []
         agent_values: list[float | None] = []
         for call in {call.trajectory.run.id: call for call in self.calls}.values():
-            of_run = Feedback.of(by_target.get(call.trajectory.run.id, ()))
+            of_run = Feedback.of(
+                reward
+                for target in own_targets(call.trajectory.run)
+                for reward in by_target.get(target, ())
+            )
             team.append(of_run.team)
             turn = of_run.of_turn(agent, call.step.turn)
             agent_values.append(add(of_run.agents.get(agent), turn))

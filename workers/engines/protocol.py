@@ -80,8 +80,8 @@ class GenerateRequest(Record):
     """The one version of the adapter that may answer, 0 for the model without it; None for
     whichever serves when the engine begins."""
     idempotency_key: str = ""
-    """The same from whichever worker takes this request over: an endpoint that knows such keys
-    answers, and bills, once."""
+    """The same from whichever worker takes this request over, and when its step is taken again: an
+    endpoint that knows such keys answers, and bills, once."""
     deadline: float | None = None
     """Unix seconds by the clock of this machine, as it stands when the engine is asked. An engine
     stops there with `EngineDeadline`."""

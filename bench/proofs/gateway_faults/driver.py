@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from loopline.agents.records import Message, SamplingParams
 from loopline.bench.errors import BenchError
@@ -78,6 +79,7 @@ class AttackSettings:
     """And as many plain calls."""
     seed: int
     weights: Mapping[str, int] = field(default_factory=lambda: WEIGHTS)
+    appendfsync: Literal["always", "everysec"] = "always"
 
 
 def receipts_of(settings: AttackSettings) -> list[Receipt]:
@@ -107,7 +109,7 @@ async def attack(folder: Path, settings: AttackSettings, progress: Callable[[str
     """Raises `BenchError` if a process can't be started or never drains."""
     began = time.monotonic()
     receipts = receipts_of(settings)
-    server = RedisProcess(folder / "redis", persistence="everysec", listen="tcp")
+    server = RedisProcess(folder / "redis", persistence=settings.appendfsync, listen="tcp")
     faults = FaultPlan(seed=settings.seed, server_error=0.01, truncated_stream=0.005)
     async with ScriptedServer(
         ServerOptions(

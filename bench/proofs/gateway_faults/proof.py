@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
 import structlog
 from pydantic import Field
@@ -40,6 +41,8 @@ class GatewayFaultsOptions(Options):
     """Streams, and as many plain calls."""
     seed: Seed = Field(default_factory=random_seed)
     """Seed of calls and faults; random without it."""
+    appendfsync: Literal["always", "everysec"] = "always"
+    """Syncing of the append-only file; by everysec a slow disk may lose."""
     evidence: Path | None = None
     """New folder for the evidence and the logs; kept."""
 
@@ -64,7 +67,7 @@ def run(options: GatewayFaultsOptions, progress: Progress) -> Outcome:
         folder = options.evidence.resolve() if options.evidence else Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-gateway-faults-"))
         )  # fmt: skip
-        settings = AttackSettings(options.streams, options.seed)
+        settings = AttackSettings(options.streams, options.seed, appendfsync=options.appendfsync)
         result = asyncio.run(attack(folder, settings, progress.say))
         if options.evidence:
             (folder / "evidence.json").write_text(result.evidence.model_dump_json(indent=1))

@@ -45,7 +45,7 @@ def test_a_run_is_started_and_read_with_its_steps_and_usage(scripted: ScriptedGa
 def test_a_conversation_reaches_the_run_whole(scripted: ScriptedGateway) -> None:
     messages = [
         {"role": "system", "content": "Answer in one word."},
-        {"role": "user", "content": "Hello"},
+        {"role": "user", "content": "Hello", "name": "ada"},
         {"role": "assistant", "content": "Hi"},
         {"role": "user", "content": "What is 2 + 2?"},
     ]
@@ -56,6 +56,7 @@ def test_a_conversation_reaches_the_run_whole(scripted: ScriptedGateway) -> None
     trajectory = json.loads(scripted.ok("runs", "show", run_id, "--json"))
     task = trajectory["run"]["task"]
     assert [message["role"] for message in task["messages"]] == [m["role"] for m in messages]
+    assert [message["name"] for message in task["messages"]] == [None, "ada", None, None]
     assert task["prompt"] == "What is 2 + 2?"
 
 

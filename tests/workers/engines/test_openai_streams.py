@@ -157,16 +157,24 @@ async def test_an_answer_without_an_end_is_garbage_and_fills_no_memory(
         await engine.close()
 
 
-async def test_every_try_of_every_worker_asks_by_one_key_until_an_answer_was_of_no_use() -> None:
+async def test_every_try_of_every_worker_asks_by_one_key() -> None:
     asked = request(idempotency_key="call@1")
     async with endpoint("server_error", idempotent=True) as (engine, server):
         await completions(engine, asked)  # its second try is answered
         await completions(engine, asked)  # of a worker that takes it over, whose first one is
         assert list(server.served.arrivals_by_key.values()) == [3]
         assert list(server.served.answers_by_content().values()) == [1]
-    async with endpoint("malformed_json", idempotent=True) as (engine, server):
-        await completions(engine, asked)
-        assert list(server.served.arrivals_by_key.values()) == [1, 1]
+
+
+async def test_an_answer_that_can_not_be_read_is_asked_for_once_more_by_its_key() -> None:
+    repeated = request(idempotency_key="call")
+    broken = ("malformed_json",) * 3
+    async with endpoint(*broken, idempotent=True, settings={"max_attempts": 1}) as (engine, server):
+        for _ in broken:  # each of a request that comes again
+            with pytest.raises(EngineError):
+                await completions(engine, repeated)
+        await completions(engine, repeated)
+        assert list(server.served.arrivals_by_key.values()) == [2, 2]
 
 
 async def test_another_question_has_another_key() -> None:

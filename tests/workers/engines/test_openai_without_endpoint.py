@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loopline.agents.records import SamplingParams, ToolChoice
+from loopline.agents.records import Message, SamplingParams, ToolChoice
 from loopline.workers.engines.openai.address import Address
 from loopline.workers.engines.openai.complaints import complaint_of
 from loopline.workers.engines.openai.errors import refusal_of
@@ -67,6 +67,15 @@ def test_a_single_call_is_asked_for_only_where_there_are_tools() -> None:
     body = request_body(request(tools=[CALCULATE], parallel_tool_calls=False), OPENAI)
     assert body["parallel_tool_calls"] is False
     assert "parallel_tool_calls" not in request_body(request(parallel_tool_calls=False), OPENAI)
+
+
+def test_who_says_a_message_is_passed_on() -> None:
+    messages = [
+        Message(role="user", content="Hi", name="ada"),
+        Message(role="user", content="Hi"),
+    ]
+    sent = request_body(request(messages), OPENAI)["messages"]
+    assert [message.get("name") for message in sent] == ["ada", None]
 
 
 def test_penalties_are_passed_on_where_there_are_any() -> None:

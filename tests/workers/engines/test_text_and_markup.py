@@ -161,6 +161,12 @@ def test_no_question_contains_a_control_token_after_it_was_shaped(pieces: list[s
         assert not any(token in str(shaped["content"]) for token in CONTROL)
 
 
+def test_a_template_is_told_who_says_a_message_without_control_tokens() -> None:
+    [shaped] = template_messages([Message(role="user", name=f"ada{CONTROL[0]}")], CONTROL)
+    assert str(shaped["name"]).startswith("ada")
+    assert CONTROL[0] not in str(shaped["name"])
+
+
 @given(st.lists(texts, min_size=1, max_size=5))
 def test_chatml_of_a_conversation_is_a_prefix_of_its_continuation(turns: list[str]) -> None:
     messages = [Message(role="user", content=turn) for turn in turns]

@@ -218,7 +218,7 @@ class OpenAIEngine:
     ) -> AsyncGenerator[EngineEvent, None]:
         if why := self._useless.exhausted(ticket.request_id):
             raise EngineError(f"{self._endpoint}: {why}", kind="garbage")
-        failures = useless = 0
+        failures = 0
         while True:
             yielded = False
             body = request_body(request, self._settings, self._habits)
@@ -229,6 +229,7 @@ class OpenAIEngine:
             number = next(numbers)
             yield self._sending(number, request, body)
             try:
+                useless = self._useless.unreadable(ticket.request_id)
                 key = idempotency_key(request, body, useless)
                 async with aclosing(
                     self._attempt(request, body, assembly, ticket, number, key)
@@ -260,7 +261,8 @@ class OpenAIEngine:
                 learnt = self._habits.learn_missing_usage()
                 if learnt is not None:
                     self._log_once(f"reports no usage in streams: {learnt}")
-            useless += failure.kind == "garbage"
+            if failure.kind == "garbage":
+                self._useless.add_unreadable(ticket.request_id)
             if assembly.answered:
                 self._useless.add(ticket.request_id, assembly.paid(), str(failure))
             if yielded or not failure.retryable:

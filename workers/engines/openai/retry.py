@@ -72,6 +72,7 @@ def _number(raw: str | None) -> float | None:
 
 @dataclass
 class _Spent:
+    unreadable: int = 0
     answers: int = 0
     micro_dollars: int = 0
     last: int = 0
@@ -85,17 +86,29 @@ class UselessAnswers:
         self._settings = settings
         self._spent: OrderedDict[str, _Spent] = OrderedDict()
 
+    def unreadable(self, request_id: str) -> int:
+        """How many answers to it were no completion, whether paid for or not."""
+        spent = self._spent.get(request_id)
+        return 0 if spent is None else spent.unreadable
+
+    def add_unreadable(self, request_id: str) -> None:
+        self._entry(request_id).unreadable += 1
+
     def add(self, request_id: str, usage: Usage | None, why: str) -> None:
-        """One more, and why it is of no use; `usage` is None where the endpoint did not say what it
-        costs."""
-        spent = self._spent.setdefault(request_id, _Spent())
-        self._spent.move_to_end(request_id)
+        """One more that was paid for, and why it is of no use; `usage` is None where the endpoint
+        did not say what it costs."""
+        spent = self._entry(request_id)
         spent.answers += 1
         spent.why = why
         spent.last = 0 if usage is None else cost_micro_dollars(usage, self._settings.price)
         spent.micro_dollars += spent.last
+
+    def _entry(self, request_id: str) -> _Spent:
+        spent = self._spent.setdefault(request_id, _Spent())
+        self._spent.move_to_end(request_id)
         while len(self._spent) > _REMEMBERED:
             self._spent.popitem(last=False)
+        return spent
 
     def forget(self, request_id: str) -> None:
         """It was answered in the end."""

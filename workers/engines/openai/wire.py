@@ -123,6 +123,8 @@ def _messages(messages: Sequence[Message], no_content: str | None) -> list[dict[
     waiting: list[tuple[str, str]] = []
     for place, message in enumerate(messages):
         entry = _message(message, no_content)
+        if message.name is not None and message.role != "tool":
+            entry["name"] = message.name
         if message.tool_calls:
             waiting = []
             for position, call in enumerate(message.tool_calls):
@@ -186,17 +188,22 @@ def _call(call: ToolCall) -> dict[str, Any]:
     }
 
 
+ANSWERS_PER_KEY = 2
+"""Answers of no use, behind which a request gets another key."""
+
+
 def idempotency_key(request: GenerateRequest, body: dict[str, Any], useless: int) -> str:
     """What an endpoint that knows `Idempotency-Key` answers, and bills, once.
 
-    A repetition has the key of the try before, and another worker that takes the request over has
-    the same ones, however many tries the first one needed: who was cut off gets the answer that
-    was paid for. Behind `useless` answers, which are of no use a second time, and for another body,
-    which such an endpoint refuses, the key is another.
+    A repetition has the key of the try before, also that of another worker and that of a step which
+    is taken again: who was cut off gets the answer that was paid for. `useless` answers could not
+    be read. The way may have spoilt one of them, while the endpoint has it whole and another worker
+    is given it by this key; behind two the key is another. So it is for another body, which such an
+    endpoint refuses.
     """
     if not request.idempotency_key:
         return ""
     digest = hashlib.blake2b(
         orjson.dumps([request.id, body], option=orjson.OPT_SORT_KEYS), digest_size=6
     ).hexdigest()
-    return f"{request.idempotency_key}/{digest}/{useless}"
+    return f"{request.idempotency_key}/{digest}/{useless // ANSWERS_PER_KEY}"

@@ -87,6 +87,8 @@ def template_messages(
             ]
         if message.tool_call_id is not None:
             entry["tool_call_id"] = message.tool_call_id
+        if message.name is not None:
+            entry["name"] = as_plain_text(message.name, control)
         shaped.append(entry)
     return shaped
 

@@ -156,6 +156,33 @@ async def test_a_response_is_its_callers_alone(client: AsyncOpenAI, gateway: Ser
                 await request
 
 
+async def test_a_deleted_response_is_given_to_nobody(
+    client: AsyncOpenAI, http: httpx.AsyncClient
+) -> None:
+    other = await client.responses.create(model="llm", input="Count to nine.")
+    gone = await client.responses.create(model="llm", input="Count to nine.")
+    answer = (await http.delete(f"responses/{gone.id}")).json()
+    assert answer == {"id": gone.id, "object": "response", "deleted": True}
+    for request in (
+        client.responses.retrieve(gone.id),
+        client.responses.delete(gone.id),
+        client.responses.input_items.list(gone.id),
+        client.responses.create(model="llm", input="x", previous_response_id=gone.id),
+    ):
+        with pytest.raises(openai.NotFoundError):
+            await request
+    completion = gone.id.replace("resp_", "chatcmpl-")
+    assert (await http.get(f"chat/completions/{completion}")).status_code == 404
+    assert (await client.responses.retrieve(other.id)).id == other.id
+
+
+async def test_deleting_a_response_ends_it(client: AsyncOpenAI, http: httpx.AsyncClient) -> None:
+    asleep = await client.responses.create(model="asleep", input="x", background=True)
+    await client.responses.delete(asleep.id)
+    run = (await http.get(f"runs/{asleep.id.removeprefix('resp_')}")).json()
+    assert run["status"] == "cancelled"
+
+
 async def test_what_is_not_to_be_stored_is_given_to_nobody(client: AsyncOpenAI) -> None:
     response = await client.responses.create(model="llm", input="Count to nine.", store=False)
     assert response.to_dict()["store"] is False

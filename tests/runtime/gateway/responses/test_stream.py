@@ -10,7 +10,7 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from loopline.agents.records import Call, Decision, Outcome, ToolCall, Trajectory
-from loopline.runtime.gateway.chat_stream import Diverged
+from loopline.runtime.gateway.chat_stream import ChatStream, Diverged, StreamShape
 from loopline.runtime.gateway.responses_body import ResponseView
 from loopline.runtime.gateway.responses_stream import ResponseStream
 from tests.runtime.gateway.responses.conftest import WEATHER, Event
@@ -129,6 +129,32 @@ def test_thoughts_and_calls_in_the_text_are_no_part_of_the_message() -> None:
         done = [e["item"] for e in events if e["type"] == "response.output_item.done"]
         assert [item["type"] for item in done] == ["reasoning", "message", "function_call"]
         assert done == events[-1]["response"]["output"]
+
+
+def test_text_that_turns_out_to_be_a_thought_stays_and_the_answer_follows() -> None:
+    text = "I add them.</think>\n\nSeven"
+    view = view_of(stream=True)
+    events = events_of(
+        view, tokens("I add them.", "</think>", "\n\nSeven"), answered(view, call(text))
+    )
+    assert said(events) == "I add them.\n\nSeven"
+    done = [event["text"] for event in events if event["type"] == "response.output_text.done"]
+    assert done == ["Seven"]
+    chat = ChatStream("run", StreamShape("llm", 0), streams_text=True)
+    chunks = [
+        chunk
+        for number, entry in enumerate(tokens("I add them.", "</think>", "\n\nSeven"), 1)
+        for chunk in chat.feed(f"{number}-0", entry)
+    ]
+    chunks += chat.finish(answered(view, call(text)))
+    deltas = [
+        c["delta"].get("content", "")
+        for chunk in chunks
+        if chunk.data
+        for c in chunk.data["choices"]
+    ]
+    assert "".join(deltas) == "I add them.\n\nSeven"
+    assert chunks[-1].data is None
 
 
 def test_thoughts_that_an_endpoint_gives_at_the_end_stand_behind_what_was_streamed() -> None:
