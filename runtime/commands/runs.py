@@ -166,7 +166,7 @@ def register(app: typer.Typer) -> None:
             new = await client.fork(outcome, at, seed=seed, policies=policies)
             # Said now: anyone who stops watching can end it by its id.
             typer.echo(f"run {new.id}", err=True)
-            return await (client.wait(new.id) if as_json else show_run(client, new.id))
+            return await (client.wait(new.id) if as_json else show_run(client, new))
 
         trajectory = _run_on_bus(redis_url, forked)
         if as_json:

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import orjson
-from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,15 +17,14 @@ from loopline.agents.errors import AgentError
 from loopline.agents.prompts import Prompt, parse_prompt, prompt_file
 from loopline.agents.records import Run, Step
 from loopline.agents.workflows import prompts_of
-from loopline.bus import OUTAGE
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard.frame import HEADERS, PATH, Frame, new_form_id, number_of
 from loopline.runtime.dashboard.sign_in import Refused, Viewer, require_change
+from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.observe.run_history import KnownRun, find_run
 from loopline.runtime.observe.run_page.page import render_body
 from loopline.runtime.terminal.dialogue import decision_of, milliseconds
 
-PING_SECONDS = 15
 COMPARED_CHARS = 4_000
 """Of one step's text beside another's."""
 
@@ -103,21 +101,18 @@ class RunView:
         after = request.headers.get("last-event-id", "0-0")
         if not all(part.isdecimal() for part in after.split("-")) or len(after) > 40:
             raise Refused(f"{after[:40]!r} is not the id of an event")
-        return EventSourceResponse(
-            self._follow(run_id, after), ping=PING_SECONDS, sep="\n", headers=HEADERS
-        )
+        # Of one that fails the browser comes back with the last id that it has.
+        lost = event(orjson.dumps({"kind": "lost", "agent": "", "text": ""}))
+        return event_stream(self._follow(run_id, after), lambda _: lost, HEADERS)
 
     async def _follow(self, run_id: str, after: str) -> AsyncGenerator[bytes]:
-        try:
-            async for event in self._frame.client.follow(run_id, after):
-                data = {
-                    "kind": event.kind,
-                    "agent": event.fields.get("agent", ""),
-                    "text": event.fields.get("text", ""),
-                }
-                yield b"id: %b\ndata: %b\n\n" % (event.id.encode(), orjson.dumps(data))
-        except OUTAGE:
-            return  # the browser comes back with the last id that it has
+        async for item in self._frame.client.follow(run_id, after):
+            data = {
+                "kind": item.kind,
+                "agent": item.fields.get("agent", ""),
+                "text": item.fields.get("text", ""),
+            }
+            yield event(orjson.dumps(data), id=item.id)
 
     async def _cancel(self, request: Request, viewer: Viewer, form: dict[str, str]) -> Response:
         require_change(viewer)
