@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import atheris  # pyright: ignore[reportMissingImports]
+import atheris  # pyright: ignore
 import orjson
 from pydantic import BaseModel, ValidationError
 
