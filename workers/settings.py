@@ -13,6 +13,17 @@ from loopline.workers.sandbox import SandboxSettings
 from loopline.workers.tool_sources.settings import SourceName, ToolSourceSettings
 
 
+class MetricsSettings(SettingsModel):
+    """Figures for Prometheus: `/metrics` of every worker process, and of the gateway for the whole
+    deployment."""
+
+    enabled: bool = False
+    """Without, nothing is counted, and no port is opened."""
+    host: str = "127.0.0.1"
+    """Address on which each worker opens a free port, which needs no key: `0.0.0.0` is every
+    address of the machine."""
+
+
 class WorkerBase(SettingsModel):
     """What every worker is told."""
 
@@ -22,6 +33,8 @@ class WorkerBase(SettingsModel):
     """How logs and `runtime status` call this worker; made from its kind and pid if empty."""
     concurrency: int = Field(default=64, ge=1, le=4096)
     """Deliveries in hand at once."""
+    metrics: MetricsSettings = MetricsSettings()
+    """Its figures for Prometheus."""
 
 
 class RoleWorkerSettings(WorkerBase):
@@ -68,6 +81,8 @@ class RecorderSettings(WorkerBase):
     """Folder of the store; made if missing."""
     linger_seconds: float = Field(default=1.0, ge=0, le=60)
     """How long a batch waits for company before it is written: fewer, larger files."""
+    priced_pools: tuple[str, ...] = ()
+    """Pools that have a price: what calls of others cost is not known."""
 
 
 WorkerSettings = Annotated[

@@ -63,6 +63,7 @@ def gateway_app(service: Service) -> Starlette:
     routes += ResponsesApi(service, http).routes()
     routes += RunsApi(service, http).routes()
     routes.append(Route("/openapi.json", gateway.openapi, methods=["GET"]))
+    routes.append(Route("/metrics", gateway.metrics, methods=["GET"]))
     routes.append(Route("/health", gateway.health, methods=["GET"]))
     return Starlette(
         routes=routes,
@@ -179,6 +180,20 @@ class Gateway:
         except OUTAGE as error:
             raise unavailable(f"Redis does not answer: {type(error).__name__}") from error
         return json_response({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        """Of the whole deployment, for Prometheus: whichever gateway answers, the same."""
+        await self._http.caller(request)
+        service = self._service
+        if not service.settings.metrics.enabled:
+            raise ApiError(
+                404, "metrics are off: set metrics.enabled = true", code="metrics_disabled"
+            )
+        from loopline.runtime.observe.deployment_metrics import DeploymentMetrics
+
+        figures = DeploymentMetrics(service.client.bus, service.settings)
+        body, content_type = await figures.scrape(request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": content_type})
 
     async def _whole(
         self,

@@ -74,6 +74,7 @@ class CountingBackend:
 
     def __init__(self, settings: ModelSettings) -> None:
         self.memory: dict[Row, list[int]] = {}
+        self.kv_capacity: int | None = 64
 
     def load(self) -> Counting:
         return Counting()
