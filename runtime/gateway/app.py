@@ -42,6 +42,8 @@ from loopline.runtime.gateway.responses_api import ResponsesApi
 from loopline.runtime.gateway.runs_api import RunsApi, translated
 from loopline.runtime.gateway.service import RESERVED_TAGS, Admitted, Question, Service
 
+METRICS = "metrics"
+"""Among the models of a key: it may read `/metrics`. A key for nothing else has this one alone."""
 HEADERS_SECONDS = 2.0
 """How long the first chunk of a stream is waited for, so that a refusal has its own status. After
 that the stream begins, and a refusal is an event of it."""
@@ -183,7 +185,9 @@ class Gateway:
 
     async def metrics(self, request: Request) -> Response:
         """Of the whole deployment, for Prometheus: whichever gateway answers, the same."""
-        await self._http.caller(request)
+        caller = await self._http.caller(request)
+        if not caller.allows(METRICS):
+            raise not_allowed(METRICS)
         service = self._service
         if not service.settings.metrics.enabled:
             raise ApiError(
