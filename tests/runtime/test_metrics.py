@@ -17,9 +17,10 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from prometheus_client import Metric
+from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from loopline.trainers.grpo.loop.metrics import TrainingMetrics
 from tests.runtime.conftest import KINDS, Deployment, until
 from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
@@ -122,6 +123,13 @@ def measured() -> Iterator[Measured]:
             deployment.end()
 
 
+def training_figures() -> Scraped:
+    """Names alone: what a training counts is another test's."""
+    registry = CollectorRegistry()
+    TrainingMetrics(registry)
+    return Scraped(generate_latest(registry).decode())
+
+
 def test_every_process_has_an_address_that_the_file_and_the_status_name(
     measured: Measured,
 ) -> None:
@@ -217,26 +225,27 @@ def test_names_have_units_and_labels_have_few_values(measured: Measured) -> None
 
 
 def test_the_dashboard_and_the_alerts_ask_for_what_there_is(measured: Measured) -> None:
-    there_is = set[str]().union(*(scraped.names for scraped in measured.everything().values()))
-    there_is |= {f"{name}{end}" for name in there_is for end in ("_total", "_bucket")}
+    everything = [training_figures(), *measured.everything().values()]
+    exported_names = set[str]().union(*(scraped.names for scraped in everything))
+    exported_names |= {f"{name}{end}" for name in exported_names for end in ("_total", "_bucket")}
     dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
     queries = [
         target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())
     ]
     rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text())
     queries += [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    asked = {name for query in queries for name in NAME.findall(query)}
-    assert len(asked) > 30
-    assert asked <= there_is
+    queried_names = {name for query in queries for name in NAME.findall(query)}
+    assert len(queried_names) > 30
+    assert queried_names <= exported_names
 
 
 def test_the_dashboard_shows_every_metric_of_this_project(measured: Measured) -> None:
-    shown = set(NAME.findall((DEPLOY / "grafana-dashboard.json").read_text()))
-    for scraped in measured.everything().values():
+    dashboard_names = set(NAME.findall((DEPLOY / "grafana-dashboard.json").read_text()))
+    for scraped in [training_figures(), *measured.everything().values()]:
         for family in scraped.families.values():
             if family.name.startswith("loopline_") and family.name != "loopline_worker_info":
                 names = {f"{family.name}{end}" for end in ("", "_total", "_bucket")}
-                assert names & shown, family.name
+                assert names & dashboard_names, family.name
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool: apt install prometheus")
