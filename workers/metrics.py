@@ -121,15 +121,16 @@ class ProcessMetrics(Observer):
     # The port.
 
     def serve(self) -> None:
-        """Listen on a free port. Raises OSError naming the address."""
-        host = self._settings.host
+        """Listen. Raises OSError with the address and the remedy."""
+        host, port = self._settings.host, self._settings.port
         try:
-            server, thread = start_http_server(0, host, registry=self.registry)
+            server, thread = start_http_server(port, host, registry=self.registry)
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"metrics can't be served on {host} ({error.strerror}): set metrics.host to an"
-                " address of this machine",
+                f"metrics can't be served ({error.strerror}): metrics.host must be an address of"
+                " this machine, and metrics.port=0 takes a free port",
+                f"{host}:{port}",
             ) from error
         self._server = server, thread
         if isinstance(server, ThreadingMixIn):

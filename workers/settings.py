@@ -20,8 +20,11 @@ class MetricsSettings(SettingsModel):
     enabled: bool = False
     """Without, nothing is counted, and no port is opened."""
     host: str = "127.0.0.1"
-    """Address on which each worker opens a free port, which needs no key: `0.0.0.0` is every
-    address of the machine."""
+    """Address on which each worker serves them, without a key: `0.0.0.0` is every address of the
+    machine."""
+    port: int = Field(default=0, ge=0, le=65_535)
+    """Port of each worker; 0 takes a free one. Another is for containers with one worker each: a
+    second worker of the machine couldn't start."""
 
 
 class WorkerBase(SettingsModel):

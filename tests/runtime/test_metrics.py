@@ -47,9 +47,13 @@ class Scraped:
 
     @property
     def names(self) -> set[str]:
-        """Of its series and of families without one yet."""
-        series = {sample.name for f in self.families.values() for sample in f.samples}
-        return {*self.families, *series}
+        """Of its series, those too that there are none of yet."""
+        ends = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
+        return {
+            f"{family.name}{end}"
+            for family in self.families.values()
+            for end in ends.get(family.type, ("",))
+        }
 
     def value(self, name: str, **labels: str) -> float | None:
         """Of one series; None where there is none."""
@@ -227,7 +231,6 @@ def test_names_have_units_and_labels_have_few_values(measured: Measured) -> None
 def test_the_dashboard_and_the_alerts_ask_for_what_there_is(measured: Measured) -> None:
     everything = [training_figures(), *measured.everything().values()]
     exported_names = set[str]().union(*(scraped.names for scraped in everything))
-    exported_names |= {f"{name}{end}" for name in exported_names for end in ("_total", "_bucket")}
     dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
     queries = [
         target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())
@@ -276,6 +279,15 @@ def test_a_worker_that_takes_the_place_of_a_killed_one_is_found_at_its_new_port(
 
     until(moved, "the new port of the tool worker")
     assert measured.scrape("tool-1").value("process_resident_memory_bytes")
+
+
+def test_a_port_that_is_taken_is_named_with_the_remedy(measured: Measured) -> None:
+    port = measured.targets()["gpu-1"].rpartition(":")[2]
+    refused = measured.run("worker", "slm", "--set", f"metrics.port={port}")
+    assert refused.returncode == 1
+    assert f"127.0.0.1:{port}" in refused.stderr
+    assert "metrics.port=0 takes a free port" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 def test_without_the_setting_nothing_is_served_or_even_imported(shared: Deployment) -> None:

@@ -186,8 +186,9 @@ class LocalEngine(Generic[L]):
         return EngineTotals(self._calls, self._prompt_tokens, self._completion_tokens, abandoned)
 
     def occupancy(self) -> Occupancy:
-        """See `InProcessEngine.occupancy`."""
-        return self._running.occupancy()
+        """See `InProcessEngine.occupancy`. Nothing is in memory before the start or after the end."""
+        thread = self._thread
+        return Occupancy(0, 0, 0, None) if thread is None else thread.occupancy()
 
     def _count(self, completions: Sequence[Completion]) -> None:
         self._calls += 1
