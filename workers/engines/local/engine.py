@@ -186,7 +186,7 @@ class LocalEngine(Generic[L]):
         return EngineTotals(self._calls, self._prompt_tokens, self._completion_tokens, abandoned)
 
     def occupancy(self) -> Occupancy:
-        """See `InProcessEngine.occupancy`. Nothing is in memory before the start or after the end."""
+        """See `InProcessEngine.occupancy`. Before the start and after the end it holds nothing."""
         thread = self._thread
         return Occupancy(0, 0, 0, None) if thread is None else thread.occupancy()
 
