@@ -33,6 +33,10 @@ UNIT_OR_COUNT = re.compile(
 NAME = re.compile(r"\b(?:loopline|process)_[a-z_]+\b")
 OF_A_TYPE = re.compile(r"_(bucket|sum|count)$")
 
+NEEDS_PROMTOOL = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus"
+)
+
 Labels = Mapping[str, str]
 
 
@@ -251,7 +255,7 @@ def test_the_dashboard_shows_every_metric_of_this_project(measured: Measured) ->
                 assert names & dashboard_names, family.name
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool: apt install prometheus")
+@NEEDS_PROMTOOL
 def test_promtool_finds_nothing_to_say(measured: Measured) -> None:
     for worker, scraped in measured.everything().items():
         checked = subprocess.run(
@@ -263,6 +267,19 @@ def test_promtool_finds_nothing_to_say(measured: Measured) -> None:
             ["promtool", "check", *words], capture_output=True, text=True, cwd=DEPLOY
         )
         assert checked.returncode == 0, checked.stderr
+
+
+@NEEDS_PROMTOOL
+def test_each_alert_fires_when_it_should_and_none_when_all_is_well(tmp_path: Path) -> None:
+    cases = Path(__file__).with_name("alert_rules.yml").read_text()
+    file = tmp_path / "cases.yml"
+    file.write_text(cases.replace("RULES", str(DEPLOY / "alerts.yml")))
+    checked = subprocess.run(
+        ["promtool", "test", "rules", str(file)], capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    alerts = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
+    assert all(rule["alert"] in cases for rule in alerts)
 
 
 def test_a_worker_that_takes_the_place_of_a_killed_one_is_found_at_its_new_port(
