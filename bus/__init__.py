@@ -39,6 +39,7 @@ from loopline.bus.errors import (
 from loopline.bus.keys import Keys, Shard
 from loopline.bus.log_consumer import LogConsumer
 from loopline.bus.log_follower import is_entry_id
+from loopline.bus.observer import Observer
 from loopline.bus.policies import Policy, PolicyError, pool_of
 from loopline.bus.presence import WorkerPresence, announce, live_workers
 from loopline.bus.registry import Registry
@@ -79,6 +80,7 @@ __all__ = [
     "LogConsumer",
     "MalformedEnvelope",
     "MessageTooLarge",
+    "Observer",
     "Outgoing",
     "Overloaded",
     "Policy",

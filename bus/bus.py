@@ -29,6 +29,7 @@ from loopline.bus.keys import MAX_RUN_SECONDS, Keys, Shard
 from loopline.bus.lease import LeaseKeeper
 from loopline.bus.local_delivery import LocalDelivery
 from loopline.bus.log_follower import LogFollower, is_entry_id
+from loopline.bus.observer import Observer
 from loopline.bus.registry import Registry
 from loopline.bus.remedies import remedy
 from loopline.bus.run_state import RunState, run_state_of
@@ -123,6 +124,8 @@ class Bus:
         self._committers: dict[Shard, Committer] = {}
         self._logs = LogFollower(self)
         self.local = LocalDelivery()
+        self.observer = Observer()
+        """Who is told of this process's work."""
 
     @property
     def redis(self) -> Redis:

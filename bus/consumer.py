@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -364,6 +365,7 @@ class Consumer:
                 )
                 failures = await self._begin(delivery)
                 if failures is None:
+                    self.bus.observer.lease_lost(stream)
                     log.warning("lease lost before it began", run_id=envelope.run_id)
                 elif failures >= self.bus.settings.max_attempts:
                     await add_dead_letter(
@@ -381,6 +383,7 @@ class Consumer:
             if verdicts[0] is Verdict.RUN_ENDED:
                 await delivery.drop()
             else:
+                self.bus.observer.lease_lost(stream)
                 await self._return_uncounted(delivery)
         finally:
             self.bus.keeper.release(lease)
@@ -399,8 +402,9 @@ class Consumer:
 
     async def _handle(self, delivery: Delivery, body: bytes, failures: int) -> None:
         try:
-            await self._handler(delivery)
+            await self._run_handler(delivery)
         except LeaseLost as error:
+            self.bus.observer.lease_lost(delivery.stream)
             log.warning("lease lost", error=str(error))
             await self._return_uncounted(delivery)
         except RunEnded:
@@ -425,6 +429,14 @@ class Consumer:
                 delivery, body, reason, traceback.format_exc(), None, failures + 1
             )
 
+    async def _run_handler(self, delivery: Delivery) -> None:
+        observer, begun = self.bus.observer, time.monotonic()
+        observer.begun(delivery.stream, max(0.0, self.bus.clock.now() - delivery.published))
+        try:
+            await self._handler(delivery)
+        finally:
+            observer.handled(delivery.stream, time.monotonic() - begun)
+
     async def _schedule_retry(
         self,
         delivery: Delivery,
@@ -447,6 +459,7 @@ class Consumer:
             delay = min(60.0, settings.retry_base_seconds * 2 ** max(0, attempt - 1))
             delay *= random.uniform(0.75, 1.25)
         again = envelope.model_copy(update={"attempt": attempt})
+        self.bus.observer.retried(delivery.stream)
         log.info("retry later", delay=round(delay, 3), attempt=attempt, reason=reason)
         await retry_during_outage(
             "retry",

@@ -103,6 +103,7 @@ async def add_dead_letter(
         "dead letter", lambda: scripts.call(bus.redis, "dead", keys, args)
     )
     if result == b"ok":
+        bus.observer.dead_lettered(stream)
         log.error("dead letter", stream=stream, run_id=run_id, reason=reason)
 
 

@@ -129,6 +129,7 @@ class Sweeper:
         if promoted:
             log.debug("retries due", stream=stream, count=promoted)
         for entry, body, count in deliveries:
+            self._bus.observer.lease_taken_over(stream)
             log.info("lease taken over", stream=stream, entry=entry.decode(), delivery=count)
             self._consumer.take(shard, stream, entry.decode(), body, int(count))
         for run_id in overdue if self._consumer.ends_runs else ():

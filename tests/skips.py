@@ -10,6 +10,7 @@ BROUGHT_BY = (
     (r"\bbwrap\b", "apt-get install bubblewrap"),
     (r"\bdocker-compose\b", "apt-get install docker-compose"),
     (r"\bnode\b", "apt-get install nodejs"),
+    (r"\bpromtool\b", "apt-get install prometheus"),
     (r"make clients", "make clients"),
     (r"make gguf", "make gguf"),
     (r"make (install|test)", "make test"),

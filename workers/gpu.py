@@ -8,7 +8,9 @@ before, so that a call that dies with its worker is not forgotten.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
+from typing import Protocol
 
 import structlog
 
@@ -37,6 +39,14 @@ from loopline.workers.token_stream import TokenStream
 log = structlog.get_logger("loopline.workers.gpu")
 
 
+class PoolObserver(Protocol):
+    """Who is told what a pool does."""
+
+    def answered(self, pool: str, calls: Sequence[Call]) -> None: ...
+
+    def failed(self, pool: str, kind: str) -> None: ...
+
+
 class Pool:
     """One model and the handler of its requests."""
 
@@ -45,6 +55,7 @@ class Pool:
         self.settings = settings
         self.engine = engine
         self.policies = PolicyFollower(name, engine, settings.base_until_published)
+        self.observer: PoolObserver | None = None
 
     async def handle(self, delivery: Delivery) -> None:
         """Answer one request. An engine's error becomes an error reply: the role decides.
@@ -74,6 +85,8 @@ class Pool:
             log.warning("completion failed", pool=self.name, kind=error.kind, error=str(error))
             reply = error_reply(error.kind, f"{self.name}: {error}", retryable=error.retryable)
             store = not error.retryable
+            if self.observer is not None:
+                self.observer.failed(self.name, error.kind)
         else:
             answer = tuple(
                 call_of(self.name, self.settings, self.engine, request, completion, queued=queued)
@@ -81,6 +94,8 @@ class Pool:
             )
             sendings = [completion.sending for completion in completions]
             reply, store = calls.dump_json(answer), True
+            if self.observer is not None:
+                self.observer.answered(self.name, answer)
         await delivery.reply(reply, store=store, usage=paid.entries(answer, sendings))
 
     async def _request(

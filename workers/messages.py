@@ -21,6 +21,8 @@ JUDGE_STREAM = "judge"
 """What `loopline.agents.judging` asks: of workers of their own, which alone have the problems."""
 OFFERED_TOOLS = "offered_tools"
 """In the details of a tool worker's presence: the specs of tools that its sources offer now."""
+METRICS_ADDRESS = "metrics"
+"""In the details of a worker's presence: host:port of its `/metrics`, where it has one."""
 
 
 async def offered_tools_on(bus: Bus) -> dict[str, ToolSpec]:

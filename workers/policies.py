@@ -83,8 +83,8 @@ class PolicyFollower:
         return served_policy is None or served_policy.refused != version
 
     def state(self) -> dict[str, dict[str, object]]:
-        """For the worker's presence."""
-        return {name: vars(served_policy) for name, served_policy in self._served.items()}
+        """For the worker's presence and its metrics, from any thread."""
+        return {name: vars(served_policy) for name, served_policy in list(self._served.items())}
 
     async def apply(self, policies: Sequence[Policy]) -> None:
         """Load what is new, and what may not be refused any more. A version that cannot be loaded

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -42,6 +42,7 @@ from loopline.workers.gc_tuning import collect_rarely
 from loopline.workers.gpu import Pool
 from loopline.workers.messages import (
     JUDGE_STREAM,
+    METRICS_ADDRESS,
     OFFERED_TOOLS,
     TOOL_STREAM,
     inference_stream,
@@ -57,6 +58,9 @@ from loopline.workers.settings import (
     WorkerSettings,
 )
 from loopline.workers.stop_signals import stop_signals
+
+if TYPE_CHECKING:
+    from loopline.workers.metrics import ProcessMetrics
 
 log = structlog.get_logger("loopline.workers.process")
 
@@ -122,6 +126,7 @@ class Worker:
         self._news = asyncio.Event()
         self._kind = front.kind if front else settings.kind
         self._consumers: list[Consumer] = []
+        self._metrics: ProcessMetrics | None = None
         self._presence = WorkerPresence(
             name=self.name, kind=self._kind, version=version("loopline")
         )
@@ -158,6 +163,7 @@ class Worker:
                 return
             if self._require is not None:
                 self._require(self._bus.agreement)
+            self._serve_metrics(stack)
             background = self._bus.background
             beating = background.start(
                 announce(self._bus, self._describe, self._news), name="presence"
@@ -182,6 +188,19 @@ class Worker:
         if self._bus.changed is not None and not stop.is_set():
             raise self._bus.changed
         log.info("stopped", worker=self.name)
+
+    def _serve_metrics(self, stack: AsyncExitStack) -> None:
+        """Only where they are wanted: what counts is not even imported otherwise."""
+        if not self.settings.metrics.enabled:
+            return
+        from loopline.workers.metrics import ProcessMetrics
+
+        self._metrics = metrics = ProcessMetrics(
+            self.settings.metrics, kind=self._kind, version=self._presence.version
+        )
+        metrics.serve()
+        stack.callback(metrics.close)
+        self._bus.observer = metrics
 
     async def _join(self, stack: AsyncExitStack, stop: asyncio.Event) -> bool:
         """Whether the bus was joined before `stop` was set."""
@@ -290,6 +309,8 @@ class Worker:
             stack.push_async_callback(engine.close)
             pool = Pool(name, model, engine)
             pools.append(pool)
+            if self._metrics is not None:
+                self._metrics.engines.add(pool)
             await self._follow_policies(pool, stack)
             self._consume([inference_stream(name)], self._handler(pool), model.max_concurrency)
         return pools
@@ -364,6 +385,9 @@ class Worker:
         )
 
         store = Path(settings.store)
+        metrics = self._metrics
+        counts = None if metrics is None else metrics.store_metrics(settings.priced_pools)
+        on_rows = {"trajectories": counts.runs, "usage": counts.usage} if counts else {}
         tables: list[Table] = []
         for shard in self._bus.keys.all_shards():
             for key, folder, schema, row_of in (
@@ -371,7 +395,7 @@ class Worker:
                 (shard.ledger, "usage", USAGE_SCHEMA, usage_row),
                 (shard.rewards, "rewards", REWARD_SCHEMA, reward_row),
             ):
-                table = Table(store / folder, shard.index, schema, row_of)
+                table = Table(store / folder, shard.index, schema, row_of, on_rows.get(folder))
                 tables.append(table)
                 self._streams.append(key)
                 self._servers.append(
@@ -407,12 +431,13 @@ class Worker:
 
     def _describe(self) -> WorkerPresence:
         consumers = self._consumers
+        metrics = {} if self._metrics is None else {METRICS_ADDRESS: self._metrics.address}
         return self._presence.model_copy(
             update={
                 "state": self._state,
                 "busy": sum(consumer.busy for consumer in consumers),
                 "concurrency": sum(consumer.busy + consumer.free for consumer in consumers),
                 "streams": self._streams,
-                "details": self._details(),
+                "details": self._details() | metrics,
             }
         )

@@ -20,7 +20,7 @@ import errno
 import hashlib
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -142,12 +142,15 @@ class Table:
         shard: int,
         schema: pa.Schema,
         row_of: Callable[[dict[bytes, bytes]], dict[str, Any]],
+        on_rows: Callable[[Iterable[Mapping[str, Any]]], None] | None = None,
     ) -> None:
+        """`on_rows` is told of the rows of each batch once they are durable."""
         self.rows = 0
         self._folder = folder
         self._shard = shard
         self._schema = schema
         self._row_of = row_of
+        self._on_rows = on_rows
         self._known: dict[str, _Span | None] = {}
         self._end = Place(0, 0)
         """The greatest place that any file of this shard was seen to hold."""
@@ -193,6 +196,7 @@ class Table:
     def _write(self, entries: Sequence[Entry]) -> None:
         written = self._written_entries([entry for entry, _ in entries])
         rows: dict[str, pa.RecordBatch] = {}
+        plain_rows: list[dict[str, Any]] = []
         for entry, fields in entries:
             if entry in written:
                 continue
@@ -200,10 +204,13 @@ class Table:
                 row = {"shard": self._shard, "entry": entry, **self._row_of(fields)}
                 # One by one: a number that fits no column spoils its own row only.
                 rows[entry] = pa.RecordBatch.from_pylist([row], schema=self._schema)
+                plain_rows.append(row)
             except Exception as error:  # noqa: BLE001 - a workflow's own code says what it earned
                 self._quarantine(entry, fields, error)
         if rows:
             self._write_file(rows)
+            if self._on_rows is not None:
+                self._on_rows(plain_rows)
         self.rows += len(rows)
 
     def _write_file(self, rows: dict[str, pa.RecordBatch]) -> None:

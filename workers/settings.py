@@ -13,6 +13,20 @@ from loopline.workers.sandbox import SandboxSettings
 from loopline.workers.tool_sources.settings import SourceName, ToolSourceSettings
 
 
+class MetricsSettings(SettingsModel):
+    """Figures for Prometheus: `/metrics` of every worker process, and of the gateway for the whole
+    deployment."""
+
+    enabled: bool = False
+    """Without, nothing is counted, and no port is opened."""
+    host: str = "127.0.0.1"
+    """Address on which each worker serves them, without a key: `0.0.0.0` is every address of the
+    machine."""
+    port: int = Field(default=0, ge=0, le=65_535)
+    """Port of each worker; 0 takes a free one. Another is for containers with one worker each: a
+    second worker of the machine couldn't start."""
+
+
 class WorkerBase(SettingsModel):
     """What every worker is told."""
 
@@ -22,6 +36,8 @@ class WorkerBase(SettingsModel):
     """How logs and `runtime status` call this worker; made from its kind and pid if empty."""
     concurrency: int = Field(default=64, ge=1, le=4096)
     """Deliveries in hand at once."""
+    metrics: MetricsSettings = MetricsSettings()
+    """Its figures for Prometheus."""
 
 
 class RoleWorkerSettings(WorkerBase):
@@ -72,6 +88,8 @@ class RecorderSettings(WorkerBase):
     """So many small files of a table and shard are joined into one; 0 leaves them."""
     compact_seconds: float = Field(default=30.0, gt=0)
     """Between two looks at how many there are."""
+    priced_pools: tuple[str, ...] = ()
+    """Pools that have a price: what calls of others cost is not known."""
 
 
 WorkerSettings = Annotated[

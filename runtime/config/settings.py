@@ -37,6 +37,7 @@ from loopline.runtime.config.sources import (
 from loopline.runtime.errors import ConfigError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.sandbox import SandboxSettings
+from loopline.workers.settings import MetricsSettings
 from loopline.workers.tool_sources.settings import SourceName, ToolSourceSettings
 
 DEFAULT_PROFILE = "micro"
@@ -251,6 +252,8 @@ class Settings(BaseSettings):
     """Restarts, readiness, drain, log files."""
     logging: LoggingSettings = LoggingSettings()
     """Log lines of every process."""
+    metrics: MetricsSettings = MetricsSettings()
+    """`/metrics` for Prometheus."""
     recorder: RecorderSection = RecorderSection()
     """The store's files."""
     jobs: JobSettings = JobSettings()

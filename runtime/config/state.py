@@ -2,7 +2,8 @@
 
 `.loopline/` in the working directory, or `LOOPLINE_STATE`. Layout: `redis/` (append-only
 file, configuration), `logs/`, `store/` (Parquet), `jobs/`, `problems/` (what the judge knows),
-`resolved.json` (the configuration in force), `gateway.key` (a caller's key), `run.json` (who runs
+`resolved.json` (the configuration in force), `gateway.key` (a caller's key),
+`metrics-targets.json` (where the workers serve their metrics), `run.json` (who runs
 it), `lock` (held by that process for as long as it lives).
 """
 
@@ -116,6 +117,11 @@ class StateDirectory:
     def gateway_key(self) -> Path:
         """The key of the gateway's first caller. Mode 0600."""
         return self.path / "gateway.key"
+
+    @property
+    def scrape_targets(self) -> Path:
+        """What Prometheus reads to find the workers' `/metrics`."""
+        return self.path / "metrics-targets.json"
 
     @property
     def resolved(self) -> Path:

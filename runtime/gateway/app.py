@@ -49,6 +49,8 @@ from loopline.runtime.gateway.service import (
     Service,
 )
 
+METRICS = "metrics"
+"""Among the models of a key: it may read `/metrics`. A key for nothing else has this one alone."""
 HEADERS_SECONDS = 2.0
 """How long the first chunk of a stream is waited for, so that a refusal has its own status. After
 that the stream begins, and a refusal is an event of it."""
@@ -71,6 +73,7 @@ def gateway_app(service: Service, state: StateDirectory) -> Starlette:
     routes += RunsApi(service, http).routes()
     routes.append(dashboard(service.client, service.settings, state))
     routes.append(Route("/openapi.json", gateway.openapi, methods=["GET"]))
+    routes.append(Route("/metrics", gateway.metrics, methods=["GET"]))
     routes.append(Route("/health", gateway.health, methods=["GET"]))
     return Starlette(
         routes=routes,
@@ -191,6 +194,22 @@ class Gateway:
         except OUTAGE as error:
             raise unavailable(f"Redis does not answer: {type(error).__name__}") from error
         return json_response({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        """Of the whole deployment, for Prometheus: whichever gateway answers, the same."""
+        caller = await self._http.caller(request)
+        if not caller.allows(METRICS):
+            raise not_allowed(METRICS)
+        service = self._service
+        if not service.settings.metrics.enabled:
+            raise ApiError(
+                404, "metrics are off: set metrics.enabled = true", code="metrics_disabled"
+            )
+        from loopline.runtime.observe.deployment_metrics import DeploymentMetrics
+
+        figures = DeploymentMetrics(service.client.bus, service.settings)
+        body, content_type = await figures.scrape(request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": content_type})
 
     async def _whole(
         self,

@@ -18,7 +18,7 @@ import secrets
 import signal
 import time
 from collections.abc import Collection, Coroutine
-from contextlib import closing, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -42,6 +42,7 @@ from loopline.runtime.jobs.requests import MODULES, JobRequest, require_allowed
 from loopline.runtime.observe.log_files import LAST_LINES, RotatingLog, tail
 from loopline.runtime.supervise.child_output import copy_until_dead, start_with_output
 from loopline.workers.isolated_python import OWN_PYTHON
+from loopline.workers.messages import METRICS_ADDRESS
 from loopline.workers.process_lifetime import PARENT_VARIABLE, dies_with_parent
 from loopline.workers.stop_signals import send
 
@@ -262,6 +263,7 @@ async def _serve_through_outages(settings: Settings, name: str, state: StateDire
 
 async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
     busy: set[str] = set()
+    details: dict[str, Any] = {}
 
     async def run_program(ctx: dict[Any, Any], request: dict[str, Any]) -> dict[str, Any]:
         job_id = str(ctx["job_id"])
@@ -286,10 +288,18 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             busy=len(busy),
             concurrency=settings.jobs.max_jobs,
             started=started,
-            details={"jobs": sorted(busy)},
+            details={"jobs": sorted(busy)} | details,
         )
 
-    async with Bus(settings.bus) as bus:
+    async with AsyncExitStack() as stack:
+        bus = await stack.enter_async_context(Bus(settings.bus))
+        if settings.metrics.enabled:
+            from loopline.workers.metrics import ProcessMetrics
+
+            metrics = ProcessMetrics(settings.metrics, kind="jobs", version=__version__)
+            metrics.serve()
+            stack.callback(metrics.close)
+            details[METRICS_ADDRESS] = metrics.address
         started = bus.clock.now()
         worker = LastingWorker(
             functions=[func(run_program, name=FUNCTION)],

@@ -90,8 +90,8 @@ async def collect(deployment: Deployment, bus: Bus | None) -> Status:
         status.redis = supervised["redis"]
     heard: dict[str, WorkerStatus] = {}
     if bus is not None:
-        await _ask_bus(status, bus, deployment.settings)
-        heard = {worker.name: worker for worker in await _workers_by_heartbeat(bus)}
+        await ask_bus(status, bus, deployment.settings)
+        heard = {worker.name: worker for worker in await workers_by_heartbeat(bus)}
     for worker_entry in (supervised or {}).get("workers", []):
         if (
             bus is not None
@@ -145,7 +145,7 @@ def _supervisor(deployment: Deployment) -> tuple[dict[str, Any] | None, str]:
         return None, "" if ended else f"{error.args[0]} (pid {deployment.run.pid})"
 
 
-async def _workers_by_heartbeat(bus: Bus) -> list[WorkerStatus]:
+async def workers_by_heartbeat(bus: Bus) -> list[WorkerStatus]:
     """Workers by their heartbeats. Those of a process that was killed here still echo for three
     beats; on this machine that can be told at once."""
     now, here = bus.clock.now(), socket.gethostname()
@@ -168,7 +168,8 @@ async def _workers_by_heartbeat(bus: Bus) -> list[WorkerStatus]:
     ]
 
 
-async def _ask_bus(status: Status, bus: Bus, settings: Settings) -> None:
+async def ask_bus(status: Status, bus: Bus, settings: Settings) -> None:
+    """What the bus says of streams, runs and memory, into `status`."""
     lengths = await bus.queue_lengths(stream_names(settings))
     status.streams = [await _stream(bus, name, length) for name, length in lengths.items()]
     with contextlib.suppress(NoPermissionError):  # nor does the bus need INFO

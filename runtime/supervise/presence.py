@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from loopline.bus import Bus, Server, live_workers, probe
+from loopline.bus import Bus, Server, WorkerPresence, live_workers, probe
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.shared import (
     STORE,
@@ -19,8 +19,10 @@ from loopline.runtime.config.state import StateDirectory
 
 async def connect(
     settings: Settings, *, profile: str, state: StateDirectory
-) -> tuple[Server, Callable[[], Awaitable[dict[str, str]]], Callable[[], Awaitable[None]]]:
-    """The server, a function that gives the state of each worker by its name, and one that closes
+) -> tuple[
+    Server, Callable[[], Awaitable[dict[str, WorkerPresence]]], Callable[[], Awaitable[None]]
+]:
+    """The server, a function that gives each worker that is there by its name, and one that closes
     the connection.
 
     Raises `BusUnavailable` when Redis can't be reached, or is none that keeps what it accepts,
@@ -40,7 +42,7 @@ async def connect(
         await bus.close()
         raise
 
-    async def states() -> dict[str, str]:
-        return {worker.name: worker.state for worker in await live_workers(bus)}
+    async def present() -> dict[str, WorkerPresence]:
+        return {worker.name: worker for worker in await live_workers(bus)}
 
-    return server, states, bus.close
+    return server, present, bus.close

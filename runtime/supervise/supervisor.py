@@ -19,7 +19,7 @@ from typing import Any
 
 import structlog
 
-from loopline.bus import BackgroundEnded, Server, tasks
+from loopline.bus import BackgroundEnded, Server, WorkerPresence, tasks
 from loopline.bus.presence import BEAT
 from loopline.runtime import __version__
 from loopline.runtime.config.settings import Settings
@@ -31,6 +31,7 @@ from loopline.runtime.redis.users import user_kind
 from loopline.runtime.supervise.control import ControlServer
 from loopline.runtime.supervise.listener import GATEWAY, Listener
 from loopline.runtime.supervise.restarts import RestartPolicy
+from loopline.runtime.supervise.scrape_targets import ScrapeTargets
 from loopline.runtime.supervise.worker_environment import worker_environment
 from loopline.runtime.supervise.worker_slot import Launch, WorkerSlot
 from loopline.workers.atomic_files import write_atomic
@@ -38,8 +39,8 @@ from loopline.workers.stop_signals import stop_signals
 
 log = structlog.get_logger("loopline.runtime.supervise.supervisor")
 
-Presence = Callable[[], Awaitable[dict[str, str]]]
-"""What the workers that the bus has heard of lately say of their state, by name."""
+Presence = Callable[[], Awaitable[dict[str, WorkerPresence]]]
+"""The workers that the bus has heard of lately, by name."""
 
 Connect = Callable[[Settings], Awaitable[tuple[Server, Presence, Callable[[], Awaitable[None]]]]]
 """Joins the bus: its server, who is there, and how to leave."""
@@ -85,6 +86,7 @@ class Supervisor:
         self._unheard = ""
         """Why it did not since."""
         self._listener: Listener | None = None
+        self._targets = ScrapeTargets(state, settings.metrics)
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -157,6 +159,7 @@ class Supervisor:
             await control.stop()
             if self._listener is not None:
                 self._listener.close()
+            self._targets.remove()
             lock.release()
             signals.close()
 
@@ -312,7 +315,9 @@ class Supervisor:
             else:
                 self._heard, self._unheard = time.monotonic(), ""
                 for slot in self._running:
-                    self._record_presence(slot, present.get(slot.name))
+                    worker = present.get(slot.name)
+                    self._record_presence(slot, None if worker is None else worker.state)
+                self._targets.write(present.values())
             hurry = any(slot.state == "starting" for slot in self._running)
             await asyncio.sleep(0.1 if hurry else LOOK_SECONDS)
 

@@ -14,8 +14,13 @@ def worker_name(kind: str, index: int | None = None) -> str:
     return f"{slot}.{host}.{secrets.token_hex(2)}"
 
 
+def slot_of(name: str) -> str:
+    """`slm-1`, as the process is called, too, that takes the place of one that died."""
+    return name.partition(".")[0]
+
+
 def kind_of(name: str) -> str:
     """The worker kind in a name that `worker_name` made."""
-    slot = name.partition(".")[0]
+    slot = slot_of(name)
     kind, dash, index = slot.rpartition("-")
     return kind if dash and index.isdigit() else slot

@@ -18,6 +18,7 @@ from loopline.runtime.errors import EXIT_CONFIG, ConfigError, UserError
 from loopline.runtime.observe.logging import configure
 from loopline.runtime.supervise.worker_environment import gateway_pools, worker_environment
 from loopline.runtime.supervise.worker_name import worker_name
+from loopline.workers.engines.settings import Price
 from loopline.workers.process_lifetime import PARENT_VARIABLE, watch_parent
 from loopline.workers.self_limits import become_undumpable
 from loopline.workers.settings import (
@@ -50,31 +51,35 @@ def worker_settings_of(
             f"there is no worker kind {kind!r} in this configuration",
             hint=f"{meant}Kinds: {', '.join(settings.workers)}",
         )
-    bus, concurrency = settings.bus, configured.concurrency
+    bus, concurrency, metrics = settings.bus, configured.concurrency, settings.metrics
     if configured.roles:
         return RoleWorkerSettings(
-            bus=bus, name=name, concurrency=concurrency, roles=configured.roles
+            bus=bus, name=name, concurrency=concurrency, metrics=metrics, roles=configured.roles
         )
     if configured.models:
         pools = {pool: settings.models[pool] for pool in configured.models}
-        return GpuWorkerSettings(bus=bus, name=name, concurrency=concurrency, models=pools)
+        return GpuWorkerSettings(
+            bus=bus, name=name, concurrency=concurrency, metrics=metrics, models=pools
+        )
     if kind == "gateway":
         return RoleWorkerSettings(
             bus=bus,
             name=name,
             concurrency=concurrency,
+            metrics=metrics,
             roles=("chat",),
             models={name: settings.models[name] for name in gateway_pools(settings)},
         )
     if kind == "tool":
         return ToolWorkerSettings(
-            bus=bus, name=name, concurrency=concurrency, sources=settings.tools
+            bus=bus, name=name, concurrency=concurrency, metrics=metrics, sources=settings.tools
         )
     if kind == "judge":
         return JudgeWorkerSettings(
             bus=bus,
             name=name,
             concurrency=concurrency,
+            metrics=metrics,
             problems=state.problems,
             sandbox=settings.sandbox,
         )
@@ -83,8 +88,12 @@ def worker_settings_of(
             bus=bus,
             name=name,
             concurrency=concurrency,
+            metrics=metrics,
             store=state.store,
             **settings.recorder.model_dump(),
+            priced_pools=tuple(
+                name for name, model in settings.models.items() if model.price != Price()
+            ),
         )
     raise ConfigError(f"workers.{kind} has neither roles nor models, so it would do nothing")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from pydantic import Field
 
@@ -245,6 +245,29 @@ class EngineTotals:
     abandoned_tokens: int = 0
     """Tokens generated for requests that were cancelled, closed or out of time. They were never
     delivered, so they stand in no ledger; an endpoint's engine cannot know them."""
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """How full an engine in this process is at this moment."""
+
+    rows: int
+    """Completions that the next pass works on: the size of the batch."""
+    waiting: int
+    """Requests that are not let in yet, and rows that were set back."""
+    kv_tokens: int
+    """Tokens of those rows whose keys and values are in memory."""
+    kv_capacity: int | None
+    """Tokens that the cache has room for; None where only the memory bounds it."""
+
+
+@runtime_checkable
+class InProcessEngine(Protocol):
+    """An engine that makes the passes itself. That of an endpoint can't know how full it is."""
+
+    def occupancy(self) -> Occupancy:
+        """Quick, and safe from any thread."""
+        ...
 
 
 ErrorKind = Literal[

@@ -74,6 +74,7 @@ class CountingBackend:
 
     def __init__(self, settings: ModelSettings) -> None:
         self.memory: dict[Row, list[int]] = {}
+        self.kv_capacity: int | None = 64
 
     def load(self) -> Counting:
         return Counting()
@@ -276,3 +277,17 @@ def test_a_score_takes_the_room_of_the_youngest_row_and_that_one_goes_on() -> No
     completions = answers(scheduler, jobs)
     for engine_job, prompt in zip(jobs, ("ABCDE", "ABXYZ"), strict=True):
         assert [done.output_ids for done in completions[engine_job]] == [expected(prompt, 5)]
+
+
+def test_how_full_it_is_counts_rows_waiting_requests_and_tokens_in_memory() -> None:
+    scheduler, backend = started(100, apart=False, halve=False)
+    jobs = [job("ABCDEF", 4) for _ in range(backend.max_rows + 2)]
+    for engine_job in jobs:
+        scheduler.add(engine_job)
+    scheduler.turn()
+    state = scheduler.occupancy()
+    assert (state.rows, state.waiting) == (backend.max_rows, 2)
+    assert state.kv_tokens == sum(map(len, backend.memory.values())) > 0
+    assert state.kv_capacity == backend.kv_capacity
+    answers(scheduler, jobs)
+    assert scheduler.occupancy().rows == scheduler.occupancy().kv_tokens == 0

@@ -7,6 +7,8 @@ import secrets
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings
     from loopline.trainers.data.task_files import TaskFile
     from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
+    from loopline.trainers.grpo.loop.metrics import TrainingMetrics
     from loopline.trainers.grpo.loop.options import LoopOptions
     from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts
+    from loopline.trainers.grpo.loop.rounds import LoopWatch
     from loopline.trainers.grpo.loop.run_directory import RolloutBatch, RunDirectory
     from loopline.trainers.grpo.loop.settings import LoopSettings
     from loopline.trainers.grpo.settings import GrpoSettings
@@ -116,19 +120,37 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
             return report
         line.say(Start(book.training))
         loaded = load_base(grpo.base, grpo.base_precision)
-        with _Shown() as display:
+        with ExitStack() as stack:
+            display = stack.enter_context(_Shown())
             for message in rounding_notices(settings.policies.values(), deployed.models):
                 display.say(message)
             limit = deployed.bus.max_message_bytes
             for message in size_notices(settings, limit):
                 display.say(message)
             watch = LoopWatch(display.rolled, display.round, display.say)
+            if deployed.metrics.enabled:
+                from loopline.trainers.grpo.loop.metrics import serve_training_metrics
+
+                metrics = stack.enter_context(
+                    serve_training_metrics(deployed.metrics, deployed.bus)
+                )
+                watch = counting(watch, metrics)
             sealing = sealing_of(grpo, loaded)
             keeping = Retention(options.keep_ratios, options.keep_published)
             return Loop(
                 settings, loaded, sealing, book, deployed, options.wait, watch, keeping, line,
                 file.tasks if file else (),
             ).run()  # fmt: skip
+
+
+def counting(watch: LoopWatch, metrics: TrainingMetrics) -> LoopWatch:
+    """The same watch, whose rounds count."""
+
+    def on_round(facts: RoundFacts, rounds: int) -> None:
+        metrics.step(facts.step)
+        watch.round(facts, rounds)
+
+    return replace(watch, round=on_round)
 
 
 def _require_pool(policy: str, deployed: Settings) -> None:

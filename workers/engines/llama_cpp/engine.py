@@ -94,6 +94,10 @@ class LlamaBackend:
         """That they have had one after the other."""
         return loaded
 
+    @property
+    def kv_capacity(self) -> int | None:
+        return self._context.cells
+
     def unload(self) -> None:
         self._context.close()
         self._loaded.close()

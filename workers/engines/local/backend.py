@@ -102,6 +102,11 @@ class Backend(Protocol[L_co]):
         """Rows that can be in work at once."""
         ...
 
+    @property
+    def kv_capacity(self) -> int | None:
+        """Tokens whose keys and values it has room for; None where only the memory bounds it."""
+        ...
+
     # Rows: from `enter` to `finish` or `drop`.
 
     def find_prefix(self, adapter: AdapterVersion | None, ids: Sequence[int]) -> tuple[Any, int]:

@@ -24,6 +24,7 @@ from loopline.workers.engines.protocol import (
     EngineError,
     EngineTotals,
     GenerateRequest,
+    Occupancy,
     refuse_call_under_schema,
     refuse_other_version,
     refuse_unsupported,
@@ -183,6 +184,11 @@ class LocalEngine(Generic[L]):
     def totals(self) -> EngineTotals:
         abandoned = self._thread.abandoned_tokens if self._thread else 0
         return EngineTotals(self._calls, self._prompt_tokens, self._completion_tokens, abandoned)
+
+    def occupancy(self) -> Occupancy:
+        """See `InProcessEngine.occupancy`. Before the start and after the end it holds nothing."""
+        thread = self._thread
+        return Occupancy(0, 0, 0, None) if thread is None else thread.occupancy()
 
     def _count(self, completions: Sequence[Completion]) -> None:
         self._calls += 1

@@ -28,7 +28,7 @@ from loopline.workers.engines.local.backend import (
 )
 from loopline.workers.engines.local.row import Job, Row, check_ids
 from loopline.workers.engines.local.sampling import Sampled, choose_tokens
-from loopline.workers.engines.protocol import AnswerEvent, EngineError, context_overflow
+from loopline.workers.engines.protocol import AnswerEvent, EngineError, Occupancy, context_overflow
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +64,16 @@ class Scheduler:
             "rows": len(self._rows) + len(self._parked),
             **self._backend.in_work(),
         }
+
+    def occupancy(self) -> Occupancy:
+        """See `InProcessEngine.occupancy`: it copies before it looks."""
+        rows = list(self._rows)
+        return Occupancy(
+            rows=len(rows),
+            waiting=len(self._waiting) + len(self._parked),
+            kv_tokens=sum(row.fed for row in rows),
+            kv_capacity=self._backend.kv_capacity,
+        )
 
     def add(self, job: Job) -> None:
         self._waiting.append(job)

@@ -21,7 +21,7 @@ from loopline.workers.engines.local.backend import Backend, Loaded
 from loopline.workers.engines.local.model_files import refuse_unreadable, unusable_error
 from loopline.workers.engines.local.row import Job
 from loopline.workers.engines.local.scheduler import Scheduler
-from loopline.workers.engines.protocol import AnswerEvent, EngineBroken, EngineError
+from loopline.workers.engines.protocol import AnswerEvent, EngineBroken, EngineError, Occupancy
 from loopline.workers.engines.settings import ModelSettings
 
 _log = logging.getLogger(__name__)
@@ -96,6 +96,10 @@ class ModelThread(Generic[L]):
     @property
     def abandoned_tokens(self) -> int:
         return self._scheduler.abandoned_tokens
+
+    def occupancy(self) -> Occupancy:
+        """See `InProcessEngine.occupancy`."""
+        return self._scheduler.occupancy()
 
     def _call(self, work: Callable[[], T]) -> Future[T]:
         result: Future[T] = Future()

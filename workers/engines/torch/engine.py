@@ -74,6 +74,10 @@ class TorchBackend:
         """Rows that are not in the batch yet, with the keys and values of their beginning."""
         return loaded
 
+    @property
+    def kv_capacity(self) -> int | None:
+        return self._settings.max_tokens_in_flight
+
     def unload(self) -> None:
         """The memory goes with the last reference to the model."""
 

@@ -1,0 +1,293 @@
+"""The figures of one worker process, which it serves to Prometheus on a port of its own.
+
+Names have base units and end as Prometheus expects (`_total`, `_seconds`). Labels have few values:
+streams, pools, workflows, outcomes; never a run, a caller or a text. This module is imported only
+where metrics are wanted.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import Counter as Count
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+    start_http_server,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from loopline.agents.records import Call
+from loopline.bus import Observer
+from loopline.workers.engines.protocol import InProcessEngine
+from loopline.workers.gpu import Pool
+from loopline.workers.settings import MetricsSettings
+
+SECONDS = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+)  # fmt: skip
+"""Upper bounds of what is counted in seconds."""
+TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""The same of one token."""
+MICRO_DOLLARS = 1_000_000
+
+# A series more for each of ours, with the time at which it began: nobody asks for them.
+disable_created_metrics()
+
+Row = Mapping[str, Any]
+"""Of the store."""
+
+
+class ProcessMetrics(Observer):
+    """What one process has counted since it started. Scrapes are answered by a thread, also while
+    the event loop is busy."""
+
+    def __init__(self, settings: MetricsSettings, *, kind: str, version: str) -> None:
+        self._settings = settings
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+        Info("loopline_worker", "What this process is.", registry=registry).info(
+            {"kind": kind, "version": version}
+        )
+        self._in_hand: Count[str] = Count()
+        self._queued = Histogram(
+            "loopline_message_queue_seconds", "Time of messages on their stream.", ["stream"],
+            buckets=SECONDS, registry=registry,
+        )  # fmt: skip
+        self._handled = Histogram(
+            "loopline_message_handling_seconds", "Time that messages were worked on; a step's, on"
+            " the stream of a role.", ["stream"], buckets=SECONDS, registry=registry,
+        )  # fmt: skip
+        self._retries = self._counter("retries", "Deliveries that failed and come again.")
+        self._leases_lost = self._counter(
+            "leases_lost", "Deliveries that another worker took over."
+        )
+        self._taken_over = self._counter(
+            "leases_taken_over", "Deliveries of workers that had died or stood still."
+        )
+        self._dead = self._counter("dead_letters", "Messages that were given up here.")
+        registry.register(_InHand(self._in_hand))
+        self._server: tuple[WSGIServer, threading.Thread] | None = None
+        self.address = ""
+        """host:port as others reach it, once it serves."""
+
+    @cached_property
+    def engines(self) -> EngineMetrics:
+        """For a process that hosts pools."""
+        return EngineMetrics(self.registry)
+
+    def store_metrics(self, priced_pools: Iterable[str]) -> StoreMetrics:
+        """For a recorder, once."""
+        return StoreMetrics(self.registry, priced_pools)
+
+    def _counter(self, name: str, about: str, label: str = "stream") -> Counter:
+        return Counter(f"loopline_{name}_total", about, [label], registry=self.registry)
+
+    # Of the bus.
+
+    def begun(self, stream: str, queued: float) -> None:
+        self._in_hand[stream] += 1
+        self._queued.labels(stream).observe(queued)
+
+    def handled(self, stream: str, seconds: float) -> None:
+        self._in_hand[stream] -= 1
+        self._handled.labels(stream).observe(seconds)
+
+    def retried(self, stream: str) -> None:
+        self._retries.labels(stream).inc()
+
+    def lease_lost(self, stream: str) -> None:
+        self._leases_lost.labels(stream).inc()
+
+    def lease_taken_over(self, stream: str) -> None:
+        self._taken_over.labels(stream).inc()
+
+    def dead_lettered(self, stream: str) -> None:
+        self._dead.labels(stream).inc()
+
+    # The port.
+
+    def serve(self) -> None:
+        """Listen. Raises OSError with the address and the remedy."""
+        host, port = self._settings.host, self._settings.port
+        try:
+            server, thread = start_http_server(port, host, registry=self.registry)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"metrics can't be served ({error.strerror}): metrics.host must be an address of"
+                " this machine, and metrics.port=0 takes a free port",
+                f"{host}:{port}",
+            ) from error
+        self._server = server, thread
+        if isinstance(server, ThreadingMixIn):
+            server.daemon_threads = True  # a scrape that stands still holds up no end
+        name = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        self.address = f"{f'[{name}]' if ':' in name else name}:{server.server_port}"
+
+    def close(self) -> None:
+        if self._server is not None:
+            server, thread = self._server
+            server.shutdown()
+            server.server_close()
+            thread.join(timeout=5)
+            self._server = None
+
+
+class _InHand(Collector):
+    def __init__(self, counts: Count[str]) -> None:
+        self._counts = counts
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily(
+            "loopline_messages_in_hand", "Messages that are worked on now.", labels=["stream"]
+        )
+        for stream, count in list(self._counts.items()):
+            family.add_metric([stream], count)
+        yield family
+
+
+class EngineMetrics(Collector):
+    """The pools of a process: `loopline.workers.gpu.PoolObserver`, and what engines say of
+    themselves when they are asked."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._pools: list[Pool] = []
+        self._first_token = Histogram(
+            "loopline_engine_time_to_first_token_seconds", "From asking the engine to the first"
+            " token.", ["pool"], buckets=SECONDS, registry=registry,
+        )  # fmt: skip
+        self._token = Histogram(
+            "loopline_engine_time_per_output_token_seconds", "Decoding time of a completion by its"
+            " tokens after the first.", ["pool"], buckets=TOKEN_SECONDS, registry=registry,
+        )  # fmt: skip
+        self._errors = Counter(
+            "loopline_engine_errors_total", "Requests that the engine could not answer.",
+            ["pool", "kind"], registry=registry,
+        )  # fmt: skip
+        registry.register(self)
+
+    def add(self, pool: Pool) -> None:
+        """Count what this pool does."""
+        self._pools.append(pool)
+        pool.observer = self
+
+    def answered(self, pool: str, calls: Sequence[Call]) -> None:
+        for call in calls:
+            self._first_token.labels(pool).observe(call.latency.first_token)
+            if call.usage.completion > 1:
+                self._token.labels(pool).observe(call.latency.decode / (call.usage.completion - 1))
+
+    def failed(self, pool: str, kind: str) -> None:
+        self._errors.labels(pool, kind).inc()
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        pools = list(self._pools)
+        for name, about, attribute in (
+            ("requests", "Requests answered to the end.", "calls"),
+            ("prompt_tokens", "Prompt tokens of answered requests.", "prompt_tokens"),
+            ("completion_tokens", "Tokens generated for answers.", "completion_tokens"),
+            ("abandoned_tokens", "Tokens generated for requests that were given up.",
+             "abandoned_tokens"),
+        ):  # fmt: skip
+            counter = CounterMetricFamily(f"loopline_engine_{name}", about, labels=["pool"])
+            for pool in pools:
+                counter.add_metric([pool.name], getattr(pool.engine.totals(), attribute))
+            yield counter
+        yield from _occupancy(pools)
+        versions = GaugeMetricFamily(
+            "loopline_policy_served_version", "Version of a policy that is served.",
+            labels=["policy"],
+        )  # fmt: skip
+        for pool in pools:
+            for policy, state in pool.policies.state().items():
+                version = state["version"]
+                if isinstance(version, int):
+                    versions.add_metric([policy], version)
+        yield versions
+
+
+def _occupancy(pools: Sequence[Pool]) -> Iterator[Metric]:
+    """Of engines in this process; of endpoints nobody here knows it."""
+    batch, waiting, tokens, capacity = (
+        GaugeMetricFamily(f"loopline_engine_{name}", about, labels=["pool"])
+        for name, about in (
+            ("batch_size", "Completions that one pass works on."),
+            ("waiting_requests", "Requests that the engine has not let in yet."),
+            ("kv_tokens", "Tokens of the batch whose keys and values are in memory."),
+            ("kv_capacity_tokens", "Tokens that there is room for, where a bound is set."),
+        )
+    )
+    for pool in pools:
+        if isinstance(pool.engine, InProcessEngine):
+            state = pool.engine.occupancy()
+            batch.add_metric([pool.name], state.rows)
+            waiting.add_metric([pool.name], state.waiting)
+            tokens.add_metric([pool.name], state.kv_tokens)
+            if state.kv_capacity is not None:
+                capacity.add_metric([pool.name], state.kv_capacity)
+    yield from (batch, waiting, tokens, capacity)
+
+
+class StoreMetrics:
+    """What a recorder has written: the runs that ended and the ledger of the whole deployment, each
+    counted once, by whomever they were done."""
+
+    def __init__(self, registry: CollectorRegistry, priced: Iterable[str]) -> None:
+        """`priced`: pools that have a price. What another one's calls cost is not known."""
+        self._priced = frozenset(priced)
+        self._runs = Counter(
+            "loopline_runs_total", "Runs that ended.", ["workflow", "outcome"], registry=registry
+        )
+        self._run_seconds = Histogram(
+            "loopline_run_seconds", "Time of runs from admission to end.", ["workflow"],
+            buckets=(*SECONDS, 1800.0, 3600.0), registry=registry,
+        )  # fmt: skip
+        self._calls, self._unpriced, self._unknown, self._dollars = (
+            Counter(f"loopline_{name}_total", about, ["pool"], registry=registry)
+            for name, about in (
+                ("calls", "Model calls in the ledger."),
+                ("calls_without_price", "Calls of pools without a price: their cost is unknown."),
+                ("calls_of_unknown_usage", "Calls that may have been billed, and nobody knows."),
+                ("cost_dollars", "Cost of calls by the prices of their pools."),
+            )
+        )
+        self._tokens = Counter(
+            "loopline_tokens_total", "Tokens of calls, as providers and engines counted them.",
+            ["pool", "kind"], registry=registry,
+        )  # fmt: skip
+
+    def runs(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self._runs.labels(row["workflow"], row["outcome"]).inc()
+            self._run_seconds.labels(row["workflow"]).observe(max(0, row["ended"] - row["created"]))
+
+    def usage(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            pool: str = row["policy"]
+            self._calls.labels(pool).inc()
+            if row["unknown"] is not None:
+                self._unknown.labels(pool).inc()
+                continue
+            for kind in ("prompt", "cached", "completion", "reasoning"):
+                self._tokens.labels(pool, kind).inc(row[f"{kind}_tokens"] or 0)
+            if pool in self._priced:
+                self._dollars.labels(pool).inc(row["cost_micro_dollars"] / MICRO_DOLLARS)
+            else:
+                self._unpriced.labels(pool).inc()
