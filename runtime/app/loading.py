@@ -19,7 +19,7 @@ from loopline.agents.tools import tools
 from loopline.agents.workflows import workflows
 from loopline.agents.workflows.team import NamedTeam
 from loopline.runtime.app.app import App, digest_of
-from loopline.runtime.config.settings import AppFile
+from loopline.runtime.config.sections import AppFile
 from loopline.runtime.errors import EXIT_CONFIG, UserError
 
 log = structlog.get_logger("loopline.runtime.app")

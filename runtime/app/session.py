@@ -13,7 +13,7 @@ from loopline.bus import BusSettings, ThreadHead, advance_thread, read_thread
 from loopline.runtime.client import deployment
 from loopline.runtime.client.client import Client, RunUnknown, run_of
 from loopline.runtime.client.client import RunEvent as BusEvent
-from loopline.runtime.config.settings import AppFile
+from loopline.runtime.config.sections import AppFile
 from loopline.runtime.errors import InputError
 from loopline.workers.engine_runner import EngineRunner
 

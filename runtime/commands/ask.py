@@ -106,7 +106,9 @@ def register(app: typer.Typer) -> None:
         seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
         temperature: Annotated[
             float | None,
-            typer.Option(min=0, max=5, help="Of every agent's model; without it the pool's own."),
+            typer.Option(
+                min=0, max=5, help="Sampling temperature of every agent (default: its pool's own)."
+            ),
         ] = None,
         top_p: Annotated[
             float | None,
@@ -120,7 +122,7 @@ def register(app: typer.Typer) -> None:
         max_tokens: Annotated[
             int | None,
             typer.Option(
-                min=1, max=131_072, help="Of a completion of the agent that answers, at most."
+                min=1, max=131_072, help="Most tokens of a completion of the agent that answers."
             ),
         ] = None,
         stop: Annotated[

@@ -139,7 +139,7 @@ def register(app: typer.Typer) -> None:
         store: Store = None,
         as_json: AsJson = False,
     ) -> None:
-        """Ask DuckDB about the views trajectories, generations, usage and rewards.
+        """Query the store with DuckDB: trajectories, usage, rewards.
 
         Each row counts once, also while files are compacted or a run was recorded again.
         `trajectories` has the newest end of each run, `generations` has all of them.

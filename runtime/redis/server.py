@@ -23,7 +23,7 @@ import redis.asyncio
 import redis.exceptions
 import structlog
 
-from loopline.runtime.config.settings import RedisServerSettings
+from loopline.runtime.config.sections import RedisServerSettings
 from loopline.runtime.config.state import StateDirectory, read_json
 from loopline.runtime.errors import Unreachable, UserError
 from loopline.runtime.observe.log_files import rotate

@@ -14,7 +14,7 @@ from typing import Self
 
 import psutil
 
-from loopline.runtime.config.settings import GatewaySettings
+from loopline.runtime.config.sections import GatewaySettings
 from loopline.runtime.errors import ConfigError
 
 GATEWAY = "gateway"

@@ -12,7 +12,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from loopline.runtime.config.settings import SupervisorSettings
+from loopline.runtime.config.sections import SupervisorSettings
 
 
 @dataclass

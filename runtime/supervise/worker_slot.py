@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import structlog
 
-from loopline.runtime.config.settings import SupervisorSettings
+from loopline.runtime.config.sections import SupervisorSettings
 from loopline.runtime.errors import EXIT_CONFIG
 from loopline.runtime.observe.log_files import RotatingLog, last_error_line
 from loopline.runtime.supervise.child_output import copy_until_dead, start_with_output

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import redis
 
-from loopline.runtime.config.settings import RedisServerSettings
+from loopline.runtime.config.sections import RedisServerSettings
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.redis import binary as redis_binary
 from loopline.runtime.redis.server import RedisServer

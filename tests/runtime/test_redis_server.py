@@ -16,7 +16,7 @@ import psutil
 import pytest
 import redis
 
-from loopline.runtime.config.settings import RedisServerSettings
+from loopline.runtime.config.sections import RedisServerSettings
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.errors import UserError
 from loopline.runtime.redis import binary as redis_binary
@@ -190,7 +190,7 @@ async def test_a_server_that_cannot_start_says_why(state: StateDirectory) -> Non
 def test_it_dies_with_its_supervisor_even_if_that_is_killed(state: StateDirectory) -> None:
     program = (
         "import asyncio, pathlib, sys\n"
-        "from loopline.runtime.config.settings import RedisServerSettings\n"
+        "from loopline.runtime.config.sections import RedisServerSettings\n"
         "from loopline.runtime.redis.server import RedisServer\n"
         "from loopline.runtime.config.state import StateDirectory\n"
         "async def main():\n"

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.runtime.config.settings import SupervisorSettings
+from loopline.runtime.config.sections import SupervisorSettings
 from loopline.runtime.supervise.restarts import RestartPolicy
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from loopline.runtime.config.settings import SupervisorSettings
+from loopline.runtime.config.sections import SupervisorSettings
 from loopline.runtime.errors import EXIT_CONFIG
 from loopline.runtime.supervise.worker_slot import Launch, WorkerSlot
 

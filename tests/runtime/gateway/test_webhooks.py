@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from standardwebhooks import Webhook
 
-from loopline.runtime.config.settings import GatewaySettings
+from loopline.runtime.config.sections import GatewaySettings
 from loopline.runtime.gateway.errors import ApiError
 from loopline.runtime.gateway.webhooks import check_url
 from tests.runtime.conftest import until

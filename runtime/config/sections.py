@@ -1,0 +1,173 @@
+"""The tables of a configuration, each as a model. What they come to together is
+`loopline.runtime.config.settings`."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from loopline.runtime.config.prompt_files import prompt_content
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class RedisServerSettings(Section):
+    """The server that `runtime up` starts when `bus.redis_url` is not set."""
+
+    listen: Literal["unix", "tcp"] = "unix"
+    """A socket file in the state directory, or a port on the loopback address."""
+    port: int = Field(default=0, ge=0, le=65_535)
+    """Loopback port when `listen = "tcp"`; 0 takes a free one."""
+    appendfsync: Literal["always", "everysec", "no"] = "everysec"
+    """How much of what was acknowledged a power failure can take: nothing, a second, or what the
+    kernel had not written yet. A killed process loses nothing in any of the three."""
+    maxmemory_mb: int = Field(default=0, ge=0)
+    """Memory limit in MiB; 0 is none. A full server refuses writes and never evicts."""
+    start_seconds: float = Field(default=60.0, gt=0)
+    """How long the server may say nothing while it starts. While it says that it is reading its
+    append-only file it is waited for, however long that takes."""
+
+    @model_validator(mode="after")
+    def _require_tcp_for_port(self) -> Self:
+        if self.port and self.listen != "tcp":
+            raise ValueError(f'port {self.port} does nothing unless listen = "tcp" is set too')
+        return self
+
+
+class WorkerSettings(Section):
+    """One kind of worker process: a role worker has `roles`, a gpu worker has `models`."""
+
+    count: int = Field(default=1, ge=0, le=256)
+    """Processes of this kind."""
+    roles: tuple[str, ...] = ()
+    """Roles (agents) whose streams these workers read."""
+    models: tuple[str, ...] = ()
+    """Pools (keys of `[models]`) that these workers host."""
+    concurrency: int = Field(default=32, ge=1, le=4096)
+    """Messages that one process works on at once."""
+
+
+class SupervisorSettings(Section):
+    """How `runtime up` keeps its workers alive."""
+
+    backoff_seconds: float = Field(default=0.5, gt=0)
+    """Pause before the first restart; doubles with each death, with jitter."""
+    backoff_max_seconds: float = Field(default=30.0, gt=0)
+    """Longest pause before a restart."""
+    crash_loop_deaths: int = Field(default=5, ge=1)
+    """So many deaths within `crash_loop_seconds` and the worker is given up as `broken`."""
+    crash_loop_seconds: float = Field(default=60.0, gt=0)
+    """The window in which deaths are counted."""
+    ready_seconds: float = Field(default=120.0, gt=0)
+    """How long `runtime up` waits for every worker to report ready (a model may load slowly). The
+    download of a model counts for nothing."""
+    drain_seconds: float = Field(default=30.0, ge=0)
+    """How long a worker may finish what it holds before it is killed."""
+    log_bytes: int = Field(default=10_000_000, ge=10_000)
+    """The log file of a worker, of Redis, of the supervisor or of a job is rotated at this size,
+    while it is written."""
+    log_files: int = Field(default=3, ge=1, le=100)
+    """Log files kept of each of them, the current one included."""
+
+
+class LoggingSettings(Section):
+    """What the processes write."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lines below this level are dropped."""
+    format: Literal["json", "console"] = "json"
+    """`json` is one object per line; `console` is for reading along."""
+
+
+class RecorderSection(Section):
+    """How ended runs and the ledger are written to the store."""
+
+    linger_seconds: float = Field(default=1.0, ge=0, le=60)
+    """How long a batch waits on the bus for company: fewer, larger files, later. A recorder that
+    is told to stop writes at once."""
+    compact_files: int = Field(default=32, ge=0, le=100_000)
+    """So many small files of a table are joined into one while runs go on; 0 leaves that to
+    `runtime store compact`."""
+    compact_seconds: float = Field(default=30.0, gt=0)
+    """How often the recorder looks how many there are."""
+
+
+class JobSettings(Section):
+    """Offline jobs (benchmarks) on the arq queue."""
+
+    timeout_seconds: float = Field(default=86_400.0, gt=0)
+    """A job that runs longer is ended."""
+    keep_result_seconds: float = Field(default=7 * 86_400.0, gt=0)
+    """How long a finished job stays listed."""
+    max_jobs: int = Field(default=1, ge=1, le=64)
+    """Jobs that one worker runs at once."""
+    claim_seconds: float = Field(default=30.0, ge=0.5)
+    """How long a worker's claim on its job lasts unless it is renewed. Once there was none for half
+    as long again, another worker takes the job up."""
+
+
+class GatewaySettings(Section):
+    """The HTTP gateway, a worker kind of its own: `[workers.gateway] count = 1`."""
+
+    host: str = "127.0.0.1"
+    """Address that it listens on; `0.0.0.0` is every address of the machine."""
+    port: int = Field(default=8400, ge=0, le=65_535)
+    """Port; all gateways of a machine share it. 0 takes a free one."""
+    run_seconds: float = Field(default=600.0, gt=0, le=86_400)
+    """How long a request may take before its run ends."""
+    max_body_bytes: int = Field(default=1_000_000, ge=1_000, le=64_000_000)
+    """A larger request body is refused."""
+    max_connections: int = Field(default=20_000, ge=1)
+    """Connections of one gateway process; more are refused."""
+    header_seconds: float = Field(default=20.0, gt=0)
+    """How long a client may take for a request's headers."""
+    body_seconds: float = Field(default=60.0, gt=0)
+    """How long a client may take for a request's body."""
+    keepalive_seconds: float = Field(default=75.0, gt=0)
+    """How long a connection without a request stays open."""
+
+
+class PromptFile(Section):
+    """A prompt in place of a shipped one. In a profile it is the path of its file, which is read
+    once: what a deployment says does not change under its runs."""
+
+    path: str
+    """Where it was read from; in a profile, from the profile's own folder on."""
+    content: str
+    """The whole file."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, data: object) -> object:
+        return (
+            {"path": data, "content": prompt_content(Path(data))} if isinstance(data, str) else data
+        )
+
+
+class AppFile(Section):
+    """A Python file with an `App` (`loopline.runtime.app.app`)."""
+
+    path: str
+    """The file; its whole path once it was read."""
+    env: tuple[str, ...] = ()
+    """Environment variables, secrets too, that its tools are told."""
+    digest: str
+    """SHA-256 of the file when the deployment was started; leave it out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, data: object) -> object:
+        values = {"path": data} if isinstance(data, str) else data
+        if not isinstance(values, dict) or "digest" in values or "path" not in values:
+            return values  # pyright: ignore[reportUnknownVariableType]
+        path = Path(str(values["path"])).expanduser().resolve()
+        try:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise ValueError(f"{path} can't be read: {error.strerror}") from error
+        return {**values, "path": str(path), "digest": digest}
