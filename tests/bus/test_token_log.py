@@ -193,7 +193,7 @@ async def test_what_wakes_a_reader_expires_also_if_the_reader_dies_of_it(bus: Bu
     reader = log_follower._ShardReader(bus, shard)  # pyright: ignore[reportPrivateUsage]
     reader._blocked = True  # pyright: ignore[reportPrivateUsage] - as one that was killed in its read
     await reader.add(log_follower._Subscription(shard.log("r"), (0, 0)))  # pyright: ignore[reportPrivateUsage]
-    (key,) = [key async for key in bus.redis.scan_iter("*-logs")]
+    (key,) = [key async for key in bus.redis.scan_iter(f"*{bus.settings.prefix}*-logs")]
     assert await bus.redis.pttl(key) > 0
 
 
