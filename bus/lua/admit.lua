@@ -28,18 +28,19 @@ local unrecorded = redis.call('XLEN', trajectories)
 if unrecorded >= tonumber(ARGV[5]) then
   return {'overloaded', 'trajectories waiting for the recorder', unrecorded, ARGV[5]}
 end
-redis.call('HSET', run, 'run', ARGV[2], 'state', 'active', 'deadline', ARGV[3], 'admitted', now_ms(),
+local now = now_ms()
+redis.call('HSET', run, 'run', ARGV[2], 'state', 'active', 'deadline', ARGV[3], 'admitted', now,
   'tokens', 0, 'micro', 0, 'tokens_limit', ARGV[7], 'micro_limit', ARGV[8], 'notify', ARGV[9],
   'generation', 0, 'account', ARGV[14],
   'announce', ARGV[15])
 -- Relative, since the server may count another time than the deployment.
-local life = ARGV[3] + ARGV[6] - now_ms()
+local life = ARGV[3] + ARGV[6] - now
 redis.call('PEXPIRE', run, life)
 redis.call('ZADD', active, ARGV[3], ARGV[1])
 redis.call('PEXPIRE', active, STREAM_LIFE)
 local function list(runs)
-  redis.call('ZADD', runs, now_ms(), ARGV[1])
-  redis.call('ZREMRANGEBYSCORE', runs, '-inf', now_ms() - LONGEST_RUN - ARGV[6])
+  redis.call('ZADD', runs, now, ARGV[1])
+  redis.call('ZREMRANGEBYSCORE', runs, '-inf', now - LONGEST_RUN - ARGV[6])
   redis.call('PEXPIRE', runs, STREAM_LIFE)
 end
 list(of_shard('runs'))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -51,9 +50,9 @@ from loopline.runtime.gateway.runs_request import (
 )
 from loopline.runtime.gateway.service import RESERVED_TAGS, Service
 from loopline.runtime.gateway.sessions import TAG
+from loopline.runtime.observe.run_index import Place, RunQuery, find_runs
 
 MAX_LISTED = 100
-READ_AT_ONCE = 20
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -128,40 +127,42 @@ class RunsApi:
         query = request.query_params
         limit = number_in(query.get("limit", "20"), "limit", 1, MAX_LISTED)
         tags = dict(part.split("=", 1) for part in query.getlist("tag") if "=" in part)
-        ids = await self._service.listed(caller, before=query.get("before"), count=10 * limit)
-        lines: list[ListedRun] = []
-        async for state in self._states(ids):
-            if state.state == "missing":
-                continue
-            run, status = run_of(state), "active" if state.active else state.outcome
-            if query.get("status", status) != status:
-                continue
-            if query.get("workflow", run.workflow) != run.workflow:
-                continue
-            if any(run.tags.get(name) != value for name, value in tags.items()):
-                continue
-            lines.append(
-                ListedRun(
-                    id=run.id,
-                    workflow=run.workflow,
-                    status=status,
-                    created=run.created,
-                    tags=run.tags,
-                    session=run.tags.get(TAG),
-                )
-            )
-            if len(lines) == limit:
-                break
-        data = [line.model_dump(mode="json") for line in lines]
-        last = lines[-1].id if lines else None
-        return json_response({"object": "list", "data": data, "last_id": last})
+        wanted = RunQuery(
+            workflow=query.get("workflow", ""),
+            state=query.get("status", ""),
+            tags=tags,
+            account=caller.id,
+        )
+        after = None if "before" not in query else await self._place(caller, query["before"])
+        page = await find_runs(self._bus, wanted, limit, after)
+        data = [
+            ListedRun(
+                id=line.id,
+                workflow=line.workflow,
+                status=line.state,
+                created=line.created,
+                tags=dict(line.tags),
+                session=line.tags.get(TAG),
+            ).model_dump(mode="json")
+            for line in page.lines
+        ]
+        last = page.lines[-1].id if page.lines else None
+        more = page.next_page
+        return json_response(
+            {
+                "object": "list",
+                "data": data,
+                "last_id": last if more is None else more.run_id,
+                "has_more": more is not None,
+            }
+        )
 
-    async def _states(self, run_ids: Sequence[str]) -> AsyncGenerator[RunState]:
-        """Of these runs, in their order; some at a time, for most of them may not be wanted."""
-        for begin in range(0, len(run_ids), READ_AT_ONCE):
-            page = run_ids[begin : begin + READ_AT_ONCE]
-            for state in await asyncio.gather(*map(self._bus.run_state, page)):
-                yield state
+    async def _place(self, caller: ApiKey, run_id: str) -> Place:
+        """Where a run of the caller's stands in its list. Raises `ApiError`."""
+        state = await self._bus.run_state(run_id)
+        if state.state == "missing" or run_of(state).account != caller.id:
+            raise invalid(f"before: the bus has no run {run_id[:64]!r} of this key", "before")
+        return Place(round(state.admitted * 1000), run_id)
 
     async def get(self, request: Request) -> Response:
         _, state = await self._own(request)

@@ -186,16 +186,6 @@ class Service:
             )
         return dict(self.settings.options.get(workflow, {}))
 
-    async def listed(self, caller: ApiKey, *, before: str | None, count: int) -> list[str]:
-        """Ids of the caller's runs, the newest first: from the one before `before` on."""
-        bus = self.client.bus
-        runs: list[tuple[bytes, float]] = []
-        for shard in bus.keys.all_shards():
-            runs += await bus.redis.zrange(shard.runs(caller.id), 0, -1, withscores=True)
-        names = [run_id.decode() for run_id, _ in sorted(runs, key=lambda run: -run[1])]
-        begin = names.index(before) + 1 if before in names else 0
-        return names[begin : begin + count]
-
     async def find(self, run_id: str, caller: ApiKey) -> Admitted:
         """A run of this caller. Raises `ApiError` 404, also for a run of another's."""
         try:
