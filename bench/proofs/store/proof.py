@@ -170,7 +170,7 @@ def _command_ms(store: Path, run: str) -> float:
 
 PROOF = Proof(
     name="store",
-    title="recorded runs, before and after compaction",
+    title="a store of many recorded runs",
     options=StoreOptions,
     minutes=lambda options: options.runs / 70_000,
     run=run,
