@@ -43,7 +43,7 @@ PROOFS: dict[str, Entry] = {
     "grpo-speed": Entry("Measure rollouts and training steps against peers.", 9),
     "rewards": Entry("Kill who posts rewards, and the recorder; count the rewards.", 2),
     "soak": Entry("Load an engine with requests that are cancelled and late.", 3),
-    "store": Entry("Show and read many recorded runs, before and after a compaction.", 1),
+    "store": Entry("Show and read many recorded runs, compacted and not.", 1),
     "training": Entry("Measure supervised training against trl's SFTTrainer.", 8),
     "validity": Entry("Measure the validity of tool calls and of JSON answers.", 2),
 }

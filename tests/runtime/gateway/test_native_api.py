@@ -165,9 +165,15 @@ def test_what_can_not_be_run_is_refused_by_name(
     assert message in answer.json()["error"]["message"]
 
 
+def kinds(deployment: ScriptedGateway) -> set[str]:
+    """Of the workers that there are, in whatever state."""
+    return {worker["kind"] for worker in deployment.status()["workers"]}
+
+
 def test_a_cancelled_run_says_so(scripted: ScriptedGateway) -> None:
     scripted.ok("scale", "planner=0")
     try:
+        until(lambda: "planner" not in kinds(scripted), "end of the planner")
         with scripted.client() as client:
             run_id = client.post("/v1/runs", json=QUESTION).json()["id"]
             run = client.post(f"/v1/runs/{run_id}/cancel").json()
