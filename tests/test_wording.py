@@ -11,6 +11,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -79,21 +80,26 @@ def test_no_more_variables_are_named_by_a_pronoun_or_a_past_participle() -> None
     assert len(places) <= LEFT_OVER, "\n".join(places)
 
 
-@pytest.mark.parametrize("pattern", BANNED_PROSE)
-def test_prose_has_no_literary_words(pattern: str) -> None:
-    word = re.compile(pattern, re.IGNORECASE)
-    places = [
-        place(path, line)
+@cache
+def all_prose() -> list[tuple[str, str]]:
+    """Texts with their places: comments and docstrings of the sources, lines of the documents."""
+    texts = [
+        (text, place(path, line))
         for path in sources()
         if path != Path(__file__).resolve()
         for text, line in prose(path.read_text())
-        if word.search(text)
     ]
-    places += [
-        place(path, number)
+    texts += [
+        (text, place(path, line))
         for document in DOCUMENTS
         for path in ROOT.glob(document)
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if word.search(line)
+        for line, text in enumerate(path.read_text().splitlines(), 1)
     ]
+    return texts
+
+
+@pytest.mark.parametrize("pattern", BANNED_PROSE)
+def test_prose_has_no_literary_words(pattern: str) -> None:
+    word = re.compile(pattern, re.IGNORECASE)
+    places = [where for text, where in all_prose() if word.search(text)]
     assert places == [], f"write: {BANNED_PROSE[pattern]}"
