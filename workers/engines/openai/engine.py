@@ -8,7 +8,6 @@ and such calls are not trainable.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import random
@@ -29,7 +28,7 @@ from loopline.workers.engines.openai.connection import Connection
 from loopline.workers.engines.openai.errors import Refused, may_be_billed, refusal_of
 from loopline.workers.engines.openai.habits import Habits, advice
 from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
-from loopline.workers.engines.openai.sse import DONE, Event, sse_events
+from loopline.workers.engines.openai.sse import DONE, Event, drain_payloads, sse_events
 from loopline.workers.engines.openai.wire import idempotency_key, request_body
 from loopline.workers.engines.protocol import (
     Capabilities,
@@ -50,8 +49,6 @@ _log = logging.getLogger(__name__)
 
 MOST_TOKENS = 131_072
 """Of a completion that nothing limits, as far as the ledger says what it can have cost."""
-END_SECONDS = 0.1
-"""For the mark of a stream's end behind its last event: servers send both at once."""
 
 
 class OpenAIEngine:
@@ -361,7 +358,7 @@ class OpenAIEngine:
                         yield delta
                 elif payload.data.strip() == DONE:
                     assembly.end()
-                    await _drain_payloads(payloads)
+                    await drain_payloads(payloads)
                     break
                 else:
                     for delta in self._read_chunk(payload, assembly, strays):
@@ -481,16 +478,6 @@ async def _prepend(head: bytes, parts: AsyncIterator[bytes]) -> AsyncGenerator[b
 def _keep(strays: list[str], text: str) -> None:
     if len(strays) < 8:
         strays.append(text[:400])
-
-
-async def _drain_payloads(payloads: AsyncIterator[bytes | Event]) -> None:
-    """Take what stands behind the last event, which is the mark of the answer's end: a connection
-    whose answer was not read to its end cannot serve another request. Whatever happens here, the
-    answer is whole."""
-    with contextlib.suppress(TimeoutError, EngineError):
-        async with asyncio.timeout(END_SECONDS):
-            async for _ in payloads:
-                pass
 
 
 async def _next(payloads: AsyncIterator[bytes | Event]) -> bytes | Event | None:

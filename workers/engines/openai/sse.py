@@ -7,6 +7,8 @@ without an empty line behind it.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
@@ -15,6 +17,9 @@ from loopline.workers.engines.protocol import EngineError
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Far above any completion, far below what would fill the memory."""
+
+END_SECONDS = 0.1
+"""For the mark of a stream's end behind its last event: servers send both at once."""
 
 DONE = "[DONE]"
 BOM = "\ufeff"
@@ -108,3 +113,13 @@ def _too_long(what: str) -> EngineError:
     return EngineError(
         f"the endpoint sent more than {MAX_EVENT_BYTES} bytes without {what}", kind="garbage"
     )
+
+
+async def drain_payloads(payloads: AsyncIterator[bytes | Event]) -> None:
+    """Take what stands behind the last event, which is the mark of the answer's end: a connection
+    whose answer was not read to its end cannot serve another request. Whatever happens here, the
+    answer is whole."""
+    with contextlib.suppress(TimeoutError, EngineError):
+        async with asyncio.timeout(END_SECONDS):
+            async for _ in payloads:
+                pass
