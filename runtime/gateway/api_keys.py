@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from loopline.bus import Bus, Spent
+from loopline.bus import Bus, Spent, retry_during_outage
 from loopline.bus.policies import split_pin
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.gateway.errors import ApiError
@@ -159,12 +159,13 @@ async def by_digest(bus: Bus, key_digest: str) -> ApiKey | None:
 
 
 async def own_key(bus: Bus, state: StateDirectory) -> str:
-    """The key of this state directory, which its first gateway makes: of who runs it."""
+    """The key of this state directory, which its first gateway makes: of who runs it. Outlasts
+    outages: a gateway may start while Redis restarts."""
     key = key_file(state)
     record = ApiKey(
         id=digest(key)[:12], name="runtime up", created=bus.clock.now(), dashboard="write"
     )
-    await add(bus, key, record)
+    await retry_during_outage("own key", lambda: add(bus, key, record))
     return key
 
 

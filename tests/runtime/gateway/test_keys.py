@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from loopline.bus import Bus
+from loopline.runtime.config.state import StateDirectory
+from loopline.runtime.gateway.api_keys import Authentication, own_key
+from loopline.testing import RedisProcess
+from tests.conftest import quick_settings
 from tests.runtime.conftest import until
 from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
@@ -77,3 +83,17 @@ def test_no_key_stands_on_the_bus_in_a_log_or_in_a_file_that_others_read(
             if scripted.key.encode() in content:
                 assert path == scripted.state.gateway_key
                 assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_gateway_that_starts_while_redis_restarts_has_its_key(
+    own_server: RedisProcess, tmp_path: Path
+) -> None:
+    async with Bus(quick_settings(own_server.url)) as bus:
+        own_server.kill()
+        adding = asyncio.create_task(own_key(bus, StateDirectory(tmp_path)))
+        while not (tmp_path / "gateway.key").exists():  # noqa: ASYNC110 - made before Redis is told
+            await asyncio.sleep(0.01)
+        own_server.start()
+        async with asyncio.timeout(20):
+            key = await adding
+        assert (await Authentication(bus).caller(f"Bearer {key}")).name == "runtime up"
