@@ -14,6 +14,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -23,12 +24,14 @@ from loopline.bus.bus import Bus
 from loopline.bus.connection import OUTAGE, is_outage, pause_before, retry_during_outage
 from loopline.bus.dead_letters import add_dead_letter
 from loopline.bus.delivery import Delivery
+from loopline.bus.eager_start import UNKNOWN_ENTRY, EagerDelivery, EagerStart
 from loopline.bus.envelope import FIELD, Envelope, trace_id_of
 from loopline.bus.errors import (
     BusError,
     BusUnavailable,
     LeaseLost,
     MessageTooLarge,
+    NotDelivered,
     Reject,
     Retry,
     RunEnded,
@@ -68,15 +71,19 @@ class Consumer:
         worker: str = "worker",
         ends_runs: bool = True,
         local: bool = False,
+        eager: bool = False,
     ) -> None:
         """`ends_runs`: whether it may end runs that are overdue, for which it must be allowed to
         read their journals. `local`: its process publishes to its streams, too, and reads for it
-        as it does (`loopline.bus.local_delivery`)."""
+        as it does (`loopline.bus.local_delivery`). `eager`: its handler may begin ahead of a run's
+        admission (`loopline.bus.eager_start`): it does nothing that others see before it marks,
+        replies or commits."""
         self.bus = bus
         self.streams = tuple(streams)
         self.name = f"{worker}-{uuid.uuid4().hex[:8]}"
         self.ends_runs = ends_runs
         self._local = local
+        self._eager = eager
         self._handler = handler
         self._concurrency = concurrency
         self._running: dict[asyncio.Task[None], tuple[Shard, str, Lease]] = {}
@@ -168,6 +175,8 @@ class Consumer:
         """See give_back.lua."""
         by_stream: dict[tuple[Shard, str], list[scripts.Value]] = {}
         for shard, stream, lease in leases:
+            if lease.entry == UNKNOWN_ENTRY:
+                continue
             by_stream.setdefault((shard, stream), []).extend((lease.entry, lease.count))
         lease_ms = self.bus.settings.lease_ms
         for (shard, stream), deliveries in by_stream.items():
@@ -316,6 +325,35 @@ class Consumer:
         self._running[task] = (shard, stream, lease)
         task.add_done_callback(self._on_task_done)
 
+    def begin(
+        self,
+        shard: Shard,
+        stream: str,
+        envelope: Envelope,
+        body: bytes,
+        state: RunState,
+        start: EagerStart,
+    ) -> EagerDelivery | None:
+        """Start handling a message that goes to its stream with the run's admission, or not at all;
+        None if it must not begin before. Raises what `Registry.decode` raises."""
+        if not self._eager:
+            return None
+        payload = self.bus.registry.decode(envelope)
+        eager = EagerDelivery(start, self, stream, body)
+        lease = Lease(shard.work(stream), UNKNOWN_ENTRY, self.name, 1)
+        delivery = Delivery(self.bus, shard, stream, lease, envelope, payload, state, eager)
+        task = asyncio.create_task(self._serve_delivery(delivery, body))
+        self._running[task] = (shard, stream, lease)
+        task.add_done_callback(self._on_task_done)
+        eager.task = task
+
+        def on_held(entry: str) -> None:
+            delivery.lease = held = replace(lease, entry=entry)
+            self._running[task] = (shard, stream, held)
+
+        eager.on_held.append(on_held)
+        return eager
+
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
         if self._spare_places > 0:
@@ -347,6 +385,10 @@ class Consumer:
             log.warning("left to others", why="the shards were changed", run_id=envelope.run_id)
             return
         delivery = Delivery(self.bus, shard, stream, lease, envelope, payload, state)
+        await self._serve_delivery(delivery, body)
+
+    async def _serve_delivery(self, delivery: Delivery, body: bytes) -> None:
+        shard, stream, envelope = delivery.shard, delivery.stream, delivery.envelope
         verdicts: list[Verdict] = []
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
@@ -355,7 +397,13 @@ class Consumer:
             verdicts.append(verdict)
             loop.call_soon_threadsafe(task.cancel)
 
-        self.bus.keeper.hold(lease, shard.run(envelope.run_id), on_verdict)
+        def hold(entry: str) -> None:
+            self.bus.keeper.hold(delivery.lease, shard.run(envelope.run_id), on_verdict)
+
+        if delivery.eager is None:
+            hold(delivery.lease.entry)
+        else:
+            delivery.eager.on_held.append(hold)
         try:
             async with self._places:
                 # Never unbound: the context is this task's own and ends with it.
@@ -369,7 +417,7 @@ class Consumer:
                     log.warning("lease lost before it began", run_id=envelope.run_id)
                 elif failures >= self.bus.settings.max_attempts:
                     await add_dead_letter(
-                        self.bus, shard, stream, lease, body,
+                        self.bus, shard, stream, delivery.lease, body,
                         f"handlings without an end: {failures}; its handler kills or outlives "
                         "its worker",
                     )  # fmt: skip
@@ -386,7 +434,9 @@ class Consumer:
                 self.bus.observer.lease_lost(stream)
                 await self._return_uncounted(delivery)
         finally:
-            self.bus.keeper.release(lease)
+            if delivery.eager is not None:
+                delivery.eager.end()
+            self.bus.keeper.release(delivery.lease)
 
     async def _begin(self, delivery: Delivery) -> int | None:
         """Failures of this message before, in retries and in handlings that never ended; None if
@@ -403,6 +453,8 @@ class Consumer:
     async def _handle(self, delivery: Delivery, body: bytes, failures: int) -> None:
         try:
             await self._run_handler(delivery)
+        except NotDelivered as error:
+            log.debug("begun in vain", run_id=delivery.envelope.run_id, error=str(error))
         except LeaseLost as error:
             self.bus.observer.lease_lost(delivery.stream)
             log.warning("lease lost", error=str(error))
@@ -434,6 +486,11 @@ class Consumer:
         observer.begun(delivery.stream, max(0.0, self.bus.clock.now() - delivery.published))
         try:
             await self._handler(delivery)
+        except NotDelivered:
+            raise
+        except Exception:
+            await delivery.held()  # what becomes of the message is told to the stream
+            raise
         finally:
             observer.handled(delivery.stream, time.monotonic() - begun)
 

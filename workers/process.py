@@ -424,6 +424,7 @@ class Worker:
             worker=self.name,
             ends_runs=isinstance(self.settings, RoleWorkerSettings),
             local=self._front is not None,
+            eager=self._front is not None,
         )
         self._consumers.append(consumer)
         self._servers.append(consumer)
