@@ -193,8 +193,7 @@ class EagerStart:
             request_keys, request_args = request.keys, [*request.args, name]
         mark_args: list[Value] = []
         if mark is not None:
-            before, _, after = mark.unknown.partition(UNKNOWN_ENTRY.encode())
-            mark_args = [mark.number, before, after]
+            mark_args = [mark.number, *mark.unknown.split(UNKNOWN_ENTRY.encode(), 1)]
         keys += request_keys
         args += [len(admit_keys), len(admit), len(request_keys), len(request_args)]
         return keys, [*args, *admit, *request_args, *mark_args]
