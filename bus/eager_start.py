@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loopline.bus.keys import Shard
     from loopline.bus.local_delivery import LocalDelivery
 
-LONGEST_WAIT = 0.05
+LONGEST_WAIT = 0.25
 """Seconds that an admission waits for its first step."""
 
 UNKNOWN_ENTRY = "@entry"

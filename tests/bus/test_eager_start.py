@@ -4,79 +4,26 @@ seen without."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from loopline.bus import (
-    Bus,
-    BusSettings,
-    Consumer,
-    Delivery,
-    Finish,
-    Inbox,
-    Overloaded,
-    StepCommit,
-    scripts,
-)
+from loopline.bus import Admission, Bus, BusSettings, Delivery, Outgoing, Overloaded, scripts
 from loopline.bus.keys import GROUP
-from tests.bus.payloads import admit, note
+from tests.bus.eager_process import (
+    ANSWERING,
+    ASKING,
+    DISCARDED,
+    UNKNOWN,
+    USED,
+    Process,
+    running,
+)
+from tests.bus.payloads import admit, new_run_id, note
 from tests.bus.serving import ended, finishing, serving, until
-
-UNKNOWN, USED, DISCARDED = b'"unknown"', b'"used"', b'"discarded"'
-ASKING, ANSWERING = "planner", "infer"
-
-
-class Process:
-    """A process that admits runs, takes their steps and answers their requests."""
-
-    def __init__(self, bus: Bus) -> None:
-        self.bus = bus
-        self.inbox = Inbox(bus)
-        self.begun: list[str] = []
-        """Runs whose step was begun here."""
-        self.paid: list[str] = []
-        """Runs whose call was paid for."""
-        self.before_asking: Callable[[], Awaitable[None]] | None = None
-        self.before_reply: Callable[[Delivery], Awaitable[None]] | None = None
-
-    async def step(self, delivery: Delivery) -> None:
-        envelope = delivery.envelope
-        self.begun.append(envelope.run_id)
-        if self.before_asking is not None:
-            await self.before_asking()
-        request = note(envelope.run_id, key=f"{envelope.run_id}/0")
-        answer = await self.inbox.request(ANSWERING, request, committed_with=True)
-        await delivery.commit(StepCommit(answer, finish=Finish("answered", answer.decode())))
-
-    async def pool(self, delivery: Delivery) -> None:
-        await delivery.mark(1, UNKNOWN)
-        self.paid.append(delivery.envelope.run_id)
-        if self.before_reply is not None:
-            await self.before_reply(delivery)
-        await delivery.reply(b'"42"', store=True, usage=[(USED, DISCARDED)])
-
-
-@asynccontextmanager
-async def running(bus: Bus, places: int = 8) -> AsyncIterator[Process]:
-    process = Process(bus)
-    consumers = [
-        Consumer(bus, [stream], handler, concurrency=places, local=True, eager=True)
-        for stream, handler in ((ASKING, process.step), (ANSWERING, process.pool))
-    ]
-    for shard in bus.keys.all_shards():
-        for consumer in consumers:
-            await consumer.ensure_groups(shard)
-    async with process.inbox:
-        tasks = [asyncio.create_task(consumer.run()) for consumer in consumers]
-        await asyncio.sleep(0)
-        yield process
-        for consumer, task in zip(consumers, tasks, strict=True):
-            consumer.drain()
-            await asyncio.wait_for(task, 20)
 
 
 @pytest.fixture
@@ -193,13 +140,8 @@ async def test_a_step_without_a_place_for_its_request_asks_with_its_admission(
 async def test_two_admissions_of_one_run_at_once_begin_one_step(
     bus: Bus, process: Process, calls: list[str]
 ) -> None:
-    from time import time
-
-    from loopline.bus import Admission, Outgoing
-    from tests.bus.payloads import new_run_id
-
     run_id = new_run_id()
-    admission = Admission(run_id, b"{}", time() + 60, (Outgoing(ASKING, note(run_id)),))
+    admission = Admission(run_id, b"{}", time.time() + 60, (Outgoing(ASKING, note(run_id)),))
     assert sorted(await asyncio.gather(bus.admit(admission), bus.admit(admission))) == [False, True]
     await ended(bus, run_id)
     assert process.paid == [run_id]
