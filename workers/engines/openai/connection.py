@@ -8,7 +8,7 @@ and follows redirects wherever they lead.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 
 from loopline.workers.engines.openai.address import Address, redirect_target, same_origin
@@ -98,7 +98,14 @@ class Connection:
         """The body's bytes as they arrive. Raises EngineError where they come to more than any
         answer should, or the connection breaks."""
         with self._typed_errors("the connection broke"):
-            async for part in bound_size(answer.parts()):
+            remaining = MAX_ANSWER_BYTES
+            async for part in answer.parts():
+                remaining -= len(part)
+                if remaining < 0:
+                    raise EngineError(
+                        f"{self._endpoint} answered with more than {MAX_ANSWER_BYTES} bytes",
+                        kind="garbage",
+                    )
                 yield part
 
     async def _refusal(self, answer: Answer) -> EngineError:
@@ -152,15 +159,3 @@ class Connection:
                 kind="timeout" if error.timed_out else "unavailable",
                 retryable=True,
             ) from error
-
-
-async def bound_size(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-    """The parts of one answer. Raises EngineError where they come to more than any should."""
-    remaining = MAX_ANSWER_BYTES
-    async for part in parts:
-        remaining -= len(part)
-        if remaining < 0:
-            raise EngineError(
-                f"the endpoint answered with more than {MAX_ANSWER_BYTES} bytes", kind="garbage"
-            )
-        yield part

@@ -69,7 +69,6 @@ class OpenAIEngine:
         self._in_flight = InFlight()
         self._slots = asyncio.Semaphore(settings.max_concurrency)
         self._connection: Connection | None = None
-        self._closing: set[asyncio.Task[None]] = set()
         self._calls = self._prompt_tokens = self._completion_tokens = 0
 
     @property
@@ -349,7 +348,7 @@ class OpenAIEngine:
             assembly.sent = True
             return await connection.post(content, request.id, key)
 
-        response = await ticket.guard(post(), timeout=left(), undo=self._close_later)
+        response = await ticket.guard(post(), timeout=left())
         strays: list[str] = []
         try:
             payloads = payloads_of(connection.parts(response))
@@ -433,12 +432,6 @@ class OpenAIEngine:
         if what not in self._said:
             self._said.add(what)
             _log.warning("%s %s", self._endpoint, what)
-
-    def _close_later(self, response: Answer) -> None:
-        """Of an answer whose asker was cancelled while it arrived."""
-        task = asyncio.ensure_future(response.aclose())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
 
     def _count(self, usages: Sequence[Usage]) -> None:
         self._calls += 1
