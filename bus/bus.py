@@ -447,20 +447,20 @@ class Bus:
         return runs
 
     async def follow(
-        self, run_id: str, after: str = "0-0"
+        self, run_id: str, after: str = "0-0", *, fresh: bool = False
     ) -> AsyncGenerator[tuple[str, dict[str, str]]]:
         """The run's log from `after` on: (id, fields) until the run has ended.
 
         A follower that lost its connection, or died, goes on from the last id it saw: no gap, no
-        repeat. Entries: `tokens` and `restart` (call, agent, offset, text, ids, weights), `step`
-        (guard, index), `ended` (outcome, answer, reason, generation: how often the run was
-        replayed before). Raises ValueError for an `after` that is no entry's id: the read that all
-        followers share would break of it.
+        repeat. `fresh`: it was admitted a moment ago. Entries: `tokens` and `restart` (call, agent,
+        offset, text, ids, weights), `step` (guard, index), `ended` (outcome, answer, reason,
+        generation: how often the run was replayed before). Raises ValueError for an `after` that is
+        no entry's id: the read that all followers share would break of it.
         """
         if not is_entry_id(after):
             raise ValueError(f"{after[:64]!r} is not the id of an entry")
         shard, quiet = self.keys.shard_of(run_id), 0
-        async with aclosing(self._logs.follow(run_id, after)) as events:
+        async with aclosing(self._logs.follow(run_id, after, fresh=fresh)) as events:
             async for entry, event in events:
                 if not event:
                     word = await self._end(run_id, *OVERDUE, only_if_overdue=True)
@@ -472,6 +472,8 @@ class Bus:
                 quiet = 0
                 yield entry, event
                 if event["type"] == "ended":
+                    if event["outcome"] != "error":  # no other run is ever replayed
+                        return
                     _, generation = await self._state_of(shard.run(run_id))
                     # A replay has woken the run since: this end was not its last.
                     if generation is None or generation.decode() == event["generation"]:

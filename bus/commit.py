@@ -306,9 +306,7 @@ class Committer:
                 args = [len(replies), *counts, *parts, *args]
             try:
                 # Safe to repeat: a commit that was applied answers "already", and so does a reply.
-                results = await retry_during_outage(
-                    "commit", lambda n=name, k=keys, a=args: scripts.call(self._redis, n, k, a)
-                )
+                results = await self._call(name, keys, args)
                 words = [result.decode() for result in results]
                 refused = bool(replies) and len(words) == len(replies)
                 if not refused and len(words) != len(replies) + len(batch):
@@ -324,6 +322,11 @@ class Committer:
                 continue
             for waiting, word in zip(batch, words[len(replies) :], strict=True):
                 _tell(waiting.done, word)
+
+    async def _call(self, name: str, keys: list[str], args: list[scripts.Value]) -> list[bytes]:
+        return await retry_during_outage(
+            "commit", lambda: scripts.call(self._redis, name, keys, args)
+        )
 
     def _commit_without(self, batch: list[_PendingCommit], words: dict[int, str]) -> None:
         """Nothing of the batch was committed: steps with an answer that does not count are taken

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +39,7 @@ from loopline.bus.keys import GROUP, Shard
 from loopline.bus.lease import Lease, Verdict
 from loopline.bus.recovery import Sweeper
 from loopline.bus.run_state import RunState
+from loopline.bus.unfinished import give_back, schedule_retry
 
 log = structlog.get_logger("loopline.bus.consumer")
 
@@ -51,9 +51,6 @@ LEAST_BLOCK_SECONDS = 0.05
 
 LET_GO_SECONDS = 2.0
 """For telling Redis of work that is abandoned. Anyone who abandons it does not wait for long."""
-
-MAX_REASON_CHARS = 1_000
-"""Of what a run remembers of its last failure."""
 
 Handler = Callable[[Delivery], Awaitable[None]]
 
@@ -158,7 +155,8 @@ class Consumer:
             # Anyone who stops a worker may lose patience with it, and SIGKILL leaves no time to say
             # so: a death from here on is not put down to what is in hand.
             excuse = retry_during_outage(
-                "excuse", lambda: self._give_back(self._running.values(), let_go=False)
+                "excuse",
+                lambda: give_back(self.bus, self.name, self._running.values(), let_go=False),
             )
             background.start(excuse, name="excuse", may_end=True)
         while self._running:
@@ -169,21 +167,7 @@ class Consumer:
         its lease has run out."""
         with contextlib.suppress(TimeoutError, *OUTAGE):
             async with asyncio.timeout(LET_GO_SECONDS):
-                await self._give_back(leases, let_go=True)
-
-    async def _give_back(self, leases: Iterable[tuple[Shard, str, Lease]], *, let_go: bool) -> None:
-        """See give_back.lua."""
-        by_stream: dict[tuple[Shard, str], list[scripts.Value]] = {}
-        for shard, stream, lease in leases:
-            if lease.entry == UNKNOWN_ENTRY:
-                continue
-            by_stream.setdefault((shard, stream), []).extend((lease.entry, lease.count))
-        lease_ms = self.bus.settings.lease_ms
-        for (shard, stream), deliveries in by_stream.items():
-            await scripts.call(
-                self.bus.redis, "give_back", [shard.work(stream), shard.begun(stream)],
-                [GROUP, self.name, lease_ms, int(let_go), *deliveries],
-            )  # fmt: skip
+                await give_back(self.bus, self.name, leases, let_go=True)
 
     async def _return_uncounted(self, delivery: Delivery) -> None:
         """Another worker took it over, though this one lives: it was frozen or cut off, and that is
@@ -192,7 +176,7 @@ class Consumer:
         with contextlib.suppress(BusUnavailable):
             await retry_during_outage(
                 "not counted",
-                lambda: self._give_back(leases, let_go=False),
+                lambda: give_back(self.bus, self.name, leases, let_go=False),
                 give_up_after=self.bus.settings.lease_seconds,
             )
 
@@ -400,7 +384,7 @@ class Consumer:
         def hold(entry: str) -> None:
             self.bus.keeper.hold(delivery.lease, shard.run(envelope.run_id), on_verdict)
 
-        if delivery.eager is None:
+        if delivery.eager is None or delivery.eager.entry is not None:
             hold(delivery.lease.entry)
         else:
             delivery.eager.on_held.append(hold)
@@ -468,18 +452,16 @@ class Consumer:
                 envelope=delivery.envelope,
             )  # fmt: skip
         except Retry as error:
-            await self._schedule_retry(delivery, body, str(error), "", error.delay, failures + 1)
+            await schedule_retry(delivery, body, str(error), "", error.delay, failures + 1)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the message's fate
             if isinstance(error, BusUnavailable) or is_outage(error):
                 # Not the message's fault: the attempt does not count. A handler's own OSError
                 # does, or a missing file would be looked for until the run's deadline.
-                await self._schedule_retry(delivery, body, str(error), "", None, failures)
+                await schedule_retry(delivery, body, str(error), "", None, failures)
                 return
             log.error("handler failed", error=str(error), kind=type(error).__name__)
             reason = f"{type(error).__name__}: {error}"
-            await self._schedule_retry(
-                delivery, body, reason, traceback.format_exc(), None, failures + 1
-            )
+            await schedule_retry(delivery, body, reason, traceback.format_exc(), None, failures + 1)
 
     async def _run_handler(self, delivery: Delivery) -> None:
         observer, begun = self.bus.observer, time.monotonic()
@@ -493,39 +475,3 @@ class Consumer:
             raise
         finally:
             observer.handled(delivery.stream, time.monotonic() - begun)
-
-    async def _schedule_retry(
-        self,
-        delivery: Delivery,
-        body: bytes,
-        reason: str,
-        trace: str,
-        delay: float | None,
-        attempt: int,
-    ) -> None:
-        """`attempt`: failures so far, those of killed workers too, or a retry would forget them."""
-        settings, lease = self.bus.settings, delivery.lease
-        envelope = delivery.envelope
-        if attempt >= settings.max_attempts:
-            await add_dead_letter(
-                self.bus, delivery.shard, delivery.stream, lease, body,
-                f"failed attempts: {attempt}; last: {reason}", trace=trace, envelope=envelope,
-            )  # fmt: skip
-            return
-        if delay is None:
-            delay = min(60.0, settings.retry_base_seconds * 2 ** max(0, attempt - 1))
-            delay *= random.uniform(0.75, 1.25)
-        again = envelope.model_copy(update={"attempt": attempt})
-        self.bus.observer.retried(delivery.stream)
-        log.info("retry later", delay=round(delay, 3), attempt=attempt, reason=reason)
-        await retry_during_outage(
-            "retry",
-            lambda: scripts.call(
-                self.bus.redis,
-                "retry",
-                [lease.stream, delivery.shard.delayed(delivery.stream),
-                 delivery.shard.run(envelope.run_id)],
-                [lease.group, lease.entry, lease.consumer, lease.count, int(delay * 1000),
-                 again.to_json(), reason[:MAX_REASON_CHARS].encode(errors="replace")],
-            ),
-        )  # fmt: skip

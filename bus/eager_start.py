@@ -85,12 +85,13 @@ class EagerDelivery:
 
     def settle(self, shard: Shard, read: Any) -> None:
         """Note what the script has read for its reader, and start on it if it is another's."""
-        for entry, fields in read[1] if read else ():
+        entries: list[tuple[bytes, list[bytes]]] = read[1] if read else []
+        for entry, fields in entries:
             body = dict(zip(fields[::2], fields[1::2], strict=True)).get(FIELD.encode(), b"")
             if body == self.body and not self.ended:
-                self.entry = entry.decode()
+                self.entry = own = entry.decode()
                 for listener in self.on_held:
-                    listener(self.entry)
+                    listener(own)
             else:
                 self.reader.take(shard, self.stream, entry.decode(), body, 1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from loopline.bus import Bus, Consumer, Delivery, Finish, Inbox, StepCommit
@@ -44,7 +44,7 @@ class Process:
 
 
 @asynccontextmanager
-async def running(bus: Bus, places: int = 8) -> AsyncIterator[Process]:
+async def running(bus: Bus, places: int = 8) -> AsyncGenerator[Process]:
     process = Process(bus)
     consumers = [
         Consumer(bus, [stream], handler, concurrency=places, local=True, eager=True)
