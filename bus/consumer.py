@@ -332,8 +332,8 @@ class Consumer:
         eager.task = task
 
         def on_held(entry: str) -> None:
-            delivery.lease = held = replace(lease, entry=entry)
-            self._running[task] = (shard, stream, held)
+            delivery.lease = replace(lease, entry=entry)
+            self._running[task] = (shard, stream, delivery.lease)
 
         eager.on_held.append(on_held)
         return eager

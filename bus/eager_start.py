@@ -89,9 +89,9 @@ class EagerDelivery:
         for entry, fields in entries:
             body = dict(zip(fields[::2], fields[1::2], strict=True)).get(FIELD.encode(), b"")
             if body == self.body and not self.ended:
-                self.entry = own = entry.decode()
+                entry_id = self.entry = entry.decode()
                 for listener in self.on_held:
-                    listener(own)
+                    listener(entry_id)
             else:
                 self.reader.take(shard, self.stream, entry.decode(), body, 1)
 

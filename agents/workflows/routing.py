@@ -91,8 +91,8 @@ P = TypeVar("P")
 
 
 def capability(workflow: Workflow, protocol: type[P]) -> P | None:
-    """The workflow as one of the protocols below, if it is that. Python 3.11 looks through a
-    protocol anew at each `isinstance`."""
+    """The workflow as one of the protocols below, if it is that. Python 3.11 goes through a
+    protocol at each `isinstance`."""
     try:
         has = _implements(workflow, protocol)
     except TypeError:  # it has no hash

@@ -46,8 +46,8 @@ def data(client: redis.Redis, shard: Shard) -> dict[str, object]:
             case b"stream":
                 groups = client.xinfo_groups(key)
                 waiting = client.xpending_range(key, GROUP, "-", "+", 10) if groups else []  # pyright: ignore
-                held = [(p["consumer"], p["times_delivered"]) for p in waiting]  # pyright: ignore
-                value = (client.xrange(key), held)
+                holders = [(p["consumer"], p["times_delivered"]) for p in waiting]  # pyright: ignore
+                value = (client.xrange(key), holders)
             case _:
                 value = client.get(key)
         lives = client.pttl(key) >= 0  # pyright: ignore
