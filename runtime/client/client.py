@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +65,9 @@ from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.errors import InputError, UserError
 from loopline.workers.messages import offered_tools_on, registry
 from loopline.workers.routing import outgoing
+
+TOLD_SECONDS = 0.05
+"""How long news of an end is waited for that the log has already."""
 
 
 class RunUnknown(UserError):
@@ -345,8 +348,13 @@ class Client:
     async def trajectory(self, run_id: str, expected: Expected | None = None) -> Trajectory:
         """An ended run, from the bus, or from this process, if it has ended it. Raises
         `RunUnknown`, or `UserError` while it is active."""
-        if expected is not None and expected.end.state is not None:
-            return trajectory_of(expected.end.state)
+        if expected is not None:
+            # The log has an end a moment before who ended the run has told of it.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TOLD_SECONDS):
+                    await expected.end.wait()
+            if expected.end.state is not None:
+                return trajectory_of(expected.end.state)
         state = await self.bus.run_state(run_id)
         if state.active:
             raise UserError(f"run {run_id} has not ended yet")
