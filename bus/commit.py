@@ -32,7 +32,7 @@ MAX_BATCH = 64
 """Commits per script call. Redis serves nobody else meanwhile: 64 take about 2 ms."""
 
 
-REPLY_WAIT_SECONDS = 0.1
+REPLY_WAIT_SECONDS = 0.5
 """How long a reply waits for the commit of the step that it was handed to in this process."""
 
 LARGEST = 2**53

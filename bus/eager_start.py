@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from loopline.bus.keys import Shard
     from loopline.bus.local_delivery import LocalDelivery
 
-LONGEST_WAIT = 0.25
-"""Seconds that an admission waits for its first step."""
+LONGEST_WAIT = 1.0
+"""Seconds that an admission waits for its first step: on a machine that is overloaded, too, a step
+that only waits for its turn goes with it."""
 
 UNKNOWN_ENTRY = "@entry"
 """In the place of a stream entry's id, before there is one."""
