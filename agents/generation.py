@@ -22,7 +22,7 @@ from collections.abc import Collection
 from loopline.agents.errors import UnsupportedGeneration
 from loopline.agents.payloads import ACTING_ROLES
 from loopline.agents.records import GenerationOptions, JsonObject, Run
-from loopline.agents.workflows import Answering, Honouring, Workflow, workflows
+from loopline.agents.workflows import Answering, Honouring, Workflow, capability, workflows
 
 EVERY_AGENT = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
 ANSWERING_AGENTS = frozenset({"max_tokens", "stop", "seed"})
@@ -60,14 +60,14 @@ def generation_of(
 
 
 def _honoured(definition: Workflow, options: JsonObject) -> Collection[str]:
-    if isinstance(definition, Honouring):
-        return definition.honoured
+    if honouring := capability(definition, Honouring):
+        return honouring.honoured
     # The seed is the run's, also where nobody is known to answer.
     return EVERY_AGENT | (ANSWERING_AGENTS if _answering(definition, options) else {"seed"})
 
 
 def _answering(definition: Workflow, options: JsonObject) -> Collection[str]:
-    if isinstance(definition, Answering):
-        return definition.answering(options)
+    if answering := capability(definition, Answering):
+        return answering.answering(options)
     alone = len(definition.roles) == 1 and definition.roles[0] not in ACTING_ROLES
     return definition.roles if alone else ()

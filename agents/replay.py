@@ -30,7 +30,7 @@ from loopline.agents.records import (
 )
 from loopline.agents.stepping import take_step
 from loopline.agents.workflows import policies_for, prompt_hashes, workflows
-from loopline.agents.workflows.routing import ChoosingPrompts, Handoff
+from loopline.agents.workflows.routing import ChoosingPrompts, Handoff, capability
 
 _ENDED_FROM_OUTSIDE = frozenset(
     {Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR}
@@ -211,7 +211,7 @@ def _changed_prompts(run: Run) -> tuple[str, ...]:
 
 def _options_of(run: Run) -> JsonObject:
     """With the choice of prompts also where the run was admitted before there was one."""
-    chooses = isinstance(workflows.get(run.workflow), ChoosingPrompts)
+    chooses = capability(workflows.get(run.workflow), ChoosingPrompts) is not None
     return {**run.options, **({"prompts": prompt_set_of(run)} if chooses else {})}
 
 

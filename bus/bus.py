@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 from redis.asyncio import Redis
@@ -289,24 +289,7 @@ class Bus:
             *admission.journal,
             *(part for join, after in joins for part in (join.id, join.branches, after)),
         ]
-        with self.local.reading(shard, [message.stream for message in admission.messages]) as reads:
-            for body, reader in zip(bodies, reads.names, strict=True):
-                args += [body, reader]
-            result = await retry_during_outage(
-                "admission",
-                lambda: scripts.call(self.redis, "admit", keys, args),
-                give_up_after=30.0,
-                where=self._where,
-            )
-            if result[0] == b"admitted":
-                state = RunState(
-                    admission.run_id,
-                    "active",
-                    admission.run,
-                    admission.journal,
-                    deadline=int(admission.deadline * 1000) / 1000,
-                )
-                reads.take(result[1:], bodies, state)
+        result = await self._send_admission(shard, admission, keys, args, bodies)
         if result[0] == b"closed":
             raise Overloaded("the number of shards is being changed: ask again later")
         if result[0] == b"changed":
@@ -318,6 +301,52 @@ class Bus:
             what, count, limit = result[1].decode(), int(result[2]), int(result[3])
             raise Overloaded(f"{count} {what}, the limit is {limit}: ask again later")
         return result[0] == b"admitted"
+
+    async def _send_admission(
+        self,
+        shard: Shard,
+        admission: Admission,
+        keys: list[str],
+        args: list[scripts.Value],
+        bodies: Sequence[bytes],
+    ) -> list[Any]:
+        """What `admit.lua` answers; what this process has read of its own is begun with."""
+        state = RunState(
+            admission.run_id,
+            "active",
+            admission.run,
+            admission.journal,
+            deadline=int(admission.deadline * 1000) / 1000,
+        )
+
+        async def send(name: str, keys: list[str], args: list[scripts.Value]) -> list[Any]:
+            return await retry_during_outage(
+                "admission",
+                lambda: scripts.call(self.redis, name, keys, args),
+                give_up_after=30.0,
+                where=self._where,
+            )
+
+        if len(bodies) == 1 and not admission.journal and not admission.joins:
+            with self.local.starting_run(
+                shard,
+                state,
+                admission.messages[0].stream,
+                admission.messages[0].envelope,
+                bodies[0],
+            ) as start:
+                if start is not None:
+                    await start.wait_until_ready()
+                    results = await send("start", *start.script_parts(keys, args, bodies[0]))
+                    start.settle(results)
+                    return results[0]
+        with self.local.reading(shard, [message.stream for message in admission.messages]) as reads:
+            for body, reader in zip(bodies, reads.names, strict=True):
+                args += [body, reader]
+            result = await send("admit", keys, args)
+            if result[0] == b"admitted":
+                reads.take(result[1:], bodies, state)
+            return result
 
     async def run_state(self, run_id: str) -> RunState:
         """The run and its journal, read at one moment."""
@@ -418,20 +447,20 @@ class Bus:
         return runs
 
     async def follow(
-        self, run_id: str, after: str = "0-0"
+        self, run_id: str, after: str = "0-0", *, fresh: bool = False
     ) -> AsyncGenerator[tuple[str, dict[str, str]]]:
         """The run's log from `after` on: (id, fields) until the run has ended.
 
         A follower that lost its connection, or died, goes on from the last id it saw: no gap, no
-        repeat. Entries: `tokens` and `restart` (call, agent, offset, text, ids, weights), `step`
-        (guard, index), `ended` (outcome, answer, reason, generation: how often the run was
-        replayed before). Raises ValueError for an `after` that is no entry's id: the read that all
-        followers share would break of it.
+        repeat. `fresh`: it was admitted a moment ago. Entries: `tokens` and `restart` (call, agent,
+        offset, text, ids, weights), `step` (guard, index), `ended` (outcome, answer, reason,
+        generation: how often the run was replayed before). Raises ValueError for an `after` that is
+        no entry's id: the read that all followers share would break of it.
         """
         if not is_entry_id(after):
             raise ValueError(f"{after[:64]!r} is not the id of an entry")
         shard, quiet = self.keys.shard_of(run_id), 0
-        async with aclosing(self._logs.follow(run_id, after)) as events:
+        async with aclosing(self._logs.follow(run_id, after, fresh=fresh)) as events:
             async for entry, event in events:
                 if not event:
                     word = await self._end(run_id, *OVERDUE, only_if_overdue=True)
@@ -443,6 +472,8 @@ class Bus:
                 quiet = 0
                 yield entry, event
                 if event["type"] == "ended":
+                    if event["outcome"] != "error":  # no other run is ever replayed
+                        return
                     _, generation = await self._state_of(shard.run(run_id))
                     # A replay has woken the run since: this end was not its last.
                     if generation is None or generation.decode() == event["generation"]:

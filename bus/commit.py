@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redis.asyncio import Redis
 
 from loopline.bus import scripts
 from loopline.bus.connection import retry_during_outage
 from loopline.bus.envelope import Envelope
-from loopline.bus.errors import BusError, LeaseLost, MessageTooLarge, RunEnded, run_ended
+from loopline.bus.errors import (
+    BusError,
+    LeaseLost,
+    MessageTooLarge,
+    Retry,
+    RunEnded,
+    run_ended,
+)
 from loopline.bus.keys import Shard
 from loopline.bus.lease import Lease
 from loopline.bus.settings import BusSettings
@@ -24,6 +31,9 @@ from loopline.bus.settings import BusSettings
 MAX_BATCH = 64
 """Commits per script call. Redis serves nobody else meanwhile: 64 take about 2 ms."""
 
+
+REPLY_WAIT_SECONDS = 0.5
+"""How long a reply waits for the commit of the step that it was handed to in this process."""
 
 LARGEST = 2**53
 """Lua's numbers are doubles."""
@@ -109,10 +119,19 @@ def _check_texts(commit: StepCommit) -> None:
 
 
 @dataclass(slots=True)
+class _PendingReply:
+    keys: list[str]
+    args: list[scripts.Value]
+    done: asyncio.Future[str]
+
+
+@dataclass(slots=True)
 class _PendingCommit:
     keys: list[str]
     args: list[scripts.Value]
     done: asyncio.Future[str]
+    replies: list[_PendingReply] = field(default_factory=list[_PendingReply])
+    """To the step, which were handed to it before they were given."""
 
 
 class Committer:
@@ -126,6 +145,56 @@ class Committer:
         self._shard = shard
         self._queue: deque[_PendingCommit] = deque()
         self._sender: asyncio.Task[None] | None = None
+        self._replies: dict[tuple[str, str], list[_PendingReply]] = {}
+        """By run and guard of the step that has them."""
+        self._replying: set[asyncio.Task[None]] = set()
+
+    async def reply(self, keys: list[str], args: list[scripts.Value]) -> str:
+        """What `reply.lua` answers."""
+        word: bytes = await retry_during_outage(
+            "reply", lambda: scripts.call(self._redis, "reply", keys, args)
+        )
+        return word.decode()
+
+    def reply_later(
+        self, envelope: Envelope, keys: list[str], args: list[scripts.Value]
+    ) -> asyncio.Future[str]:
+        """Reply together with the commit of the step that asked, or alone if that takes long; the
+        future has what `reply.lua` answers."""
+        loop = asyncio.get_running_loop()
+        reply = _PendingReply(keys, args, loop.create_future())
+        step = (envelope.run_id, envelope.guard)
+        self._replies.setdefault(step, []).append(reply)
+        loop.call_later(REPLY_WAIT_SECONDS, self._reply_alone, step, reply)
+        return reply.done
+
+    async def give_replies(self, envelope: Envelope) -> None:
+        """Give what was handed to a step, before it asks for more on the strength of it. Raises
+        `Retry` where an answer does not count."""
+        step = (envelope.run_id, envelope.guard)
+        while replies := self._replies.get(step):
+            reply = replies[0]
+            self._reply_alone(step, reply)
+            if await reply.done not in ("ok", "already"):
+                raise Retry("another worker has the step's request", delay=0.0)
+
+    def _reply_alone(self, step: tuple[str, str], reply: _PendingReply) -> None:
+        waiting = self._replies.get(step, [])
+        if reply in waiting:
+            waiting.remove(reply)
+            if not waiting:
+                del self._replies[step]
+            task = asyncio.create_task(self._reply(reply), name="reply")
+            self._replying.add(task)
+            task.add_done_callback(self._replying.discard)
+
+    async def _reply(self, reply: _PendingReply) -> None:
+        try:
+            word = await self.reply(reply.keys, reply.args)
+        except Exception as error:  # noqa: BLE001 - the caller is told
+            _fail(reply.done, error)
+        else:
+            _tell(reply.done, word)
 
     async def commit(self, lease: Lease, envelope: Envelope, commit: StepCommit) -> bool:
         """Apply a commit; True if it went through but used up the run's budget.
@@ -135,6 +204,7 @@ class Committer:
         sent.
         """
         waiting = self._flatten(lease, envelope, commit)
+        waiting.replies = self._replies.pop((envelope.run_id, envelope.guard), [])
         self._queue.append(waiting)
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send(), name="committer")
@@ -226,19 +296,55 @@ class Committer:
             for waiting in batch:
                 keys += waiting.keys
                 args += waiting.args
+            replies = [reply for waiting in batch for reply in waiting.replies]
+            name = "commit"
+            if replies:
+                name = "reply_and_commit"
+                keys = [key for reply in replies for key in reply.keys] + keys
+                counts: list[scripts.Value] = [len(reply.args) for reply in replies]
+                parts = [value for reply in replies for value in reply.args]
+                args = [len(replies), *counts, *parts, *args]
             try:
-                # Safe to repeat: a commit that was applied answers "already".
-                results = await retry_during_outage(
-                    "commit", lambda k=keys, a=args: scripts.call(self._redis, "commit", k, a)
-                )
+                # Safe to repeat: a commit that was applied answers "already", and so does a reply.
+                results = await self._call(name, keys, args)
                 words = [result.decode() for result in results]
-                if len(words) != len(batch):
-                    raise BusError(f"commit.lua answered {len(words)} of {len(batch)} commits")
+                refused = bool(replies) and len(words) == len(replies)
+                if not refused and len(words) != len(replies) + len(batch):
+                    raise BusError(f"{name}.lua answered {len(words)} of {len(batch)} commits")
             except Exception as error:  # noqa: BLE001 - no waiting helps: the callers are told
-                for waiting in batch:
-                    if not waiting.done.done():
-                        waiting.done.set_exception(error)
+                for waiting in (*replies, *batch):
+                    _fail(waiting.done, error)
                 continue
-            for waiting, word in zip(batch, words, strict=True):
-                if not waiting.done.done():
-                    waiting.done.set_result(word)
+            for reply, word in zip(replies, words, strict=False):
+                _tell(reply.done, word)
+            if refused:
+                self._commit_without(batch, dict(zip(map(id, replies), words, strict=True)))
+                continue
+            for waiting, word in zip(batch, words[len(replies) :], strict=True):
+                _tell(waiting.done, word)
+
+    async def _call(self, name: str, keys: list[str], args: list[scripts.Value]) -> list[bytes]:
+        return await retry_during_outage(
+            "commit", lambda: scripts.call(self._redis, name, keys, args)
+        )
+
+    def _commit_without(self, batch: list[_PendingCommit], words: dict[int, str]) -> None:
+        """Nothing of the batch was committed: steps with an answer that does not count are taken
+        again, the others go on alone."""
+        for waiting in reversed(batch):
+            counted = all(words[id(reply)] in ("ok", "already") for reply in waiting.replies)
+            waiting.replies = []
+            if counted:
+                self._queue.appendleft(waiting)
+            else:
+                _fail(waiting.done, Retry("another worker has the step's request", delay=0.0))
+
+
+def _tell(waiter: asyncio.Future[str], word: str) -> None:
+    if not waiter.done():
+        waiter.set_result(word)
+
+
+def _fail(waiter: asyncio.Future[str], error: Exception) -> None:
+    if not waiter.done():
+        waiter.set_exception(error)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -23,12 +23,14 @@ from loopline.bus.bus import Bus
 from loopline.bus.connection import OUTAGE, is_outage, pause_before, retry_during_outage
 from loopline.bus.dead_letters import add_dead_letter
 from loopline.bus.delivery import Delivery
+from loopline.bus.eager_start import UNKNOWN_ENTRY, EagerDelivery, EagerStart
 from loopline.bus.envelope import FIELD, Envelope, trace_id_of
 from loopline.bus.errors import (
     BusError,
     BusUnavailable,
     LeaseLost,
     MessageTooLarge,
+    NotDelivered,
     Reject,
     Retry,
     RunEnded,
@@ -37,6 +39,7 @@ from loopline.bus.keys import GROUP, Shard
 from loopline.bus.lease import Lease, Verdict
 from loopline.bus.recovery import Sweeper
 from loopline.bus.run_state import RunState
+from loopline.bus.unfinished import give_back, schedule_retry
 
 log = structlog.get_logger("loopline.bus.consumer")
 
@@ -48,9 +51,6 @@ LEAST_BLOCK_SECONDS = 0.05
 
 LET_GO_SECONDS = 2.0
 """For telling Redis of work that is abandoned. Anyone who abandons it does not wait for long."""
-
-MAX_REASON_CHARS = 1_000
-"""Of what a run remembers of its last failure."""
 
 Handler = Callable[[Delivery], Awaitable[None]]
 
@@ -68,15 +68,19 @@ class Consumer:
         worker: str = "worker",
         ends_runs: bool = True,
         local: bool = False,
+        eager: bool = False,
     ) -> None:
         """`ends_runs`: whether it may end runs that are overdue, for which it must be allowed to
         read their journals. `local`: its process publishes to its streams, too, and reads for it
-        as it does (`loopline.bus.local_delivery`)."""
+        as it does (`loopline.bus.local_delivery`). `eager`: its handler may begin ahead of a run's
+        admission (`loopline.bus.eager_start`): it does nothing that others see before it marks,
+        replies or commits."""
         self.bus = bus
         self.streams = tuple(streams)
         self.name = f"{worker}-{uuid.uuid4().hex[:8]}"
         self.ends_runs = ends_runs
         self._local = local
+        self._eager = eager
         self._handler = handler
         self._concurrency = concurrency
         self._running: dict[asyncio.Task[None], tuple[Shard, str, Lease]] = {}
@@ -151,7 +155,8 @@ class Consumer:
             # Anyone who stops a worker may lose patience with it, and SIGKILL leaves no time to say
             # so: a death from here on is not put down to what is in hand.
             excuse = retry_during_outage(
-                "excuse", lambda: self._give_back(self._running.values(), let_go=False)
+                "excuse",
+                lambda: give_back(self.bus, self.name, self._running.values(), let_go=False),
             )
             background.start(excuse, name="excuse", may_end=True)
         while self._running:
@@ -162,19 +167,7 @@ class Consumer:
         its lease has run out."""
         with contextlib.suppress(TimeoutError, *OUTAGE):
             async with asyncio.timeout(LET_GO_SECONDS):
-                await self._give_back(leases, let_go=True)
-
-    async def _give_back(self, leases: Iterable[tuple[Shard, str, Lease]], *, let_go: bool) -> None:
-        """See give_back.lua."""
-        by_stream: dict[tuple[Shard, str], list[scripts.Value]] = {}
-        for shard, stream, lease in leases:
-            by_stream.setdefault((shard, stream), []).extend((lease.entry, lease.count))
-        lease_ms = self.bus.settings.lease_ms
-        for (shard, stream), deliveries in by_stream.items():
-            await scripts.call(
-                self.bus.redis, "give_back", [shard.work(stream), shard.begun(stream)],
-                [GROUP, self.name, lease_ms, int(let_go), *deliveries],
-            )  # fmt: skip
+                await give_back(self.bus, self.name, leases, let_go=True)
 
     async def _return_uncounted(self, delivery: Delivery) -> None:
         """Another worker took it over, though this one lives: it was frozen or cut off, and that is
@@ -183,7 +176,7 @@ class Consumer:
         with contextlib.suppress(BusUnavailable):
             await retry_during_outage(
                 "not counted",
-                lambda: self._give_back(leases, let_go=False),
+                lambda: give_back(self.bus, self.name, leases, let_go=False),
                 give_up_after=self.bus.settings.lease_seconds,
             )
 
@@ -316,6 +309,35 @@ class Consumer:
         self._running[task] = (shard, stream, lease)
         task.add_done_callback(self._on_task_done)
 
+    def begin(
+        self,
+        shard: Shard,
+        stream: str,
+        envelope: Envelope,
+        body: bytes,
+        state: RunState,
+        start: EagerStart,
+    ) -> EagerDelivery | None:
+        """Start handling a message that goes to its stream with the run's admission, or not at all;
+        None if it must not begin before. Raises what `Registry.decode` raises."""
+        if not self._eager:
+            return None
+        payload = self.bus.registry.decode(envelope)
+        eager = EagerDelivery(start, self, stream, body)
+        lease = Lease(shard.work(stream), UNKNOWN_ENTRY, self.name, 1)
+        delivery = Delivery(self.bus, shard, stream, lease, envelope, payload, state, eager)
+        task = asyncio.create_task(self._serve_delivery(delivery, body))
+        self._running[task] = (shard, stream, lease)
+        task.add_done_callback(self._on_task_done)
+        eager.task = task
+
+        def on_held(entry: str) -> None:
+            delivery.lease = replace(lease, entry=entry)
+            self._running[task] = (shard, stream, delivery.lease)
+
+        eager.on_held.append(on_held)
+        return eager
+
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
         if self._spare_places > 0:
@@ -347,6 +369,10 @@ class Consumer:
             log.warning("left to others", why="the shards were changed", run_id=envelope.run_id)
             return
         delivery = Delivery(self.bus, shard, stream, lease, envelope, payload, state)
+        await self._serve_delivery(delivery, body)
+
+    async def _serve_delivery(self, delivery: Delivery, body: bytes) -> None:
+        shard, stream, envelope = delivery.shard, delivery.stream, delivery.envelope
         verdicts: list[Verdict] = []
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
@@ -355,7 +381,13 @@ class Consumer:
             verdicts.append(verdict)
             loop.call_soon_threadsafe(task.cancel)
 
-        self.bus.keeper.hold(lease, shard.run(envelope.run_id), on_verdict)
+        def hold(entry: str) -> None:
+            self.bus.keeper.hold(delivery.lease, shard.run(envelope.run_id), on_verdict)
+
+        if delivery.eager is None or delivery.eager.entry is not None:
+            hold(delivery.lease.entry)
+        else:
+            delivery.eager.on_held.append(hold)
         try:
             async with self._places:
                 # Never unbound: the context is this task's own and ends with it.
@@ -369,7 +401,7 @@ class Consumer:
                     log.warning("lease lost before it began", run_id=envelope.run_id)
                 elif failures >= self.bus.settings.max_attempts:
                     await add_dead_letter(
-                        self.bus, shard, stream, lease, body,
+                        self.bus, shard, stream, delivery.lease, body,
                         f"handlings without an end: {failures}; its handler kills or outlives "
                         "its worker",
                     )  # fmt: skip
@@ -386,7 +418,9 @@ class Consumer:
                 self.bus.observer.lease_lost(stream)
                 await self._return_uncounted(delivery)
         finally:
-            self.bus.keeper.release(lease)
+            if delivery.eager is not None:
+                delivery.eager.end()
+            self.bus.keeper.release(delivery.lease)
 
     async def _begin(self, delivery: Delivery) -> int | None:
         """Failures of this message before, in retries and in handlings that never ended; None if
@@ -403,6 +437,8 @@ class Consumer:
     async def _handle(self, delivery: Delivery, body: bytes, failures: int) -> None:
         try:
             await self._run_handler(delivery)
+        except NotDelivered as error:
+            log.debug("begun in vain", run_id=delivery.envelope.run_id, error=str(error))
         except LeaseLost as error:
             self.bus.observer.lease_lost(delivery.stream)
             log.warning("lease lost", error=str(error))
@@ -416,59 +452,26 @@ class Consumer:
                 envelope=delivery.envelope,
             )  # fmt: skip
         except Retry as error:
-            await self._schedule_retry(delivery, body, str(error), "", error.delay, failures + 1)
+            await schedule_retry(delivery, body, str(error), "", error.delay, failures + 1)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the message's fate
             if isinstance(error, BusUnavailable) or is_outage(error):
                 # Not the message's fault: the attempt does not count. A handler's own OSError
                 # does, or a missing file would be looked for until the run's deadline.
-                await self._schedule_retry(delivery, body, str(error), "", None, failures)
+                await schedule_retry(delivery, body, str(error), "", None, failures)
                 return
             log.error("handler failed", error=str(error), kind=type(error).__name__)
             reason = f"{type(error).__name__}: {error}"
-            await self._schedule_retry(
-                delivery, body, reason, traceback.format_exc(), None, failures + 1
-            )
+            await schedule_retry(delivery, body, reason, traceback.format_exc(), None, failures + 1)
 
     async def _run_handler(self, delivery: Delivery) -> None:
         observer, begun = self.bus.observer, time.monotonic()
         observer.begun(delivery.stream, max(0.0, self.bus.clock.now() - delivery.published))
         try:
             await self._handler(delivery)
+        except NotDelivered:
+            raise
+        except Exception:
+            await delivery.held()  # what becomes of the message is told to the stream
+            raise
         finally:
             observer.handled(delivery.stream, time.monotonic() - begun)
-
-    async def _schedule_retry(
-        self,
-        delivery: Delivery,
-        body: bytes,
-        reason: str,
-        trace: str,
-        delay: float | None,
-        attempt: int,
-    ) -> None:
-        """`attempt`: failures so far, those of killed workers too, or a retry would forget them."""
-        settings, lease = self.bus.settings, delivery.lease
-        envelope = delivery.envelope
-        if attempt >= settings.max_attempts:
-            await add_dead_letter(
-                self.bus, delivery.shard, delivery.stream, lease, body,
-                f"failed attempts: {attempt}; last: {reason}", trace=trace, envelope=envelope,
-            )  # fmt: skip
-            return
-        if delay is None:
-            delay = min(60.0, settings.retry_base_seconds * 2 ** max(0, attempt - 1))
-            delay *= random.uniform(0.75, 1.25)
-        again = envelope.model_copy(update={"attempt": attempt})
-        self.bus.observer.retried(delivery.stream)
-        log.info("retry later", delay=round(delay, 3), attempt=attempt, reason=reason)
-        await retry_during_outage(
-            "retry",
-            lambda: scripts.call(
-                self.bus.redis,
-                "retry",
-                [lease.stream, delivery.shard.delayed(delivery.stream),
-                 delivery.shard.run(envelope.run_id)],
-                [lease.group, lease.entry, lease.consumer, lease.count, int(delay * 1000),
-                 again.to_json(), reason[:MAX_REASON_CHARS].encode(errors="replace")],
-            ),
-        )  # fmt: skip

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from loopline.bus import scripts
 from loopline.bus.commit import StepCommit
 from loopline.bus.connection import retry_during_outage
+from loopline.bus.eager_start import UNKNOWN_ENTRY, EagerDelivery
 from loopline.bus.envelope import Envelope
 from loopline.bus.errors import LeaseLost, RunEnded
 from loopline.bus.keys import Shard
@@ -26,7 +27,7 @@ REQUEST_LIFE_MS = 86_400_000
 step is committed or its run has ended; with the journal, if a replay may wake that run."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delivery:
     """A leased message. End it with exactly one of `commit`, `reply` or `drop`, or raise."""
 
@@ -39,10 +40,19 @@ class Delivery:
     payload: BaseModel
     state: RunState | None = None
     """The run as it was when this process published the message, a moment ago."""
+    eager: EagerDelivery | None = None
+    """Of a message that is handled before it is published. Until then the lease has no entry."""
+
+    async def held(self) -> None:
+        """Until this process has the lease. Raises `NotDelivered`."""
+        if self.eager is not None:
+            await self.eager.held()
 
     @property
     def published(self) -> float:
         """When the message was put on its stream, in Unix seconds of the server's clock."""
+        if self.lease.entry == UNKNOWN_ENTRY:
+            return self.bus.clock.now()
         return int(self.lease.entry.partition("-")[0]) / 1000
 
     async def run_state(self) -> RunState:
@@ -58,6 +68,7 @@ class Delivery:
 
     async def commit(self, commit: StepCommit) -> bool:
         """See `Committer.commit`."""
+        await self.held()
         committer = self.bus.committer(self.shard)
         over_budget = await committer.commit(self.lease, self.envelope, commit)
         if over_budget or commit.finish is not None:
@@ -94,6 +105,22 @@ class Delivery:
         by the `accounted` of a later mark, which are numbers and usage entries (empty where nothing
         was paid). Raises `LeaseLost` or `RunEnded`: then nothing may be sent.
         """
+        result: bytes | None = None
+        if self.eager is not None:
+            result = await self.eager.start.mark_call(self.eager, number, unknown)
+            unknown = unknown.replace(UNKNOWN_ENTRY.encode(), self.lease.entry.encode(), 1)
+        if result is None:
+            result = await self._mark(number, unknown, accounted)
+        if result == b"lost":
+            raise LeaseLost(f"request {self.envelope.reply_key}: taken over")
+        if result == b"over":
+            raise RunEnded(
+                f"request {self.envelope.reply_key}: its step is committed or its run has ended"
+            )
+
+    async def _mark(
+        self, number: int, unknown: bytes, accounted: Sequence[tuple[int, bytes]]
+    ) -> bytes:
         lease = self.lease
         args: list[scripts.Value] = [
             lease.group,
@@ -106,15 +133,9 @@ class Delivery:
         ]
         for earlier, entry in accounted:
             args += [earlier, entry]
-        result = await retry_during_outage(
+        return await retry_during_outage(
             "mark", lambda: scripts.call(self.bus.redis, "mark", self._request_keys(), args)
         )
-        if result == b"lost":
-            raise LeaseLost(f"request {self.envelope.reply_key}: taken over")
-        if result == b"over":
-            raise RunEnded(
-                f"request {self.envelope.reply_key}: its step is committed or its run has ended"
-            )
 
     def _request_keys(self) -> list[str]:
         shard, run_id = self.shard, self.envelope.run_id
@@ -137,6 +158,7 @@ class Delivery:
         that says so. Raises `LeaseLost` when another worker has the request; the usage was entered
         all the same, because it was paid for.
         """
+        await self.held()
         lease, keys = self.lease, self._request_keys()
         args: list[scripts.Value] = [
             lease.group,
@@ -158,15 +180,22 @@ class Delivery:
                 "too_large", f"the reply has {len(reply)} bytes; the limit is {limit} "
                 "(max_message_bytes)", retryable=False,
             )  # fmt: skip
-        result = await retry_during_outage(
-            "reply", lambda: scripts.call(self.bus.redis, "reply", keys, args)
-        )
-        if result == b"lost":
-            raise LeaseLost(f"request {self.envelope.reply_key}: taken over")
-        self.bus.local.tell_reply(self.envelope.reply_key, cast("bytes", args[4]))
+        key = self.envelope.reply_key
+        committer, handed_over = self.bus.committer(self.shard), cast("bytes", args[4])
+        if store and self.bus.local.waits_for(key):
+            # The step of this process that asked may go on: its commit is not applied without this.
+            pending = committer.reply_later(self.envelope, keys, args)
+            self.bus.local.tell_reply(key, handed_over)
+            result = await pending
+        else:
+            result = await committer.reply(keys, args)
+        if result == "lost":
+            raise LeaseLost(f"request {key}: taken over")
+        self.bus.local.tell_reply(key, handed_over)  # also who has asked again meanwhile
 
     async def drop(self) -> None:
         """Settle without effect: the run is over. A run that a replay may wake keeps it."""
+        await self.held()
         lease, shard, envelope = self.lease, self.shard, self.envelope
         keys = [lease.stream, shard.run(envelope.run_id), shard.request(envelope.reply_key)]
         args: list[scripts.Value] = [lease.group, lease.entry, lease.consumer, lease.count]

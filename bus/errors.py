@@ -24,6 +24,11 @@ class LeaseLost(BusError):
     """Another worker holds this delivery now. Nothing was changed; drop the work."""
 
 
+class NotDelivered(BusError):
+    """The message that a handler began with ahead of its delivery is not this process's after all.
+    Nothing was changed; drop the work."""
+
+
 class RunEnded(BusError):
     """The run is over: finished, in error, or for one of the reasons below. Nothing was changed."""
 

@@ -13,38 +13,17 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
-from loopline.bus.envelope import FIELD
+from loopline.bus.eager_start import EagerDelivery, EagerReader, EagerStart
+from loopline.bus.envelope import FIELD, Envelope
+from loopline.bus.errors import BusError
 from loopline.bus.keys import Shard
 from loopline.bus.run_state import RunState
 
 
-class Reader(Protocol):
-    """Of a consumer, what reading for it needs."""
-
-    @property
-    def name(self) -> str: ...
-
-    def reserve(self) -> bool:
-        """Keep a place for one more delivery; False if there is none."""
-        ...
-
-    def release(self) -> None:
-        """Free that place again, once what was read has been taken."""
-        ...
-
-    def take(
-        self,
-        shard: Shard,
-        stream: str,
-        entry: str,
-        body: bytes,
-        count: int,
-        state: RunState | None = None,
-    ) -> None: ...
-
-
 class Mailbox(Protocol):
     """What waits in this process for replies and for the ends of runs."""
+
+    def waits_for(self, key: str) -> bool: ...
 
     def told_reply(self, key: str, reply: bytes) -> None: ...
 
@@ -55,14 +34,16 @@ class LocalDelivery:
     """The streams that this process serves, and its mailboxes."""
 
     def __init__(self) -> None:
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, EagerReader] = {}
         self._mailboxes: list[Mailbox] = []
+        self.starting: dict[str, EagerStart] = {}
+        """By run, those that are on their way in."""
 
-    def serve(self, streams: Sequence[str], reader: Reader) -> None:
+    def serve(self, streams: Sequence[str], reader: EagerReader) -> None:
         """From now on `reader` takes what is published here to these streams."""
         self._readers |= dict.fromkeys(streams, reader)
 
-    def stop_serving(self, reader: Reader) -> None:
+    def stop_serving(self, reader: EagerReader) -> None:
         self._readers = {
             name: served_by for name, served_by in self._readers.items() if served_by is not reader
         }
@@ -72,6 +53,44 @@ class LocalDelivery:
 
     def close(self, mailbox: Mailbox) -> None:
         self._mailboxes.remove(mailbox)
+
+    def begin(
+        self, start: EagerStart, stream: str, envelope: Envelope, body: bytes
+    ) -> EagerDelivery | None:
+        """Begin with a message before it is published; None where it is not served here, or there
+        is no place for it."""
+        reader = self._readers.get(stream)
+        if reader is None or not reader.reserve():
+            return None
+        try:
+            return reader.begin(start.shard, stream, envelope, body, start.state, start)
+        except BusError:
+            return None  # its reader says what is wrong with it
+        finally:
+            reader.release()
+
+    @contextmanager
+    def starting_run(
+        self, shard: Shard, state: RunState, stream: str, envelope: Envelope, body: bytes
+    ) -> Generator[EagerStart | None]:
+        """The start of a run whose first step begins here, until it is let in; None where it is
+        begun elsewhere. Who leaves the block before `settle` has given it up."""
+        start = EagerStart(state.run_id, shard, state, self)
+        if state.run_id not in self.starting:
+            start.first = self.begin(start, stream, envelope, body)
+        if start.first is None:
+            yield None
+            return
+        self.starting[state.run_id] = start
+        try:
+            yield start
+        finally:
+            del self.starting[state.run_id]
+            start.end()
+
+    def waits_for(self, key: str) -> bool:
+        """Whether steps of this process alone wait for this reply here, which commit it."""
+        return any(mailbox.waits_for(key) for mailbox in self._mailboxes)
 
     def tell_reply(self, key: str, reply: bytes) -> None:
         """A reply is on the bus, but for the inbox of this process."""
@@ -88,7 +107,7 @@ class LocalDelivery:
         """Places for one delivery of each of these streams that is served here, until the end of
         the block."""
         with ExitStack() as stack:
-            readers: list[Reader | None] = []
+            readers: list[EagerReader | None] = []
             for stream in streams:
                 reader = self._readers.get(stream)
                 if reader is not None and reader.reserve():
@@ -103,7 +122,7 @@ class LocalReads:
     """What one script may read."""
 
     def __init__(
-        self, shard: Shard, streams: Sequence[str], readers: Sequence[Reader | None]
+        self, shard: Shard, streams: Sequence[str], readers: Sequence[EagerReader | None]
     ) -> None:
         self._shard = shard
         self._streams = streams

@@ -133,16 +133,21 @@ class LogFollower:
         self._bus = bus
         self._readers: dict[Shard, _ShardReader] = {}
 
-    async def follow(self, run_id: str, after: str) -> AsyncGenerator[Event]:
-        """Entries of a run's log behind `after`, without an end: the caller knows the last one.
+    async def follow(
+        self, run_id: str, after: str, *, fresh: bool = False
+    ) -> AsyncGenerator[Event]:
+        """Entries of a run's log behind `after`, without an end: the caller knows the last one. Of
+        a `fresh` run nothing much is there: what there is comes by the shared read.
         A silence of `LOOK_SECONDS` yields an entry without fields and with the id of the one
         before."""
         shard = self._bus.keys.shard_of(run_id)
         key, reader = shard.log(run_id), self._reader(shard)
         while True:
-            async for event in self._page(key, after):
-                after = event[0]
-                yield event
+            if not fresh:
+                async for event in self._page(key, after):
+                    after = event[0]
+                    yield event
+            fresh = False
             subscription = _Subscription(key, _place(after))
             await reader.add(subscription)
             try:

@@ -43,6 +43,8 @@ class Inbox:
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
         self._replies: dict[str, set[asyncio.Future[bytes]]] = {}
+        self._steps: dict[str, int] = {}
+        """By key, how many of those that wait are steps that commit what they are answered."""
         self._ends: WeakValueDictionary[str, RunEnd] = WeakValueDictionary()
         self._readers: list[asyncio.Task[None]] = []
 
@@ -65,8 +67,14 @@ class Inbox:
     def key(self, shard: Shard) -> str:
         return shard.inbox(self.bus.process)
 
-    async def request(self, stream: str, envelope: Envelope) -> bytes:
+    async def request(
+        self, stream: str, envelope: Envelope, *, committed_with: bool = False
+    ) -> bytes:
         """Ask a pool; the answer's bytes.
+
+        `committed_with`: nothing comes of the answer but requests and the commit of the step that
+        asks. Then an answer of this process is there before the bus has it, and the commit stores
+        it first: see `Committer.reply_later`.
 
         Raises `RequestError` if the answer is an error, `DeadlineExceeded` past the envelope's
         deadline (the work may still end and be stored), `MessageTooLarge`, `RunEnded` for a step
@@ -83,6 +91,8 @@ class Inbox:
         # Two steps of one process may wait for one key: a retry alongside its abandoned first try.
         waiting = self._replies.setdefault(key, set())
         waiting.add(future)
+        if committed_with:
+            self._steps[key] = self._steps.get(key, 0) + 1
         keys = [
             shard.request(key),
             shard.work(stream),
@@ -91,6 +101,7 @@ class Inbox:
         ]
         args: list[scripts.Value] = [body, REQUEST_LIFE_MS, key, envelope.guard]
         try:
+            await self.bus.committer(shard).give_replies(envelope)
             while True:
                 self.bus.background.check()
                 remaining = self.bus.clock.left(envelope.deadline)
@@ -109,6 +120,7 @@ class Inbox:
             waiting.discard(future)
             if not waiting:
                 self._replies.pop(key, None)
+                self._steps.pop(key, None)
 
     async def _ask(
         self,
@@ -118,6 +130,11 @@ class Inbox:
         keys: list[str],
         args: list[scripts.Value],
     ) -> list[Any]:
+        start = self.bus.local.starting.get(envelope.run_id)
+        if start is not None:
+            eager_answer = await start.ask(stream, envelope, keys, args)
+            if eager_answer is not None:
+                return eager_answer
         with self.bus.local.reading(shard, [stream]) as reads:
             answer = await retry_during_outage(
                 "request",
@@ -200,6 +217,10 @@ class Inbox:
             self.told_reply(fields[b"key"].decode(), fields[b"reply"])
         elif fields[b"type"] == b"ended":
             self.told_end(fields[b"run_id"].decode(), None)
+
+    def waits_for(self, key: str) -> bool:
+        waiting = self._replies.get(key)
+        return bool(waiting) and len(waiting) == self._steps.get(key)
 
     def told_reply(self, key: str, reply: bytes) -> None:
         for future in self._replies.get(key, ()):

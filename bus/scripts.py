@@ -15,14 +15,24 @@ from redis.exceptions import NoScriptError
 
 Value = str | bytes | int | float
 _INCLUDE = re.compile(r"^-- include: (\S+)\n", re.MULTILINE)
+_FUNCTION = re.compile(r"^-- function: (\S+)\.lua\n", re.MULTILINE)
 
 
 @cache
 def source(name: str) -> str:
-    """The text of `lua/<name>.lua` with its includes put in."""
+    """The text of `lua/<name>.lua` with its includes put in, and other scripts as functions of KEYS
+    and ARGV: what a script does within another is what it does alone."""
     folder = files("loopline.bus") / "lua"
-    text = (folder / f"{name}.lua").read_text("utf-8")
-    return _INCLUDE.sub(lambda match: (folder / match.group(1)).read_text("utf-8"), text)
+
+    def text(file: str) -> str:
+        return (folder / file).read_text("utf-8")
+
+    def as_function(match: re.Match[str]) -> str:
+        body = _INCLUDE.sub("", text(f"{match[1]}.lua"))
+        return f"local function {match[1]}(KEYS, ARGV)\n{body}end\n"
+
+    whole = _INCLUDE.sub(lambda match: text(match[1]), text(f"{name}.lua"))
+    return _FUNCTION.sub(as_function, whole)
 
 
 @cache

@@ -44,13 +44,13 @@ class TokenWriter:
         self._agent = agent
         self._call = delivery.envelope.reply_key
         self._guard = delivery.envelope.guard
-        self._lease = lease = delivery.lease
+        self._delivery = delivery
         shard, run_id = delivery.shard, delivery.envelope.run_id
         self._keys = [
             shard.log(run_id),
             shard.request(self._call),
             shard.run(run_id),
-            lease.stream,
+            delivery.lease.stream,
         ]
         self._offset = 0
 
@@ -59,6 +59,8 @@ class TokenWriter:
         ids: list[int] = []
         text = ""
         weights: Weights | None = None
+        if self._delivery.state is not None:  # it was asked a moment ago, by this process
+            return FollowerPosition((), "", None)
         entries = await retry_during_outage(
             "token log", lambda: self._bus.redis.xrange(self._keys[0])
         )
@@ -91,7 +93,8 @@ class TokenWriter:
         """
         if text and not ids:
             raise ValueError("a piece of text needs at least one id: ids count its place")
-        at, lease = 0 if restart else self._offset, self._lease
+        await self._delivery.held()
+        at, lease = 0 if restart else self._offset, self._delivery.lease
         args: list[scripts.Value] = [
             lease.group,
             lease.entry,

@@ -115,7 +115,7 @@ class BusHost:
             payload=payload,
         )
         try:
-            return await self._inbox.request(stream, envelope)
+            return await self._inbox.request(stream, envelope, committed_with=True)
         except RequestError as error:
             raise RequestFailed(error.kind, str(error), retryable=error.retryable) from error
         except DeadlineExceeded as error:

@@ -38,7 +38,7 @@ from loopline.bus.tasks import end
 from loopline.workers.engines import build_engine
 from loopline.workers.engines.protocol import EngineBroken, EngineError
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.gc_tuning import collect_rarely
+from loopline.workers.gc_tuning import collect_rarely, spare_what_started
 from loopline.workers.gpu import Pool
 from loopline.workers.messages import (
     JUDGE_STREAM,
@@ -170,6 +170,7 @@ class Worker:
             )
             stack.push_async_callback(background.stop, [beating])
             await self._build(stack)
+            spare_what_started()
             self._state = "ready"
             self._news.set()
             log.info("ready", worker=self.name, kind=self._kind, streams=self._streams)
@@ -424,6 +425,7 @@ class Worker:
             worker=self.name,
             ends_runs=isinstance(self.settings, RoleWorkerSettings),
             local=self._front is not None,
+            eager=self._front is not None,
         )
         self._consumers.append(consumer)
         self._servers.append(consumer)

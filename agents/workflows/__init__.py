@@ -34,6 +34,7 @@ from loopline.agents.workflows.routing import (
     Rewarding,
     Routing,
     Workflow,
+    capability,
     parse_options,
 )
 from loopline.agents.workflows.solo import SoloWorkflow
@@ -62,6 +63,7 @@ __all__ = [
     "Workflow",
     "add_rewards",
     "agents_of",
+    "capability",
     "offers_tools",
     "parse_options",
     "policies_for",
@@ -104,10 +106,10 @@ def agents_of(
     `PluginError` and `InvalidOptions`."""
     definition = workflows.get(workflow)
     players: Mapping[str, str] = {}
-    if isinstance(definition, Playing) and environment is not None:
-        players = definition.players(environment)
-    if isinstance(definition, Assembling) and options is not None:
-        players = definition.agents_in(options)
+    if environment is not None and (playing := capability(definition, Playing)):
+        players = playing.players(environment)
+    if options is not None and (assembling := capability(definition, Assembling)):
+        players = assembling.agents_in(options)
     policies = {**definition.default_policies, **players}
     others = {
         role: "" for role in definition.roles if role not in ACTING_ROLES and role not in policies
@@ -131,10 +133,10 @@ def prompts_of(
     `PluginError`."""
     definition = workflows.get(workflow)
     prompts = [prompt for role in definition.roles for prompt in roles.get(role).prompts]
-    if isinstance(definition, ChoosingPrompts):
-        prompts += definition.prompts_in(options or {})
-    if isinstance(definition, Playing) and environment is not None:
-        prompts += definition.player_prompts(environment)
+    if choosing := capability(definition, ChoosingPrompts):
+        prompts += choosing.prompts_in(options or {})
+    if environment is not None and (playing := capability(definition, Playing)):
+        prompts += playing.player_prompts(environment)
     return {prompt.file: prompt for prompt in prompts}
 
 
@@ -199,4 +201,5 @@ def add_rewards(trajectory: Trajectory) -> Trajectory:
         workflow = workflows.get(trajectory.run.workflow)
     except (UnknownName, PluginError):
         return trajectory
-    return workflow.rewarded(trajectory) if isinstance(workflow, Rewarding) else trajectory
+    rewarding = capability(workflow, Rewarding)
+    return trajectory if rewarding is None else rewarding.rewarded(trajectory)

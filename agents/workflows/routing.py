@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from functools import lru_cache
+from typing import Protocol, TypeVar, cast, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -85,6 +86,23 @@ class Finish:
 
 
 Routing = Continue | Fanout | Arrive | Finish
+
+P = TypeVar("P")
+
+
+def capability(workflow: Workflow, protocol: type[P]) -> P | None:
+    """The workflow as one of the protocols below, if it is that. Python 3.11 goes through a
+    protocol at each `isinstance`."""
+    try:
+        has = _implements(workflow, protocol)
+    except TypeError:  # it has no hash
+        has = isinstance(workflow, protocol)
+    return cast("P", workflow) if has else None
+
+
+@lru_cache(maxsize=1024)
+def _implements(workflow: Workflow, protocol: type[object]) -> bool:
+    return isinstance(workflow, protocol)
 
 
 @runtime_checkable

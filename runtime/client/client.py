@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,7 @@ from loopline.agents.workflows import (
     TeamWorkflow,
     add_rewards,
     agents_of,
+    capability,
     policies_for,
     prompt_hashes,
     prompts_of,
@@ -64,6 +65,9 @@ from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.errors import InputError, UserError
 from loopline.workers.messages import offered_tools_on, registry
 from loopline.workers.routing import outgoing
+
+TOLD_SECONDS = 0.05
+"""How long news of an end is waited for that the log has already."""
 
 
 class RunUnknown(UserError):
@@ -243,7 +247,7 @@ class Client:
 
     async def _with_offered_tools(self, run: Run) -> Run:
         workflow = workflows.get(run.workflow)
-        naming = workflow if isinstance(workflow, NamingTools) else None
+        naming = capability(workflow, NamingTools)
         of_agents = naming.tools_in(run.options) if naming else ()
         missing = (*unregistered_tools(run.task), *unregistered_names(of_agents))
         if not missing:
@@ -339,21 +343,30 @@ class Client:
         """
         left = 0.0 if expected is None else self.bus.clock.left(expected.deadline)
         await self._inbox.wait_ended(run_id, within=left)
-        if expected is not None and expected.end.state is not None:
-            return trajectory_of(expected.end.state)
-        return await self.trajectory(run_id)
+        return await self.trajectory(run_id, expected)
 
-    async def trajectory(self, run_id: str) -> Trajectory:
-        """An ended run, from the bus. Raises `RunUnknown`, or `UserError` while it is active."""
+    async def trajectory(self, run_id: str, expected: Expected | None = None) -> Trajectory:
+        """An ended run, from the bus, or from this process, if it has ended it. Raises
+        `RunUnknown`, or `UserError` while it is active."""
+        if expected is not None:
+            # The log has an end a moment before who ended the run has told of it.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TOLD_SECONDS):
+                    await expected.end.wait()
+            if expected.end.state is not None:
+                return trajectory_of(expected.end.state)
         state = await self.bus.run_state(run_id)
         if state.active:
             raise UserError(f"run {run_id} has not ended yet")
         return trajectory_of(state)
 
-    async def follow(self, run_id: str, after: str = "0-0") -> AsyncGenerator[RunEvent]:
+    async def follow(
+        self, run_id: str, after: str = "0-0", *, fresh: bool = False
+    ) -> AsyncGenerator[RunEvent]:
         """A run's events from `after` on, until it has ended: no gap and no repeat, also for a
-        follower that was away. Resume with the `id` of the last event seen."""
-        async with aclosing(self.bus.follow(run_id, after)) as events:
+        follower that was away. Resume with the `id` of the last event seen. `fresh`: it was
+        admitted a moment ago."""
+        async with aclosing(self.bus.follow(run_id, after, fresh=fresh)) as events:
             async for event_id, fields in events:
                 yield RunEvent(event_id, fields["type"], fields)
 

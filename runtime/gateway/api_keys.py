@@ -51,6 +51,8 @@ class ApiKey(BaseModel):
 
     def allows(self, model: str) -> bool:
         """Who may use a policy may also name one version of it."""
+        if "*" in self.models:
+            return True
         names = (model, split_pin(model)[0])
         return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in self.models)
 

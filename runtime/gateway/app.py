@@ -34,6 +34,7 @@ from loopline.runtime.gateway.errors import (
 from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.gateway.http import (
     Http,
+    header,
     json_response,
     run_headers,
     while_connected,
@@ -105,6 +106,7 @@ class Gateway:
             raise validation_error(error, body) from error
         if chat.metadata and any(tag in RESERVED_TAGS for tag in chat.metadata):
             raise invalid(f"metadata: {', '.join(RESERVED_TAGS)} are the gateway's own", "metadata")
+        key = header(request, idempotency.HEADER)
         admitted = await self._service.admit(
             Question(
                 caller=caller,
@@ -116,11 +118,11 @@ class Gateway:
                 stream=bool(chat.stream),
                 session=sessions.session_of(
                     request.path_params.get("session"),
-                    request.headers.get(sessions.HEADER),
+                    header(request, sessions.HEADER),
                     caller.id,
                 ),
-                idempotency_key=request.headers.get(idempotency.HEADER),
-                body_digest=idempotency.digest_of(body),
+                idempotency_key=key,
+                body_digest="" if key is None else idempotency.digest_of(body),
             )
         )
         if chat.stream:
@@ -133,7 +135,7 @@ class Gateway:
                 token_ids=bool(chat.return_token_ids),
                 offered=tuple(tool.name for tool in chat.offered_tools),
             )
-            return await self._stream(admitted, shape, request.headers.get("last-event-id"))
+            return await self._stream(admitted, shape, header(request, "last-event-id"))
         return await self._whole(
             request,
             admitted,

@@ -29,6 +29,15 @@ def json_response(body: Any, status: int = 200, headers: dict[str, str] | None =
     return Response(orjson.dumps(body), status, headers=named, media_type="application/json")
 
 
+def header(request: Request, name: str) -> str | None:
+    """A header by its name in small letters. `Request.headers` reads all of them, each time."""
+    wanted = name.encode()
+    for key, value in request.scope["headers"]:
+        if key == wanted:
+            return value.decode("latin-1")
+    return None
+
+
 def run_headers(admitted: Admitted) -> dict[str, str]:
     return {REQUEST_ID: admitted.run.id, "x-loopline-run": admitted.run.id}
 
@@ -73,7 +82,7 @@ class Http:
     async def caller(self, request: Request) -> api_keys.ApiKey:
         """Whose request it is. Raises `ApiError`."""
         try:
-            return await self._authentication.caller(request.headers.get("authorization"))
+            return await self._authentication.caller(header(request, "authorization"))
         except OUTAGE as error:
             raise unavailable(f"Redis does not answer: {type(error).__name__}") from error
 
@@ -81,7 +90,7 @@ class Http:
         """The body as a JSON object, within its limit. Raises `ApiError`."""
         limit = self._service.settings.gateway.max_body_bytes
         seconds = self._service.settings.gateway.body_seconds
-        declared = request.headers.get("content-length", "")
+        declared = header(request, "content-length") or ""
         if declared.isdecimal() and int(declared) > limit:
             raise too_large(f"the body has {declared} bytes; the limit is {limit}")
         raw = bytearray()

@@ -247,15 +247,16 @@ class Service:
         """What a run's log comes to, from its beginning to its end. Who closes this before, and
         whom `ApiError` reaches, is as for `stream`."""
         run_id, ended = admitted.run.id, False
+        fresh = admitted.expected is not None
         try:
             for item in rendering.begin():
                 yield item
-            async with aclosing(self.client.follow(run_id, BEGIN)) as events:
+            async with aclosing(self.client.follow(run_id, BEGIN, fresh=fresh)) as events:
                 async for event in events:
                     items = rendering.feed(event.id, event.fields)
                     if event.kind == "ended":
                         ended = True
-                        trajectory = await self.client.trajectory(run_id)
+                        trajectory = await self.client.trajectory(run_id, admitted.expected)
                         await self._remember(admitted, trajectory)
                         items = rendering.finish(trajectory)
                     for item in items:

@@ -34,6 +34,7 @@ from loopline.bus import (
 from loopline.bus.agreement import replace
 from loopline.bus.log_consumer import Entry
 from loopline.bus.threads import advance_thread, claim
+from tests.bus.eager_process import ASKING, running
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, letters, serving, until
 
@@ -120,6 +121,9 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
             for run_id in runs:
                 await ended(bus, run_id)
             extra_runs = await left_and_taken_over(bus)
+            async with running(bus):
+                extra_runs.append(await admit(bus, ASKING))
+                await ended(bus, extra_runs[-1])
             doomed = await admit(bus, "nobody")
             await bus.cancel(doomed)
             assert (await bus.run_state(doomed)).outcome == "cancelled"

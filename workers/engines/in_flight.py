@@ -21,13 +21,17 @@ class Ticket:
         remaining = None if request.deadline is None else request.deadline - time.time()
         self._ends = None if remaining is None else time.monotonic() + remaining
         """By a clock that nobody sets: it may be long until then."""
-        self._cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._cancelled = False
+        self._scope: asyncio.Timeout | None = None
+        """Of the guard that waits now."""
         self._tell: Callable[[EngineError], object] | None = None
 
     def cancel(self) -> None:
         """Make the request's current or next wait raise."""
-        if not self._cancelled.done():
-            self._cancelled.set_result(None)
+        if not self._cancelled:
+            self._cancelled = True
+            if self._scope is not None and not self._scope.expired():
+                self._scope.reschedule(asyncio.get_running_loop().time())
             if self._tell is not None:
                 self._tell(self._cancelled_error())
 
@@ -35,7 +39,7 @@ class Ticket:
     def telling(self, tell: Callable[[EngineError], object]) -> Generator[None]:
         """Within the block, `tell` is called with the error when the request is cancelled or its
         deadline passes: for who waits for thousands of events, each too cheap for a `guard`."""
-        if self._cancelled.done():
+        if self._cancelled:
             raise self._cancelled_error()
         self._tell = tell
         remaining = self.seconds_left()
@@ -60,46 +64,30 @@ class Ticket:
         """Until the deadline, never negative; `None` without one."""
         return None if self._ends is None else max(0.0, self._ends - time.monotonic())
 
-    async def guard(
-        self,
-        work: Coroutine[Any, Any, T],
-        *,
-        timeout: float | None = None,
-        undo: Callable[[T], object] | None = None,
-    ) -> T:
-        """The result of `work`, unless something else comes first: then `work` is cancelled.
-
-        Raises EngineError of kind `cancelled`, EngineDeadline, or TimeoutError after `timeout`
-        seconds. `undo` gives back a result that arrived while the waiter itself was cancelled
-        (a slot taken that nobody would release).
-        """
+    async def guard(self, work: Coroutine[Any, Any, T], *, timeout: float | None = None) -> T:
+        """The result of `work`, unless something else comes first: then `work` is cancelled, and
+        has ended when this raises EngineError of kind `cancelled`, EngineDeadline, or TimeoutError
+        after `timeout` seconds."""
         remaining = self.seconds_left()
+        if self._cancelled or remaining == 0:
+            work.close()
+            raise self._cancelled_error() if self._cancelled else self._deadline_error()
         limits = [seconds for seconds in (timeout, remaining) if seconds is not None]
-        task = asyncio.ensure_future(work)
-        delivered = False
+        before = self._scope
         try:
-            if not self._cancelled.done():
-                await asyncio.wait(
-                    {task, self._cancelled},
-                    timeout=min(limits, default=None),
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-            if task.done():
-                result = task.result()
-                delivered = True
-                return result
+            # Not a task of its own: a stream waits here for each of its chunks.
+            async with asyncio.timeout(min(limits, default=None)) as self._scope:
+                return await work
+        except TimeoutError:
+            if self._cancelled:
+                raise self._cancelled_error() from None
+            # Not by the clock: uvloop's timers may end a little early.
+            by_deadline = remaining is not None and (timeout is None or remaining <= timeout)
+            if by_deadline and self._scope is not None and self._scope.expired():
+                raise self._deadline_error() from None
+            raise
         finally:
-            if not delivered:
-                task.cancel()
-                (outcome,) = await asyncio.gather(task, return_exceptions=True)
-                if undo is not None and not isinstance(outcome, BaseException):
-                    undo(outcome)
-        if self._cancelled.done():
-            raise self._cancelled_error()
-        # Not by the clock: uvloop's timers may end a little early.
-        if remaining is not None and (timeout is None or remaining <= timeout):
-            raise self._deadline_error()
-        raise TimeoutError
+            self._scope = before
 
     async def pause(self, seconds: float) -> None:
         """Sleep, or raise as `guard` does. Zero still notices a cancelled or late request."""
@@ -107,7 +95,7 @@ class Ticket:
 
     async def take(self, slots: asyncio.Semaphore) -> None:
         """Wait for one of the engine's slots; the caller releases it."""
-        await self.guard(slots.acquire(), undo=lambda _: slots.release())
+        await self.guard(slots.acquire())
 
 
 class InFlight:

@@ -238,9 +238,12 @@ def _fleet(folder: Path, server: RedisProcess, endpoint: str, gateways: Sequence
     def settings_of(slot: Slot) -> WorkerSettings:
         match slot.kind:
             case "gateway":
+                models = models_of(endpoint)
                 return RoleWorkerSettings(
-                    bus=bus, name=slot.name, roles=("chat",), concurrency=2 * CONCURRENCY
-                )
+                    bus=bus, name=slot.name, roles=("chat",), concurrency=2 * CONCURRENCY,
+                    # Every other gateway calls the endpoint itself, as all do by default.
+                    models={ENDPOINT: models[ENDPOINT]} if slot.index % 2 == 0 else {},
+                )  # fmt: skip
             case "gpu":
                 return GpuWorkerSettings(bus=bus, name=slot.name, models=models_of(endpoint))
             case _:

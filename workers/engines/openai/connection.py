@@ -1,6 +1,6 @@
 """The HTTP side of an endpoint: one request out, its answer's bytes back, its failures typed.
 
-httpx2 alone, without the `openai` package: that one takes an address, an organization, a project,
+Without the `openai` package: that one takes an address, an organization, a project,
 headers and a log level from the environment, which would reach whatever server `base_url` names,
 and follows redirects wherever they lead.
 """
@@ -8,18 +8,15 @@ and follows redirects wherever they lead.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
-from typing import Any
-from urllib.parse import urlsplit
-
-import httpx2
 
 from loopline.workers.engines.openai.address import Address, redirect_target, same_origin
 from loopline.workers.engines.openai.complaints import MAX_BODY_BYTES, complaint_in, quote
 from loopline.workers.engines.openai.errors import refusal_of
 from loopline.workers.engines.openai.proxy import ProxyUnusable, proxy_for
 from loopline.workers.engines.openai.retry import retry_after_seconds
+from loopline.workers.engines.openai.transport import Answer, NetworkError, transport_to
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 
@@ -62,29 +59,18 @@ class Connection:
             self._proxy = proxy_for(self._url)
         except ProxyUnusable as error:
             raise EngineError(f"{endpoint}: {error}", kind="bad_request") from error
-        self._proxy_url = None if self._proxy is None else self._proxy.url
-        encrypted = "https" in (urlsplit(self._url).scheme, urlsplit(self._proxy_url or "").scheme)
-        self._client = httpx2.AsyncClient(
-            headers=headers,
-            # Certificates may be named by the environment (SSL_CERT_FILE); nothing else may. They
-            # take a while to load, and an address without TLS leads to none.
-            verify=httpx2.create_ssl_context() if encrypted else False,
-            trust_env=False,
-            proxy=self._proxy_url,
-            timeout=httpx2.Timeout(None, connect=settings.connect_timeout_seconds),
-            limits=httpx2.Limits(
-                max_connections=None, max_keepalive_connections=settings.max_concurrency
-            ),
+        self._transport = transport_to(
+            self._url,
+            None if self._proxy is None else self._proxy.url,
+            headers,
+            settings.connect_timeout_seconds,
         )
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._transport.aclose()
 
-    async def post(
-        self, body: dict[str, Any], request_id: str, idempotency_key: str = ""
-    ) -> httpx2.Response:
-        """The answer, whose head alone has arrived; the caller closes it. The request is built in
-        here, so that a task that is cancelled before its first step leaves nothing half begun.
+    async def post(self, body: bytes, request_id: str, idempotency_key: str = "") -> Answer:
+        """The answer, whose head alone has arrived; the caller closes it.
 
         Raises `Refused` for an error status, EngineError for no answer or a redirect elsewhere.
         """
@@ -93,53 +79,57 @@ class Connection:
             headers[IDEMPOTENCY_HEADER] = idempotency_key
         for _ in range(MAX_REDIRECTS + 1):
             with self._typed_errors("no connection"):
-                response = await self._client.send(
-                    self._client.build_request("POST", url, json=body, headers=headers),
-                    stream=True,
-                )
-            if response.status_code < 300:
-                return response
+                answer = await self._transport.post(url, body, headers)
+            if answer.status < 300:
+                return answer
             try:
-                if response.status_code >= 400:
-                    raise await self._refusal(response)
-                url = self._target(response, url)
+                if answer.status >= 400:
+                    raise await self._refusal(answer)
+                url = self._target(answer, url)
             finally:
-                await response.aclose()
+                await answer.aclose()
         raise EngineError(
             f"{self._endpoint} redirects from one address to the next; set base_url to the one "
             "that answers",
             kind="bad_request",
         )
 
-    async def parts(self, response: httpx2.Response) -> AsyncGenerator[bytes]:
+    async def parts(self, answer: Answer) -> AsyncGenerator[bytes]:
         """The body's bytes as they arrive. Raises EngineError where they come to more than any
         answer should, or the connection breaks."""
         with self._typed_errors("the connection broke"):
-            async for part in bound_size(response.aiter_bytes()):
+            remaining = MAX_ANSWER_BYTES
+            async for part in answer.parts():
+                remaining -= len(part)
+                if remaining < 0:
+                    raise EngineError(
+                        f"{self._endpoint} answered with more than {MAX_ANSWER_BYTES} bytes",
+                        kind="garbage",
+                    )
                 yield part
 
-    async def _refusal(self, response: httpx2.Response) -> EngineError:
+    async def _refusal(self, answer: Answer) -> EngineError:
         body = bytearray()
         with self._typed_errors("the connection broke"):
-            async for part in response.aiter_bytes():
+            async for part in answer.parts():
                 body += part
                 if len(body) >= MAX_BODY_BYTES:
                     break
         error = refusal_of(
             complaint_in(bytes(body)),
-            response.status_code,
+            answer.status,
             self._endpoint,
             self.secrets,
             self._key_sent,
         )
-        error.retry_after = retry_after_seconds(response.headers)
+        error.retry_after = retry_after_seconds(answer.headers)
         return error
 
-    def _target(self, response: httpx2.Response, url: str) -> str:
+    def _target(self, answer: Answer, url: str) -> str:
         """Where a redirect leads. Only 307 and 308 keep the request as it is, and credentials never
         leave the origin of the base_url."""
-        status = response.status_code
-        target = redirect_target(url, response.headers.get("location", ""))
+        status = answer.status
+        target = redirect_target(url, answer.headers.get("location", ""))
         if target is not None and same_origin(url, target) and status in (307, 308):
             return target
         where = "nowhere"
@@ -158,34 +148,14 @@ class Connection:
         """What the network raises, as typed errors."""
         try:
             yield
-        except (httpx2.HTTPError, httpx2.StreamError, OSError, RuntimeError) as error:
-            # RuntimeError: uvloop's word for a pooled connection that the other side has reset.
-            if isinstance(error, RuntimeError) and not _is_connection_error(error):
-                raise
+        except NetworkError as error:
             through = ""
             if self._proxy is not None:
                 through = f" through the proxy {self._proxy.name} of {self._proxy.variable}"
-            timed_out = isinstance(error, httpx2.TimeoutException)
             hint = "" if what.startswith("the") else "; is the address right and the server up?"
-            message = quote(str(error), self.secrets) or type(error).__name__
+            message = quote(str(error), self.secrets)
             raise EngineError(
                 f"{self._endpoint}: {what}{through} ({message}){hint}",
-                kind="timeout" if timed_out else "unavailable",
+                kind="timeout" if error.timed_out else "unavailable",
                 retryable=True,
             ) from error
-
-
-def _is_connection_error(error: RuntimeError) -> bool:
-    return isinstance(error, httpx2.StreamError) or "closed" in str(error)
-
-
-async def bound_size(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-    """The parts of one answer. Raises EngineError where they come to more than any should."""
-    remaining = MAX_ANSWER_BYTES
-    async for part in parts:
-        remaining -= len(part)
-        if remaining < 0:
-            raise EngineError(
-                f"the endpoint answered with more than {MAX_ANSWER_BYTES} bytes", kind="garbage"
-            )
-        yield part

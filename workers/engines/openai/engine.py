@@ -29,6 +29,7 @@ from loopline.workers.engines.openai.errors import Refused, may_be_billed, refus
 from loopline.workers.engines.openai.habits import Habits, advice
 from loopline.workers.engines.openai.retry import RetryPolicy, UselessAnswers
 from loopline.workers.engines.openai.sse import DONE, Event, drain_payloads, sse_events
+from loopline.workers.engines.openai.transport import Answer
 from loopline.workers.engines.openai.wire import idempotency_key, request_body
 from loopline.workers.engines.protocol import (
     Capabilities,
@@ -68,7 +69,6 @@ class OpenAIEngine:
         self._in_flight = InFlight()
         self._slots = asyncio.Semaphore(settings.max_concurrency)
         self._connection: Connection | None = None
-        self._closing: set[asyncio.Task[None]] = set()
         self._calls = self._prompt_tokens = self._completion_tokens = 0
 
     @property
@@ -224,12 +224,13 @@ class OpenAIEngine:
                 self._open_connection.secrets,
             )  # fmt: skip
             number = next(numbers)
-            yield self._sending(number, request, body)
+            content = orjson.dumps(body)
+            yield self._sending(number, request, body, content)
             try:
                 useless = self._useless.unreadable(ticket.request_id)
                 key = idempotency_key(request, body, useless)
                 async with aclosing(
-                    self._attempt(request, body, assembly, ticket, number, key)
+                    self._attempt(request, content, assembly, ticket, number, key)
                 ) as events:
                     async for event in events:
                         # Nobody has seen anything of what was paid for in vain.
@@ -267,13 +268,15 @@ class OpenAIEngine:
             failures += 1
             await self._wait(failures, failure, ticket)
 
-    def _sending(self, number: int, request: GenerateRequest, body: dict[str, Any]) -> Sending:
+    def _sending(
+        self, number: int, request: GenerateRequest, body: dict[str, Any], content: bytes
+    ) -> Sending:
         sampling = request.sampling
         limit = sampling.max_tokens
         if self._habits.limit_field not in body:  # the endpoint refused to be told one
             limit = self._settings.max_context or MOST_TOKENS
         # Whatever the tokenizer is, no token stands for less than a byte.
-        return Sending(number=number, prompt=len(orjson.dumps(body)), completion=sampling.n * limit)
+        return Sending(number=number, prompt=len(content), completion=sampling.n * limit)
 
     async def _wait(self, failures: int, failure: EngineError, ticket: Ticket) -> None:
         """Until the next attempt. Raises where there is none."""
@@ -297,7 +300,7 @@ class OpenAIEngine:
     async def _attempt(
         self,
         request: GenerateRequest,
-        body: dict[str, Any],
+        content: bytes,
         assembly: Assembly,
         ticket: Ticket,
         number: int,
@@ -305,7 +308,7 @@ class OpenAIEngine:
     ) -> AsyncGenerator[EngineEvent, None]:
         """The request's `number`-th call."""
         try:
-            async with aclosing(self._deltas(request, body, assembly, ticket, key)) as deltas:
+            async with aclosing(self._deltas(request, content, assembly, ticket, key)) as deltas:
                 async for delta in deltas:
                     if request.stream:
                         yield delta
@@ -327,7 +330,7 @@ class OpenAIEngine:
     async def _deltas(
         self,
         request: GenerateRequest,
-        body: dict[str, Any],
+        content: bytes,
         assembly: Assembly,
         ticket: Ticket,
         key: str,
@@ -341,11 +344,11 @@ class OpenAIEngine:
 
         connection = self._open_connection
 
-        async def post() -> Any:
+        async def post() -> Answer:
             assembly.sent = True
-            return await connection.post(body, request.id, key)
+            return await connection.post(content, request.id, key)
 
-        response = await ticket.guard(post(), timeout=left(), undo=self._close_later)
+        response = await ticket.guard(post(), timeout=left())
         strays: list[str] = []
         try:
             payloads = payloads_of(connection.parts(response))
@@ -429,12 +432,6 @@ class OpenAIEngine:
         if what not in self._said:
             self._said.add(what)
             _log.warning("%s %s", self._endpoint, what)
-
-    def _close_later(self, response: Any) -> None:
-        """Of an answer whose asker was cancelled while it arrived."""
-        task = asyncio.ensure_future(response.aclose())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
 
     def _count(self, usages: Sequence[Usage]) -> None:
         self._calls += 1

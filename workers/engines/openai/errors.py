@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import httpx2
-
 from loopline.workers.engines.openai.complaints import Complaint
+from loopline.workers.engines.openai.transport import NetworkError
 from loopline.workers.engines.protocol import EngineError, ErrorKind
 
 # LiteLLM has such lists, and one of finish reasons. As a library they cost 2 s and 200 MB at each
@@ -49,9 +48,6 @@ _MAX_SEARCHED = 4000
 
 
 _LOST_BEHIND_A_GATEWAY = frozenset({408, 499, 502, 504, *range(520, 525)})
-_NEVER_SENT = (
-    httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError,
-)  # fmt: skip
 _REFUSALS: frozenset[ErrorKind] = frozenset({"bad_request", "auth", "rate_limited"})
 
 
@@ -101,7 +97,9 @@ def may_be_billed(error: EngineError | TimeoutError, *, has_answer: bool) -> boo
         case Refused():
             return error.status in _LOST_BEHIND_A_GATEWAY
         case EngineError():
-            return error.kind not in _REFUSALS and not isinstance(error.__cause__, _NEVER_SENT)
+            cause = error.__cause__
+            never_sent = isinstance(cause, NetworkError) and cause.never_sent
+            return error.kind not in _REFUSALS and not never_sent
         case _:
             return True
 

@@ -1,0 +1,216 @@
+"""A step that begins before its run is let in, in the process that admits it.
+
+A process that serves the stream of a run's first step knows all that this step starts with. So it
+lets the step begin at once, and sends nothing until the step has come to a call that is paid for:
+then admission, request and mark go to Redis in one script (`start.lua`), which does what the
+three would have done one after the other. Nothing that a step does before is seen by anyone, so
+where the run is refused, or its message goes to another reader, the step is given up and nothing
+has happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from loopline.bus.envelope import FIELD, Envelope
+from loopline.bus.errors import NotDelivered
+from loopline.bus.run_state import RunState
+from loopline.bus.scripts import Value
+
+if TYPE_CHECKING:
+    from loopline.bus.keys import Shard
+    from loopline.bus.local_delivery import LocalDelivery
+
+LONGEST_WAIT = 1.0
+"""Seconds that an admission waits for its first step: on a machine that is overloaded, too, a step
+that only waits for its turn goes with it."""
+
+UNKNOWN_ENTRY = "@entry"
+"""In the place of a stream entry's id, before there is one."""
+
+
+class EagerReader(Protocol):
+    """Of a consumer, what beginning without a delivery needs."""
+
+    @property
+    def name(self) -> str: ...
+
+    def reserve(self) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def begin(
+        self, shard: Shard, stream: str, envelope: Envelope, body: bytes, state: RunState,
+        start: EagerStart,
+    ) -> EagerDelivery | None: ...  # fmt: skip
+
+    def take(
+        self, shard: Shard, stream: str, entry: str, body: bytes, count: int,
+        state: RunState | None = None,
+    ) -> None: ...  # fmt: skip
+
+
+class EagerDelivery:
+    """A message in a handler's hands before it is published."""
+
+    def __init__(self, start: EagerStart, reader: EagerReader, stream: str, body: bytes) -> None:
+        self.start = start
+        self.reader = reader
+        self.stream = stream
+        self.body = body
+        self.entry: str | None = None
+        """Of the stream, once this process holds it."""
+        self.on_held: list[Callable[[str], None]] = []
+        """Called with the entry's id, in the step in which it is known."""
+        self.task: asyncio.Task[None] | None = None
+        self.ended = False
+
+    def end(self) -> None:
+        """Its handler has ended, perhaps before the message was published."""
+        self.ended = True
+        self.start.ready.set()
+
+    async def held(self) -> None:
+        """Until this process holds the message. Raises `NotDelivered` where it never will."""
+        await self.start.send()
+        if self.entry is None:
+            raise NotDelivered(f"a message of run {self.start.run_id} went elsewhere")
+
+    def give_up(self) -> None:
+        """The message is another's, or was never published: what was begun must not go on."""
+        if self.entry is None and self.task is not None:
+            self.task.cancel()
+
+    def settle(self, shard: Shard, read: Any) -> None:
+        """Note what the script has read for its reader, and start on it if it is another's."""
+        entries: list[tuple[bytes, list[bytes]]] = read[1] if read else []
+        for entry, fields in entries:
+            body = dict(zip(fields[::2], fields[1::2], strict=True)).get(FIELD.encode(), b"")
+            if body == self.body and not self.ended:
+                entry_id = self.entry = entry.decode()
+                for listener in self.on_held:
+                    listener(entry_id)
+            else:
+                self.reader.take(shard, self.stream, entry.decode(), body, 1)
+
+
+@dataclass
+class _Mark:
+    number: int
+    unknown: bytes
+    word: bytes | None = None
+
+
+@dataclass
+class _Request:
+    keys: Sequence[str]
+    args: Sequence[Value]
+    delivery: EagerDelivery | None
+    answer: list[Any] | None = None
+
+
+@dataclass
+class EagerStart:
+    """One run on its way in."""
+
+    run_id: str
+    shard: Shard
+    state: RunState
+    local: LocalDelivery
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    """Nothing more goes with the admission."""
+    sent: asyncio.Event = field(default_factory=asyncio.Event)
+    """The script was called, or the run is given up."""
+    first: EagerDelivery | None = None
+    request: _Request | None = None
+    mark: _Mark | None = None
+
+    async def wait_until_ready(self) -> None:
+        """Until the first step has come to what it must wait for, or has taken too long."""
+        timer = asyncio.get_running_loop().call_later(LONGEST_WAIT, self.ready.set)
+        try:
+            await self.ready.wait()
+        finally:
+            timer.cancel()
+
+    def end(self) -> None:
+        """Tell who waits that nothing more comes, and stop what was begun in vain."""
+        self.ready.set()
+        self.sent.set()
+        for delivery in (self.first, self.request and self.request.delivery):
+            if delivery is not None:
+                delivery.give_up()
+
+    async def send(self) -> None:
+        """Have the admission sent as it is now, and wait until it was."""
+        self.ready.set()
+        await self.sent.wait()
+
+    async def ask(
+        self, stream: str, envelope: Envelope, keys: Sequence[str], args: Sequence[Value]
+    ) -> list[Any] | None:
+        """Request with the admission: what `request.lua` answers. None: ask as ever, the run is in.
+        Raises `NotDelivered`."""
+        if not self.ready.is_set() and self.request is None:
+            body = args[0]
+            assert isinstance(body, bytes)
+            delivery = self.local.begin(self, stream, envelope, body)
+            self.request = _Request(keys, args, delivery)
+            if delivery is None:
+                self.ready.set()
+            await self.sent.wait()
+            if self.request.answer is not None:
+                return self.request.answer
+        await self.send()
+        if self.first is None or self.first.entry is None:
+            raise NotDelivered(f"run {self.run_id} was begun elsewhere, or never")
+        return None
+
+    async def mark_call(self, delivery: EagerDelivery, number: int, unknown: bytes) -> bytes | None:
+        """Mark with the admission: what `mark.lua` answers. None: mark as ever. Raises
+        `NotDelivered`."""
+        request = self.request
+        if not self.ready.is_set() and request is not None and request.delivery is delivery:
+            self.mark = _Mark(number, unknown)
+        await delivery.held()
+        return None if self.mark is None else self.mark.word
+
+    def script_parts(
+        self, admit_keys: list[str], admit_args: list[Value], body: bytes
+    ) -> tuple[list[str], list[Value]]:
+        """Keys and arguments of start.lua. `admit_args` lack the message and its reader."""
+        assert self.first is not None
+        reader = "" if self.first.ended else self.first.reader.name
+        admit = [*admit_args, body, reader]
+        keys, args = list(admit_keys), list[Value]()
+        request, mark = self.request, self.mark
+        request_keys: Sequence[str] = ()
+        request_args: list[Value] = []
+        if request is not None:
+            second = request.delivery
+            name = "" if second is None or second.ended else second.reader.name
+            request_keys, request_args = request.keys, [*request.args, name]
+        mark_args: list[Value] = []
+        if mark is not None:
+            mark_args = [mark.number, *mark.unknown.split(UNKNOWN_ENTRY.encode(), 1)]
+        keys += request_keys
+        args += [len(admit_keys), len(admit), len(request_keys), len(request_args)]
+        return keys, [*args, *admit, *request_args, *mark_args]
+
+    def settle(self, results: list[Any]) -> None:
+        """Take what start.lua has returned."""
+        assert self.first is not None
+        admitted = results[0]
+        if admitted[0] == b"admitted":
+            self.first.settle(self.shard, admitted[1])
+        if len(results) > 1 and self.request is not None:
+            answer, second = results[1], self.request.delivery
+            read = answer[2] if len(answer) == 3 else None
+            if second is not None:
+                second.settle(self.shard, read)
+            self.request.answer = answer[:2] if read else answer
+        if len(results) > 2 and self.mark is not None:
+            self.mark.word = results[2]

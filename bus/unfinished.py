@@ -1,0 +1,74 @@
+"""What becomes of a delivery whose handler did not settle it: another try, or another worker."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import structlog
+
+from loopline.bus import scripts
+from loopline.bus.bus import Bus
+from loopline.bus.connection import retry_during_outage
+from loopline.bus.dead_letters import add_dead_letter
+from loopline.bus.delivery import Delivery
+from loopline.bus.eager_start import UNKNOWN_ENTRY
+from loopline.bus.keys import GROUP, Shard
+from loopline.bus.lease import Lease
+
+log = structlog.get_logger("loopline.bus.consumer")
+
+MAX_REASON_CHARS = 1_000
+"""Of what a run remembers of its last failure."""
+
+
+async def give_back(
+    bus: Bus, consumer: str, leases: Iterable[tuple[Shard, str, Lease]], *, let_go: bool
+) -> None:
+    """See give_back.lua. What was begun and not yet published is nobody's."""
+    by_stream: dict[tuple[Shard, str], list[scripts.Value]] = {}
+    for shard, stream, lease in leases:
+        if lease.entry != UNKNOWN_ENTRY:
+            by_stream.setdefault((shard, stream), []).extend((lease.entry, lease.count))
+    lease_ms = bus.settings.lease_ms
+    for (shard, stream), deliveries in by_stream.items():
+        await scripts.call(
+            bus.redis, "give_back", [shard.work(stream), shard.begun(stream)],
+            [GROUP, consumer, lease_ms, int(let_go), *deliveries],
+        )  # fmt: skip
+
+
+async def schedule_retry(
+    delivery: Delivery,
+    body: bytes,
+    reason: str,
+    trace: str,
+    delay: float | None,
+    attempt: int,
+) -> None:
+    """`attempt`: failures so far, those of killed workers too, or a retry would forget them."""
+    bus, settings, lease = delivery.bus, delivery.bus.settings, delivery.lease
+    envelope = delivery.envelope
+    if attempt >= settings.max_attempts:
+        await add_dead_letter(
+            bus, delivery.shard, delivery.stream, lease, body,
+            f"failed attempts: {attempt}; last: {reason}", trace=trace, envelope=envelope,
+        )  # fmt: skip
+        return
+    if delay is None:
+        delay = min(60.0, settings.retry_base_seconds * 2 ** max(0, attempt - 1))
+        delay *= random.uniform(0.75, 1.25)
+    again = envelope.model_copy(update={"attempt": attempt})
+    bus.observer.retried(delivery.stream)
+    log.info("retry later", delay=round(delay, 3), attempt=attempt, reason=reason)
+    await retry_during_outage(
+        "retry",
+        lambda: scripts.call(
+            bus.redis,
+            "retry",
+            [lease.stream, delivery.shard.delayed(delivery.stream),
+             delivery.shard.run(envelope.run_id)],
+            [lease.group, lease.entry, lease.consumer, lease.count, int(delay * 1000),
+             again.to_json(), reason[:MAX_REASON_CHARS].encode(errors="replace")],
+        ),
+    )  # fmt: skip

@@ -1,0 +1,207 @@
+"""Requests on their way to an endpoint: bytes out, an answer's head and then its bytes in.
+
+Endpoints that are reached directly are asked by aiohttp, whose parser is in C: a call costs it a
+third of the processor time that httpx2 needs. Behind a proxy it is httpx2, which knows SOCKS, and
+TLS within TLS on every event loop.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import aiohttp
+import httpx2
+from yarl import URL
+
+IDLE_SECONDS = 5.0
+"""A connection that nobody has used for longer is closed: servers close theirs, too."""
+MAX_HEADER_BYTES = 65_536
+"""Of one line of an answer's head."""
+_LARGE = 2**20
+"""aiohttp warns of a longer body in one piece, and sends that of a file part by part."""
+
+
+class NetworkError(Exception):
+    """No answer, or only a part of one."""
+
+    def __init__(self, message: str, *, timed_out: bool = False, never_sent: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
+        self.never_sent = never_sent
+        """Nothing of the request can have reached the endpoint."""
+
+
+class Answer(Protocol):
+    """The head of an answer; its body comes by `parts`. To be closed."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    def parts(self) -> AsyncIterator[bytes]:
+        """The body as it arrives, unpacked. Raises `NetworkError`."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class Transport(Protocol):
+    """Connections to one endpoint. Follows no redirect, keeps no cookie, and reads nothing of the
+    environment but the certificates that it names."""
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Raises `NetworkError`."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+def transport_to(
+    url: str, proxy: str | None, headers: Mapping[str, str], connect_seconds: float
+) -> Transport:
+    """For an endpoint, through the proxy where there is one; `headers` go with each request."""
+    encrypted = "https" in (urlsplit(url).scheme, urlsplit(proxy or "").scheme)
+    # Certificates take a while to load, and an address without TLS leads to none.
+    verify = httpx2.create_ssl_context() if encrypted else False
+    if proxy is not None:
+        return _Proxied(
+            httpx2.AsyncClient(
+                headers=dict(headers),
+                verify=verify,
+                trust_env=False,
+                proxy=proxy,
+                timeout=httpx2.Timeout(None, connect=connect_seconds),
+                limits=httpx2.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS),
+            )
+        )
+    return _Direct(
+        aiohttp.ClientSession(
+            headers=headers,
+            connector=aiohttp.TCPConnector(
+                ssl=verify, limit=0, keepalive_timeout=IDLE_SECONDS, force_close=False
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, connect=connect_seconds),
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+        )
+    )
+
+
+class _Direct:
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        with _aiohttp_errors():
+            response = await self._session.post(
+                URL(url, encoded=url.isascii()),
+                data=body if len(body) <= _LARGE else io.BytesIO(body),
+                headers=headers,
+                allow_redirects=False,
+            )
+        return _DirectAnswer(response)
+
+    async def aclose(self) -> None:
+        await self._session.close()
+
+
+class _DirectAnswer:
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    async def parts(self) -> AsyncGenerator[bytes]:
+        with _aiohttp_errors():
+            async for part in self._response.content.iter_any():
+                yield part
+
+    async def aclose(self) -> None:
+        """The connection serves another request if all of the answer was read."""
+        self._response.close()
+
+
+@contextmanager
+def _aiohttp_errors() -> Generator[None]:
+    try:
+        yield
+    except (aiohttp.ClientError, OSError) as error:
+        never_sent = isinstance(
+            error,
+            aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL,
+        )
+        timed_out = isinstance(error, TimeoutError)
+        raise NetworkError(_text(error), timed_out=timed_out, never_sent=never_sent) from error
+    except RuntimeError as error:
+        raise _closed(error) from error
+
+
+class _Proxied:
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        self._client = client
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        with _httpx_errors():
+            request = self._client.build_request("POST", url, content=body, headers=dict(headers))
+            return _ProxiedAnswer(await self._client.send(request, stream=True))
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+
+class _ProxiedAnswer:
+    def __init__(self, response: httpx2.Response) -> None:
+        self._response = response
+
+    @property
+    def status(self) -> int:
+        return self._response.status_code
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    async def parts(self) -> AsyncGenerator[bytes]:
+        with _httpx_errors():
+            async for part in self._response.aiter_bytes():
+                yield part
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+@contextmanager
+def _httpx_errors() -> Generator[None]:
+    try:
+        yield
+    except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:
+        never_sent = isinstance(
+            error,
+            httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout | httpx2.ProxyError,
+        )
+        timed_out = isinstance(error, httpx2.TimeoutException)
+        raise NetworkError(_text(error), timed_out=timed_out, never_sent=never_sent) from error
+    except RuntimeError as error:
+        raise _closed(error) from error
+
+
+def _closed(error: RuntimeError) -> Exception:
+    """uvloop's word for a connection that the other side has reset is a RuntimeError."""
+    return NetworkError(_text(error)) if "closed" in str(error) else error
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__
