@@ -126,7 +126,9 @@ class OpenApiSource:
         if 300 <= answer.status < 400:
             raise ToolFailed(f"HTTP {answer.status}: a redirect, which is not followed")
         if answer.status >= 400:
-            raise ToolFailed(f"HTTP {answer.status}: {text[:MAX_ERROR_CHARS]}")
+            # Behind an error of the server's own, or of a proxy's, the work may have been done.
+            error = OutcomeUnknown if answer.status >= 500 else ToolFailed
+            raise error(f"HTTP {answer.status}: {text[:MAX_ERROR_CHARS]}")
         limit = self._settings.max_output_chars
         if answer.cut or len(text) > limit:
             # An answer that was not read to its end has at least these many characters.

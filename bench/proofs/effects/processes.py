@@ -82,6 +82,7 @@ class Crew:
         self._pause_seconds = pause_seconds
         self._context = get_context("forkserver")
         self._context.set_forkserver_preload(PRELOAD)
+        self._starting = asyncio.Lock()
         self.done = Interruptions()
         self.lives = 0
         """Processes that have come to their end, interrupted or not."""
@@ -89,7 +90,7 @@ class Crew:
 
     async def keep_pace(self, calls: int) -> None:
         """Return when so many processes were interrupted that `calls` are not too many for them."""
-        while calls > CALLS_OF_A_LIFE * (self.lives + self._size):
+        while calls > CALLS_OF_A_LIFE * (self.lives + self._size):  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def work(self, finished: asyncio.Event) -> None:
@@ -102,7 +103,9 @@ class Crew:
         plan = self._plan()
         while not finished.is_set():
             interruption = next(plan)
-            process = self._start(interruption)
+            # The first start waits until the fork has imported everything.
+            async with self._starting:
+                process = await asyncio.to_thread(self._start, interruption)
             try:
                 await self._watch(process, interruption, finished)
             finally:
