@@ -452,7 +452,8 @@ class Consumer:
                 envelope=delivery.envelope,
             )  # fmt: skip
         except Retry as error:
-            await schedule_retry(delivery, body, str(error), "", error.delay, failures + 1)
+            count = failures + error.counted
+            await schedule_retry(delivery, body, str(error), "", error.delay, count)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the message's fate
             if isinstance(error, BusUnavailable) or is_outage(error):
                 # Not the message's fault: the attempt does not count. A handler's own OSError

@@ -82,11 +82,13 @@ class UnknownPayload(BusError):
 
 
 class Retry(BusError):
-    """Raised by a handler: try this delivery again after `delay` seconds (`None`: backoff)."""
+    """Raised by a handler: try this delivery again after `delay` seconds (`None`: backoff). Where
+    it is not `counted`, it only waits for something: that is no failure of the message."""
 
-    def __init__(self, reason: str, delay: float | None = None) -> None:
+    def __init__(self, reason: str, delay: float | None = None, *, counted: bool = True) -> None:
         super().__init__(reason)
         self.delay = delay
+        self.counted = counted
 
 
 class Reject(BusError):

@@ -20,6 +20,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:dead` | stream: dead letters | dead-letter life |
 | `{p:s}:inbox:<process>` | stream: replies and notices for one process | inbox life |
 | `{p:s}:request:<key>` | hash: state, result, waiters and paid calls of a request | request life |
+| `{p:s}:effects` | hash: request → a call that began, and has no outcome yet | dead-letter life |
 | `{p:s}:thread:<id>` | string: a conversation's last two runs | longest run + retention |
 | `{p:s}:lock:<name>` | string: who sweeps now | one sweep |
 | `{p:s}:deployment` | hash: the epoch, the shift of the clock, streams that know it | stream life |
@@ -152,6 +153,10 @@ class Shard:
     @property
     def dead(self) -> str:
         return self._key("dead")
+
+    @property
+    def effects(self) -> str:
+        return self._key("effects")
 
     @property
     def ends(self) -> str:

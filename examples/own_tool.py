@@ -14,10 +14,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from loopline.agents.tools.declaration import ToolFailed, tool
+from loopline.agents.tools import ToolFailed, tool
 
 
-@tool(quick=True)
+@tool(quick=True, effect="none")
 def days_between(
     first: Annotated[str, Field(max_length=10, description="Date as YYYY-MM-DD")],
     last: Annotated[str, Field(max_length=10, description="Date as YYYY-MM-DD")],

@@ -40,6 +40,12 @@ def dies_with_parent(with_signal: signal.Signals) -> Callable[[], None] | None:
     return tie
 
 
+def tie_to_parent(with_signal: signal.Signals) -> None:
+    """From now on this process, which was forked and not started, ends with its parent."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, int(with_signal), 0, 0, 0)
+
+
 def watch_parent() -> None:
     """Where the kernel can't tell: a thread that ends this process once the parent is gone."""
     expected = os.environ.get(PARENT_VARIABLE, "")

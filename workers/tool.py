@@ -3,15 +3,70 @@ bus."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Protocol
 
-from loopline.agents.tools import call_tool, tools
-from loopline.bus import Delivery
+import structlog
+
+from loopline.agents.errors import UnknownName
+from loopline.agents.records import JsonObject, Record
+from loopline.agents.tools import NotCarriedOut, ToolContext, tools
+from loopline.agents.tools.effects import Effect, OnUnknown, ToolAnswer
+from loopline.bus import Delivery, Retry, effects
 from loopline.bus.consumer import Handler
+from loopline.bus.effects import Start
 from loopline.workers.messages import ToolPayload, tool_result
 
 if TYPE_CHECKING:
     from loopline.workers.tool_sources.sources import ToolSources
+
+log = structlog.get_logger("loopline.workers.tool")
+
+WAIT_SECONDS = 5.0
+"""Between two looks at whether a person has resolved a call."""
+MAX_NOTED_CHARS = 4_000
+"""Of the arguments in the list of calls without an outcome."""
+
+
+class Callee(Protocol):
+    """A tool, wherever it runs."""
+
+    @property
+    def effect(self) -> Effect: ...
+
+    @property
+    def on_unknown(self) -> OnUnknown: ...
+
+    @property
+    def reconciles(self) -> bool:
+        """It can look what became of a call."""
+        ...
+
+    async def carry_out(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer: ...
+
+    async def reconcile(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer:
+        """Raises `NotCarriedOut`."""
+        ...
+
+
+class CallNote(Record):
+    """What the list of calls without an outcome says of one."""
+
+    key: str
+    run_id: str
+    agent: str
+    tool: str
+    arguments: JsonObject
+    """Whole, or `{"cut": …}` with the beginning of their JSON."""
+    worker: str
+    """The consumer that began it."""
+    began: float
+    """Unix seconds of the deployment's clock."""
+    why: str = ""
+    """Why its outcome is unknown; empty while its worker has not said so."""
+    waits_for_person: bool = False
+    late_answer: JsonObject | None = None
+    """What its worker answered after the run had gone on without it."""
 
 
 def tool_handler(sources: ToolSources | None = None) -> Handler:
@@ -20,14 +75,105 @@ def tool_handler(sources: ToolSources | None = None) -> Handler:
     A registered tool wins over one of a source that has the same name.
     """
 
+    def callee_of(name: str) -> Callee:
+        if sources is not None and sources.serves(name) and name not in tools.names():
+            return sources.tool(name)
+        return tools.get(name)
+
     async def handle(delivery: Delivery) -> None:
         payload = delivery.payload
         assert isinstance(payload, ToolPayload)
-        foreign = sources is not None and sources.serves(payload.name)
-        if sources is not None and foreign and payload.name not in tools.names():
-            result = await sources.call(payload.name, payload.arguments)
+        try:
+            callee = callee_of(payload.name)
+        except UnknownName as error:
+            await delivery.reply(tool_result.dump_json({"error": str(error)}), store=True)
+            return
+        if callee.effect == "once":
+            reply = await _Once(delivery, payload, callee).reply()
         else:
-            result = await call_tool(payload.name, payload.arguments)
-        await delivery.reply(tool_result.dump_json(result), store=True)
+            answer = await callee.carry_out(payload.arguments, _context(delivery, payload))
+            reply = tool_result.dump_json(answer.value)
+        await delivery.reply(reply, store=True)
 
     return handle
+
+
+def _context(delivery: Delivery, payload: ToolPayload) -> ToolContext:
+    envelope = delivery.envelope
+    return ToolContext(envelope.reply_key, envelope.run_id, payload.agent)
+
+
+class _Once:
+    """One delivery of a call that must not be made twice."""
+
+    def __init__(self, delivery: Delivery, payload: ToolPayload, callee: Callee) -> None:
+        self._delivery = delivery
+        self._payload = payload
+        self._callee = callee
+        self._context = _context(delivery, payload)
+        self._note = CallNote(
+            key=self._context.key,
+            run_id=self._context.run_id,
+            agent=payload.agent,
+            tool=payload.name,
+            arguments=_shown(payload.arguments),
+            worker=delivery.lease.consumer,
+            began=delivery.bus.clock.now(),
+        )
+
+    async def reply(self) -> bytes:
+        """Make the call, or say what became of it. Raises `Retry` while a person has to."""
+        begun = await effects.begin(self._delivery, _line(self._note))
+        if isinstance(begun, bytes):
+            return begun
+        if begun is Start.FIRST:
+            answer = await self._callee.carry_out(self._payload.arguments, self._context)
+            if not answer.unknown:
+                return await self._finish(answer)
+            if not self._callee.reconciles:
+                return await self._unknown(answer)
+        answer = await self._reconciled()
+        return await (self._unknown(answer) if answer.unknown else self._finish(answer))
+
+    async def _reconciled(self) -> ToolAnswer:
+        arguments, context = self._payload.arguments, self._context
+        try:
+            return await self._callee.reconcile(arguments, context)
+        except NotCarriedOut:
+            log.info("call made again", tool=self._payload.name, call=context.key)
+        begun = await effects.begin(self._delivery, _line(self._note), again=True)
+        if isinstance(begun, bytes):  # its first worker was paused, and has answered meanwhile
+            return ToolAnswer(tool_result.validate_json(begun))
+        return await self._callee.carry_out(arguments, context)
+
+    async def _finish(self, answer: ToolAnswer) -> bytes:
+        reply = tool_result.dump_json(answer.value)
+        note = self._note.model_copy(update={"late_answer": _shown(answer.value)})
+        if not await effects.finish(self._delivery, reply, _line(note)):
+            log.warning("answer came late", tool=self._payload.name, call=self._context.key)
+        return reply
+
+    async def _unknown(self, answer: ToolAnswer) -> bytes:
+        person = self._callee.on_unknown == "person"
+        note = self._note.model_copy(update={"why": answer.unknown, "waits_for_person": person})
+        await effects.finish(self._delivery, None, _line(note))
+        call = {"tool": self._payload.name, "call": self._context.key, "why": answer.unknown}
+        if person:
+            raise Retry(
+                f"a call of {self._payload.name} waits for a person: its outcome is unknown "
+                f"(runtime effects resolve {self._context.key})",
+                WAIT_SECONDS,
+                counted=False,
+            )
+        log.warning("outcome unknown, its model decides", **call)
+        value = {**answer.value, "outcome": "unknown", "call": self._context.key}
+        return tool_result.dump_json(value)
+
+
+def _line(note: CallNote) -> bytes:
+    return note.model_dump_json(exclude_defaults=True).encode()
+
+
+def _shown(value: JsonObject) -> JsonObject:
+    text = json.dumps(value)
+    return value if len(text) <= MAX_NOTED_CHARS else {"cut": text[:MAX_NOTED_CHARS]}

@@ -15,15 +15,23 @@ from loopline.agents.tools.declaration import (
     InvalidArguments,
     Tool,
     ToolDeclaration,
-    ToolFailed,
     tool,
+)
+from loopline.agents.tools.effects import (
+    NotCarriedOut,
+    OutcomeUnknown,
+    ToolContext,
+    ToolFailed,
 )
 from loopline.agents.tools.noted_call import noted_call
 
 __all__ = [
     "Arguments",
     "InvalidArguments",
+    "NotCarriedOut",
+    "OutcomeUnknown",
     "Tool",
+    "ToolContext",
     "ToolDeclaration",
     "ToolFailed",
     "call_tool",

@@ -35,7 +35,7 @@ class ApiWorldArguments(Arguments):
     call: WorldCall
 
 
-@tool(name="api_world", quick=True)
+@tool(name="api_world", quick=True, effect="none")
 def api_world(arguments: ApiWorldArguments) -> str:
     """Call an API of a simulated world. Made for tasks of the environment `api_worlds`."""
     # The worlds are built on this package, so they can't be imported before it.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from loopline.agents.arithmetic import MAX_CHARS, ExpressionError, evaluate, format_number
-from loopline.agents.tools.declaration import Arguments, ToolFailed, tool
+from loopline.agents.tools.declaration import Arguments, tool
+from loopline.agents.tools.effects import ToolFailed
 
 
 class CalculateArguments(Arguments):
@@ -18,7 +19,7 @@ class CalculateArguments(Arguments):
     )
 
 
-@tool(quick=True)
+@tool(quick=True, effect="none")
 def calculate(arguments: CalculateArguments) -> str:
     """Compute an arithmetic expression exactly. Gives an integer, a decimal or a fraction a/b."""
     try:

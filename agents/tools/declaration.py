@@ -19,7 +19,10 @@ or a function of one pydantic model, if its arguments depend on each other:
     async def weather(arguments: WeatherArguments) -> JsonObject:
         ...
 
-and declare it in your package's `pyproject.toml` (the entry point carries the tool's name):
+A parameter of the type `ToolContext` is no argument: it tells the function whose call it is. What
+the call does to the world is the tool's `effect` (`loopline.agents.tools.effects`).
+
+Declare it in your package's `pyproject.toml` (the entry point carries the tool's name):
 
     [project.entry-points."loopline.tools"]
     weather = "my_package.weather:weather"
@@ -34,8 +37,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -43,8 +48,23 @@ from pydantic_core import ErrorDetails
 
 from loopline.agents.records import JsonObject, ToolSpec
 from loopline.agents.tools.answers import MAX_OUTPUT_CHARS, SHOWN_CHARS, as_answer, error_answer
+from loopline.agents.tools.effects import (
+    Effect,
+    NotCarriedOut,
+    OnUnknown,
+    OutcomeUnknown,
+    ToolAnswer,
+    ToolContext,
+    ToolFailed,
+    interrupted_answer,
+)
 from loopline.agents.tools.schema import inline_schema
-from loopline.agents.tools.signature import accept_model, arguments_of_signature
+from loopline.agents.tools.signature import (
+    Carried,
+    accept_model,
+    arguments_of_signature,
+    context_parameter,
+)
 from loopline.agents.tools.threads import TooManyLeftBehind, run_in_own_thread
 
 MAX_ARGUMENT_CHARS = 200_000
@@ -124,43 +144,71 @@ def _describe_problem(problem: ErrorDetails) -> str:
 class Tool(ToolDeclaration[A]):
     """A tool that a tool worker runs."""
 
-    function: Callable[[A], Any]
+    function: Carried
     quick: bool = False
     max_output_chars: int = MAX_OUTPUT_CHARS
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    effect: Effect = "once"
+    on_unknown: OnUnknown = "model"
+    reconcile_by: Carried | None = None
 
     async def call(self, arguments: JsonObject) -> JsonObject:
+        """Run it outside a deployment. Answers as `carry_out`."""
+        context = ToolContext(key=uuid.uuid4().hex)
+        return (await self.carry_out(arguments, context)).value
+
+    async def carry_out(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer:
         """Run it. Answers `{"result": …}`, or what the function returned if that is an object,
-        or `{"error": "…"}`."""
+        or `{"error": "…"}`. Only a function that returns or raises `ToolFailed` has said what
+        became of its call."""
+        return await self._run(self.function, arguments, context)
+
+    @property
+    def reconciles(self) -> bool:
+        """It can look what became of a call."""
+        return self.reconcile_by is not None
+
+    async def reconcile(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer:
+        """What became of a call that began, and of which no answer came. Raises `NotCarriedOut` if
+        it is to be made again."""
+        if self.reconcile_by is None:
+            return interrupted_answer(self.name)
+        return await self._run(self.reconcile_by, arguments, context)
+
+    async def _run(
+        self, function: Carried, arguments: JsonObject, context: ToolContext
+    ) -> ToolAnswer:
         try:
             parsed = self.parse(arguments)
         except InvalidArguments as error:
-            return {"error": str(error)}
+            return ToolAnswer({"error": str(error)})
         limit = asyncio.timeout(self.timeout_seconds)
         try:
             async with limit:
-                value = await self._run(parsed)
+                value = await self._value(function, parsed, context)
+        except NotCarriedOut:
+            raise
+        except OutcomeUnknown as error:
+            return ToolAnswer(error_answer(str(error)), unknown=str(error)[:SHOWN_CHARS])
         except ToolFailed as error:
-            return error_answer(str(error))
+            return ToolAnswer(error_answer(str(error)))
         except TooManyLeftBehind as error:
-            return {"error": f"{self.name} hangs: {error}"}
+            return ToolAnswer({"error": f"{self.name} hangs: {error}"})
         except Exception as error:  # noqa: BLE001 - a tool is foreign code; its caller is a model
             if isinstance(error, TimeoutError) and limit.expired():
-                return {"error": f"{self.name} took longer than {self.timeout_seconds:g} s"}
-            return error_answer(f"{self.name} failed: {type(error).__name__}: {error}")
-        return as_answer(self.name, value, self.max_output_chars)
+                why = f"{self.name} took longer than {self.timeout_seconds:g} s"
+            else:
+                why = f"{self.name} failed: {type(error).__name__}: {error}"
+            return ToolAnswer(error_answer(why), unknown=why[:SHOWN_CHARS])
+        return ToolAnswer(as_answer(self.name, value, self.max_output_chars))
 
-    async def _run(self, parsed: A) -> object:
-        if inspect.iscoroutinefunction(self.function):
-            return await self.function(parsed)
+    async def _value(self, function: Carried, parsed: A, context: ToolContext) -> object:
+        if inspect.iscoroutinefunction(function):
+            return await function(parsed, context)
         if self.quick:
-            return self.function(parsed)
-        value = await run_in_own_thread(self.function, parsed)
+            return function(parsed, context)
+        value = await run_in_own_thread(partial(function, parsed), context)
         return await value if isinstance(value, Awaitable) else value
-
-
-class ToolFailed(Exception):
-    """Raised by a tool to tell the model what went wrong; the message is its whole answer."""
 
 
 class Declare(Protocol):
@@ -180,11 +228,16 @@ def tool(
     quick: bool = False,
     max_output_chars: int = MAX_OUTPUT_CHARS,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    effect: Effect = "once",
+    on_unknown: OnUnknown = "model",
+    reconcile: Callable[..., Any] | None = None,
 ) -> Declare:
     """Make a tool of a function. Name and description default to the function's name and
     docstring; the arguments are its annotated parameters, or the fields of the one pydantic model
-    that it takes. Raises `TypeError` for a function without a docstring or with a parameter whose
-    type is not said."""
+    that it takes. `effect` says what a call does to the world, `reconcile`, with the function's
+    own parameters, looks what became of a call `once`: it returns the call's result, or raises
+    `NotCarriedOut` or `OutcomeUnknown`. Raises `TypeError` for a function without a docstring or
+    with a parameter whose type is not said, and for a `reconcile` that does not fit."""
 
     def declare(function: Callable[..., Any]) -> Tool[Any]:
         label = name or function.__name__
@@ -192,18 +245,46 @@ def tool(
         if not summary:
             raise TypeError(f"tool {label!r} needs a docstring: it is what the model reads")
         hints = _hints(label, function)
-        model = _single_model(function, hints)
+        context = context_parameter(hints, ToolContext)
+        model = _single_model(function, hints, context)
         return Tool(
             name=label,
             description=summary,
-            arguments=model or arguments_of_signature(label, function, hints, Arguments),
-            function=function if model else accept_model(function),
+            arguments=model or arguments_of_signature(label, function, hints, Arguments, context),
+            function=accept_model(function, whole=model is not None, context=context),
             quick=quick,
             max_output_chars=max_output_chars,
             timeout_seconds=timeout_seconds,
+            effect=effect,
+            on_unknown=on_unknown,
+            reconcile_by=_reconciling(label, effect, function, context, model, reconcile),
         )
 
     return cast(Declare, declare)
+
+
+def _reconciling(
+    label: str,
+    effect: Effect,
+    function: Callable[..., Any],
+    context: str | None,
+    model: type[BaseModel] | None,
+    reconcile: Callable[..., Any] | None,
+) -> Carried | None:
+    """Raises `TypeError`."""
+    if reconcile is None:
+        return None
+    if effect != "once":
+        raise TypeError(f"tool {label!r}: reconcile= is for effect='once'; a {effect} is repeated")
+    own_context = context_parameter(_hints(label, reconcile), ToolContext)
+    wanted = [key for key in inspect.signature(function).parameters if key != context]
+    parameters = [key for key in inspect.signature(reconcile).parameters if key != own_context]
+    if parameters != wanted:
+        raise TypeError(
+            f"tool {label!r}: its reconcile function has the parameters {', '.join(parameters)}; "
+            f"it needs the tool's own: {', '.join(wanted)}"
+        )
+    return accept_model(reconcile, whole=model is not None, context=own_context)
 
 
 def _hints(label: str, function: Callable[..., Any]) -> dict[str, Any]:
@@ -215,8 +296,10 @@ def _hints(label: str, function: Callable[..., Any]) -> dict[str, Any]:
         ) from error
 
 
-def _single_model(function: Callable[..., Any], hints: dict[str, Any]) -> type[BaseModel] | None:
+def _single_model(
+    function: Callable[..., Any], hints: dict[str, Any], context: str | None
+) -> type[BaseModel] | None:
     """The model, if the function takes that and nothing else."""
-    parameters = list(inspect.signature(function).parameters)
+    parameters = [key for key in inspect.signature(function).parameters if key != context]
     model = hints.get(parameters[0]) if len(parameters) == 1 else None
     return model if isinstance(model, type) and issubclass(model, BaseModel) else None

@@ -13,7 +13,7 @@ class NotedCall(Arguments):
     arguments: JsonObject
 
 
-@tool(quick=True)
+@tool(quick=True, effect="none")
 def noted_call(arguments: NotedCall) -> str:
     """Take note of a call. Made for tasks of the environment `tool_step`."""
     return ""

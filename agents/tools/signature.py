@@ -9,17 +9,32 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, create_model
 
+Carried = Callable[[Any, Any], Any]
+"""A tool's function, of the model of its arguments and the context of a call."""
+
+
+def context_parameter(hints: Mapping[str, Any], context: type) -> str | None:
+    """The parameter that is told the context of a call, where there is one."""
+    return next((name for name, kind in hints.items() if kind is context), None)
+
 
 def arguments_of_signature(
-    label: str, function: Callable[..., Any], hints: Mapping[str, Any], base: type[BaseModel]
+    label: str,
+    function: Callable[..., Any],
+    hints: Mapping[str, Any],
+    base: type[BaseModel],
+    context: str | None = None,
 ) -> type[BaseModel]:
     """A model on `base` with a field for each parameter, read by pydantic: its annotation gives
     type and description (`Annotated[str, Field(description=…)]`), its default makes it optional.
+    `context` is no argument.
 
     Raises `TypeError` for a parameter that has no annotation, or that no object can give by name.
     """
     fields: dict[str, Any] = {}
     for number, parameter in enumerate(inspect.signature(function).parameters.values()):
+        if parameter.name == context:
+            continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(
                 f"tool {label!r}: the parameter {parameter} can't be given by name; a model calls "
@@ -38,19 +53,28 @@ def arguments_of_signature(
     return create_model(f"{label}_arguments", __base__=base, **fields)
 
 
-def accept_model(function: Callable[..., Any]) -> Callable[[BaseModel], Any]:
-    """The same function, of one model that `arguments_of_signature` made."""
+def accept_model(function: Callable[..., Any], *, whole: bool, context: str | None) -> Carried:
+    """The same function, of a model and a context: it takes the model itself (`whole`), or its
+    fields, as `arguments_of_signature` made them."""
+
+    def extra(tool_context: object) -> dict[str, Any]:
+        return {} if context is None else {context: tool_context}
+
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
-        async def waited_for(arguments: BaseModel) -> Any:
-            return await function(**_by_parameter(arguments))
+        async def waited_for(arguments: BaseModel, tool_context: object) -> Any:
+            if whole:
+                return await function(arguments, **extra(tool_context))
+            return await function(**_by_parameter(arguments), **extra(tool_context))
 
         return waited_for
 
     @functools.wraps(function)
-    def called(arguments: BaseModel) -> Any:
-        return function(**_by_parameter(arguments))
+    def called(arguments: BaseModel, tool_context: object) -> Any:
+        if whole:
+            return function(arguments, **extra(tool_context))
+        return function(**_by_parameter(arguments), **extra(tool_context))
 
     return called
 

@@ -177,6 +177,19 @@ local function enter_all_marks(k, noted)
   for request in string.gmatch(noted, '[^\n]+') do enter_marks(k, request) end
 end
 
+-- Calls that must not be made twice (begin_effect.lua): a hash, request -> who began the call, on which
+-- work stream, and what its readers want to know of it.
+local function note_effect(effects, request, token, stream, note, life)
+  redis.call('HSET', effects, request, token .. '\n' .. stream .. '\n' .. note)
+  redis.call('PEXPIRE', effects, life)
+end
+
+-- Whether the delivery that began the call is still in its worker's hands.
+local function effect_is_held(line, group)
+  local consumer, count, id, stream = string.match(line, '^(.*)/(%d+)/([^/\n]*)\n([^\n]*)\n')
+  return consumer ~= nil and holds(stream, group, id, consumer, count)
+end
+
 local function keep_requests(noted, life)
   for request in string.gmatch(noted or '', '[^\n]+') do redis.call('PEXPIRE', request, life) end
 end

@@ -25,6 +25,7 @@ from loopline.agents.team_parts import (
 from loopline.agents.tools import call_tool, tools
 from loopline.agents.tools.declaration import DEFAULT_TIMEOUT_SECONDS, Tool
 from loopline.agents.tools.declaration import tool as declare
+from loopline.agents.tools.effects import Effect, OnUnknown
 from loopline.runtime.errors import InputError
 
 P = ParamSpec("P")
@@ -54,6 +55,9 @@ class Definition:
         name: str | None = None,
         description: str | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        effect: Effect = "once",
+        on_unknown: OnUnknown = "model",
+        reconcile: AnyFunction | None = None,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
     def tool(
@@ -64,18 +68,28 @@ class Definition:
         name: str | None = None,
         description: str | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        effect: Effect = "once",
+        on_unknown: OnUnknown = "model",
+        reconcile: AnyFunction | None = None,
     ) -> AnyFunction:
         """Let models call this function, which stays one: with typed parameters, and a docstring
-        that tells them what it does. What it raises, the model reads as `error: …`.
+        that tells them what it does. What it raises, the model reads as `error: …`. `effect` says
+        what a call does to the world: `none`, `keyed`, or `once`, which is never made again
+        (`loopline.agents.tools.effects`).
 
         Raises `InputError` for a name that another tool has, `TypeError` for a function that no
         model could call.
         """
 
         def register(function: AnyFunction) -> AnyFunction:
-            tool = declare(name=name, description=description, timeout_seconds=timeout_seconds)(
-                function
-            )
+            tool = declare(
+                name=name,
+                description=description,
+                timeout_seconds=timeout_seconds,
+                effect=effect,
+                on_unknown=on_unknown,
+                reconcile=reconcile,
+            )(function)
             if tool.name in self.tools:
                 raise InputError(f"this app has two tools called {tool.name!r}; rename one")
             self.tools[tool.name] = tool

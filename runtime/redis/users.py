@@ -66,7 +66,7 @@ RIGHTS: dict[UserKind, Rights] = {
     "gpu": Rights(
         (*_responder_rules(inference_stream("*")), "S:log:*", "P:policies", "P:policy-changes")
     ),
-    "tool": Rights(_responder_rules(TOOL_STREAM)),
+    "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects")),
     "judge": Rights(_responder_rules(JUDGE_STREAM)),
     "recorder": Rights((*_COMMON, "S:trajectories", "S:ledger", "S:rewards")),
     # A job is a command of a terminal's, on the bus by the worker's user.

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pydantic import JsonValue
 
 from loopline.agents.records import MAX_TOOLS, ToolSpec
+from loopline.agents.tools.effects import Effect
 from loopline.workers.tool_sources.errors import ToolRefused
 from loopline.workers.tool_sources.plain_schema import MAX_DESCRIPTION_CHARS, plain_schema
 from loopline.workers.tool_sources.references import References
@@ -37,6 +38,8 @@ class ListedTool:
     """A JSON schema."""
     references: References | None = None
     """Where references of the schema lead, if not into itself."""
+    effect: Effect | None = None
+    """What the source says that a call does to the world."""
 
 
 @dataclass(frozen=True)

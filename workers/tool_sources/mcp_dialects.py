@@ -36,6 +36,8 @@ from loopline.workers.tool_sources.mcp_results import plain_result
 
 log = structlog.get_logger("loopline.workers.tool_sources.mcp")
 
+HINTS = ("readOnlyHint", "idempotentHint")
+"""What a tool says that its calls do, as far as anything here reads it."""
 MAX_UNASKED = 5_000
 UNASKED_SECONDS = 60.0
 """A server that sends more notifications and requests of its own within so long is given up:
@@ -197,7 +199,13 @@ def _tool(tool: Any) -> JsonObject:
         raise ToolRefused(f"{name[:100]}: its schema is not an object")
     words = [tool.get(key) for key in ("description", "title")]
     description = next((word for word in words if isinstance(word, str) and word), name)
-    return {"name": name, "description": description, "inputSchema": _root(name, schema)}
+    plain: JsonObject = {"name": name, "description": description}
+    hints = tool.get("annotations")
+    if isinstance(hints, dict):
+        plain["annotations"] = {
+            key: hints[key] for key in HINTS if isinstance(hints.get(key), bool)
+        }
+    return {**plain, "inputSchema": _root(name, schema)}
 
 
 def _root(name: str, schema: dict[str, Any]) -> JsonObject:

@@ -24,8 +24,9 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter, ValidationError
 
 from loopline.agents.records import JsonObject
-from loopline.agents.tools import ToolFailed
+from loopline.agents.tools import OutcomeUnknown, ToolContext, ToolFailed
 from loopline.agents.tools.answers import as_answer
+from loopline.agents.tools.effects import Effect
 from loopline.workers.tool_sources.catalogue import Catalogue, ListedTool, catalogue_of
 from loopline.workers.tool_sources.credentials import Credentials
 from loopline.workers.tool_sources.mcp_dialects import PlainTransport
@@ -47,6 +48,8 @@ ABSENCE_SECONDS = 5.0
 LEAVE_SECONDS = 1.0
 """How long a connection that is of no more use is kept for the calls on it."""
 MAX_SAID = 300
+IDEMPOTENCY_KEY = "loopline/idempotency-key"
+"""In `_meta` of a call: the same however often it is made."""
 _LOST_SESSION = re.compile(
     r"\b(?:invalid|unknown|no valid) session|\bsession (?:not found|terminated|expired)",
     re.IGNORECASE,
@@ -82,6 +85,7 @@ class McpSource:
         self._connected = asyncio.Event()
         self._lost = asyncio.Event()
         self._in_flight = 0
+        self._effects: dict[str, Effect] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self._mode: Literal["auto", "legacy"] = "auto"
@@ -136,6 +140,7 @@ class McpSource:
     def _join(self, client: Client, listed: list[ListedTool], left_out: list[str]) -> None:
         before = self.catalogue
         new_catalogue = catalogue_of(self.name, listed, self._settings.allow)
+        self._effects = {tool.name: tool.effect for tool in listed if tool.effect is not None}
         self.catalogue = replace(new_catalogue, left_out=(*left_out, *new_catalogue.left_out))
         if before.specs and before.specs != self.catalogue.specs:
             log.warning("mcp server lists other tools than before", source=self.name)
@@ -194,14 +199,20 @@ class McpSource:
         self._connected.clear()
         self._lost.set()
 
-    async def call(self, name: str, arguments: JsonObject) -> JsonObject:
+    def declared_effect(self, name: str) -> Effect | None:
+        """By the hints of the protocol, which a server gives or not."""
+        return self._effects.get(name)
+
+    async def call(
+        self, name: str, arguments: JsonObject, context: ToolContext | None
+    ) -> JsonObject:
         """Call one of its tools, by its own name. Raises `ToolFailed` with what the server said,
-        or why it said nothing."""
+        or why it said nothing; `OutcomeUnknown` where it was lost during the call."""
         try:
-            result = await self._request_call(name, arguments)
+            result = await self._request_call(name, arguments, context)
         except _NotCarriedOut:
             try:
-                result = await self._request_call(name, arguments)
+                result = await self._request_call(name, arguments, context)
             except _NotCarriedOut as error:
                 raise ToolFailed(f"the MCP server {self.name} can't be asked: {error}") from error
         if isinstance(result, types.InputRequiredResult):
@@ -210,10 +221,13 @@ class McpSource:
         return as_answer(name, text, self._settings.max_output_chars)
 
     async def _request_call(
-        self, name: str, arguments: JsonObject
+        self, name: str, arguments: JsonObject, context: ToolContext | None
     ) -> types.CallToolResult | types.InputRequiredResult:
         client = await self._require_client()
-        params = types.CallToolRequestParams(name=name, arguments=dict(arguments))
+        meta = {IDEMPOTENCY_KEY: context.key} if context else None
+        params = types.CallToolRequestParams.model_validate(
+            {"name": name, "arguments": dict(arguments), "_meta": meta}
+        )
         self._in_flight += 1
         self._idle.clear()
         try:
@@ -257,7 +271,7 @@ class McpSource:
         if closed or error.code == types.HEADER_MISMATCH or _LOST_SESSION.search(error.message):
             self._lose_client(client, error.message)
         if closed:
-            return ToolFailed(
+            return OutcomeUnknown(
                 f"the MCP server {self.name} was lost during the call, which may have taken "
                 f"effect: {self.trouble or self._credentials.hidden(error.message)}"
             )
@@ -273,7 +287,12 @@ async def _list_tools(client: Client, max_bytes: int) -> list[ListedTool]:
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         listed += [
-            ListedTool(tool.name, tool.description or tool.name, tool.input_schema)
+            ListedTool(
+                tool.name,
+                tool.description or tool.name,
+                tool.input_schema,
+                effect=_effect_of(tool.annotations),
+            )
             for tool in page.tools
         ]
         cursor = page.next_cursor
@@ -283,3 +302,9 @@ async def _list_tools(client: Client, max_bytes: int) -> list[ListedTool]:
             break
         cursors.add(cursor)
     return listed[:MAX_LISTED]
+
+
+def _effect_of(hints: types.ToolAnnotations | None) -> Effect | None:
+    if hints is not None and hints.read_only_hint:
+        return "none"
+    return "keyed" if hints is not None and hints.idempotent_hint else None

@@ -37,8 +37,11 @@ def request_of(
     operation: Operation,
     arguments: JsonObject,
     credentials: Credentials,
+    idempotency_key: str = "",
 ) -> httpx.Request:
-    """Raises `ToolFailed` for arguments that can't be sent where the document wants them.
+    """`idempotency_key`, where there is one, is sent as the header that most APIs look for
+    (draft-ietf-httpapi-idempotency-key-header), unless the arguments set that. Raises `ToolFailed`
+    for arguments that can't be sent where the document wants them.
 
     Whatever stands in the document, the arguments or the base, the request goes to the base's own
     host, for the credentials go with it.
@@ -68,6 +71,8 @@ def request_of(
             cookies.append(_header(name, value).decode())
         else:
             headers[name.encode()] = _header(name, value)
+    if idempotency_key and not any(name.lower() == b"idempotency-key" for name in headers):
+        headers[b"Idempotency-Key"] = idempotency_key.encode()
     if cookies:
         headers[b"Cookie"] = "; ".join(cookies).encode()
     query += [

@@ -8,8 +8,9 @@ import httpx
 import structlog
 
 from loopline.agents.records import JsonObject
-from loopline.agents.tools import ToolFailed
+from loopline.agents.tools import OutcomeUnknown, ToolContext, ToolFailed
 from loopline.agents.tools.answers import cut_text
+from loopline.agents.tools.effects import Effect
 from loopline.workers.tool_sources.answer_text import kind_of, text_of
 from loopline.workers.tool_sources.bounded_http import BoundedAnswer, bounded_client, read_bounded
 from loopline.workers.tool_sources.catalogue import Catalogue
@@ -26,6 +27,8 @@ log = structlog.get_logger("loopline.workers.tool_sources.openapi")
 RETRY_SECONDS = 30.0
 """Longest pause before a document is read again that could not be."""
 MAX_ERROR_CHARS = 2_000
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE", "QUERY")
+"""They change nothing, so a call may be made again."""
 
 
 class OpenApiSource:
@@ -78,12 +81,23 @@ class OpenApiSource:
         self.trouble = ""
         self.tried.set()
 
-    async def call(self, name: str, arguments: JsonObject) -> JsonObject:
-        """Carry an operation out. Raises `ToolFailed` with what the API or the network said."""
+    def declared_effect(self, name: str) -> Effect | None:
+        """HTTP's own rule: https://www.rfc-editor.org/rfc/rfc9110#name-safe-methods."""
+        operation = self._operations.get(name)
+        return "none" if operation is not None and operation.method in SAFE_METHODS else None
+
+    async def call(
+        self, name: str, arguments: JsonObject, context: ToolContext | None
+    ) -> JsonObject:
+        """Carry an operation out. Raises `ToolFailed` with what the API or the network said,
+        `OutcomeUnknown` where a request went out and its answer was lost."""
         operation = self._operations.get(name)
         if operation is None:
             raise ToolFailed(f"the API {self.name} can't be called: {self.trouble}")
-        request = request_of(self._http, self._base_url, operation, arguments, self._credentials)
+        key = context.key if context and operation.method not in SAFE_METHODS else ""
+        request = request_of(
+            self._http, self._base_url, operation, arguments, self._credentials, key
+        )
         try:
             answer = await read_bounded(self._http, request, self._settings.max_response_bytes)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -91,7 +105,7 @@ class OpenApiSource:
                 self._describe_error(f"the API {self.name} was not reached", error)
             ) from error
         except (httpx.HTTPError, BadCoding, ValueError) as error:
-            raise ToolFailed(
+            raise OutcomeUnknown(
                 self._describe_error(
                     f"the API {self.name} was asked, and its answer can't be read", error
                 )
@@ -112,7 +126,9 @@ class OpenApiSource:
         if 300 <= answer.status < 400:
             raise ToolFailed(f"HTTP {answer.status}: a redirect, which is not followed")
         if answer.status >= 400:
-            raise ToolFailed(f"HTTP {answer.status}: {text[:MAX_ERROR_CHARS]}")
+            # Behind an error of the server's own, or of a proxy's, the work may have been done.
+            error = OutcomeUnknown if answer.status >= 500 else ToolFailed
+            raise error(f"HTTP {answer.status}: {text[:MAX_ERROR_CHARS]}")
         limit = self._settings.max_output_chars
         if answer.cut or len(text) > limit:
             # An answer that was not read to its end has at least these many characters.

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from loopline.agents.tools.answers import MAX_OUTPUT_CHARS
+from loopline.agents.tools.effects import Effect, OnUnknown
 from loopline.workers.engines.settings import SettingsModel
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
@@ -49,6 +50,14 @@ class ToolSourceSettings(SettingsModel):
     """Where the API is, if not at the first server of its document."""
     allow: tuple[str, ...] = ("*",)
     """Which of its tools are offered: names as the source spells them, with `*` and `?`."""
+    effects: dict[str, Effect] = Field(default_factory=dict[str, Effect])
+    """Name as the source spells it, with `*` and `?` → what a call does to the world: `none`,
+    `keyed` or `once`. The first that fits; without one a tool that says it only reads (HTTP GET and
+    HEAD, MCP's readOnlyHint) is `none`, one that says it may be repeated (idempotentHint) `keyed`,
+    any other `once`."""
+    on_unknown: OnUnknown = "model"
+    """Who decides where the outcome of a call `once` is unknown: `model`, which reads so, or
+    `person`: the run waits for `runtime effects resolve`."""
     bearer_env: VariableName | None = None
     """Environment variable with the token of an `Authorization: Bearer` header."""
     headers_env: dict[HeaderName, VariableName] = Field(default_factory=dict)

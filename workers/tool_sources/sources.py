@@ -6,14 +6,17 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from typing import Any, Protocol
 
 import structlog
 
 from loopline.agents.records import JsonObject, ToolSpec
-from loopline.agents.tools import ToolFailed
+from loopline.agents.tools import OutcomeUnknown, ToolContext, ToolFailed
 from loopline.agents.tools.answers import SHOWN_CHARS
+from loopline.agents.tools.effects import Effect, OnUnknown, ToolAnswer, interrupted_answer
 from loopline.bus.tasks import Background
 from loopline.workers.installation import install_hint
 from loopline.workers.tool_sources.catalogue import BETWEEN, Catalogue
@@ -38,7 +41,33 @@ class ToolSource(Protocol):
 
     async def run(self) -> None: ...
 
-    async def call(self, name: str, arguments: JsonObject) -> JsonObject: ...
+    def declared_effect(self, name: str) -> Effect | None:
+        """What the source says of a tool by its own name; None where it says nothing."""
+        ...
+
+    async def call(
+        self, name: str, arguments: JsonObject, context: ToolContext | None
+    ) -> JsonObject:
+        """By the tool's own name. Raises `ToolFailed`, `OutcomeUnknown` for a lost answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTool:
+    """A tool of a source, for a tool worker (`loopline.workers.tool.Callee`)."""
+
+    sources: ToolSources
+    name: str
+    effect: Effect
+    on_unknown: OnUnknown
+    reconciles: bool = False
+
+    async def carry_out(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer:
+        return await self.sources.carry_out(self.name, arguments, context)
+
+    async def reconcile(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer:
+        """A source can't say what became of a call."""
+        return interrupted_answer(self.name)
 
 
 class ToolSources:
@@ -100,31 +129,58 @@ class ToolSources:
         source, between, _ = name.partition(BETWEEN)
         return bool(between) and source in self._settings
 
+    def tool(self, name: str) -> SourceTool:
+        """A tool for which `serves` holds."""
+        prefix = name.partition(BETWEEN)[0]
+        settings, source = self._settings[prefix], self._sources.get(prefix)
+        own_name = None if source is None else source.catalogue.own_names.get(name)
+        if source is None or own_name is None:
+            # A call of it is refused, and so changes nothing.
+            return SourceTool(self, name, "none", settings.on_unknown)
+        effect: Effect = source.declared_effect(own_name) or "once"
+        for pattern, configured in settings.effects.items():
+            if fnmatchcase(own_name, pattern):
+                effect = configured
+                break
+        return SourceTool(self, name, effect, settings.on_unknown)
+
     async def call(self, name: str, arguments: JsonObject) -> JsonObject:
+        """Call a tool outside a deployment. Answers as `carry_out`."""
+        return (await self.carry_out(name, arguments, None)).value
+
+    async def carry_out(
+        self, name: str, arguments: JsonObject, context: ToolContext | None
+    ) -> ToolAnswer:
         """Call a tool that is offered now. Answers `{"error": …}` instead of raising."""
         prefix = name.partition(BETWEEN)[0]
         source = self._sources.get(prefix)
         if source is None:
-            return {"error": f"tools of {prefix} can't be used: {self._unusable.get(prefix)}"}
+            why = self._unusable.get(prefix)
+            return ToolAnswer({"error": f"tools of {prefix} can't be used: {why}"})
         spec = source.catalogue.specs.get(name)
         if spec is None:
             why = f": {source.trouble}" if source.trouble else ""
-            return {"error": f"{prefix} offers no tool {name[:64]}{why}"}
+            return ToolAnswer({"error": f"{prefix} offers no tool {name[:64]}{why}"})
         if problems := _problems(spec, arguments):
-            return {"error": f"invalid arguments for {name}: {problems}"}
-        limit = asyncio.timeout(self._settings[prefix].timeout_seconds)
+            return ToolAnswer({"error": f"invalid arguments for {name}: {problems}"})
+        seconds = self._settings[prefix].timeout_seconds
+        limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return await source.call(source.catalogue.own_names[name], arguments)
+                own_name = source.catalogue.own_names[name]
+                return ToolAnswer(await source.call(own_name, arguments, context))
         except ToolFailed as error:
             message = self._credentials[prefix].hidden(str(error))
-            return {"error": message[: self._settings[prefix].max_output_chars]}
+            unknown = message[:SHOWN_CHARS] if isinstance(error, OutcomeUnknown) else ""
+            value: JsonObject = {"error": message[: self._settings[prefix].max_output_chars]}
+            return ToolAnswer(value, unknown)
         except Exception as error:  # noqa: BLE001 - foreign code answered; its caller is a model
             if isinstance(error, TimeoutError) and limit.expired():
-                seconds = self._settings[prefix].timeout_seconds
-                return {"error": f"{name} took longer than {seconds:g} s"}
-            log.warning("tool failed", tool=name, error=type(error).__name__)
-            return {"error": f"{name} failed: {type(error).__name__}"[:SHOWN_CHARS]}
+                why = f"{name} took longer than {seconds:g} s"
+            else:
+                log.warning("tool failed", tool=name, error=type(error).__name__)
+                why = f"{name} failed: {type(error).__name__}"[:SHOWN_CHARS]
+            return ToolAnswer({"error": why}, unknown=why)
 
 
 def _build_source(name: str, settings: ToolSourceSettings, credentials: Credentials) -> ToolSource:

@@ -1,0 +1,67 @@
+"""What a tool's call does to the world, and how often it may.
+
+A worker that dies between a call and its reply leaves the call to another. What that one does is
+the tool's `Effect`:
+
+- `none`: the call changes nothing, so it is made again.
+- `keyed`: the call is made again with the same `ToolContext.key`, by which whoever carries it out
+  recognises it.
+- `once`: the call is not made again. Its outcome is unknown until the tool's `reconcile` function
+  or a person says what it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from loopline.agents.records import JsonObject
+
+Effect = Literal["none", "keyed", "once"]
+OnUnknown = Literal["model", "person"]
+"""Who decides where an outcome is unknown and nothing reconciles it: the model, which reads so, or
+a person, for whom the run waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Whose call it is. A tool has it as a parameter with this type, which no model sees."""
+
+    key: str
+    """Names the call, the same however often it is made: to be sent as an idempotency key."""
+    run_id: str = ""
+    agent: str = ""
+
+
+class ToolFailed(Exception):
+    """Raised by a tool to tell the model what went wrong; the message is its whole answer. The call
+    has not taken effect, or has in the way that the message says."""
+
+
+class OutcomeUnknown(ToolFailed):
+    """Raised by a tool that can't tell whether its call took effect: an answer was lost."""
+
+
+class NotCarriedOut(Exception):
+    """Raised by a `reconcile` function: the call has not taken effect and never will, so it is made
+    again. Whoever made it first may be paused, not dead: raise this only where a late effect is
+    impossible, or recognised by its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """What became of a call."""
+
+    value: JsonObject
+    """For the model."""
+    unknown: str = ""
+    """Why nobody knows whether the call took effect; empty where its outcome is certain."""
+
+
+def interrupted_answer(name: str) -> ToolAnswer:
+    """For a call that began, of which no answer came and which is not made again."""
+    text = (
+        f"a worker ended while it called {name}, so nobody knows whether the call took effect; it "
+        "was not made again. Look before you repeat it."
+    )
+    return ToolAnswer({"error": text}, unknown="its worker ended, or was paused, during the call")

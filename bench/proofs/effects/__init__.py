@@ -1,0 +1,1 @@
+"""`bench effects`: workers die and pause at each line of a tool's call; a file counts effects."""

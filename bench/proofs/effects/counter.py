@@ -1,0 +1,46 @@
+"""The world outside: a file to which each effect adds a line, whatever becomes of who caused it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+def take_effect(file: Path, call: int, key: str = "") -> None:
+    """One line in one write: a process that is killed has written it whole or not at all."""
+    descriptor = os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    try:
+        os.write(descriptor, f"{call} {key}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+@dataclass
+class Effects:
+    """What the file holds."""
+
+    times: Counter[int] = field(default_factory=Counter[int])
+    """By call."""
+    keys: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """By call: the keys that came with its effects."""
+
+    @property
+    def repeated(self) -> int:
+        """Effects beyond the first of their call."""
+        return sum(count - 1 for count in self.times.values())
+
+    @property
+    def repeated_keys(self) -> int:
+        """Keys beyond the first of their call: an effect that nobody could have recognised."""
+        return sum(len(keys) - 1 for keys in self.keys.values())
+
+
+def read_effects(file: Path) -> Effects:
+    effects = Effects()
+    for row in file.read_text().splitlines() if file.exists() else ():
+        call, _, key = row.partition(" ")
+        effects.times[int(call)] += 1
+        effects.keys[int(call)].add(key)
+    return effects

@@ -1,0 +1,85 @@
+"""The same by LangGraph's durable execution: each call is a thread of a graph whose checkpoints are
+written before the next step (`durability="sync"`), and is resumed from them after a death."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypedDict
+
+from loopline.bench.errors import BenchError
+from loopline.bench.proofs.effects import counter
+from loopline.bench.proofs.effects.counter import Effects, read_effects, take_effect
+from loopline.bench.proofs.effects.interruption import LineWatch
+from loopline.bench.proofs.effects.processes import Crew, Interruptions, files_of
+
+LIMIT_SECONDS = 240.0
+PAUSE_SECONDS = 0.2
+INSTALLED = find_spec("langgraph") is not None
+
+
+class State(TypedDict):
+    """Of a thread."""
+
+    call: int
+    result: str
+
+
+def serve(folder: Path, calls: int, watch: LineWatch) -> None:
+    """One process after the other takes all threads to their end."""
+    import sqlite3
+
+    from langgraph.checkpoint.sqlite import SqliteSaver
+    from langgraph.graph import END, START, StateGraph
+
+    file = folder / "graph"
+
+    def act(state: State) -> dict[str, Any]:
+        take_effect(file, state["call"])
+        return {"result": f"done {state['call']}"}
+
+    connection = sqlite3.connect(folder / "checkpoints.sqlite", check_same_thread=False)
+    builder = StateGraph(State)
+    builder.add_node("act", act)
+    builder.add_edge(START, "act")
+    builder.add_edge("act", END)
+    graph = builder.compile(checkpointer=SqliteSaver(connection))
+    # A caller that has its answer does not ask again.
+    answered = read_effects(folder / "answered").times
+    waiting = [call for call in range(calls) if call not in answered]
+    watch.install()
+    for call in waiting:
+        config: Any = {"configurable": {"thread_id": str(call)}}
+        begun = bool(graph.get_state(config).next)
+        fresh: Any = {"call": call, "result": ""}
+        graph.invoke(None if begun else fresh, config, durability="sync")
+        take_effect(folder / "answered", call)
+    (folder / "done").touch()
+
+
+async def play(folder: Path, calls: int, rng: random.Random) -> tuple[Effects, Interruptions]:
+    """So many calls, by processes that are interrupted meanwhile."""
+    from langgraph.pregel import _retry, _runner
+
+    files = files_of([counter, _retry, _runner])  # where the step of a node runs
+    crew = Crew(
+        partial(serve, folder, calls), files, folder, rng, size=1, pause_seconds=PAUSE_SECONDS
+    )
+    finished = asyncio.Event()
+
+    async def wait() -> None:
+        try:
+            async with asyncio.timeout(LIMIT_SECONDS):
+                while not (folder / "done").exists():  # noqa: ASYNC110 - another process
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            message = f"LangGraph did not end {calls} calls within {LIMIT_SECONDS:g} s"
+            raise BenchError(message) from None
+        finally:
+            finished.set()
+
+    await asyncio.gather(wait(), crew.work(finished))
+    return read_effects(folder / "graph"), crew.done

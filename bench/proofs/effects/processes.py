@@ -1,0 +1,185 @@
+"""Processes that are interrupted again and again while they work, each from a fork that has
+imported everything: a new one costs milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import ModuleType
+
+import psutil
+
+from loopline.bench.proofs.effects.interruption import (
+    How,
+    Interruption,
+    Line,
+    LineWatch,
+    read_lines,
+)
+from loopline.workers.process_lifetime import tie_to_parent
+
+LIFE_SECONDS = 2.0
+"""A process whose line does not run is killed after so long."""
+FIRST_SECONDS = 0.3
+"""A process that only shows which lines there are is killed after so long."""
+LONGEST_OCCURRENCE = 8
+CALLS_OF_A_LIFE = 12
+"""Calls for each process, on average: more would be made without an interruption."""
+PRELOAD = [
+    "loopline.bench.proofs.effects.ours",
+    "loopline.bench.proofs.effects.queue_peer",
+    "loopline.bench.proofs.effects.graph_peer",
+    "langgraph.graph",
+    "langgraph.checkpoint.sqlite",
+]
+"""Modules that a fork has imported, where they are installed."""
+_LOOK_SECONDS = 0.02
+
+Job = Callable[[LineWatch], None]
+"""What a process does until it is killed. It installs the watch."""
+
+
+@dataclass
+class Interruptions:
+    """What was done."""
+
+    kills: int = 0
+    stops: int = 0
+    lines: int = 0
+    """Different lines that ran."""
+    attacked: int = 0
+    """Of those, at how many a process was killed or paused at least once."""
+
+
+class Crew:
+    """Some processes at the same work, of which each dies or pauses at a line, and is replaced."""
+
+    def __init__(
+        self,
+        job: Job,
+        files: Sequence[str],
+        folder: Path,
+        rng: random.Random,
+        *,
+        size: int,
+        pause_seconds: float,
+    ) -> None:
+        """`job` can be pickled, and is interrupted at lines of these `files`. A paused process goes
+        on after half to twice `pause_seconds`."""
+        self._job = job
+        self._files = files
+        self._lines_file = folder / "lines"
+        self._rng = rng
+        self._size = size
+        self._pause_seconds = pause_seconds
+        self._context = get_context("forkserver")
+        self._context.set_forkserver_preload(PRELOAD)
+        self._starting = asyncio.Lock()
+        self.done = Interruptions()
+        self.lives = 0
+        """Processes that have come to their end, interrupted or not."""
+        self._attacked: set[Line] = set()
+
+    async def keep_pace(self, calls: int) -> None:
+        """Return when so many processes were interrupted that `calls` are not too many for them."""
+        while calls > CALLS_OF_A_LIFE * (self.lives + self._size):  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def work(self, finished: asyncio.Event) -> None:
+        """Interrupt until `finished`; the last processes are ended then."""
+        await asyncio.gather(*(self._slot(finished) for _ in range(self._size)))
+        self.done.lines = len(self._lines())
+        self.done.attacked = len(self._attacked)
+
+    async def _slot(self, finished: asyncio.Event) -> None:
+        plan = self._plan()
+        while not finished.is_set():
+            interruption = next(plan)
+            # The first start waits until the fork has imported everything.
+            async with self._starting:
+                process = await asyncio.to_thread(self._start, interruption)
+            try:
+                await self._watch(process, interruption, finished)
+            finally:
+                process.kill()
+                process.join()
+                self.lives += 1
+
+    async def _watch(
+        self, process: BaseProcess, interruption: Interruption | None, finished: asyncio.Event
+    ) -> None:
+        until = time.monotonic() + (LIFE_SECONDS if interruption else FIRST_SECONDS)
+        while not finished.is_set():
+            if not process.is_alive():
+                if interruption is not None and process.exitcode == -signal.SIGKILL:
+                    self._attacked.add(interruption.line)
+                    self.done.kills += 1
+                return
+            if interruption is not None and interruption.how == "stop" and _is_stopped(process):
+                self._attacked.add(interruption.line)
+                self.done.stops += 1
+                await asyncio.sleep(self._pause_seconds * self._rng.uniform(0.5, 2.0))
+                assert process.pid is not None
+                os.kill(process.pid, signal.SIGCONT)
+                until = time.monotonic() + self._pause_seconds
+                interruption = None
+            if time.monotonic() > until:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _plan(self) -> Iterator[Interruption | None]:
+        """All lines that have run so far, in any order, again and again."""
+        while True:
+            lines = self._lines()
+            if not lines:
+                yield None  # the first process: which lines there are is not known yet
+                continue
+            for line in self._rng.sample(lines, len(lines)):
+                how: How = self._rng.choice(("kill", "stop"))
+                yield Interruption(line, self._rng.randint(1, LONGEST_OCCURRENCE), how)
+
+    def _lines(self) -> list[Line]:
+        if not self._lines_file.exists():
+            return []
+        return [*dict.fromkeys(read_lines(self._lines_file.read_text()))]
+
+    def _start(self, interruption: Interruption | None) -> BaseProcess:
+        process = self._context.Process(
+            target=_run,
+            args=(self._job, self._files, interruption, self._lines_file, self._lines()),
+            daemon=True,
+        )
+        process.start()
+        return process
+
+
+def _is_stopped(process: BaseProcess) -> bool:
+    try:
+        return psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _run(
+    job: Job,
+    files: Sequence[str],
+    interruption: Interruption | None,
+    lines_file: Path,
+    lines: Sequence[Line],
+) -> None:
+    tie_to_parent(signal.SIGKILL)
+    journal = os.open(lines_file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    job(LineWatch(files, interruption, journal, lines))
+
+
+def files_of(modules: Sequence[ModuleType]) -> list[str]:
+    """As their code objects name them."""
+    return [str(module.__file__) for module in modules]

@@ -1,0 +1,149 @@
+"""Calls that must not be made twice, whatever becomes of the worker that makes them.
+
+Such a call is written down before it is made (`begin`) and its outcome before its reply is given
+(`finish`). A worker that takes over a request whose call began does not make it again: it gives the
+outcome that was written down, or has none, until somebody says what it was (`resolve`). What is
+written down of a call is bytes to the bus, and listed (`unfinished`) for as long as no outcome is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from loopline.bus import scripts
+from loopline.bus.bus import Bus
+from loopline.bus.connection import retry_during_outage
+from loopline.bus.delivery import Delivery
+from loopline.bus.errors import LeaseLost, RunEnded
+from loopline.bus.keys import DEAD_LIFE_MS, GROUP, Shard
+
+AT_ONCE = 100
+
+
+class Start(Enum):
+    """What a worker that is about to make a call finds."""
+
+    FIRST = "first"
+    """The call may be made."""
+    INTERRUPTED = "interrupted"
+    """It was begun before, and nobody knows what became of it: it must not be made."""
+
+
+class Resolution(Enum):
+    """What `resolve` did."""
+
+    WAITING = "waiting"
+    """The run waits for it, and goes on."""
+    SETTLED = "settled"
+    """Nothing waits for it: the call is only taken from the list."""
+    BUSY = "busy"
+    """A worker is at it: nothing was changed."""
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedCall:
+    """A call that began and has no outcome."""
+
+    shard: Shard
+    request: str
+    """Key of its request."""
+    held: bool
+    """A worker is at it."""
+    note: bytes
+    """What `begin` or `finish` wrote down."""
+
+
+async def begin(delivery: Delivery, note: bytes, *, again: bool = False) -> Start | bytes:
+    """Write a call down; make it only after `Start.FIRST`. Bytes are the reply of a call whose
+    outcome is written down. `again`: it may be made though it was begun before. Raises `LeaseLost`
+    or `RunEnded`: then it must not be made."""
+    lease, shard, run_id = delivery.lease, delivery.shard, delivery.envelope.run_id
+    keys = [lease.stream, _request(delivery), shard.run(run_id), shard.effects]
+    args: list[scripts.Value] = [
+        lease.group,
+        lease.entry,
+        lease.consumer,
+        lease.count,
+        delivery.envelope.guard,
+        note,
+        DEAD_LIFE_MS,
+        int(again),
+    ]
+    answer = await retry_during_outage(
+        "begin effect", lambda: scripts.call(delivery.bus.redis, "begin_effect", keys, args)
+    )
+    match answer[0]:
+        case b"ok":
+            return Start.FIRST
+        case b"interrupted":
+            return Start.INTERRUPTED
+        case b"resolved":
+            return bytes(answer[1])
+        case b"lost":
+            raise LeaseLost(f"request {delivery.envelope.reply_key}: taken over")
+        case _:
+            raise RunEnded(
+                f"request {delivery.envelope.reply_key}: its step is committed or its run has ended"
+            )
+
+
+async def finish(delivery: Delivery, reply: bytes | None, note: bytes) -> bool:
+    """Write down what became of a call that began, before `Delivery.reply`. Without
+    a `reply` nobody knows, and the call stays listed with this note. False if another delivery has
+    the call, or gave its reply: where there was none yet, this is the outcome all the same."""
+    lease = delivery.lease
+    keys = [lease.stream, _request(delivery), delivery.shard.effects]
+    args: list[scripts.Value] = [
+        lease.group,
+        lease.entry,
+        lease.consumer,
+        lease.count,
+        reply or b"",
+        note,
+        DEAD_LIFE_MS,
+    ]
+    answer = await retry_during_outage(
+        "end effect", lambda: scripts.call(delivery.bus.redis, "end_effect", keys, args)
+    )
+    return answer == b"ok"
+
+
+async def resolve(bus: Bus, call: UnfinishedCall, reply: bytes | None) -> Resolution:
+    """Say what became of a call; without a `reply` it is made again. Raises `BusUnavailable`."""
+    answer = await retry_during_outage(
+        "resolve effect",
+        lambda: scripts.call(
+            bus.redis, "resolve_effect", [call.shard.effects, call.request], [GROUP, reply or b""]
+        ),
+        give_up_after=bus.patience,
+        where=f"at {bus.settings.safe_url}",
+    )
+    return Resolution(answer.decode())
+
+
+async def unfinished(bus: Bus) -> AsyncIterator[UnfinishedCall]:
+    """Every call that began and has no outcome, in no order. Raises `BusUnavailable`."""
+    for shard in bus.keys.all_shards():
+        cursor = "0"
+        while True:
+            answer: list[Any] = await retry_during_outage(
+                "effects",
+                lambda shard=shard, cursor=cursor: scripts.call(
+                    bus.redis, "effects", [shard.effects], [GROUP, cursor, AT_ONCE]
+                ),
+                give_up_after=bus.patience,
+                where=f"at {bus.settings.safe_url}",
+            )
+            for request, held, note in zip(answer[1::3], answer[2::3], answer[3::3], strict=True):
+                yield UnfinishedCall(shard, request.decode(), bool(held), bytes(note))
+            cursor = answer[0].decode()
+            if cursor == "0":
+                break
+
+
+def _request(delivery: Delivery) -> str:
+    return delivery.shard.request(delivery.envelope.reply_key)

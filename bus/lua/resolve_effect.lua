@@ -1,0 +1,19 @@
+-- include: end_run.lua
+-- Somebody says what became of a call whose outcome is unknown.
+-- KEYS: effects, request
+-- ARGV: group, the reply ('' to let the call be made again)
+-- Returns 'waiting' (the run waits for it, and goes on), 'settled' (nothing waits for it any more; it
+--       is only taken from the list), 'busy' (a worker is at it) or 'missing'.
+-- Race closed: two people resolve one call: the second one finds nothing.
+local line = redis.call('HGET', KEYS[1], KEYS[2])
+if not line then return 'missing' end
+if effect_is_held(line, ARGV[1]) then return 'busy' end
+redis.call('HDEL', KEYS[1], KEYS[2])
+local before = redis.call('HMGET', KEYS[2], 'effect', 'reply')
+if not before[1] or before[2] then return 'settled' end
+if ARGV[2] == '' then
+  redis.call('HDEL', KEYS[2], 'effect')
+else
+  redis.call('HSET', KEYS[2], 'outcome', ARGV[2])
+end
+return 'waiting'

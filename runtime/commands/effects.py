@@ -1,0 +1,163 @@
+"""`runtime effects ls|resolve`: calls of tools of which nobody knows whether they took effect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loopline.runtime.commands.options import AsJson, RedisUrl
+
+if TYPE_CHECKING:
+    from loopline.bus import Bus
+    from loopline.bus.effects import Resolution, UnfinishedCall
+    from loopline.workers.tool import CallNote
+
+
+@dataclass(frozen=True)
+class _Listed:
+    call: UnfinishedCall
+    note: CallNote
+
+    @property
+    def state(self) -> str:
+        if self.call.held and not self.note.why:
+            return "running"
+        if self.note.waits_for_person:
+            return "unknown, its run waits"
+        if self.note.late_answer is not None:
+            return "answered late"
+        return "unknown" if self.note.why else "unknown, not taken over yet"
+
+
+def register(app: typer.Typer) -> None:
+    effects = typer.Typer(
+        no_args_is_help=True, help="Calls of tools that may or may not have taken effect."
+    )
+    app.add_typer(effects, name="effects")
+
+    @effects.command("ls")
+    def ls(  # pyright: ignore[reportUnusedFunction]
+        running: Annotated[
+            bool, typer.Option("--running", help="List calls that are under way, too.")
+        ] = False,
+        redis_url: RedisUrl = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """List calls whose outcome is unknown, oldest first."""
+        from datetime import UTC, datetime
+
+        from loopline.runtime.on_bus import query_bus
+        from loopline.runtime.terminal.safe_text import sanitize
+        from loopline.runtime.terminal.tables import align_columns
+
+        calls = [
+            call for call in query_bus(redis_url, _all_calls) if running or call.state != "running"
+        ]
+        if as_json:
+            notes = (call.note.model_dump(mode="json") | {"state": call.state} for call in calls)
+            typer.echo(json.dumps([*notes]))
+            return
+        rows = [
+            (
+                call.note.key,
+                call.state,
+                sanitize(call.note.tool),
+                sanitize(json.dumps(call.note.arguments)[:60]),
+                datetime.fromtimestamp(call.note.began, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+                sanitize(call.note.why[:60]) or "-",
+            )
+            for call in calls
+        ]
+        lines = align_columns(("call", "state", "tool", "arguments", "began (UTC)", "why"), rows)
+        typer.echo("\n".join(lines) if rows else "no call has an unknown outcome")
+
+    @effects.command("resolve")
+    def resolve(  # pyright: ignore[reportUnusedFunction]
+        key: Annotated[
+            str, typer.Argument(metavar="CALL", help="Call, as `runtime effects ls` prints it.")
+        ],
+        result: Annotated[
+            str | None,
+            typer.Option(metavar="JSON", help="It took effect, and this is the tool's answer."),
+        ] = None,
+        failed: Annotated[
+            str | None,
+            typer.Option(metavar="TEXT", help="It failed; the model reads this as its error."),
+        ] = None,
+        again: Annotated[
+            bool, typer.Option("--again", help="It never took effect: make the call again.")
+        ] = False,
+        redis_url: RedisUrl = None,
+    ) -> None:
+        """Say what became of a call. A run that waits for it goes on.
+
+        Be sure before you say --again: a worker that was only paused may still carry it out.
+        """
+        from loopline.bus.effects import Resolution
+        from loopline.runtime.errors import InputError
+        from loopline.runtime.on_bus import query_bus
+
+        if sum((result is not None, failed is not None, again)) != 1:
+            raise InputError("say one of --result, --failed and --again")
+        reply = None if again else _reply(result, failed)
+        resolution = query_bus(redis_url, _resolving(key, reply))
+        match resolution:
+            case Resolution.WAITING:
+                typer.echo("resolved; its run goes on within seconds")
+            case Resolution.SETTLED:
+                typer.echo("taken from the list; its run had gone on without an outcome")
+            case Resolution.BUSY:
+                raise InputError(
+                    f"a worker is at the call {key}",
+                    hint="wait until it ends, or until `runtime effects ls` lists it",
+                )
+            case Resolution.MISSING:
+                raise InputError(
+                    f"no call {key!r} has an unknown outcome", hint="look: runtime effects ls"
+                )
+
+
+def _reply(result: str | None, failed: str | None) -> bytes:
+    """Raises `InputError`."""
+    from loopline.agents.tools.json_arguments import parse_arguments
+    from loopline.runtime.errors import InputError
+    from loopline.workers.messages import tool_result
+
+    if failed is not None:
+        return tool_result.dump_json({"error": failed})
+    assert result is not None
+    value, problem = parse_arguments(result)
+    if value is None:
+        raise InputError(
+            f"--result: {problem}".replace("the arguments", "it"),
+            hint="""for example --result '{"result": "ordered, number 17"}'""",
+        )
+    return tool_result.dump_json(value)
+
+
+async def _all_calls(bus: Bus) -> list[_Listed]:
+    from loopline.bus import effects
+    from loopline.workers.tool import CallNote
+
+    listed = [
+        _Listed(call, CallNote.model_validate_json(call.note))
+        async for call in effects.unfinished(bus)
+    ]
+    return sorted(listed, key=lambda call: call.note.began)
+
+
+def _resolving(key: str, reply: bytes | None) -> Callable[[Bus], object]:
+    async def resolve(bus: Bus) -> Resolution:
+        from loopline.bus import effects
+        from loopline.bus.effects import Resolution
+
+        for listed in await _all_calls(bus):
+            if listed.note.key == key:
+                return await effects.resolve(bus, listed.call, reply)
+        return Resolution.MISSING
+
+    return resolve

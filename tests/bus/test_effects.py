@@ -1,0 +1,131 @@
+"""Calls that must not be made twice: written down before they are made."""
+
+from __future__ import annotations
+
+import pytest
+
+from loopline.bus import Bus, LeaseLost, RunEnded, effects
+from loopline.bus.effects import Resolution, Start, UnfinishedCall
+from tests.bus.leasing import ask, take
+from tests.bus.payloads import admit
+
+NOTE = b'{"tool": "pay"}'
+REPLY = b'{"result": "paid"}'
+
+
+async def unfinished(bus: Bus) -> list[UnfinishedCall]:
+    return [call async for call in effects.unfinished(bus)]
+
+
+async def test_a_call_that_another_worker_began_is_not_made_again(bus: Bus) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    first = await take(bus, run_id, "dead")
+    assert await effects.begin(first, NOTE) is Start.FIRST
+    second = await take(bus, run_id, "alive", first)
+    assert await effects.begin(second, NOTE) is Start.INTERRUPTED
+
+
+async def test_a_worker_that_asks_again_after_a_lost_connection_may_make_its_call(bus: Bus) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    delivery = await take(bus, run_id, "alive")
+    assert await effects.begin(delivery, NOTE) is Start.FIRST
+    assert await effects.begin(delivery, NOTE) is Start.FIRST
+
+
+async def test_who_takes_a_call_over_after_its_outcome_was_written_gives_that(bus: Bus) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    first = await take(bus, run_id, "dead")
+    await effects.begin(first, NOTE)
+    assert await effects.finish(first, REPLY, NOTE)
+    assert await unfinished(bus) == []
+    second = await take(bus, run_id, "alive", first)
+    assert await effects.begin(second, NOTE) == REPLY
+
+
+async def test_what_a_paused_worker_did_is_the_outcome_while_its_request_has_no_reply(
+    bus: Bus,
+) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    paused = await take(bus, run_id, "paused")
+    await effects.begin(paused, NOTE)
+    second = await take(bus, run_id, "alive", paused)
+    assert await effects.begin(second, NOTE) is Start.INTERRUPTED
+    await effects.finish(second, None, b"waits")
+    assert await effects.finish(paused, REPLY, NOTE)
+    third = await take(bus, run_id, "alive", second)
+    assert await effects.begin(third, NOTE) == REPLY
+    assert await unfinished(bus) == []
+
+
+async def test_an_outcome_that_comes_after_the_reply_stays_listed(bus: Bus) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    paused = await take(bus, run_id, "paused")
+    await effects.begin(paused, NOTE)
+    second = await take(bus, run_id, "alive", paused)
+    await effects.begin(second, NOTE)
+    await effects.finish(second, None, b"unknown")
+    await second.reply(b'{"error": "unknown"}', store=True)
+    assert not await effects.finish(paused, REPLY, b"late")
+    [call] = await unfinished(bus)
+    assert call.note == b"late"
+    assert await effects.resolve(bus, call, REPLY) is Resolution.SETTLED
+    assert await unfinished(bus) == []
+
+
+async def test_a_call_that_a_worker_is_at_is_listed_as_held_and_cannot_be_resolved(
+    bus: Bus,
+) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    first = await take(bus, run_id, "worker/with a slash")
+    await effects.begin(first, NOTE)
+    [call] = await unfinished(bus)
+    assert (call.held, call.note) == (True, NOTE)
+    assert await effects.resolve(bus, call, REPLY) is Resolution.BUSY
+    await take(bus, run_id, "alive", first)
+    [call] = await unfinished(bus)
+    assert not call.held
+
+
+@pytest.mark.parametrize(("reply", "found"), [(REPLY, REPLY), (None, Start.FIRST)])
+async def test_a_resolved_call_has_that_outcome_or_is_made_again(
+    bus: Bus, reply: bytes | None, found: Start | bytes
+) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    first = await take(bus, run_id, "dead")
+    await effects.begin(first, NOTE)
+    second = await take(bus, run_id, "alive", first)
+    [call] = await unfinished(bus)
+    assert await effects.resolve(bus, call, reply) is Resolution.WAITING
+    assert await effects.resolve(bus, call, reply) is Resolution.MISSING
+    assert await effects.begin(second, NOTE) == found
+
+
+async def test_nothing_is_begun_without_the_lease_or_for_a_run_that_is_over(bus: Bus) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    first = await take(bus, run_id, "paused")
+    second = await take(bus, run_id, "alive", first)
+    with pytest.raises(LeaseLost):
+        await effects.begin(first, NOTE)
+    await bus.cancel(run_id)
+    with pytest.raises(RunEnded):
+        await effects.begin(second, NOTE)
+    assert await unfinished(bus) == []
+
+
+async def test_a_call_whose_run_ended_without_its_outcome_stays_listed(bus: Bus) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    first = await take(bus, run_id, "dead")
+    await effects.begin(first, NOTE)
+    await bus.cancel(run_id)
+    await (await take(bus, run_id, "alive", first)).drop()
+    [call] = await unfinished(bus)
+    assert not call.held
