@@ -11,36 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from loopline.bus.envelope import FIELD
 from loopline.bus.keys import Shard
 from loopline.bus.run_state import RunState
 
-
-class Reader(Protocol):
-    """Of a consumer, what reading for it needs."""
-
-    @property
-    def name(self) -> str: ...
-
-    def reserve(self) -> bool:
-        """Keep a place for one more delivery; False if there is none."""
-        ...
-
-    def release(self) -> None:
-        """Free that place again, once what was read has been taken."""
-        ...
-
-    def take(
-        self,
-        shard: Shard,
-        stream: str,
-        entry: str,
-        body: bytes,
-        count: int,
-        state: RunState | None = None,
-    ) -> None: ...
+if TYPE_CHECKING:
+    from loopline.bus.consumer import Consumer
 
 
 class Mailbox(Protocol):
@@ -55,14 +33,14 @@ class LocalDelivery:
     """The streams that this process serves, and its mailboxes."""
 
     def __init__(self) -> None:
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, Consumer] = {}
         self._mailboxes: list[Mailbox] = []
 
-    def serve(self, streams: Sequence[str], reader: Reader) -> None:
+    def serve(self, streams: Sequence[str], reader: Consumer) -> None:
         """From now on `reader` takes what is published here to these streams."""
         self._readers |= dict.fromkeys(streams, reader)
 
-    def stop_serving(self, reader: Reader) -> None:
+    def stop_serving(self, reader: Consumer) -> None:
         self._readers = {
             name: served_by for name, served_by in self._readers.items() if served_by is not reader
         }
@@ -88,7 +66,7 @@ class LocalDelivery:
         """Places for one delivery of each of these streams that is served here, until the end of
         the block."""
         with ExitStack() as stack:
-            readers: list[Reader | None] = []
+            readers: list[Consumer | None] = []
             for stream in streams:
                 reader = self._readers.get(stream)
                 if reader is not None and reader.reserve():
@@ -103,7 +81,7 @@ class LocalReads:
     """What one script may read."""
 
     def __init__(
-        self, shard: Shard, streams: Sequence[str], readers: Sequence[Reader | None]
+        self, shard: Shard, streams: Sequence[str], readers: Sequence[Consumer | None]
     ) -> None:
         self._shard = shard
         self._streams = streams

@@ -45,8 +45,9 @@ def status() -> dict[str, Any]:
 
 def gateway(now: dict[str, Any]) -> str | None:
     """Its address; none before all workers are there."""
-    urls = (worker["details"].get("url") for worker in now.get("workers", ()))
-    return next(filter(None, urls), None) if now.get("phase") == "ready" else None
+    if now.get("phase") == "ready" and not now["gateway"]:
+        raise SystemExit("the deployment has no gateway: its [workers.gateway] has a count of 0")
+    return now["gateway"]["url"] if now.get("phase") == "ready" else None
 
 
 def cpu_minutes(folder: Path) -> float:

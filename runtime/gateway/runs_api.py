@@ -103,13 +103,12 @@ class RunsApi:
         messages = params.conversation
         users = [message.content for message in messages if message.role == "user"]
         budget = params.run_budget(await self._service.budget(caller))
-        options = {**self._service.settings.options.get(params.workflow, {}), **params.options}
         run = self._client.new_run(
             params.prompt or (users[-1] if users else ""),
             messages=messages,
             workflow=params.workflow,
             policies=params.policies,
-            options=options,
+            options=params.options,
             generation=params.generation.options,
             stream=params.stream,
             seed=params.seed,

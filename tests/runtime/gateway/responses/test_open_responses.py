@@ -60,8 +60,8 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 OVER_HTTP = (*CASES, "response-output-phase-schema", "streaming-response")
-"""Cases of the suite. The others ask for WebSockets, for `/responses/compact`, or for a model that
-sees images."""
+"""Cases of the suite. The others ask for WebSockets, for ids of models that `/responses/compact`
+knows, or for a model that sees images."""
 
 
 def check_fields(response: dict[str, Any]) -> None:
