@@ -10,8 +10,7 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any
 
-PROFILE = Path(__file__).with_name("deployment.toml")
-CPU = "cpu-minutes.txt"
+PROFILE, CPU = Path(__file__).with_name("deployment.toml"), "cpu-minutes.txt"
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""What came of the requests, and what is kept of it: a million take long, and go on where Ctrl-C, or
-the machine, ended them."""
+"""What came of the requests, and what is kept of it: a million take long, and go on where Ctrl-C
+ended them."""
 
 from __future__ import annotations
 

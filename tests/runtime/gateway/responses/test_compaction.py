@@ -16,7 +16,7 @@ from loopline.runtime.gateway.errors import ApiError
 from loopline.runtime.gateway.responses_items import items_of, messages_of
 
 HISTORY: list[Any] = [
-    {"role": "user", "content": "My name is Ada."},
+    {"role": "user", "content": "I am in Oslo."},
     {"role": "assistant", "content": "Hello Ada."},
     {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "c1", "output": "sunny"},
@@ -29,7 +29,7 @@ def test_what_the_user_said_is_whole_and_the_rest_is_the_summary_in_its_place() 
     output = compacted("run", 1, messages, "Ada is greeted; ~20 °C.", {})["output"]
     assert [item["type"] for item in output] == ["message", "message", "compaction"]
     assert messages_of(items_of([*output, {"role": "user", "content": "And now?"}])) == (
-        Message(role="user", content="My name is Ada."),
+        Message(role="user", content="I am in Oslo."),
         Message(role="user", content="Thanks."),
         Message(
             role="assistant",
