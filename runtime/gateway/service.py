@@ -267,6 +267,8 @@ class Service:
             raise
         except BusUnavailable as error:
             raise unavailable(str(error)) from error
+        except UserError as error:  # its retention ended between its end and this look at it
+            raise lost(str(error)) from error
         finally:
             if not ended:
                 await self._abandon(admitted)

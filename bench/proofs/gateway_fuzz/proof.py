@@ -140,6 +140,8 @@ def run(options: GatewayFuzzOptions, progress: Progress) -> Outcome:
     """Raises `BenchError`."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     path = options.checkpoint
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
     saved = None if path is None else read_checkpoint(path, options.seed)
     seed = saved.seed if saved else random_seed() if options.seed is None else options.seed
     counts = saved.counts if saved else Counts()
