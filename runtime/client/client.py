@@ -188,8 +188,8 @@ class Client:
         for what the workflow can't honour of `generation`.
         """
         try:
-            chosen = {**self.options.get(workflow, {}), **(options or {})}
-            checked = workflows.get(workflow).check_options(chosen)
+            all_options = {**self.options.get(workflow, {}), **(options or {})}
+            checked = workflows.get(workflow).check_options(all_options)
             if generation is not None:
                 require_honoured(workflow, checked, generation)
                 seed = seed if generation.seed is None else generation.seed

@@ -52,7 +52,7 @@ def compacted(
     run_id: str, created: int, messages: Sequence[Message], summary: str, usage: Any
 ) -> dict[str, Any]:
     """The body of the answer; its `output` is the input that a conversation goes on with."""
-    kept = [message.content for message in messages if message.role == "user"]
+    user_texts = [message.content for message in messages if message.role == "user"]
     output: list[dict[str, Any]] = [
         {
             "id": f"in_{run_id}_{number}",
@@ -61,7 +61,7 @@ def compacted(
             "status": "completed",
             "content": [{"type": "input_text", "text": text}],
         }
-        for number, text in enumerate(kept)
+        for number, text in enumerate(user_texts)
     ]
     encoded = _MARK + base64.urlsafe_b64encode(summary.encode()).decode()
     output.append({"id": f"cmp_{run_id}", "type": "compaction", "encrypted_content": encoded})

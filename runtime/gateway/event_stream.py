@@ -50,7 +50,7 @@ async def _until_end(
             # The client comes back with the last id that it has.
             yield last_words(unavailable(f"Redis does not answer: {type(error).__name__}"))
         except (AgentError, BusError, UserError) as error:
-            known = translated(error)
-            if known is None:
+            api_error = translated(error)
+            if api_error is None:
                 raise
-            yield last_words(known)
+            yield last_words(api_error)

@@ -253,8 +253,8 @@ class RewardThreshold:
     def require(self, feedback: Feedback, agent: str | None = None) -> None:
         """Raises `Unreadable` unless the posted reward is there, and high enough: that of the whole
         run, and with `agent` what the agent earned beside it."""
-        own = None if agent is None else feedback.agents.get(agent)
-        reward = add(feedback.team, own)
+        agent_reward = None if agent is None else feedback.agents.get(agent)
+        reward = add(feedback.team, agent_reward)
         if reward is None:
             raise Unreadable(NO_FEEDBACK)
         if reward < self.least:

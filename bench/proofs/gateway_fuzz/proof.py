@@ -89,17 +89,17 @@ class Attack:
 
     async def run(self, folder: Path) -> Memory:
         """The memory at the end."""
-        counts, asked = self.counts, self.options.requests
+        counts, goal = self.counts, self.options.requests
         async with running(folder) as place:
             # Who goes on does not send the first requests again.
             source = random.Random(f"{self.seed}/{counts.sent}")
             requests = Requests(source, place.keys)
             targets = (InProcess(place.app, source), Socket(place.url, source))
-            left = asked - counts.sent
+            left = goal - counts.sent
             warm_up = min(max(MIN_WARM_UP, int(WARM_UP_SHARE * left)), left // 2)
             await self._send(requests, targets, source, warm_up)
             before = await Memory.now(place)
-            await self._send(requests, targets, source, asked - counts.sent)
+            await self._send(requests, targets, source, goal - counts.sent)
             after = await Memory.now(place)
             counts.grew(after - before)
             self._keep()

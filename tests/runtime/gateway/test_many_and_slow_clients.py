@@ -76,11 +76,11 @@ def test_a_client_that_reads_byte_by_byte_is_not_answered_ahead(gateway: Scripte
     require_answer(gateway)
     process = process_of(gateway)
     before = process.memory_info().rss
-    asked = f"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n\r\n"
+    request = f"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n\r\n"
     with connection(gateway) as raw:
         raw.settimeout(3)
         with suppress(TimeoutError, ConnectionError):
-            raw.sendall(asked.encode() * 10_000)
+            raw.sendall(request.encode() * 10_000)
         for _ in range(5):
             assert raw.recv(1)
             require_answer(gateway)

@@ -83,7 +83,7 @@ async def test_what_cannot_be_compacted_is_refused_by_name(client: AsyncOpenAI) 
 
 async def test_an_idempotency_key_gives_the_same_summary(client: AsyncOpenAI) -> None:
     key = {"Idempotency-Key": "compact-once"}
-    one, other = await asyncio.gather(
+    first, second = await asyncio.gather(
         *(client.responses.compact(model="llm", input=HISTORY, extra_headers=key) for _ in "12")
     )
-    assert one == other
+    assert first == second
