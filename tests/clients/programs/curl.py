@@ -192,7 +192,7 @@ def unknown_model():
 
 
 def policy():
-    return [_text(_ask(Q["plain"], name)) for name in (POLICY, f"{POLICY}@0")]
+    return [_text(_ask(Q["plain"], model=name)) for name in (POLICY, f"{POLICY}@0")]
 
 
 def other_version():
