@@ -35,9 +35,9 @@ def preview(options: SftOptions) -> list[str]:
 
 
 def sft(options: SftOptions) -> None:
-    """Train a micro model from scratch on generated dialogues, or a model on recorded sessions.
+    """Train a micro model from scratch, or a model on recorded sessions.
 
-    From scratch it is measured, too, and its card is written. Run it again to go on after a crash
+    From scratch it learns from generated dialogues, is measured, and its card is written. Run it again to go on after a crash
     or Ctrl-C; what is finished is not done again.
     """
     if options.from_store is not None:
