@@ -35,10 +35,11 @@ def preview(options: SftOptions) -> list[str]:
 
 
 def sft(options: SftOptions) -> None:
-    """Train a micro model from scratch, or a model on recorded sessions.
+    """Train a micro model from scratch, or a model on sessions.
 
-    From scratch it learns from generated dialogues, is measured, and its card is written. Run it again to go on after a crash
-    or Ctrl-C; what is finished is not done again.
+    From scratch it learns from generated dialogues, is measured, and its card is written; with
+    --from-store a model learns from recorded sessions. Run it again to go on after a crash or
+    Ctrl-C; what is finished is not done again.
     """
     if options.from_store is not None:
         sessions.train_on_sessions(options, options.from_store)
