@@ -17,11 +17,10 @@ from loopline.runtime.client.client import Client, ask
 async def answer(question: str) -> tuple[Trajectory, int]:
     """The finished run, and its cost in millionths of a dollar."""
     settings = deployment.find().settings
-    async with Client.connect(settings.bus, settings.policies, settings.prompt_files) as client:
+    async with Client.of(settings) as client:
         run = client.new_run(
             question,
             workflow=settings.workflow,
-            options=settings.options.get(settings.workflow),
             budget=Budget(tokens=20_000, micro_dollars=50_000, seconds=60),
         )
         trajectory = await ask(client, run)

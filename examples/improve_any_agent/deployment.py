@@ -10,8 +10,7 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any
 
-PROFILE = Path(__file__).with_name("deployment.toml")
-CPU = "cpu-minutes.txt"
+PROFILE, CPU = Path(__file__).with_name("deployment.toml"), "cpu-minutes.txt"
 
 
 @contextmanager
@@ -45,8 +44,9 @@ def status() -> dict[str, Any]:
 
 def gateway(now: dict[str, Any]) -> str | None:
     """Its address; none before all workers are there."""
-    urls = (worker["details"].get("url") for worker in now.get("workers", ()))
-    return next(filter(None, urls), None) if now.get("phase") == "ready" else None
+    if now.get("phase") == "ready" and not now["gateway"]:
+        raise SystemExit("the deployment has no gateway: its [workers.gateway] has a count of 0")
+    return now["gateway"]["url"] if now.get("phase") == "ready" else None
 
 
 def cpu_minutes(folder: Path) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loopline.agents.records import GenerationOptions
 from loopline.runtime.app.app import App
 from loopline.runtime.app.errors import (
     AnswerTimeout,
@@ -28,6 +29,7 @@ __all__ = [
     "AskError",
     "Event",
     "GaveUp",
+    "GenerationOptions",
     "RunCancelled",
     "StepEnded",
     "TextDelta",

@@ -33,7 +33,7 @@ from typing import Any, TypeVar, overload
 
 import pydantic
 
-from loopline.agents.records import Message, ToolSpec
+from loopline.agents.records import GenerationOptions, Message, ToolSpec
 from loopline.agents.team_parts import Part, agents_of_team
 from loopline.runtime.app import asking
 from loopline.runtime.app.definition import Definition, schema_of
@@ -78,6 +78,7 @@ class App(Definition):
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
         messages: Sequence[Message] = (),
+        generation: GenerationOptions | None = None,
     ) -> T: ...
 
     @overload
@@ -89,6 +90,7 @@ class App(Definition):
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
         messages: Sequence[Message] = (),
+        generation: GenerationOptions | None = None,
     ) -> str: ...
 
     async def ask(
@@ -99,9 +101,13 @@ class App(Definition):
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
         messages: Sequence[Message] = (),
+        generation: GenerationOptions | None = None,
     ) -> Any:
         """The answer: the model's text, or an instance of `answer`. `agent` says who is asked where
         the app has several. `messages` is what was said before, and what the system says.
+        `generation` is how completions are made, over what the agents' author and the pool have
+        set: `temperature`, `top_p` and penalties of all agents, `max_tokens`, `stop` and `seed` of
+        the one that answers.
 
         Raises `AnswerTimeout` after `timeout` seconds (the run is cancelled), `WrongAnswer` if the
         model never gave such an answer, another `AskError` for a run that ended without one,
@@ -111,7 +117,12 @@ class App(Definition):
         async with self.session() as session:
             team = self.checked_team(session, agent, answer)
             run = asking.new_run(
-                session, team, question, timeout=timeout, messages=whole(messages, question)
+                session,
+                team,
+                question,
+                timeout=timeout,
+                messages=whole(messages, question),
+                generation=generation,
             )
             trajectory = await asking.finish(session, run, timeout)
         return parsed(trajectory.answer or "", answer, run.id)
@@ -123,6 +134,7 @@ class App(Definition):
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
         messages: Sequence[Message] = (),
+        generation: GenerationOptions | None = None,
     ) -> AsyncGenerator[Event]:
         """What happens until the answer, the event `Answered`. Raises as `ask` does; a reader that
         closes the generator early cancels the run."""
@@ -134,6 +146,7 @@ class App(Definition):
                 question,
                 timeout=timeout,
                 messages=whole(messages, question),
+                generation=generation,
                 stream=True,
             )
             async with aclosing(asking.events(session, run, timeout)) as events:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 
 from loopline.agents.errors import UnknownName
-from loopline.agents.records import Budget, Message, Outcome, Run, Trajectory
+from loopline.agents.records import Budget, GenerationOptions, Message, Outcome, Run, Trajectory
 from loopline.agents.team_parts import AgentPart, Part, agents_of_team, answering_agent, with_agents
 from loopline.bus import BusError, pool_of
 from loopline.runtime.app.errors import AnswerTimeout, error_of
@@ -28,9 +28,11 @@ def new_run(
     *,
     timeout: float,
     messages: Sequence[Message] = (),
+    generation: GenerationOptions | None = None,
     stream: bool = False,
 ) -> Run:
-    """Raises `InputError` for an unknown model, or a question that can't be used."""
+    """Raises `InputError` for an unknown model, a question that can't be used, or sampling that a
+    team can't honour."""
     for agent in agents_of_team(team).values():
         if pool_of(agent.model) not in session.pools:
             error = UnknownName("model pool", pool_of(agent.model), session.pools)
@@ -41,6 +43,7 @@ def new_run(
         options={"team": team.model_dump(mode="json")},
         budget=Budget(seconds=timeout),
         messages=messages,
+        generation=generation,
         stream=stream,
     )
 

@@ -93,7 +93,7 @@ async def bus_session(redis_url: str | None) -> AsyncGenerator[BusSession]:
     # It reads files, and may ask a server: not in the loop.
     where = await asyncio.to_thread(deployment.find, redis_url=redis_url)
     settings = where.settings
-    async with Client.connect(settings.bus, settings.policies, settings.prompt_files) as client:
+    async with Client.of(settings) as client:
         yield BusSession(client, where)
 
 

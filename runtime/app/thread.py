@@ -11,7 +11,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from loopline.agents.records import Message, Outcome, Run
+from loopline.agents.records import GenerationOptions, Message, Outcome, Run
 from loopline.agents.team_parts import Part
 from loopline.bus import ThreadHead, claim
 from loopline.runtime.app import asking
@@ -48,6 +48,7 @@ class Thread:
         answer: type[T],
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
+        generation: GenerationOptions | None = None,
     ) -> T: ...
 
     @overload
@@ -58,6 +59,7 @@ class Thread:
         answer: None = None,
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
+        generation: GenerationOptions | None = None,
     ) -> str: ...
 
     async def ask(
@@ -67,6 +69,7 @@ class Thread:
         answer: Any = None,
         agent: Part | str | None = None,
         timeout: float = DEFAULT_SECONDS,
+        generation: GenerationOptions | None = None,
     ) -> Any:
         """The next turn: as `App.ask`, with all that was said in this thread before. It waits for
         the turn in work; raises `ThreadBusy` if that takes longer than `timeout`."""
@@ -81,7 +84,12 @@ class Thread:
                 left = max(0.1, give_up - time.monotonic())
                 turn = Message(role="user", content=question)
                 run = asking.new_run(
-                    session, team, question, timeout=left, messages=(*messages, turn)
+                    session,
+                    team,
+                    question,
+                    timeout=left,
+                    messages=(*messages, turn),
+                    generation=generation,
                 )
                 mine = claim(run.id, self._before(head))
                 if await session.advance(self.id, head, mine):

@@ -16,7 +16,7 @@ import difflib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 
@@ -66,6 +66,9 @@ from loopline.runtime.errors import InputError, UserError
 from loopline.workers.messages import offered_tools_on, registry
 from loopline.workers.routing import outgoing
 
+if TYPE_CHECKING:
+    from loopline.runtime.config.settings import Settings
+
 TOLD_SECONDS = 0.05
 """How long news of an end is waited for that the log has already."""
 
@@ -103,6 +106,8 @@ class Client:
     """Role → pool, over the workflow's own defaults."""
     prompt_files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Prompt file → content, in place of the shipped ones."""
+    options: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    """Workflow → its options, under those that a run is made with."""
     writes: bool = False
     """To admit many runs: a server that takes no writes now (it is full, or its disk is) is refused
     when it is joined, and not after one admission after the other has waited for room."""
@@ -121,18 +126,24 @@ class Client:
         *,
         writes: bool = False,
     ) -> Client:
-        return cls(settings, dict(policies or {}), dict(prompt_files or {}), writes)
+        return cls(settings, dict(policies or {}), dict(prompt_files or {}), writes=writes)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Client:
+        """A client of the deployment with these settings: its `[policies]`, `[prompts]` and
+        `[options]` hold for the runs that it makes."""
+        options = dict(settings.options)
+        return cls(settings.bus, dict(settings.policies), dict(settings.prompt_files), options)
 
     @classmethod
     def on(
         cls,
         bus: Bus,
         inbox: Inbox,
-        policies: Mapping[str, str] | None = None,
-        prompt_files: Mapping[str, str] | None = None,
+        settings: Settings,
     ) -> Client:
-        """A client within a process that has joined the bus already, and closes it itself."""
-        client = cls(bus.settings, dict(policies or {}), dict(prompt_files or {}))
+        """As `of`, within a process that has joined the bus already, and closes it itself."""
+        client = cls.of(settings)
         client.bus, client._inbox = bus, inbox
         return client
 
@@ -173,14 +184,16 @@ class Client:
     ) -> Run:
         """A run that is ready to be submitted: options checked, prompts pinned by their hashes.
         `messages` are the conversation whose last user message is the prompt; `prompt_files` stand
-        in place of the shipped prompts, over those of the client. `generation` says how completions
+        in place of the shipped prompts, and `options` and `policies`, over those of the client.
+        `generation` says how completions
         are made (`loopline.agents.generation`); a seed in it stands over `seed`.
 
         Raises `InputError` for a question, workflow, role, option or prompt that can't be used, and
         for what the workflow can't honour of `generation`.
         """
         try:
-            checked = workflows.get(workflow).check_options(dict(options or {}))
+            all_options = {**self.options.get(workflow, {}), **(options or {})}
+            checked = workflows.get(workflow).check_options(all_options)
             if generation is not None:
                 require_honoured(workflow, checked, generation)
                 seed = seed if generation.seed is None else generation.seed

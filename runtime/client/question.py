@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from loopline.agents.records import MAX_PROMPT_CHARS, JsonObject, Message, Outcome, Trajectory
 from loopline.runtime.errors import InputError
+from loopline.workers.bounded_file import FileTooLarge, read_bounded_file
 
 if TYPE_CHECKING:
     from loopline.agents.environments.api_worlds import Instance
@@ -139,15 +140,14 @@ def read_conversation(path: Path) -> list[Message]:
     """The messages of a file, in the form of OpenAI's API: a JSON list of them, or an object with
     the list under "messages". Raises `InputError` that names the place."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_CONVERSATION_BYTES + 1)
+        raw = read_bounded_file(path, MAX_CONVERSATION_BYTES)
     except OSError as error:
         raise InputError(f"--messages {path}: {error.strerror or error}") from error
-    if len(raw) > MAX_CONVERSATION_BYTES:
+    except FileTooLarge as error:
         raise InputError(
             f"--messages {path}: it has more than {MAX_CONVERSATION_BYTES:,} bytes",
             hint="leave out the oldest messages.",
-        )
+        ) from error
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError) as error:

@@ -164,7 +164,6 @@ def register(app: typer.Typer) -> None:
         if simulated and not (quiet or as_json):
             typer.echo(f"{query.text}\n")
         options: JsonObject = {
-            **settings.options.get(workflow_name, {}),
             **({} if calculator is None else {"calculator": calculator}),
             **key_value_options("--option", option or [], "max_calls=4"),
         }
@@ -263,7 +262,7 @@ async def _ask_deployment(
     task: _Task = {"instance": {"tools": [*tools]}} if tools else {}
     if query.simulated is not None:
         task = {"environment": query.simulated.environment, "instance": query.simulated.instance}
-    async with Client.connect(settings.bus, settings.policies, settings.prompt_files) as client:
+    async with Client.of(settings) as client:
         run = client.new_run(
             query.text,
             messages=query.messages,

@@ -13,6 +13,7 @@ from loopline.agents.prompts import MAX_PROMPT_FILE_CHARS, Prompt, parse_replace
 from loopline.agents.roles import all_prompts
 from loopline.runtime.config.key_value_options import key_value_texts
 from loopline.runtime.errors import InputError
+from loopline.workers.bounded_file import FileTooLarge, read_bounded_file
 
 MAX_BYTES_PER_CHAR = 4
 
@@ -22,15 +23,13 @@ def prompt_content(path: Path) -> str:
     UTF-8 or is longer than any prompt may be; a huge one is not read to its end."""
     limit = MAX_PROMPT_FILE_CHARS * MAX_BYTES_PER_CHAR
     try:
-        with path.open("rb") as file:
-            raw = file.read(limit + 1)
+        raw = read_bounded_file(path, limit)
     except OSError as error:
         raise InvalidPrompt(f"{path} cannot be read: {error.strerror or error}") from error
-    if len(raw) > limit:
+    except FileTooLarge as error:
         raise InvalidPrompt(
-            f"{path} has more than {limit:,} bytes; the limit is {MAX_PROMPT_FILE_CHARS:,} "
-            "characters: shorten it"
-        )
+            f"{error}; the limit is {MAX_PROMPT_FILE_CHARS:,} characters: shorten it"
+        ) from error
     try:
         return raw.decode()
     except UnicodeDecodeError as error:

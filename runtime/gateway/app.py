@@ -28,6 +28,7 @@ from loopline.runtime.gateway.errors import (
     ApiError,
     invalid,
     not_allowed,
+    translated,
     unavailable,
     validation_error,
 )
@@ -41,7 +42,7 @@ from loopline.runtime.gateway.http import (
 )
 from loopline.runtime.gateway.openapi import openapi_document
 from loopline.runtime.gateway.responses_api import ResponsesApi
-from loopline.runtime.gateway.runs_api import RunsApi, translated
+from loopline.runtime.gateway.runs_api import RunsApi
 from loopline.runtime.gateway.service import (
     RESERVED_TAGS,
     RESPONSE_TAG,

@@ -8,9 +8,10 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from loopline.agents.errors import UnsupportedGeneration
+from loopline.agents.errors import AgentError, UnsupportedGeneration
 from loopline.agents.records import Outcome
-from loopline.runtime.errors import InputError
+from loopline.bus import BusError, BusUnavailable, DeploymentChanged, MessageTooLarge, Overloaded
+from loopline.runtime.errors import InputError, UserError
 
 RETRY_SECONDS = 1
 """What `retry-after` asks for where nothing is known: admission frees up run by run."""
@@ -101,6 +102,25 @@ def lost(message: str) -> ApiError:
     """A run that was on the bus, and is not: Redis came back without the last it had acknowledged.
     Who asks again begins it again."""
     return unavailable(f"{message}; Redis has lost it: ask again")
+
+
+def translated(error: Exception) -> ApiError | None:
+    """What an error of the client's is to an HTTP caller; None for a defect."""
+    match error:
+        case Overloaded():
+            return overloaded(str(error))
+        case MessageTooLarge():
+            return too_large(str(error))
+        case BusUnavailable() | DeploymentChanged():
+            return unavailable(str(error))
+        case InputError():
+            return unusable(error, "generation.")
+        case AgentError():
+            return invalid(str(error))
+        case UserError() | BusError():
+            return ApiError(409, str(error), code="conflict")
+        case _:
+            return None
 
 
 def too_large(message: str) -> ApiError:

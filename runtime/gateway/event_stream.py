@@ -7,9 +7,11 @@ from contextlib import aclosing
 
 from sse_starlette import EventSourceResponse
 
-from loopline.bus import BusUnavailable
+from loopline.agents.errors import AgentError
+from loopline.bus import BusError
 from loopline.bus.connection import OUTAGE
-from loopline.runtime.gateway.errors import ApiError, unavailable
+from loopline.runtime.errors import UserError
+from loopline.runtime.gateway.errors import ApiError, translated, unavailable
 
 PING_SECONDS = 15
 """Between two comments of a silent stream: proxies end connections that say nothing."""
@@ -47,5 +49,8 @@ async def _until_end(
         except OUTAGE as error:
             # The client comes back with the last id that it has.
             yield last_words(unavailable(f"Redis does not answer: {type(error).__name__}"))
-        except BusUnavailable as error:
-            yield last_words(unavailable(str(error)))
+        except (AgentError, BusError, UserError) as error:
+            api_error = translated(error)
+            if api_error is None:
+                raise
+            yield last_words(api_error)

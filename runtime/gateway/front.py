@@ -41,7 +41,7 @@ class GatewayFront:
     def server(self, bus: Bus, inbox: Inbox, consumers: Sequence[Consumer]) -> GatewayServer:
         """See `loopline.workers.process.Front.server`."""
         settings = self._settings
-        client = Client.on(bus, inbox, settings.policies, settings.prompt_files)
+        client = Client.on(bus, inbox, settings)
         return GatewayServer(Service(client, settings), self._state, consumers, self._listener)
 
     def details(self) -> dict[str, Any]:

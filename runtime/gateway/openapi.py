@@ -10,6 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from loopline.runtime import __version__
 from loopline.runtime.gateway.chat_request import ChatRequest
+from loopline.runtime.gateway.compaction import CompactRequest
 from loopline.runtime.gateway.responses_request import ResponseRequest
 from loopline.runtime.gateway.runs_request import CreateRun, Feedback, ForkRun, ListedRun
 
@@ -74,6 +75,11 @@ _OPERATIONS = (
     _Operation(
         "post", "/v1/responses", "Answer a conversation of items", body=ResponseRequest,
         answer=_ANY, headers=("Idempotency-Key", "Last-Event-ID", "X-Loopline-Session"),
+        errors=(404, 409, 413, 422, 502, 504),
+    ),
+    _Operation(
+        "post", "/v1/responses/compact", "Summarise a conversation of items", body=CompactRequest,
+        answer=_ANY, headers=("Idempotency-Key", "X-Loopline-Session"),
         errors=(404, 409, 413, 422, 502, 504),
     ),
     _Operation(

@@ -17,12 +17,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from loopline.agents.records import Call, Message, SamplingParams
+from loopline.agents.records import Call, GenerationOptions, Message, SamplingParams
+from loopline.agents.roles.chat import ChatOptions
 from loopline.bus import RunState
 from loopline.runtime.client.client import run_of, steps_of, trajectory_of
 from loopline.runtime.gateway import idempotency, sessions
 from loopline.runtime.gateway.api_keys import ApiKey
-from loopline.runtime.gateway.chat_response import answer_of
+from loopline.runtime.gateway.chat_response import answer_of, content_of
+from loopline.runtime.gateway.compaction import CompactRequest, compacted, summary_request
 from loopline.runtime.gateway.errors import ApiError, invalid, validation_error
 from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.gateway.http import (
@@ -33,7 +35,12 @@ from loopline.runtime.gateway.http import (
     while_connected,
 )
 from loopline.runtime.gateway.models import WORKFLOW
-from loopline.runtime.gateway.responses_body import ResponseView, record_of, response_id
+from loopline.runtime.gateway.responses_body import (
+    ResponseView,
+    record_of,
+    response_id,
+    response_usage,
+)
 from loopline.runtime.gateway.responses_items import (
     Item,
     ItemReference,
@@ -73,6 +80,7 @@ class ResponsesApi:
             whole = f"{prefix}/responses/{{id}}"
             routes += [
                 Route(f"{prefix}/responses", self.create, methods=["POST"]),
+                Route(f"{prefix}/responses/compact", self.compact, methods=["POST"]),
                 Route(whole, self.get, methods=["GET"]),
                 Route(whole, self.delete, methods=["DELETE"]),
                 Route(f"{whole}/cancel", self.cancel, methods=["POST"]),
@@ -99,11 +107,7 @@ class ResponsesApi:
                 generation=params.generation,
                 tags={**(params.metadata or {}), RESPONSE_TAG: _json(params.record)},
                 stream=bool(params.stream),
-                session=sessions.session_of(
-                    request.path_params.get("session"),
-                    request.headers.get(sessions.HEADER),
-                    caller.id,
-                ),
+                session=self._session(request, caller),
                 idempotency_key=request.headers.get(idempotency.HEADER),
                 body_digest=idempotency.digest_of(body),
             )
@@ -120,6 +124,44 @@ class ResponsesApi:
             return Response(status_code=499)  # to nobody
         answer_of(trajectory, view.model)  # a run without an answer is an error of its own status
         return json_response(view.ended(trajectory), headers=run_headers(admitted))
+
+    async def compact(self, request: Request) -> Response:
+        """A conversation with a model's summary in place of what was not said by its user. It is a
+        run like any other, but no response: nothing goes on from its id."""
+        caller = await self._http.caller(request)
+        body = await self._http.body(request)
+        try:
+            params = CompactRequest.model_validate(body)
+        except ValidationError as error:
+            raise validation_error(error, body) from error
+        if params.model.startswith(WORKFLOW):
+            raise invalid("a conversation is compacted by a model, not by a team", "model")
+        messages, _ = await self._conversation(params, caller)
+        admitted = await self._service.admit(
+            Question(
+                caller=caller,
+                model=params.model,
+                messages=summary_request(messages),
+                options=ChatOptions(),
+                generation=GenerationOptions(),
+                tags={},
+                stream=False,
+                session=self._session(request, caller),
+                idempotency_key=request.headers.get(idempotency.HEADER),
+                body_digest=idempotency.digest_of(body),
+            )
+        )
+        trajectory = await while_connected(request, self._service.wait(admitted))
+        if trajectory is None:
+            return Response(status_code=499)  # to nobody
+        run, answer = admitted.run, answer_of(trajectory, params.model)
+        summary = content_of(answer.choices[0].message)
+        if not summary:
+            raise ApiError(502, f"the model '{params.model}' wrote no summary", code="no_summary")
+        return json_response(
+            compacted(run.id, int(run.created), messages, summary, response_usage(trajectory)),
+            headers=run_headers(admitted),
+        )
 
     async def get(self, request: Request) -> Response:
         """A response as it is now, or its events behind one of them."""
@@ -174,11 +216,16 @@ class ResponsesApi:
             }
         )
 
+    def _session(self, request: Request, caller: ApiKey) -> sessions.Session | None:
+        return sessions.session_of(
+            request.path_params.get("session"), request.headers.get(sessions.HEADER), caller.id
+        )
+
     async def _conversation(
-        self, params: ResponseRequest, caller: ApiKey
+        self, params: ResponseRequest | CompactRequest, caller: ApiKey
     ) -> tuple[tuple[Message, ...], Call | None]:
         """The messages, and the call before them whose ids they go on from."""
-        items = await self._with_references(items_of(params.input), caller)
+        items = await self._with_references(items_of(params.input or []), caller)
         instructions = (
             (Message(role="system", content=params.instructions),) if params.instructions else ()
         )

@@ -110,7 +110,7 @@ class ResponseView:
     ) -> dict[str, Any]:
         """The response of a run that is over. `order` is that of the items which a stream has
         shown already."""
-        common = {"usage": _usage(trajectory), "completed_at": int(trajectory.ended)}
+        common = {"usage": response_usage(trajectory), "completed_at": int(trajectory.ended)}
         if trajectory.outcome is Outcome.CANCELLED:
             return self.body("cancelled", **common | {"completed_at": None})
         try:
@@ -152,7 +152,7 @@ class ResponseView:
         ]
 
 
-def _usage(trajectory: Trajectory) -> dict[str, Any] | None:
+def response_usage(trajectory: Trajectory) -> dict[str, Any] | None:
     usages = [call.usage for step in trajectory.steps for call in step.calls]
     if not usages:
         return None

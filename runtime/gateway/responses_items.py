@@ -16,6 +16,7 @@ from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.agents.visible_text import VisibleText
 from loopline.runtime.gateway.chat_request import MAX_MESSAGES
 from loopline.runtime.gateway.chat_response import Choice, content_of, logprobs_of, tool_call_body
+from loopline.runtime.gateway.compaction import summary_text
 from loopline.runtime.gateway.errors import ApiError, invalid, validation_error
 
 ItemKind = Literal["reasoning", "content"]
@@ -63,6 +64,13 @@ class ReasoningItem(_Item):
     type: Literal["reasoning"]
 
 
+class CompactionItem(_Item):
+    """What `POST /v1/responses/compact` made of a conversation."""
+
+    type: Literal["compaction"]
+    encrypted_content: str
+
+
 class ItemReference(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -84,13 +92,21 @@ class _RefusalPart(BaseModel):
     refusal: str
 
 
-Item = MessageItem | FunctionCallItem | FunctionCallOutputItem | ReasoningItem | ItemReference
+Item = (
+    MessageItem
+    | FunctionCallItem
+    | FunctionCallOutputItem
+    | ReasoningItem
+    | CompactionItem
+    | ItemReference
+)
 
 _ITEMS: dict[str, type[Item]] = {
     "message": MessageItem,
     "function_call": FunctionCallItem,
     "function_call_output": FunctionCallOutputItem,
     "reasoning": ReasoningItem,
+    "compaction": CompactionItem,
     "item_reference": ItemReference,
 }
 
@@ -150,6 +166,9 @@ def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
                 messages.append(Message(role="tool", content=text, tool_call_id=item.call_id))
             case ReasoningItem():
                 pass
+            case CompactionItem():
+                text = summary_text(item.encrypted_content, where)
+                messages.append(Message(role="assistant", content=text))
             case ItemReference():
                 raise invalid(f"Item '{item.id}' not found.", f"{where}.id", "item_not_found")
     return tuple(messages)

@@ -20,14 +20,18 @@ from loopline.agents.roles.chat import ChatOptions
 from loopline.runtime.gateway.chat_request import JsonObjectFormat, TextFormat
 
 Label = Annotated[str, Field(max_length=512)]
+Input = Annotated[str, Field(min_length=1)] | Annotated[list[Any], Field(min_length=1)]
+"""Of a request: a text, or items."""
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
-class _Strict(BaseModel):
+class StrictBody(BaseModel):
+    """What it does not list is refused by name."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class FunctionTool(_Strict):
+class FunctionTool(StrictBody):
     type: Literal["function"]
     name: _Name
     description: str | None = None
@@ -43,7 +47,7 @@ class FunctionTool(_Strict):
         )
 
 
-class FunctionChoice(_Strict):
+class FunctionChoice(StrictBody):
     type: Literal["function"]
     name: str
 
@@ -64,12 +68,12 @@ TextOutput = Annotated[
 ]
 
 
-class TextConfig(_Strict):
+class TextConfig(StrictBody):
     format: TextOutput | None = None
     verbosity: Literal["medium"] | None = None
 
 
-class ReasoningConfig(_Strict):
+class ReasoningConfig(StrictBody):
     """Thoughts are given whole, never summarised, and a model thinks as much as it does."""
 
     effort: None = None
@@ -77,7 +81,7 @@ class ReasoningConfig(_Strict):
     generate_summary: Literal["auto"] | None = None
 
 
-class EventOptions(_Strict):
+class EventOptions(StrictBody):
     include_obfuscation: bool | None = None
 
 
@@ -113,12 +117,12 @@ class ResponseRecord(BaseModel):
     prompt_cache_retention: str | None = None
 
 
-class ResponseRequest(_Strict):
+class ResponseRequest(StrictBody):
     """What is not listed here is refused by name: nothing is ignored that would change the
     answer."""
 
     model: str = Field(min_length=1, max_length=256)
-    input: Annotated[str, Field(min_length=1)] | Annotated[list[Any], Field(min_length=1)]
+    input: Input
     instructions: str | None = None
     previous_response_id: Annotated[str, Field(max_length=256)] | None = None
     tools: list[FunctionTool] | None = Field(default=None, max_length=MAX_TOOLS)

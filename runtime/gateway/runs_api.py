@@ -12,31 +12,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from loopline.agents.errors import AgentError
 from loopline.agents.records import Run
 from loopline.bus import (
-    BusError,
-    BusUnavailable,
-    DeploymentChanged,
-    MessageTooLarge,
-    Overloaded,
     RunState,
     is_entry_id,
     pool_of,
 )
 from loopline.runtime.client.client import run_of, steps_of, trajectory_of
 from loopline.runtime.client.run_ids import new_run_id
-from loopline.runtime.errors import InputError, UserError
 from loopline.runtime.gateway import idempotency, webhooks
 from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.errors import (
     ApiError,
     invalid,
     not_allowed,
-    overloaded,
-    too_large,
-    unavailable,
-    unusable,
     validation_error,
 )
 from loopline.runtime.gateway.event_stream import event, event_stream
@@ -103,13 +92,12 @@ class RunsApi:
         messages = params.conversation
         users = [message.content for message in messages if message.role == "user"]
         budget = params.run_budget(await self._service.budget(caller))
-        options = {**self._service.settings.options.get(params.workflow, {}), **params.options}
         run = self._client.new_run(
             params.prompt or (users[-1] if users else ""),
             messages=messages,
             workflow=params.workflow,
             policies=params.policies,
-            options=options,
+            options=params.options,
             generation=params.generation.options,
             stream=params.stream,
             seed=params.seed,
@@ -290,22 +278,3 @@ def _refuse_reserved(tags: dict[str, str]) -> None:
     for tag in RESERVED_TAGS:
         if tag in tags:
             raise invalid(f"the tag {tag!r} is the gateway's own", "tags")
-
-
-def translated(error: Exception) -> ApiError | None:
-    """What an error of the client's is to an HTTP caller; None for a defect."""
-    match error:
-        case Overloaded():
-            return overloaded(str(error))
-        case MessageTooLarge():
-            return too_large(str(error))
-        case BusUnavailable() | DeploymentChanged():
-            return unavailable(str(error))
-        case InputError():
-            return unusable(error, "generation.")
-        case AgentError():
-            return invalid(str(error))
-        case UserError() | BusError():
-            return ApiError(409, str(error), code="conflict")
-        case _:
-            return None

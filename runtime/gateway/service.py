@@ -184,7 +184,7 @@ class Service:
                 "tools" if options.tools else "response_format",
                 "unsupported_parameter",
             )
-        return dict(self.settings.options.get(workflow, {}))
+        return {}
 
     async def find(self, run_id: str, caller: ApiKey) -> Admitted:
         """A run of this caller. Raises `ApiError` 404, also for a run of another's."""
@@ -268,6 +268,8 @@ class Service:
             raise
         except BusUnavailable as error:
             raise unavailable(str(error)) from error
+        except UserError as error:  # its retention ended between its end and this look at it
+            raise lost(str(error)) from error
         finally:
             if not ended:
                 await self._abandon(admitted)

@@ -63,6 +63,9 @@ class Status(BaseModel):
     where the bus then hears no worker."""
     profile: str = ""
     version: str = __version__
+    gateway: dict[str, str] | None = None
+    """`url` of OpenAI's API and `key_file` with a key for it; None where no gateway is served from
+    here."""
     redis: dict[str, Any] = Field(default_factory=dict)
     """Where the bus is, and the memory that it holds; a limit of 0 is none."""
     workers: list[WorkerStatus] = Field(default_factory=list[WorkerStatus])
@@ -87,7 +90,7 @@ async def collect(deployment: Deployment, bus: Bus | None) -> Status:
     )
     if supervised is not None:
         status.phase, status.profile = supervised["phase"], supervised["profile"]
-        status.redis = supervised["redis"]
+        status.redis, status.gateway = supervised["redis"], supervised.get("gateway")
     heard: dict[str, WorkerStatus] = {}
     if bus is not None:
         await ask_bus(status, bus, deployment.settings)

@@ -5,16 +5,22 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
+from pathlib import Path
 
 import orjson
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from loopline.bench.errors import UsageError
 from loopline.bench.proofs.gateway_fuzz import targets
+from loopline.bench.proofs.gateway_fuzz.counts import Checkpoint, Counts, read_checkpoint
 from loopline.bench.proofs.gateway_fuzz.mutation import Mutator
-from loopline.bench.proofs.gateway_fuzz.proof import Counts, GatewayFuzzOptions, run
+from loopline.bench.proofs.gateway_fuzz.proof import GatewayFuzzOptions, run
 from loopline.bench.proofs.gateway_fuzz.requests import FuzzRequest, Requests
+from loopline.bench.proofs.gateway_fuzz.targets import Answer
 from loopline.bench.proofs.harness import Progress
+from loopline.trainers.core.json_records import write_record
 
 ASKED = FuzzRequest("GET", "/v1/runs/x", [], b"", 0, foreign="x")
 
@@ -78,10 +84,48 @@ def test_bodies_are_changed_and_some_are_no_json() -> None:
     assert 0.3 * len(bodies) < readable < len(bodies)
 
 
+def test_a_checkpoint_holds_all_that_was_counted(tmp_path: Path) -> None:
+    counts = Counts(seconds=2.0)
+    counts.add("socket", ASKED, Answer(200, 0.5))
+    counts.add("application", ASKED, Answer(404, 0.1))
+    counts.grew({"gateway": 5})
+    counts.grew({"gateway": 3})
+    assert read_checkpoint(tmp_path / "fuzz.json", 7) is None
+    write_record(tmp_path / "fuzz.json", Checkpoint.of(7, counts))
+    for seed in (7, None):
+        saved = read_checkpoint(tmp_path / "fuzz.json", seed)
+        assert saved is not None
+        assert saved.counts == counts
+    assert counts.grown == {"gateway": 5}
+
+
+def test_a_checkpoint_of_another_seed_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "fuzz.json"
+    write_record(path, Checkpoint.of(7, Counts()))
+    with pytest.raises(UsageError, match="is of --seed 7"):
+        read_checkpoint(path, 8)
+    path.write_text("{")
+    with pytest.raises(UsageError, match="remove it to begin again"):
+        read_checkpoint(path, 7)
+
+
+def test_what_was_sent_already_is_not_sent_again(tmp_path: Path) -> None:
+    path, counts = tmp_path / "fuzz.json", Counts(sent=1_000, seconds=1.0, grown={"gateway": 0})
+    counts.statuses["application"] = Counter({200: 1_000})
+    write_record(path, Checkpoint.of(7, counts))
+    outcome = run(GatewayFuzzOptions(requests=1_000, checkpoint=path), Progress())
+    answers = {m.subject: m.value for m in outcome.measurements if m.name == "answers"}
+    assert answers == {"200": 1_000}
+
+
 @pytest.mark.slow
-def test_a_thousand_hostile_requests_fail_nowhere() -> None:
-    outcome = run(GatewayFuzzOptions(requests=1_000, seed=11), Progress())
+def test_a_thousand_hostile_requests_fail_nowhere(tmp_path: Path) -> None:
+    path = tmp_path / "fuzz.json"
+    outcome = run(GatewayFuzzOptions(requests=1_000, seed=11, checkpoint=path), Progress())
     assert outcome.broken == {}
     answers = sum(m.value for m in outcome.measurements if m.name == "answers")
     assert answers == 1_000
     assert {m.subject for m in outcome.measurements if m.group == "application"} >= {"200", "400"}
+    saved = read_checkpoint(path, 11)
+    assert saved is not None
+    assert saved.sent == 1_000

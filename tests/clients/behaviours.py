@@ -86,6 +86,21 @@ BEHAVIOURS = (
         "an unknown model is a 404 that names it",
         lambda out: out["status"] == 404 and "nobody" in out["message"],
     ),
+    Behaviour(
+        "policy",
+        "a policy answers by its name, and by its version in use",
+        lambda out: len(out) == 2 and all("89" in text for text in out),
+    ),
+    Behaviour(
+        "other_version",
+        "another version is a 404 that names the one in use",
+        lambda out: out["status"] == 404 and "version 0 is" in out["message"],
+    ),
+    Behaviour(
+        "embeddings",
+        "embeddings are a 404 that says there are none",
+        lambda out: out["status"] == 404 and "makes embeddings" in out["message"],
+    ),
     Behaviour("wrong_key", "a wrong key is a 401", lambda out: out["status"] == 401),
     Behaviour(
         "invalid_field",

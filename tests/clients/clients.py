@@ -9,6 +9,7 @@ NO_HEADERS = "it does not show the headers of a response"
 NO_LISTING = "it lists no models of an endpoint"
 NO_OPTION = "it has no option for it"
 ONE_ANSWER = "it asks for one answer"
+NO_EMBEDDINGS = "it asks an endpoint for no embeddings by its chat settings"
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,12 @@ CLIENTS = (
         "pydantic-ai",
         "pydantic-ai",
         "pydantic_ai_client.py",
-        {"several_choices": ONE_ANSWER, "request_id": NO_HEADERS, "models": NO_LISTING},
+        {
+            "several_choices": ONE_ANSWER,
+            "request_id": NO_HEADERS,
+            "models": NO_LISTING,
+            "embeddings": NO_EMBEDDINGS,
+        },
     ),
     ClientUnderTest("litellm", "litellm", "litellm_client.py", {"models": NO_LISTING}),
     ClientUnderTest(
@@ -48,6 +54,7 @@ CLIENTS = (
             "logprobs": "it keeps none of its chat completions model's",
             "request_id": "it shows the request's id, and not the completion's beside it",
             "models": NO_LISTING,
+            "embeddings": NO_EMBEDDINGS,
         },
     ),
     ClientUnderTest(
@@ -66,6 +73,7 @@ CLIENTS = (
             "timeout": NO_OPTION,
             "request_id": NO_HEADERS,
             "models": NO_LISTING,
+            "embeddings": NO_EMBEDDINGS,
             "abandoned_stream": "it reads a stream to its end",
         },
     ),

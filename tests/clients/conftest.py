@@ -14,8 +14,8 @@ import pytest
 from tests.clients.clients import ClientUnderTest
 from tests.clients.environments import environments
 from tests.clients.relay import Relay
-from tests.runtime.gateway.conftest import RunningGateway
 from tests.runtime.gateway.conftest import gateway as gateway
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 PROGRAMS = Path(__file__).with_name("programs")
 
@@ -23,7 +23,7 @@ PROGRAMS = Path(__file__).with_name("programs")
 class ClientProgram:
     """One of them."""
 
-    def __init__(self, client: ClientUnderTest, gateway: RunningGateway, folder: Path) -> None:
+    def __init__(self, client: ClientUnderTest, gateway: ScriptedGateway, folder: Path) -> None:
         self.relay = Relay(gateway.url)
         environment = environments()[client.environment]
         self._process = subprocess.Popen(
@@ -83,7 +83,7 @@ def client(request: pytest.FixtureRequest) -> ClientUnderTest:
 @pytest.fixture(scope="module")
 def program(
     client: ClientUnderTest,
-    gateway: RunningGateway,
+    gateway: ScriptedGateway,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[ClientProgram]:
     started = ClientProgram(client, gateway, tmp_path_factory.mktemp(client.name))

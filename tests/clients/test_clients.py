@@ -13,7 +13,8 @@ from tests.clients.behaviours import BEHAVIOURS, Behaviour
 from tests.clients.clients import CLIENTS, ClientUnderTest
 from tests.clients.conftest import ClientProgram
 from tests.runtime.gateway.bus_view import active_runs, bus_client, is_full, is_idle
-from tests.runtime.gateway.conftest import MAX_RUNS, RunningGateway, asked, eventually
+from tests.runtime.gateway.conftest import MAX_RUNS, asked, eventually
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +46,7 @@ def test_a_client_performs_whatever_it_can_express(
 @pytest.mark.parametrize(("client", "behaviour"), EXPRESSED, indirect=["client"])
 async def test_a_client_can_rely_on(
     program: ClientProgram,
-    gateway: RunningGateway,
+    gateway: ScriptedGateway,
     behaviour: Behaviour,
 ) -> None:
     async with bus_client(gateway) as bus:
@@ -70,10 +71,10 @@ async def test_a_client_can_rely_on(
 
 
 async def perform_in_a_full_deployment(
-    program: ClientProgram, gateway: RunningGateway, bus: Client
+    program: ClientProgram, gateway: ScriptedGateway, bus: Client
 ) -> Any:
     """There is room again once the client was refused."""
-    async with gateway.client() as http, AsyncExitStack() as stack:
+    async with gateway.http() as http, AsyncExitStack() as stack:
         await eventually(lambda: is_idle(bus), "end of the runs before")
         body = asked("Hello?", model="asleep")
         sleepers = [
@@ -93,6 +94,6 @@ async def perform_in_a_full_deployment(
         return await asyncio.to_thread(program.result)
 
 
-async def completion_of(gateway: RunningGateway, name: str) -> Any:
-    async with gateway.client() as http:
+async def completion_of(gateway: ScriptedGateway, name: str) -> Any:
+    async with gateway.http() as http:
         return (await http.get(f"chat/completions/{name}")).json()

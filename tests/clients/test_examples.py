@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.environments import environments
-from tests.runtime.gateway.conftest import RunningGateway
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
     [("openai_client.py", "openai"), ("node_client.mjs", "npm-openai")],
 )
 def test_an_example_asks_a_model_and_a_team(
-    gateway: RunningGateway, tmp_path: Path, name: str, environment: str
+    gateway: ScriptedGateway, tmp_path: Path, name: str, environment: str
 ) -> None:
     client = environments()[environment]
     if client.missing:

@@ -4,6 +4,7 @@ trained by a deployment that it knows nothing of."""
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import re
@@ -67,3 +68,17 @@ def test_the_agent_is_measured_trained_on_its_rewards_and_measured_again(tmp_pat
     assert "llm/shop: version 1" in (folder / "training.log").read_text()
     # A finished seed is only shown again.
     assert run().splitlines()[-20:] == output.splitlines()[-20:]
+
+
+def test_a_deployment_without_a_gateway_is_named_and_not_waited_for() -> None:
+    spec = importlib.util.spec_from_file_location("agent_deployment", FOLDER / "deployment.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    url = "http://127.0.0.1:1/v1"
+    assert module.gateway({}) is None
+    assert module.gateway({"phase": "starting", "gateway": None}) is None
+    assert module.gateway({"phase": "ready", "gateway": {"url": url}}) == url
+    with pytest.raises(SystemExit, match="the deployment has no gateway"):
+        module.gateway({"phase": "ready", "gateway": None})

@@ -205,7 +205,7 @@ def test_the_gateway_knows_the_whole_deployment(measured: Measured) -> None:
 
 
 def test_a_key_may_be_for_metrics_alone_and_another_has_to_be_let_in(measured: Measured) -> None:
-    assert httpx.get(f"{measured.url}/metrics").status_code == 401
+    assert httpx.get(f"{measured.root}/metrics").status_code == 401
     scraper = measured.new_key("prometheus", "--model", "metrics")["key"]
     assert measured.scrape_gateway(scraper).names
     with measured.client(scraper) as http:

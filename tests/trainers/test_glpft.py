@@ -23,10 +23,11 @@ from loopline.trainers.core.network import Network, load_base, network_of
 from loopline.trainers.data.datasets import build, write
 from loopline.trainers.data.examples import SETS
 from loopline.trainers.data.sources import from_worlds
+from loopline.trainers.data.token_rows import TokenRow
 from loopline.trainers.errors import NotEnoughDisk, TrainingError, UnreadableModel
 from loopline.trainers.glpft.pipeline import StageListener, train
 from loopline.trainers.glpft.report import Report
-from loopline.trainers.glpft.rows import StageRows, TokenRow, rows_of, token_row
+from loopline.trainers.glpft.rows import StageRows, rows_of, token_row
 from loopline.trainers.glpft.settings import Size
 from loopline.trainers.glpft.stage_training import StageState, StageTraining
 from loopline.trainers.glpft.stages import (

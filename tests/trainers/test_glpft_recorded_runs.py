@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from loopline.agents.environments.api_worlds import instances
 from loopline.agents.records import Trajectory
+from loopline.agents.rewards import Reward
 from loopline.agents.roles.umi.settings import UmiOptions
 from loopline.trainers.data.datasets import build, read
+from loopline.trainers.data.rewards import PostedFeedback, RewardThreshold, read_rewards
 from loopline.trainers.data.sources import from_store, from_worlds
+from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.errors import UnreadableData
 from loopline.trainers.glpft.pipeline import claim
 from loopline.trainers.glpft.recorded_runs import data_of_runs
 from loopline.trainers.glpft.settings import GlpftSettings
 from tests.trainers.test_data_examples import made, recorded_in, served
 from tests.trainers.test_glpft_command import command
+from tests.trainers.test_posted_rewards import record_rewards
 from tests.trainers.tiny_glpft import SETTINGS
 
 COUNT = 6
@@ -96,3 +101,53 @@ async def test_runs_that_are_recorded_later_belong_to_another_training(tmp_path:
     text = command(output, "--from-store", store)[1]
     assert "was begun with other settings" in text
     assert "data_sha256" not in text
+
+
+def post(store: Path, value: float, *numbers: int) -> None:
+    """Rewards for the runs with these numbers."""
+    runs = [run.run.id for run in read_trajectories(store, "umi").records]
+    rewards = [
+        Reward(id=f"{number}/{value}", run_id=runs[number], source="user", value=value)
+        for number in numbers
+    ]
+    asyncio.run(record_rewards(store, *rewards, batch=int(10 * value) + 1))
+
+
+def test_posted_rewards_say_which_runs_are_learned_from_and_the_others_are_counted(
+    tmp_path: Path,
+) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    asyncio.run(record(store, UmiOptions()))
+    post(store, 1.0, 0, 1, 2)
+    post(store, 0.5, 3)
+    arguments = ("--from-store", store, "--reward-from", "feedback", "--min-reward", 0.75)
+    short = ("--method", "single", "--size", "micro-0.2m", "--tokens", 3_000, "--validation", 0)
+    code, text = command(output, *arguments, *short)
+    assert code == 0, text
+    assert "4 posted rewards" in text
+    assert "3 runs to learn from" in text
+    assert "left out: 2 × run without a posted reward" in text
+    assert "left out: 1 × run with a posted reward below 0.75" in text
+
+
+def test_a_threshold_that_no_run_reaches_is_an_error_with_the_reasons(tmp_path: Path) -> None:
+    asyncio.run(record(tmp_path, UmiOptions()))
+    post(tmp_path, 0.5, 0)
+    threshold = RewardThreshold(PostedFeedback(read_rewards(tmp_path)), 1.0)
+    with pytest.raises(UnreadableData, match=r"posted reward: 5; .*below 1: 1"):
+        data_of_runs(tmp_path, threshold)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--min-reward", 1), "--min-reward only applies with --reward-from feedback"),
+        (("--reward-from", "feedback"), "needs --min-reward X"),
+    ],
+)
+def test_a_threshold_without_its_rewards_is_refused(
+    tmp_path: Path, arguments: tuple[object, ...], message: str
+) -> None:
+    code, text = command(tmp_path / "out", "--from-store", tmp_path, *arguments)
+    assert code != 0
+    assert message in text

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopline.trainers.data.token_rows import TokenRow
 from loopline.trainers.glpft.batches import GROUP, LENGTH_STEP, batch_of, batches
-from loopline.trainers.glpft.rows import TokenRow
 from loopline.trainers.glpft.settings import COPYING_TOKENS, GlpftSettings, Weights
 from loopline.trainers.glpft.stage_training import rate_factor
 from loopline.trainers.glpft.stages import (

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loopline.bus import Policy, pool_of
 from loopline.trainers.core.disk_errors import guard_disk_writes
@@ -29,6 +30,9 @@ from loopline.workers.engines.local.adapter_base import (
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.template_options import TemplateValue
+
+if TYPE_CHECKING:
+    from loopline.runtime.config.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,18 @@ def publish(
             path = str(_keep_copy(publication.folder, output).resolve())
             change_and_report(publication.policy, redis_url, wait, _publish_change(path))
     except (UserError, BusUnavailable) as error:
+        raise TrainingError(f"--publish: {error}") from error
+
+
+def target_settings(redis_url: str | None, profile: str | None) -> Settings:
+    """The settings of the deployment that a training is to be published to. Raises `TrainingError`
+    before the training if that can't be."""
+    from loopline.runtime.client.deployment import find
+    from loopline.runtime.errors import UserError
+
+    try:
+        return find(redis_url=redis_url, profile=profile).settings
+    except UserError as error:
         raise TrainingError(f"--publish: {error}") from error
 
 

@@ -1,14 +1,83 @@
-"""What `train data` and `train worlds` are asked for."""
+"""What `train data` and `train worlds` are asked for, and which recorded runs a training takes."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from loopline.agents.roles.umi.transcript import ToolStyle
-from loopline.runtime.config.options import Argument, Options
+from loopline.runtime.config.options import Argument, OnlyWith, Option, Options
+
+if TYPE_CHECKING:
+    from loopline.trainers.data.rewards import PostedFeedback, RewardThreshold
+
+
+def _by_feedback(options: Any) -> bool:
+    return options.reward_from == "feedback"
+
+
+class FeedbackOptions(Options):
+    """Which rewards of recorded runs a training learns from."""
+
+    panel: ClassVar[str] = "Recorded runs"
+
+    reward_from: Literal["recorded", "feedback"] = "recorded"
+    """Whether a run is worth what it was recorded with, or what was posted for it afterwards
+    (`runtime runs reward`); then runs without a posted reward are left out."""
+    feedback_source: Annotated[
+        tuple[str, ...] | None,
+        Option(metavar="NAME", default="every source"),
+        OnlyWith("--reward-from feedback", _by_feedback),
+    ] = None
+    """Source whose posted rewards count; may be repeated. Those of several are added up."""
+
+    def feedback(
+        self, store: Path, entries: Collection[str] | None = None
+    ) -> PostedFeedback | None:
+        """The posted rewards of a store, where they count; of these entries alone, where they are
+        given."""
+        from loopline.trainers.data.rewards import PostedFeedback, read_rewards
+
+        if self.reward_from == "recorded":
+            return None
+        return PostedFeedback(read_rewards(store, entries), self.feedback_source)
+
+
+class ThresholdOptions(FeedbackOptions):
+    """Which recorded runs a training imitates."""
+
+    from_store: Path | None = None
+    """Folder of recorded runs to learn from."""
+    min_reward: Annotated[
+        float | None,
+        Option(default="none, and it must be given"),
+        OnlyWith("--reward-from feedback", _by_feedback),
+    ] = None
+    """Least posted reward of a run that is imitated."""
+
+    @model_validator(mode="after")
+    def _has_a_threshold(self) -> Self:
+        if self.reward_from == "feedback" and self.from_store is None:
+            raise ValueError("--reward-from feedback only applies with --from-store FOLDER")
+        if self.reward_from == "feedback" and self.min_reward is None:
+            raise ValueError(
+                "--reward-from feedback needs --min-reward X, the least posted reward of a run "
+                "that is imitated"
+            )
+        return self
+
+    def threshold(self, store: Path) -> RewardThreshold | None:
+        """By which the runs of a store are chosen; None where what was recorded decides."""
+        from loopline.trainers.data.rewards import RewardThreshold
+
+        feedback = self.feedback(store)
+        if feedback is None:
+            return None
+        assert self.min_reward is not None
+        return RewardThreshold(feedback, self.min_reward)
 
 
 class FreshFolder(Options):

@@ -29,8 +29,10 @@ from loopline.trainers.data import toolbench
 from loopline.trainers.data.held_out import NOT_REBUILT, require_training
 from loopline.trainers.data.json_files import Reading, Skipped, parse, read_document
 from loopline.trainers.data.json_files import Unreadable as UnreadableJson
+from loopline.trainers.data.rewards import RewardThreshold
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.data.trajectories import Step, Trajectory, require_writable
+from loopline.trainers.data.usable_runs import require_usable
 from loopline.trainers.errors import UnreadableData
 
 TEST_QUERY = "a test query"
@@ -106,16 +108,22 @@ def from_store(store: Path) -> Source:
     return from_recorded(read_trajectories(store, "umi"))
 
 
-def from_recorded(reading: Reading[RecordedTrajectory]) -> Source:
-    """As `from_store`, of runs that have been read."""
+def from_recorded(
+    reading: Reading[RecordedTrajectory], threshold: RewardThreshold | None = None
+) -> Source:
+    """As `from_store`, of runs that have been read; with a threshold posted rewards say which of
+    them are good."""
     skipped = list(reading.skipped)
+    if threshold is not None:
+        skipped += threshold.feedback.rewards.skipped
     trajectories: list[Trajectory] = []
     for recorded in reading.records:
         try:
-            trajectories.append(_trajectory_of_run(recorded))
+            trajectories.append(_trajectory_of_run(recorded, threshold))
         except UnreadableJson as error:
             skipped.append(error.at(f"run {recorded.run.id}"))
-    return Source("store", {}, tuple(trajectories), tuple(skipped))
+    settings: JsonObject = {} if threshold is None else {"min_reward": threshold.least}
+    return Source("store", settings, tuple(trajectories), tuple(skipped))
 
 
 def _trajectory_of_instance(instance: Instance, source: str) -> Trajectory:
@@ -210,7 +218,9 @@ def held_out_queries(folder: Path) -> frozenset[str]:
     return frozenset(ids)
 
 
-def _trajectory_of_run(recorded: RecordedTrajectory) -> Trajectory:
+def _trajectory_of_run(
+    recorded: RecordedTrajectory, threshold: RewardThreshold | None
+) -> Trajectory:
     """Raises `UnreadableJson` for what is not trained on."""
     try:
         tools = tools_of(recorded.run).specs
@@ -220,7 +230,11 @@ def _trajectory_of_run(recorded: RecordedTrajectory) -> Trajectory:
     except (InvalidTask, UnfitRecipe, ValidationError) as error:
         raise UnreadableJson(NOT_REBUILT, str(error)) from error
     require_training(recorded.run)
-    _require_solved(recorded, instance)
+    if threshold is None:
+        _require_solved(recorded, instance)
+    else:
+        require_usable(recorded, whole=True)
+        threshold.require(threshold.feedback.of_run(recorded.run))
     prompt = recorded.run.task.prompt
     if instance is not None and prompt == instance.instruction:
         instruction_id = instance.id

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from loopline.trainers.glpft.rows import TokenRow
+from loopline.trainers.data.token_rows import TokenRow
 
 GROUP = 8
 """Steps per group."""

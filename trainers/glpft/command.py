@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import exit_on_interrupt
 from loopline.trainers.core.training_progress import ShownProgress
@@ -68,7 +69,7 @@ def glpft(options: GlpftOptions) -> None:
             )
             if processes.is_first:
                 options.record()
-        with _Shown(visible=processes.is_first) as display:
+        with StageProgressBar(visible=processes.is_first) as display:
             report = train(
                 settings,
                 data_set,
@@ -79,7 +80,7 @@ def glpft(options: GlpftOptions) -> None:
             )
     if not processes.is_first:
         return
-    _show(report, output)
+    show_report(report, output)
     if options.publish:
         made_public = publications(report, output, options.pool)
         publish_all(made_public, output, options.redis_url, options.wait, options.profile)
@@ -96,10 +97,19 @@ def _data_set(options: GlpftOptions, *, restart: bool) -> DataSet:
     # Runs that are recorded later belong to another training: this one must be resumable.
     output = options.output
     begun = (output / SETTINGS).exists() and (output / DATA).is_dir()
-    return read(output / DATA) if begun and not restart else data_of_runs(options.from_store)
+    if begun and not restart:
+        return read(output / DATA)
+    data_set = data_of_runs(options.from_store, threshold := options.threshold(options.from_store))
+    if threshold is not None:
+        (source,) = data_set.card.sources
+        typer.echo(threshold.feedback.describe(), err=True)
+        typer.echo(f"{format_count(source.trajectories, 'run')} to learn from", err=True)
+        for reason, count in source.skipped.items():
+            typer.echo(f"left out: {count:,} × {reason}", err=True)
+    return data_set
 
 
-class _Shown(ShownProgress):
+class StageProgressBar(ShownProgress):
     """A bar for each stage."""
 
     def __init__(self, *, visible: bool) -> None:
@@ -143,7 +153,8 @@ def table(report: Report) -> Table:
     return stage_table
 
 
-def _show(report: Report, output: Path) -> None:
+def show_report(report: Report, output: Path) -> None:
+    """The table, and where everything is."""
     from rich.console import Console
 
     from loopline.trainers.glpft.page import PAGE

@@ -12,8 +12,9 @@ import random
 from typing import Any
 
 from loopline.trainers.data.datasets import DataSet
+from loopline.trainers.data.token_rows import TokenRow
 from loopline.trainers.errors import TrainingError
-from loopline.trainers.glpft.rows import StageRows, TokenRow, token_row
+from loopline.trainers.glpft.rows import StageRows, token_row
 from loopline.trainers.glpft.settings import GlpftSettings
 from loopline.trainers.glpft.stages import Stage, is_validation
 from loopline.workers.engines.torch.loading import LoadedModel

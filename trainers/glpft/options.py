@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from loopline.runtime.config.options import DEFAULT_PANEL, OnlyWith, Option, validated
 from loopline.trainers.core.command_options import FolderOptions, PublishingOptions
+from loopline.trainers.data.options import ThresholdOptions
 from loopline.trainers.glpft.settings import (
     BATCH,
     BATCH_MICRO,
@@ -23,15 +24,13 @@ def _begins_at_random(options: Any) -> bool:
     return options.base is None
 
 
-class GlpftOptions(StageOptions, PublishingOptions, FolderOptions):
+class GlpftOptions(StageOptions, ThresholdOptions, PublishingOptions, FolderOptions):
     """A backbone and its roles, or a baseline."""
 
     panel: ClassVar[str] = "Data and models"
 
     data: Path | None = None
     """Data set that `train data` wrote."""
-    from_store: Path | None = None
-    """Folder of recorded runs to make a data set of, in place of --data."""
     base: Annotated[str | None, Option(default="random weights")] = None
     """Folder or hub id of the model to begin with."""
     size: Annotated[str, OnlyWith("random weights, not with --base", _begins_at_random)] = (

@@ -34,13 +34,14 @@ from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
 from loopline.trainers.core.network import base_folder, load_base, network_of
 from loopline.trainers.core.processes import Processes
 from loopline.trainers.data.datasets import DataSet, write
+from loopline.trainers.data.token_rows import RecordedRows
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.copying import copying_rows
 from loopline.trainers.glpft.facts import FACTS, StageFacts, read_facts
 from loopline.trainers.glpft.from_scratch import write_new_model
 from loopline.trainers.glpft.page import PAGE, render
 from loopline.trainers.glpft.report import REPORT, Report, read_report
-from loopline.trainers.glpft.rows import StageRows, rows_of
+from loopline.trainers.glpft.rows import StageRows, TrainingData, rows_of
 from loopline.trainers.glpft.settings import COPYING_SHARE, COPYING_TOKENS, GlpftSettings
 from loopline.trainers.glpft.stage_training import StageProgress, StageTraining
 from loopline.trainers.glpft.stages import BACKBONE, COPYING, EVEN_SHARES, ROLES, Stage, stages_of
@@ -68,7 +69,7 @@ class StageListener:
 
 def train(
     settings: GlpftSettings,
-    data: DataSet,
+    data: TrainingData,
     output: Path,
     *,
     restart: bool = False,
@@ -99,6 +100,7 @@ def train(
         if settings.base is None and not first.is_dir():
             watch.say("learning a tokenizer…")
             assert settings.size is not None
+            assert isinstance(data, DataSet), "recorded ids are of a base's tokenizer"
             write_new_model(data, settings.size, settings.seed, first)
     budget, shares = _budget(settings, data, first)
     facts: list[StageFacts] = []
@@ -126,8 +128,11 @@ def train(
     return report
 
 
-def require_trainable(data: DataSet) -> None:
-    """Raises `TrainingError` for a data set with instructions that a benchmark asks."""
+def require_trainable(data: TrainingData) -> None:
+    """Raises `TrainingError` for a data set with instructions that a benchmark asks; what is read
+    from recorded runs has none of them."""
+    if isinstance(data, RecordedRows):
+        return
     for source in data.card.sources:
         split = source.settings.get("split", Split.TRAIN.value)
         if split != Split.TRAIN.value:
@@ -141,7 +146,7 @@ def require_trainable(data: DataSet) -> None:
 @dataclass(frozen=True)
 class _Pipeline:
     settings: GlpftSettings
-    data: DataSet
+    data: TrainingData
     output: Path
     first: Path
     watch: StageListener
@@ -224,8 +229,10 @@ class _Pipeline:
         return facts
 
     def _rows(self, stage: Stage, loaded: LoadedModel, budget: int) -> StageRows:
-        self.watch.say(f"{stage.name}: reading {', '.join(stage.sets)}…")
-        if stage.name == COPYING:
+        recorded = isinstance(self.data, RecordedRows)
+        sets = "recorded sessions" if recorded else ", ".join(stage.sets)
+        self.watch.say(f"{stage.name}: reading {sets}…")
+        if stage.name == COPYING and isinstance(self.data, DataSet):
             return copying_rows(self.data, stage, loaded, self.settings, budget)
         rows = rows_of(self.data, stage, loaded, self.settings.validation)
         if rows.too_long:
@@ -238,7 +245,7 @@ class _Pipeline:
 
 def claim(
     settings: GlpftSettings,
-    data: DataSet,
+    data: TrainingData,
     output: Path,
     *,
     keep_data: bool = False,
@@ -261,11 +268,14 @@ def claim(
         require_unused(output, but=(DATA,))
     output.mkdir(parents=True, exist_ok=True)
     if keep_data:
-        write(data, output / DATA)
+        if isinstance(data, RecordedRows):
+            data.write(output / DATA)
+        else:
+            write(data, output / DATA)
     write_record(path, settings)
 
 
-def require_possible(settings: GlpftSettings, data: DataSet, processes: Processes) -> None:
+def require_possible(settings: GlpftSettings, data: TrainingData, processes: Processes) -> None:
     """Raises `TrainingError` for data that must not be learned from, for weights that the method
     has nothing to put on, and for those that can't be spread."""
     require_trainable(data)
@@ -287,16 +297,20 @@ def require_possible(settings: GlpftSettings, data: DataSet, processes: Processe
         )
 
 
-def _budget(settings: GlpftSettings, data: DataSet, first: Path) -> tuple[int, Mapping[str, float]]:
+def _budget(
+    settings: GlpftSettings, data: TrainingData, first: Path
+) -> tuple[int, Mapping[str, float]]:
     """Tokens for all stages, and the weight of each against the others."""
     if settings.tokens is not None:
         return settings.tokens, EVEN_SHARES
-    # What GLPFT needs for its epochs, so that every method has the same.
+    # What GLPFT needs for its epochs, so that every method has the same; of recorded rows, which
+    # train a single model, what that needs.
+    method = "single" if isinstance(data, RecordedRows) else "glpft"
     loaded = load_base(str(first), template_options=settings.template_options)
     needed = {
         stage.name: settings.schedule(stage.name, begins=stage.is_first).epochs
         * rows_of(data, stage, loaded, settings.validation).tokens
-        for stage in stages_of("glpft", EVEN_SHARES, settings.global_set)
+        for stage in stages_of(method, EVEN_SHARES, settings.global_set)
     }
     whole = sum(needed.values())
     shares = {name: tokens / whole for name, tokens in needed.items()}

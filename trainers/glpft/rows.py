@@ -9,18 +9,11 @@ from dataclasses import dataclass
 from loopline.agents.records import Message
 from loopline.trainers.data.datasets import DataSet
 from loopline.trainers.data.examples import Example
+from loopline.trainers.data.token_rows import RecordedRows, TokenRow
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.glpft.stages import Stage, is_in_part, is_validation
 from loopline.workers.engines.text.chat_prompt import as_plain_text
 from loopline.workers.engines.torch.loading import LoadedModel
-
-
-@dataclass(frozen=True)
-class TokenRow:
-    """One example; `learned` says of each id whether the model is to write it."""
-
-    ids: tuple[int, ...]
-    learned: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
@@ -38,8 +31,11 @@ class StageRows:
         return sum(len(row.ids) for row in self.training)
 
 
+TrainingData = DataSet | RecordedRows
+
+
 def rows_of(
-    data: DataSet,
+    data: TrainingData,
     stage: Stage,
     model: LoadedModel,
     validation: float,
@@ -49,10 +45,10 @@ def rows_of(
     training: list[TokenRow] = []
     kept_out: list[TokenRow] = []
     too_long = 0
-    for example in _examples(data, stage):
-        held_out = is_validation(example.instruction_id, validation)
-        if held_out or is_in_part(example.instruction_id, stage.part):
-            row = token_row(example, model)
+    for instruction_id, example in _examples(data, stage):
+        held_out = is_validation(instruction_id, validation)
+        if held_out or is_in_part(instruction_id, stage.part):
+            row = token_row(example, model) if isinstance(example, Example) else example
             if len(row.ids) > model.max_context:
                 too_long += 1
             else:
@@ -97,6 +93,13 @@ def end_of_turn(model: LoadedModel) -> int:
     return int(eos_id)
 
 
-def _examples(data: DataSet, stage: Stage) -> Iterable[Example]:
+def _examples(data: TrainingData, stage: Stage) -> Iterable[tuple[str, Example | TokenRow]]:
+    """With the id of the instruction of each. Recorded rows are one set, which every stage
+    reads."""
+    if isinstance(data, RecordedRows):
+        for recorded in data.rows:
+            yield recorded.instruction_id, recorded.row
+        return
     for name in stage.sets:
-        yield from data.sets[name]
+        for example in data.sets[name]:
+            yield example.instruction_id, example

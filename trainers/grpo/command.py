@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from loopline.trainers.grpo.data import GrpoData
-    from loopline.trainers.grpo.feedback import PostedFeedback
     from loopline.trainers.grpo.options import OfflineOptions
     from loopline.trainers.grpo.pipeline import Progress
     from loopline.trainers.grpo.report import Report
@@ -67,6 +66,7 @@ def offline(options: OfflineOptions) -> None:
     from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.core.processes import join_processes
     from loopline.trainers.core.publishing import publish as publish_all
+    from loopline.trainers.core.publishing import target_settings
     from loopline.trainers.grpo.data import known_rewards, known_runs, read_data, sealing_of
     from loopline.trainers.grpo.pipeline import (
         POLICIES,
@@ -80,7 +80,6 @@ def offline(options: OfflineOptions) -> None:
         publications,
         require_publishable,
         served_policies,
-        target_settings,
     )
 
     output, workflow = options.output, options.workflow
@@ -95,7 +94,8 @@ def offline(options: OfflineOptions) -> None:
         with processes.in_turn():
             begin_anew = options.restart and processes.is_first
             previous_runs = None if begin_anew else known_runs(output)
-            feedback = options.feedback(None if begin_anew else known_rewards(output))
+            rewards = None if begin_anew else known_rewards(output)
+            feedback = options.feedback(options.from_store, rewards)
             data = read_data(
                 options.from_store, workflow, sealing_of(settings, loaded), previous_runs, feedback
             )
@@ -115,7 +115,7 @@ def offline(options: OfflineOptions) -> None:
                 options.record()
         if processes.is_first:
             if feedback is not None:
-                typer.echo(_describe(feedback), err=True)
+                typer.echo(feedback.describe(), err=True)
             _say_skipped(data)
         with _Shown(visible=processes.is_first) as display:
             report = train(
@@ -136,13 +136,6 @@ def offline(options: OfflineOptions) -> None:
         publish_all(policy_publications, output, options.redis_url, options.wait, options.profile)
     if options.as_json:
         typer.echo(json.dumps(_last_line(report)))
-
-
-def _describe(feedback: PostedFeedback) -> str:
-    rewards = feedback.rewards
-    replaced = len(rewards.rewards) - len(rewards.versions)
-    later = f", {replaced:,} of them replaced by later versions" if replaced else ""
-    return f"{format_count(len(rewards.rewards), 'posted reward')}{later}"
 
 
 def _say_skipped(data: GrpoData) -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 from loopline.agents.records import Record, Trajectory
 from loopline.trainers.core.json_records import find_record
 from loopline.trainers.data.json_files import Skipped
+from loopline.trainers.data.rewards import PostedFeedback
 from loopline.trainers.data.store import read_trajectories
 from loopline.trainers.errors import TrainingError, UnreadableData
 from loopline.trainers.grpo.advantages import has_signal
-from loopline.trainers.grpo.feedback import PostedFeedback, samples_of
+from loopline.trainers.grpo.feedback import samples_of
 from loopline.trainers.grpo.groups import Group, Sealing, seal
 from loopline.trainers.grpo.sequences import same_tokenizer
 from loopline.trainers.grpo.settings import GrpoSettings

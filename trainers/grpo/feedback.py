@@ -3,31 +3,14 @@ posted rewards take the place of recorded ones where that is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from loopline.agents.records import Trajectory
-from loopline.agents.rewards import Reward
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
-from loopline.trainers.data.rewards import Feedback, PostedRewards, rewarded_by, targets_of
+from loopline.trainers.data.rewards import NO_FEEDBACK, PostedFeedback, rewarded_by
 from loopline.trainers.data.sessions import CHAT, ChatCall, chat_calls, conversations
+from loopline.trainers.data.usable_runs import require_usable
 from loopline.trainers.grpo.sequences import Belongs, require_learnable
-from loopline.trainers.grpo.usable_runs import require_usable
-
-NO_FEEDBACK = "run without a posted reward"
-
-
-@dataclass(frozen=True)
-class PostedFeedback:
-    """The rewards that a training learns from."""
-
-    rewards: PostedRewards
-    sources: tuple[str, ...] | None = None
-    """Those who say so; None for all."""
-
-    @property
-    def entries(self) -> tuple[str, ...]:
-        return tuple(recorded.entry for recorded in self.rewards.rewards)
 
 
 def samples_of(
@@ -35,33 +18,27 @@ def samples_of(
 ) -> Reading[Trajectory]:
     """What competes: runs, and conversations in place of the calls that they are made of. With
     `feedback`, those that a posted reward reaches, with the posted rewards and no others."""
-    by_target = None if feedback is None else feedback.rewards.of_target(feedback.sources)
     skipped: list[Skipped] = []
     samples: list[Trajectory] = []
     calls: list[ChatCall] = []
     for trajectory in trajectories:
         if trajectory.run.workflow == CHAT:
             calls += _usable_calls(trajectory, belongs, skipped)
-        elif by_target is None:
+        elif feedback is None:
             samples.append(trajectory)
-        elif feedback_of_run := _feedback(trajectory, by_target):
+        elif feedback_of_run := feedback.of_run(trajectory.run):
             samples.append(rewarded_by(trajectory, feedback_of_run))
         else:
             skipped.append(Skipped(trajectory.run.id, NO_FEEDBACK))
     for conversation in conversations(calls):
         merged = conversation.trajectory()
-        if by_target is None:
+        if feedback is None:
             samples.append(merged)
-        elif of_conversation := conversation.feedback(by_target):
+        elif of_conversation := conversation.feedback(feedback.by_target):
             samples.append(rewarded_by(merged, of_conversation))
         else:
             skipped += [Skipped(run, NO_FEEDBACK) for run in conversation.runs]
     return Reading(tuple(samples), tuple(skipped))
-
-
-def _feedback(trajectory: Trajectory, by_target: Mapping[str, Sequence[Reward]]) -> Feedback:
-    targets = targets_of(trajectory.run)
-    return Feedback.of(reward for target in targets for reward in by_target.get(target, ()))
 
 
 def _usable_calls(

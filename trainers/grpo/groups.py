@@ -37,6 +37,7 @@ from typing import Literal, NamedTuple
 from loopline.agents.records import Call, Candidate, PolicyRef, Run, Step, Trajectory
 from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
+from loopline.trainers.data.usable_runs import require_usable
 from loopline.trainers.grpo.adaptive_groups import adaptive_of, select_samples, succeeds
 from loopline.trainers.grpo.advantages import ADVANTAGES, Baseline
 from loopline.trainers.grpo.rewards import (
@@ -46,7 +47,6 @@ from loopline.trainers.grpo.rewards import (
     run_reward,
 )
 from loopline.trainers.grpo.sequences import Belongs, TokenSequence, sequences_of
-from loopline.trainers.grpo.usable_runs import require_usable
 
 Grouping = Literal["at-grpo", "trajectory", "single"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from loopline.runtime.config.options import DEFAULT_PANEL, OnlyWith, Option, validated
 from loopline.trainers.core.command_options import FolderOptions, JsonOptions, PublishingOptions
+from loopline.trainers.data.options import FeedbackOptions
 from loopline.trainers.grpo.rewards import RewardChoice
 from loopline.trainers.grpo.settings import (
     LEARNING_RATE,
@@ -17,9 +17,6 @@ from loopline.trainers.grpo.settings import (
     GrpoSettings,
     TrainingOptions,
 )
-
-if TYPE_CHECKING:
-    from loopline.trainers.grpo.feedback import PostedFeedback
 
 
 def _published(options: Any) -> bool:
@@ -77,7 +74,7 @@ class GrpoOptions(TrainingOptions, PublishingOptions, JsonOptions, FolderOptions
         )
 
 
-class OfflineOptions(GrpoOptions):
+class OfflineOptions(FeedbackOptions, GrpoOptions):
     """Learn from recorded runs."""
 
     panel: ClassVar[str] = "Recorded runs"
@@ -86,15 +83,6 @@ class OfflineOptions(GrpoOptions):
     """Folder of recorded runs."""
     workflow: Annotated[str | None, Option(default="every workflow")] = None
     """Workflow whose runs are learned from."""
-    reward_from: Literal["recorded", "feedback"] = "recorded"
-    """Whether a run is worth what it was recorded with, or what was posted for it afterwards
-    (`runtime runs reward`); then runs without a posted reward are left out."""
-    feedback_source: Annotated[
-        tuple[str, ...] | None,
-        Option(metavar="NAME", default="every source"),
-        OnlyWith("--reward-from feedback", lambda options: options.reward_from == "feedback"),
-    ] = None
-    """Source whose posted rewards count; may be repeated. Those of several are added up."""
     epochs: int = Field(default=1, ge=1)
     """Passes over the groups."""
     steps: Annotated[int | None, Option(default="until the groups are used up")] = Field(
@@ -120,15 +108,6 @@ class OfflineOptions(GrpoOptions):
                 "--reward-from feedback"
             )
         return self
-
-    def feedback(self, entries: Collection[str] | None) -> PostedFeedback | None:
-        """The posted rewards, where they count; of these entries alone, where they are given."""
-        from loopline.trainers.data.rewards import read_rewards
-        from loopline.trainers.grpo.feedback import PostedFeedback
-
-        if self.reward_from == "recorded":
-            return None
-        return PostedFeedback(read_rewards(self.from_store, entries), self.feedback_source)
 
     def settings(self, **more: object) -> GrpoSettings:
         offline_settings = {"epochs": self.epochs, "steps": self.steps, "staleness": self.staleness}

@@ -7,22 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from loopline.agents.workflows import agents_of
-from loopline.runtime.client.deployment import find
 from loopline.runtime.config.settings import Settings
-from loopline.runtime.errors import UserError
 from loopline.trainers.core.publishing import Publication, require_base
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.storing import folder_name
-
-
-def target_settings(redis_url: str | None, profile: str | None) -> Settings:
-    """The settings of the deployment that a training is to be published to. Raises `TrainingError`
-    before the training if that can't be."""
-    try:
-        return find(redis_url=redis_url, profile=profile).settings
-    except UserError as error:
-        raise TrainingError(f"--publish: {error}") from error
 
 
 def served_policies(

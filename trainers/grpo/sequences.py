@@ -109,10 +109,7 @@ def _is_continued_by(before: TokenSequence, call: Call) -> bool:
 def require_learnable(call: Call, belongs: Belongs) -> None:
     """Raises `Unreadable` for a completion that can't be learned from, as `sequences_of` does."""
     sampling = call.sampling
-    if call.finish_reason in ("cancelled", "content_filter"):
-        raise Unreadable(NOT_ENDED, f"{call.id}: {call.finish_reason}")
-    if not call.trainable or not call.prompt_ids or not call.output_ids:
-        raise Unreadable(NOT_TRAINABLE, f"{call.id} of {call.policy.base}")
+    require_written(call)
     if len(call.logprobs) != len(call.output_ids) or not all(
         math.isfinite(logprob) and logprob <= 1e-6 for logprob in call.logprobs
     ):
@@ -123,3 +120,11 @@ def require_learnable(call: Call, belongs: Belongs) -> None:
         raise Unreadable(FILTERED, call.id)
     if not belongs(call):
         raise Unreadable(OTHER_TOKENIZER, f"{call.id} of {call.policy.base}")
+
+
+def require_written(call: Call) -> None:
+    """Raises `Unreadable` for a completion that was broken off, or whose ids nobody knows."""
+    if call.finish_reason in ("cancelled", "content_filter"):
+        raise Unreadable(NOT_ENDED, f"{call.id}: {call.finish_reason}")
+    if not call.trainable or not call.prompt_ids or not call.output_ids:
+        raise Unreadable(NOT_TRAINABLE, f"{call.id} of {call.policy.base}")

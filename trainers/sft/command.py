@@ -12,6 +12,7 @@ import typer
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.folder_state import state_of_folder
 from loopline.trainers.core.interruption import exit_on_interrupt
+from loopline.trainers.sft import session_command as sessions
 
 if TYPE_CHECKING:
     from loopline.trainers.sft.evaluation import Skill
@@ -22,6 +23,8 @@ def preview(options: SftOptions) -> list[str]:
     """What `--dry-run` says of a training."""
     from loopline.trainers.sft.card import FACTS
 
+    if options.from_store is not None:
+        return sessions.preview(options)
     recipe, output = options.recipe(), options.output
     begun = FACTS if (output / FACTS).exists() else "checkpoint-*"
     return [
@@ -32,10 +35,15 @@ def preview(options: SftOptions) -> list[str]:
 
 
 def sft(options: SftOptions) -> None:
-    """Train a micro model from scratch on generated dialogues. Measures it and writes its card.
+    """Train a micro model from scratch, or a model on sessions.
 
-    Run it again to go on after a crash or Ctrl-C; what is finished is not done again.
+    From scratch it learns from generated dialogues, is measured, and its card is written; with
+    --from-store a model learns from recorded sessions. Run it again to go on after a crash or
+    Ctrl-C; what is finished is not done again.
     """
+    if options.from_store is not None:
+        sessions.train_on_sessions(options, options.from_store)
+        return
     from loopline.trainers.core.output_lock import lock_output
     from loopline.trainers.sft.evaluation import read_skills
     from loopline.trainers.sft.training import Progress, train

@@ -3,35 +3,108 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from loopline.runtime.config.options import Argument, Option, Options
+from loopline.runtime.config.options import (
+    DEFAULT_PANEL,
+    Argument,
+    OnlyWith,
+    Option,
+    Options,
+    validated,
+)
+from loopline.trainers.core.command_options import PublishingOptions
+from loopline.trainers.data.options import ThresholdOptions
+from loopline.trainers.glpft.settings import BATCH, GlpftSettings, Schedules
 from loopline.trainers.sft.recipes import Recipe, recipe
 
+
+def _from_store(options: Any) -> bool:
+    return options.from_store is not None
+
+
 _RECIPE = Option(default="the recipe's")
+_OF_RECIPE = OnlyWith("a recipe, not with --from-store", lambda options: not _from_store(options))
+_SESSIONS = OnlyWith("--from-store", _from_store)
 
 
-class SftOptions(Options):
-    """A micro model's training."""
+class SessionOptions(ThresholdOptions, PublishingOptions):
+    """A training on recorded sessions."""
+
+    panel: ClassVar[str] = "Recorded sessions"
+
+    agent: Annotated[
+        tuple[str, ...] | None, Option(metavar="NAME", default="every agent"), _SESSIONS
+    ] = None
+    """Agent whose conversations are learned from, by the tag `agent`; may be repeated."""
+    weights: Annotated[Literal["full", "lora"], _SESSIONS] = "lora"
+    """Train all weights, or an adapter."""
+    rank: Annotated[int, _SESSIONS] = Field(default=16, ge=1)
+    """LoRA rank; alpha is twice the rank."""
+    schedules: Annotated[Schedules, _SESSIONS] = "published"
+    """Learning rates and epochs: of a model that knows language, or of a micro model."""
+    rate: Annotated[float, _SESSIONS] = Field(default=1.0, gt=0)
+    """Factor of all learning rates."""
+    tokens: Annotated[int | None, Option(default="what the epochs need"), _SESSIONS] = Field(
+        default=None, ge=1
+    )
+    """Tokens that go through the model, padding included."""
+    validation: Annotated[float, _SESSIONS] = Field(default=0.02, ge=0, lt=1)
+    """Share of the instructions that are kept out, to measure the loss on."""
+    publish: Annotated[bool, Option(panel="Deployment"), _SESSIONS] = False
+    """Let a running deployment answer with what was trained."""
+    policy: Annotated[
+        str | None,
+        Option(default="the one that was recorded", panel="Deployment"),
+        OnlyWith("--publish", lambda options: options.publish),
+    ] = None
+    """Policy of the deployment that is published."""
+
+
+class SftOptions(SessionOptions):
+    """A micro model's training, or one on recorded sessions."""
+
+    panel: ClassVar[str] = DEFAULT_PANEL
 
     model: Annotated[str, Argument()]
-    """Recipe: micro-llm or micro-slm."""
+    """Recipe: micro-llm or micro-slm. With --from-store the model to begin with: a folder, a hub
+    id or a micro model."""
     output: Path
     """Folder for checkpoints and the finished model."""
-    steps: Annotated[int | None, _RECIPE] = Field(default=None, ge=1)
+    steps: Annotated[int | None, _RECIPE, _OF_RECIPE] = Field(default=None, ge=1)
     """Steps of the training."""
-    seed: Annotated[int | None, _RECIPE] = None
-    """Seed of the weights and of the dialogues."""
-    batch: Annotated[int | None, _RECIPE] = Field(default=None, ge=1)
+    seed: Annotated[int | None, Option(default="the recipe's, or 1")] = None
+    """Seed of the weights and of the order of what is learned."""
+    batch: Annotated[int | None, Option(default=f"the recipe's, or {BATCH}")] = Field(
+        default=None, ge=1
+    )
     """Dialogues per step."""
     checkpoint_every: int = Field(default=200, ge=1)
     """Steps between checkpoints."""
-    samples: int = Field(default=200, ge=0)
+    samples: Annotated[int, _OF_RECIPE] = Field(default=200, ge=0)
     """Problems per split to measure the finished model on; 0 measures nothing."""
     restart: bool = False
     """Discard previous progress in the folder and start over."""
+
+    def session_settings(self, data_sha256: str) -> GlpftSettings:
+        """What a training on sessions follows from, with the hash of its base. Raises
+        `TrainingError` for a model that is not there."""
+        from loopline.trainers.core.network import base_folder
+        from loopline.workers.engines.local.adapter_base import weights_sha256
+
+        values: dict[str, object] = {
+            "method": "single",
+            "base": self.model,
+            "base_sha256": weights_sha256(base_folder(self.model)),
+            "data_sha256": data_sha256,
+            "seed": self.seed or 1,
+            "batch": self.batch or BATCH,
+        }
+        for name in ("weights", "rank", "schedules", "rate", "tokens", "validation"):
+            values[name] = getattr(self, name)
+        return validated(GlpftSettings, values)
 
     def recipe(self) -> Recipe:
         """With what these options change of it. Raises `UnknownModel`."""

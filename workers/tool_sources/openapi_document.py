@@ -9,6 +9,7 @@ import httpx
 from pydantic import ValidationError
 
 from loopline.workers.bounded_child import ChildFailed, ask_child
+from loopline.workers.bounded_file import FileTooLarge, read_bounded_file
 from loopline.workers.tool_sources.bounded_http import read_bounded
 from loopline.workers.tool_sources.content_coding import BadCoding
 from loopline.workers.tool_sources.errors import SourceUnavailable
@@ -69,13 +70,11 @@ async def _fetch(url: str, http: httpx.AsyncClient, limit: int) -> bytes:
 def _read_file(place: str, limit: int) -> bytes:
     path = Path(place).expanduser()
     try:
-        with path.open("rb") as file:
-            raw = file.read(limit + 1)
+        return read_bounded_file(path, limit)
     except OSError as error:
         raise SourceUnavailable(f"{path}: {error.strerror}") from error
-    if len(raw) > limit:
-        raise _too_large(str(path), limit)
-    return raw
+    except FileTooLarge as error:
+        raise _too_large(str(path), limit) from error
 
 
 def _too_large(place: str, limit: int) -> SourceUnavailable:

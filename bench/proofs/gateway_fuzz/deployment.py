@@ -21,7 +21,7 @@ from loopline.testing import end_workers, running_redis, start_worker, wait_unti
 from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings
 
 RUN_SECONDS = 5.0
-RETENTION_SECONDS = 20.0
+RETENTION_SECONDS = 8.0
 """Of runs that have ended: a million of them would fill the memory."""
 SHORT_SECONDS = 1.0
 """Patience of the gateway with headers, bodies and next requests that do not come."""

@@ -9,26 +9,31 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import psutil
 import structlog
+import uvloop
 from pydantic import Field
 
+from loopline.bench.proofs.gateway_fuzz.counts import Checkpoint, Counts, read_checkpoint
 from loopline.bench.proofs.gateway_fuzz.deployment import Running, running
-from loopline.bench.proofs.gateway_fuzz.requests import FuzzRequest, Requests
-from loopline.bench.proofs.gateway_fuzz.targets import CLOSED, Answer, InProcess, Socket, Target
-from loopline.bench.proofs.harness import Options, Progress, Proof, Seed, random_seed
-from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measured
+from loopline.bench.proofs.gateway_fuzz.requests import Requests
+from loopline.bench.proofs.gateway_fuzz.targets import CLOSED, InProcess, Socket, Target
+from loopline.bench.proofs.harness import Options, Progress, Proof, random_seed
+from loopline.bench.proofs.outcome import Measurement, Outcome, measured
+from loopline.runtime.config.options import Option
+from loopline.trainers.core.json_records import write_record
 
-SOCKET_SHARE = 0.05
 AT_ONCE = 48
 WARM_UP_SHARE, MIN_WARM_UP = 0.2, 2_000
 """Of the requests, before the memory is looked at for the first time: caches fill."""
 MAX_GROWTH_MB = 32.0
 _MB = 1e-6
-_SAY_EVERY = 50_000
+BATCH = 5_000
+"""Requests after which a checkpoint is written: it is what Ctrl-C loses at most."""
 
 
 class GatewayFuzzOptions(Options):
@@ -41,33 +46,12 @@ class GatewayFuzzOptions(Options):
 
     requests: int = Field(default=100_000, ge=1_000, le=1_000_000_000)
     """Requests to send."""
-    seed: Seed = Field(default_factory=random_seed)
-    """Seed of the requests; random without it."""
-
-
-@dataclass
-class Counts:
-    """What came of the requests."""
-
-    statuses: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
-    """By target."""
-    violations: list[Violation] = field(default_factory=list[Violation])
-    slowest: float = 0.0
-    slowest_request: str = ""
-    sent: int = 0
-
-    def add(self, target: str, request: FuzzRequest, answer: Answer) -> None:
-        self.sent += 1
-        self.statuses.setdefault(target, Counter())[answer.status] += 1
-        if answer.seconds > self.slowest:
-            self.slowest, self.slowest_request = answer.seconds, f"{target}: {request}"
-        if answer.defect:
-            rule = "hangs" if answer.defect.startswith("no end") else "errors"
-            self.violations.append(Violation(rule, f"{answer.defect}: {request}", target))
-        elif answer.status == 500:
-            self.violations.append(Violation("errors", f"answered 500: {request}", target))
-        elif request.foreign is not None and 200 <= answer.status < 300:
-            self.violations.append(Violation("leaks", f"{answer.status}: {request}", target))
+    seed: Annotated[int | None, Option(default="random, or the checkpoint's")] = None
+    """Seed of the requests."""
+    socket_share: float = Field(default=0.05, ge=0, le=1)
+    """Share of them that go to a gateway's process by its socket."""
+    checkpoint: Path | None = None
+    """File that keeps what came of each 5,000 requests; the same command goes on from it."""
 
 
 @dataclass(frozen=True)
@@ -88,79 +72,113 @@ class Memory:
             int(info["used_memory"]),
         )
 
+    def __sub__(self, before: Memory) -> dict[str, int]:
+        return {
+            name: getattr(self, name) - getattr(before, name) for name in ("application", "gateway")
+        }
 
-async def attack(
-    folder: Path, options: GatewayFuzzOptions, progress: Progress
-) -> tuple[Counts, Memory, Memory]:
-    """What was answered, and the memory after the warm-up and at the end."""
-    counts = Counts()
-    async with running(folder) as place:
-        source = random.Random(options.seed)
-        requests = Requests(source, place.keys)
-        targets = (InProcess(place.app, source), Socket(place.url, source))
-        warm_up = min(
-            max(MIN_WARM_UP, int(WARM_UP_SHARE * options.requests)), options.requests // 2
+
+@dataclass
+class Attack:
+    """Adds to the counts what is answered."""
+
+    options: GatewayFuzzOptions
+    seed: int
+    counts: Counts
+    progress: Progress
+
+    async def run(self, folder: Path) -> Memory:
+        """The memory at the end."""
+        counts, goal = self.counts, self.options.requests
+        async with running(folder) as place:
+            # Who goes on does not send the first requests again.
+            source = random.Random(f"{self.seed}/{counts.sent}")
+            requests = Requests(source, place.keys)
+            targets = (InProcess(place.app, source), Socket(place.url, source))
+            left = goal - counts.sent
+            warm_up = min(max(MIN_WARM_UP, int(WARM_UP_SHARE * left)), left // 2)
+            await self._send(requests, targets, source, warm_up)
+            before = await Memory.now(place)
+            await self._send(requests, targets, source, goal - counts.sent)
+            after = await Memory.now(place)
+            counts.grew(after - before)
+            self._keep()
+            return after
+
+    async def _send(
+        self, requests: Requests, targets: Sequence[Target], source: random.Random, number: int
+    ) -> None:
+        counts, numbers, names = self.counts, iter(range(number)), ("application", "socket")
+        began, earlier = time.monotonic(), counts.seconds
+
+        async def work() -> None:
+            for _ in numbers:
+                request = requests.next()
+                place = int(source.random() < self.options.socket_share)
+                answer = await targets[place].send(request)
+                counts.add(names[place], request, answer)
+                if answer.run_id is not None and request.foreign is None:
+                    requests.known[request.caller].add(answer.run_id, source)
+                if counts.sent % BATCH == 0:
+                    counts.seconds = earlier + time.monotonic() - began
+                    self._keep()
+
+        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+        counts.seconds = earlier + time.monotonic() - began
+
+    def _keep(self) -> None:
+        counts = self.counts
+        if self.options.checkpoint is not None:
+            write_record(self.options.checkpoint, Checkpoint.of(self.seed, counts))
+        self.progress.say(
+            f"{counts.sent:,} sent, {len(counts.violations)} violations, "
+            f"{counts.sent / max(counts.seconds, 1e-9):.0f} a second"
         )
-        await _send(counts, requests, targets, source, warm_up, progress)
-        before = await Memory.now(place)
-        await _send(counts, requests, targets, source, options.requests - warm_up, progress)
-        return counts, before, await Memory.now(place)
-
-
-async def _send(
-    counts: Counts, requests: Requests, targets: Sequence[Target], source: random.Random,
-    number: int, progress: Progress,
-) -> None:  # fmt: skip
-    numbers = iter(range(number))
-    names = ("application", "socket")
-
-    async def work() -> None:
-        for _ in numbers:
-            request, place = requests.next(), int(source.random() < SOCKET_SHARE)
-            answer = await targets[place].send(request)
-            counts.add(names[place], request, answer)
-            if answer.run_id is not None and request.foreign is None:
-                requests.known[request.caller].add(answer.run_id, source)
-            if counts.sent % _SAY_EVERY == 0:
-                progress.say(f"{counts.sent:,} sent, {len(counts.violations)} violations")
-
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
 
 
 def run(options: GatewayFuzzOptions, progress: Progress) -> Outcome:
     """Raises `BenchError`."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    outcome = Outcome(about=f"Seed {options.seed}: {options.requests:,} requests of two callers.")
+    path = options.checkpoint
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    saved = None if path is None else read_checkpoint(path, options.seed)
+    seed = saved.seed if saved else random_seed() if options.seed is None else options.seed
+    counts = saved.counts if saved else Counts()
+    outcome = Outcome(about=f"Seed {seed}: {options.requests:,} requests of two callers.")
     progress.outcome = lambda: outcome
     progress.say(outcome.about)
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="bench-gateway-fuzz-") as folder:
-        counts, before, after = asyncio.run(attack(Path(folder), options, progress))
+    if saved:
+        progress.say(f"goes on behind {counts.sent:,} of them, which {path} has")
+    after: Memory | None = None
+    if counts.sent < options.requests:
+        with tempfile.TemporaryDirectory(prefix="bench-gateway-fuzz-") as folder:
+            after = uvloop.run(Attack(options, seed, counts, progress).run(Path(folder)))
     outcome.violate(counts.violations)
-    outcome.measurements = [*_bars(counts, before, after), *_counts(counts)]
+    outcome.measurements = [*_bars(counts, after), *_counts(counts)]
     outcome.facts = {
-        "requests_per_second": round(counts.sent / (time.monotonic() - began)),
+        "requests_per_second": round(counts.sent / max(counts.seconds, 1e-9)),
         "slowest_request": counts.slowest_request[:400],
     }
     return outcome
 
 
-def _bars(counts: Counts, before: Memory, after: Memory) -> list[Measurement]:
+def _bars(counts: Counts, after: Memory | None) -> list[Measurement]:
     broken = Counter(violation.rule for violation in counts.violations)
     figures = [
         measured(rule, float(broken[rule]), bar=0.0, better="lower")
         for rule in ("errors", "hangs", "leaks")
     ]
     figures.append(measured("slowest", counts.slowest, "s"))
-    for name in ("application", "gateway"):
-        first, last = float(getattr(before, name)), float(getattr(after, name))
+    figures += [
+        measured(f"{name} grew", float(bytes_), "MB", scale=_MB, bar=MAX_GROWTH_MB, better="lower")
+        for name, bytes_ in counts.grown.items()
+    ]
+    if after is not None:
         figures += [
-            measured(f"{name} before", first, "MB", scale=_MB),
-            measured(f"{name} after", last, "MB", scale=_MB),
-            measured(f"{name} grew", last - first, "MB", scale=_MB, bar=MAX_GROWTH_MB,
-                     better="lower"),
-        ]  # fmt: skip
-    figures.append(measured("redis after", float(after.redis), "MB", scale=_MB))
+            measured(f"{name} after", float(getattr(after, name)), "MB", scale=_MB)
+            for name in ("application", "gateway", "redis")
+        ]
     return figures
 
 

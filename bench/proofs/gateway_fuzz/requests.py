@@ -112,7 +112,7 @@ _ROUTES: tuple[tuple[int, str, str, tuple[JSON_BODY, ...]], ...] = (
     (3, "GET", "/v1/responses/@response", ()),
     (1, "DELETE", "/v1/responses/@response", ()),
     (2, "GET", "/v1/responses/@response/input_items", ()),
-    (3, "GET", "/v1/runs", ()),
+    (1, "GET", "/v1/runs", ()),
     (2, "GET", "/v1/runs/@run", ()),
     (1, "GET", "/v1/runs/@run/events", ()),
     (1, "GET", "/v1/models", ()),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from loopline.trainers.glpft.rows import TokenRow
+    from loopline.trainers.data.token_rows import TokenRow
 
 WARM = 2
 """Steps before the measured ones: memory is taken and kernels are chosen in them."""
@@ -38,7 +38,7 @@ class Workload:
 
     def rows(self) -> list[TokenRow]:
         """As written by `prepare`."""
-        from loopline.trainers.glpft.rows import TokenRow
+        from loopline.trainers.data.token_rows import TokenRow
 
         read: list[list[list[int]]] = json.loads(self._rows_file.read_bytes())
         return [TokenRow(tuple(ids), tuple(map(bool, learned))) for ids, learned in read]

@@ -11,6 +11,7 @@ from serving import (
     BASE_URL,
     DRIP,
     MODEL,
+    POLICY,
     ROOT_URL,
     SLOW,
     TIMEOUT,
@@ -171,6 +172,14 @@ async def stop():
 
 async def unknown_model():
     return await failed_async(lambda: _ask(Q["greeting"], "nobody"))
+
+
+async def policy():
+    return [await _ask(Q["plain"], name) for name in (POLICY, f"{POLICY}@0")]
+
+
+async def other_version():
+    return await failed_async(lambda: _ask(Q["greeting"], f"{POLICY}@3"))
 
 
 async def wrong_key():

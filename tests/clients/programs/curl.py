@@ -10,6 +10,7 @@ from serving import (
     DRIP,
     KEY,
     MODEL,
+    POLICY,
     ROOT_URL,
     SLOW,
     TIMEOUT,
@@ -84,8 +85,8 @@ def _stream(text, *options, model=MODEL, **fields):
     return [json.loads(piece) for piece in data[:-1]]
 
 
-def _failure(body, **how):
-    _, text, status = _curl("chat/completions", body, **how)
+def _failure(body, path="chat/completions", **how):
+    _, text, status = _curl(path, body, **how)
     return {"status": int(status[0]), **json.loads(text)["error"]}
 
 
@@ -188,6 +189,18 @@ def logprobs():
 
 def unknown_model():
     return _failure(_body(Q["greeting"], "nobody"))
+
+
+def policy():
+    return [_text(_ask(Q["plain"], model=name)) for name in (POLICY, f"{POLICY}@0")]
+
+
+def other_version():
+    return _failure(_body(Q["greeting"], f"{POLICY}@3"))
+
+
+def embeddings():
+    return _failure({"model": MODEL, "input": "x"}, path="embeddings")
 
 
 def wrong_key():

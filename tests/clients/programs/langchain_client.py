@@ -4,12 +4,13 @@ import uuid
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel
 from serving import (
     ASLEEP,
     DRIP,
     MODEL,
+    POLICY,
     ROOT_URL,
     SLOW,
     TIMEOUT,
@@ -148,6 +149,19 @@ def logprobs():
 
 def unknown_model():
     return failed(lambda: _ask(Q["greeting"], "nobody"))
+
+
+def policy():
+    return [_ask(Q["plain"], name).content for name in (POLICY, f"{POLICY}@0")]
+
+
+def other_version():
+    return failed(lambda: _ask(Q["greeting"], f"{POLICY}@3"))
+
+
+def embeddings():
+    unchecked = OpenAIEmbeddings(model=MODEL, check_embedding_ctx_length=False)
+    return failed(lambda: unchecked.embed_query("x"))
 
 
 def wrong_key():

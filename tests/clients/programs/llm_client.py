@@ -8,6 +8,7 @@ from serving import (
     BASE_URL,
     KEY,
     MODEL,
+    POLICY,
     ROOT_URL,
     SLOW,
     WRONG_KEY,
@@ -108,6 +109,14 @@ def length():
 
 def unknown_model():
     return failed(lambda: _ask(Q["greeting"], "nobody"))
+
+
+def policy():
+    return [_ask(Q["plain"], name) for name in (POLICY, f"{POLICY}@0")]
+
+
+def other_version():
+    return failed(lambda: _ask(Q["greeting"], f"{POLICY}@3"))
 
 
 def wrong_key():

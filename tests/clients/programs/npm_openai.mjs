@@ -103,6 +103,12 @@ const behaviours = {
     return [tokens.map((t) => t.token).join(""), tokens.map((t) => t.logprob)];
   },
   unknown_model: () => failed(ask(Q.greeting, { model: "nobody" })),
+  policy: async () => [
+    text(await ask(Q.plain, { model: "llm/later" })),
+    text(await ask(Q.plain, { model: "llm/later@0" })),
+  ],
+  other_version: () => failed(ask(Q.greeting, { model: "llm/later@3" })),
+  embeddings: () => failed(client.embeddings.create({ model: "llm", input: "x" })),
   wrong_key: () => failed(ask(Q.greeting, {}, new OpenAI({ apiKey: "sk-wrong" }))),
   invalid_field: () => failed(ask(Q.greeting, { temperature: 9 })),
   overload: async () => text(await ask(Q.plain)),

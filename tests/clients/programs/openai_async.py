@@ -9,6 +9,7 @@ from serving import (
     ASLEEP,
     DRIP,
     MODEL,
+    POLICY,
     ROOT_URL,
     SLOW,
     TIMEOUT,
@@ -153,6 +154,18 @@ async def logprobs():
 
 async def unknown_model():
     return await failed_async(lambda: _ask(Q["greeting"], "nobody"))
+
+
+async def policy():
+    return [_text(await _ask(Q["plain"], name)) for name in (POLICY, f"{POLICY}@0")]
+
+
+async def other_version():
+    return await failed_async(lambda: _ask(Q["greeting"], f"{POLICY}@3"))
+
+
+async def embeddings():
+    return await failed_async(lambda: client.embeddings.create(model=MODEL, input="x"))
 
 
 async def wrong_key():

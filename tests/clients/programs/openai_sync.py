@@ -9,6 +9,7 @@ from serving import (
     ASLEEP,
     DRIP,
     MODEL,
+    POLICY,
     ROOT_URL,
     SLOW,
     TIMEOUT,
@@ -151,6 +152,18 @@ def logprobs():
 
 def unknown_model():
     return failed(lambda: _ask(Q["greeting"], "nobody"))
+
+
+def policy():
+    return [_text(_ask(Q["plain"], name)) for name in (POLICY, f"{POLICY}@0")]
+
+
+def other_version():
+    return failed(lambda: _ask(Q["greeting"], f"{POLICY}@3"))
+
+
+def embeddings():
+    return failed(lambda: client.embeddings.create(model=MODEL, input="x"))
 
 
 def wrong_key():

@@ -24,6 +24,7 @@ MODEL = "llm"
 SLOW = "slow"
 DRIP = "drip"
 ASLEEP = "asleep"
+POLICY = "llm/later"
 TIMEOUT = 0.5
 
 Behaviour = Callable[[], Any]

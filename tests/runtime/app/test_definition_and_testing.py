@@ -9,7 +9,14 @@ from pydantic import BaseModel
 
 from loopline import App
 from loopline.agents.records import Message
-from loopline.runtime.app import Answered, StepEnded, ToolCalled, WrongAnswer
+from loopline.runtime.app import (
+    Answered,
+    GenerationOptions,
+    StepEnded,
+    ToolCalled,
+    WrongAnswer,
+)
+from loopline.runtime.app.session import LocalSession
 from loopline.runtime.app.testing import Reply, call
 from loopline.runtime.errors import InputError
 
@@ -166,3 +173,47 @@ async def test_a_test_that_gives_too_few_replies_is_told_so() -> None:
     async with app.testing(slm=[call("price", sku="A7")]):
         with pytest.raises(InputError, match="asked once more"):
             await app.ask("How much is A7?")
+
+
+async def test_sampling_of_one_ask_reaches_the_models_of_all_agents() -> None:
+    app = App()
+    team = app.sequence(app.agent("writer", model="slm"), app.agent("editor", model="slm"))
+    generation = GenerationOptions(temperature=0.25, max_tokens=7, stop=("!",))
+    async with app.testing(slm=["draft", "text"]):
+        *_, end = [event async for event in app.stream("?", agent=team, generation=generation)]
+        assert isinstance(end, Answered)
+        async with app.session() as session:
+            steps = (await session.wait(end.run_id)).steps
+    writer, editor = (call.sampling for step in steps for call in step.calls)
+    assert (writer.temperature, editor.temperature) == (0.25, 0.25)
+    assert writer.max_tokens != 7, "an agent that does not answer is not cut"
+    assert (editor.max_tokens, editor.stop) == (7, ("!",))
+
+
+async def test_sampling_that_a_team_cannot_honour_is_refused_by_name() -> None:
+    app = App()
+    app.agent("support", model="slm")
+    async with app.testing(slm=["never"]):
+        for ask in (app.ask, app.thread("t").ask):
+            with pytest.raises(InputError, match="cannot honour 'n'"):
+                await ask("Hello", generation=GenerationOptions(n=2))
+        with pytest.raises(InputError, match="cannot honour 'n'"):
+            async for _ in app.stream("Hello", generation=GenerationOptions(n=2)):
+                pass
+
+
+async def test_sampling_is_of_the_turn_that_asks_for_it() -> None:
+    app = App()
+    app.agent("support", model="slm")
+    async with app.testing(slm=["a", "b"]):
+        thread = app.thread("t")
+        assert await thread.ask("1", generation=GenerationOptions(temperature=0.5)) == "a"
+        assert await thread.ask("2") == "b"
+        async with app.session() as session:
+            assert isinstance(session, LocalSession)
+            head = await session.head("t")
+            assert head is not None
+            assert (await session.run(head.previous)).generation == GenerationOptions(
+                temperature=0.5
+            )
+            assert (await session.run(head.run_id)).generation is None

@@ -27,7 +27,7 @@ class Dashboard:
 
     @property
     def url(self) -> str:
-        return f"{self.deployment.url}/dashboard"
+        return f"{self.deployment.root}/dashboard"
 
     def link(self) -> str:
         """Signs in, once."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import load_resolved_file
-from tests.runtime.gateway.conftest import MAX_RUNS, RunningGateway
+from tests.runtime.gateway.conftest import MAX_RUNS
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 
-def bus_client(gateway: RunningGateway) -> Client:
-    return Client.connect(load_resolved_file(gateway.deployment.state.resolved).bus)
+def bus_client(gateway: ScriptedGateway) -> Client:
+    return Client.connect(load_resolved_file(gateway.state.resolved).bus)
 
 
 async def active_runs(client: Client) -> set[str]:

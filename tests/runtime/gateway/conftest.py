@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import httpx
 import orjson
 import pytest
 
-from tests.runtime.conftest import LIMIT, Deployment
+from tests.runtime.conftest import LIMIT
 from tests.runtime.gateway.scripted_gateway import ScriptedGateway, serving
 
 PROFILE = Path(__file__).with_name("deployment.toml")
@@ -25,42 +24,11 @@ MAX_RUNS = 8
 JsonBody = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class RunningGateway:
-    """Where it is, and the key that lets its user in."""
-
-    deployment: Deployment
-    url: str
-    """Base URL of OpenAI's API, with `/v1`."""
-    key: str
-
-    @property
-    def root(self) -> str:
-        return self.url.removesuffix("/v1")
-
-    def client(self, **headers: str) -> httpx.AsyncClient:
-        """Whose every request has these headers, beside the key."""
-        return httpx.AsyncClient(
-            base_url=self.url,
-            headers={"authorization": f"Bearer {self.key}"} | headers,
-            timeout=LIMIT,
-        )
-
-
 @pytest.fixture(scope="package")
-def gateway() -> Iterator[RunningGateway]:
+def gateway() -> Iterator[ScriptedGateway]:
     """Don't stop or break it."""
-    with tempfile.TemporaryDirectory(prefix="sw-") as folder:
-        deployment = Deployment(Path(folder))
-        try:
-            deployment.up("workers.gateway.count=2", profile=str(PROFILE), kinds=GATEWAY_KINDS)
-            run = deployment.state.running()
-            assert run is not None
-            assert run.gateway is not None
-            key = deployment.state.gateway_key.read_text().strip()
-            yield RunningGateway(deployment, run.gateway, key)
-        finally:
-            deployment.end()
+    with serving("workers.gateway.count=2", profile=PROFILE, kinds=GATEWAY_KINDS) as deployment:
+        yield deployment
 
 
 @pytest.fixture(scope="package")
@@ -71,8 +39,8 @@ def scripted() -> Iterator[ScriptedGateway]:
 
 
 @pytest.fixture
-async def http(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with gateway.client() as client:
+async def http(gateway: ScriptedGateway) -> AsyncIterator[httpx.AsyncClient]:
+    async with gateway.http() as client:
         yield client
 
 

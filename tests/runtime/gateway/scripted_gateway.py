@@ -1,31 +1,37 @@
-"""A gateway for tests: a scripted deployment whose port is a free one."""
+"""A deployment with gateways for tests: its models say what a script tells them."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 
-from tests.runtime.conftest import Deployment
+from tests.runtime.conftest import LIMIT, Deployment
 
 KINDS = ("planner", "slm", "gpu", "tool", "gateway")
 
 
 class ScriptedGateway(Deployment):
-    """A deployment with gateways."""
+    """Where its gateways are, and how their user reaches them."""
 
     @property
     def url(self) -> str:
-        """Without `/v1`."""
+        """Base URL of OpenAI's API, with `/v1`."""
         run = self.state.running()
         assert run is not None
         assert run.gateway is not None
-        return run.gateway.removesuffix("/v1")
+        return run.gateway
+
+    @property
+    def root(self) -> str:
+        """Without `/v1`."""
+        return self.url.removesuffix("/v1")
 
     @property
     def key(self) -> str:
@@ -33,22 +39,39 @@ class ScriptedGateway(Deployment):
         return self.state.gateway_key.read_text("ascii").strip()
 
     def client(self, key: str | None = None) -> httpx.Client:
-        """A client of the gateway with a key."""
-        headers = {"authorization": f"Bearer {key or self.key}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
+        """Of all paths, by a key."""
+        return httpx.Client(base_url=self.root, headers=self._authorized(key), timeout=LIMIT)
+
+    def http(self, key: str | None = None, **headers: str) -> httpx.AsyncClient:
+        """Of OpenAI's API, whose every request has these headers, beside the key."""
+        every = self._authorized(key) | headers
+        return httpx.AsyncClient(base_url=self.url, headers=every, timeout=LIMIT)
+
+    def openai(self, key: str | None = None) -> openai.AsyncOpenAI:
+        """OpenAI's own client, which tries nothing twice."""
+        return openai.AsyncOpenAI(
+            base_url=self.url, api_key=key or self.key, max_retries=0, timeout=LIMIT
+        )
 
     def new_key(self, name: str, *options: str) -> dict[str, Any]:
         """What `runtime keys create --json` prints."""
         return json.loads(self.ok("keys", "create", name, *options, "--json"))
 
+    def _authorized(self, key: str | None) -> dict[str, str]:
+        return {"authorization": f"Bearer {key or self.key}"}
+
 
 @contextmanager
-def serving(*overrides: str) -> Generator[ScriptedGateway]:
-    """A deployment of its own, that is gone at the end."""
+def serving(
+    *overrides: str, profile: Path | str = "scripted", kinds: Collection[str] = KINDS
+) -> Generator[ScriptedGateway]:
+    """A deployment of its own, that is gone at the end, with one gateway unless it is told of
+    more."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         scripted = ScriptedGateway(Path(folder))
         try:
-            scripted.up("gateway.port=0", "workers.gateway.count=1", *overrides, kinds=KINDS)
+            words = ("gateway.port=0", "workers.gateway.count=1", *overrides)
+            scripted.up(*words, profile=str(profile), kinds=kinds)
             yield scripted
         finally:
             scripted.end()

@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.runtime.gateway.conftest import RunningGateway, asked
+from tests.runtime.gateway.conftest import asked
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 NOW = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}
 NO_CALL = [{"role": "tool", "content": "x", "tool_call_id": "call_1"}]
@@ -106,9 +107,9 @@ async def test_an_unknown_model_is_named_with_the_nearest(http: httpx.AsyncClien
 @pytest.mark.parametrize("key", ["", "Bearer", "Bearer sk-wrong", "Basic eDp5"])
 @pytest.mark.parametrize("path", ["models", "chat/completions/chatcmpl-x"])
 async def test_without_a_known_key_nobody_gets_in(
-    gateway: RunningGateway, key: str, path: str
+    gateway: ScriptedGateway, key: str, path: str
 ) -> None:
-    async with gateway.client(authorization=key) as stranger:
+    async with gateway.http(authorization=key) as stranger:
         response = await stranger.get(path)
     assert response.status_code == 401
     assert response.json()["error"]["type"] == "authentication_error"

@@ -6,12 +6,12 @@ import httpx
 
 from tests.runtime.gateway.conftest import (
     Event,
-    RunningGateway,
     asked,
     events_of,
     streamed,
     text_of,
 )
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 SLOW = asked("Count to nine.", model="slow", stream=True)
 
@@ -25,16 +25,16 @@ async def first_events(response: httpx.Response, count: int) -> list[Event]:
     return events
 
 
-async def test_a_client_that_comes_back_gets_what_it_has_not_seen(gateway: RunningGateway) -> None:
+async def test_a_client_that_comes_back_gets_what_it_has_not_seen(gateway: ScriptedGateway) -> None:
     body = SLOW | {"stream_options": {"include_usage": True}}
     headers = {"idempotency-key": "resumed-by-post"}
     async with (
-        gateway.client() as client,
+        gateway.http() as client,
         client.stream("POST", "chat/completions", json=body, headers=headers) as response,
     ):
         before = await first_events(response, 4)
     # Of a client of its own, and so of a new connection: it may reach the other gateway.
-    async with gateway.client() as client:
+    async with gateway.http() as client:
         after = await streamed(client, body, **headers, **{"last-event-id": before[-1].id})
         whole = await streamed(client, body, **headers)
     assert before + after == whole
@@ -42,7 +42,7 @@ async def test_a_client_that_comes_back_gets_what_it_has_not_seen(gateway: Runni
 
 
 async def test_a_stream_is_resumed_by_its_completions_id(
-    http: httpx.AsyncClient, gateway: RunningGateway
+    http: httpx.AsyncClient, gateway: ScriptedGateway
 ) -> None:
     headers = {"idempotency-key": "resumed-by-id"}
     async with http.stream("POST", "chat/completions", json=SLOW, headers=headers) as response:
@@ -54,7 +54,7 @@ async def test_a_stream_is_resumed_by_its_completions_id(
         options = {"stream": "true"} | ({"starting_after": last} if way == "query" else {})
         named = {"last-event-id": last} if way == "header" else {}
         async with (
-            gateway.client() as client,
+            gateway.http() as client,
             client.stream("GET", path, params=options, headers=named) as response,
         ):
             after[way] = [event async for event in events_of(response)]

@@ -11,17 +11,17 @@ from loopline.runtime.client.client import Client
 from tests.runtime.gateway.bus_view import active_runs, bus_client, is_full, is_idle
 from tests.runtime.gateway.conftest import (
     MAX_RUNS,
-    RunningGateway,
     asked,
     events_of,
     eventually,
 )
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 ASLEEP = asked("Hello?", model="asleep")
 
 
-async def test_a_run_whose_only_client_has_gone_is_cancelled(gateway: RunningGateway) -> None:
-    async with bus_client(gateway) as client, gateway.client() as http:
+async def test_a_run_whose_only_client_has_gone_is_cancelled(gateway: ScriptedGateway) -> None:
+    async with bus_client(gateway) as client, gateway.http() as http:
         before = await active_runs(client)
         asking = asyncio.create_task(http.post("chat/completions", json=ASLEEP))
         run = (await eventually(lambda: new_run(client, before), "run")).pop()
@@ -32,9 +32,9 @@ async def test_a_run_whose_only_client_has_gone_is_cancelled(gateway: RunningGat
     assert trajectory.reason == "its client has gone"
 
 
-async def test_a_stream_that_is_closed_cancels_its_run(gateway: RunningGateway) -> None:
+async def test_a_stream_that_is_closed_cancels_its_run(gateway: ScriptedGateway) -> None:
     body = asked("Count to nine.", model="slow", stream=True)
-    async with bus_client(gateway) as client, gateway.client() as http:
+    async with bus_client(gateway) as client, gateway.http() as http:
         async with http.stream("POST", "chat/completions", json=body) as response:
             run = response.headers["x-loopline-run"]
             async for _ in events_of(response):
@@ -43,10 +43,10 @@ async def test_a_stream_that_is_closed_cancels_its_run(gateway: RunningGateway) 
     assert trajectory.outcome == "cancelled"
 
 
-async def test_a_run_under_a_key_goes_on_without_its_client(gateway: RunningGateway) -> None:
+async def test_a_run_under_a_key_goes_on_without_its_client(gateway: ScriptedGateway) -> None:
     body = asked("Count to nine.", model="slow", stream=True)
     headers = {"idempotency-key": "goes-on"}
-    async with bus_client(gateway) as client, gateway.client() as http:
+    async with bus_client(gateway) as client, gateway.http() as http:
         async with http.stream("POST", "chat/completions", json=body, headers=headers) as response:
             run = response.headers["x-loopline-run"]
             async for _ in events_of(response):
@@ -55,9 +55,9 @@ async def test_a_run_under_a_key_goes_on_without_its_client(gateway: RunningGate
     assert trajectory.outcome == "answered"
 
 
-async def test_a_full_deployment_asks_its_clients_to_come_again(gateway: RunningGateway) -> None:
+async def test_a_full_deployment_asks_its_clients_to_come_again(gateway: ScriptedGateway) -> None:
     async with bus_client(gateway) as client, AsyncExitStack() as stack:
-        http = await stack.enter_async_context(gateway.client())
+        http = await stack.enter_async_context(gateway.http())
         await eventually(lambda: is_idle(client), "end of the runs before")
         asking = [
             asyncio.create_task(http.post("chat/completions", json=ASLEEP)) for _ in range(MAX_RUNS)
@@ -80,7 +80,7 @@ async def new_run(client: Client, before: set[str]) -> set[str]:
     return await active_runs(client) - before
 
 
-async def test_health_needs_no_key(gateway: RunningGateway) -> None:
+async def test_health_needs_no_key(gateway: ScriptedGateway) -> None:
     async with httpx.AsyncClient() as stranger:
         response = await stranger.get(f"{gateway.root}/health")
     assert response.json() == {"status": "ok"}

@@ -7,7 +7,9 @@ from collections.abc import AsyncGenerator
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from loopline.agents.errors import UnknownName
 from loopline.bus import BusUnavailable
+from loopline.runtime.client.client import RunUnknown
 from loopline.runtime.gateway.errors import ApiError
 from loopline.runtime.gateway.event_stream import event, event_stream
 
@@ -22,6 +24,8 @@ def last_words(error: ApiError) -> bytes:
         (ApiError(502, "no"), b"502"),
         (RedisConnectionError("away"), b"503"),
         (BusUnavailable("away"), b"503"),
+        (RunUnknown("its retention is over"), b"409"),
+        (UnknownName("workflow", "x", ()), b"400"),
     ],
 )
 async def test_what_breaks_a_stream_is_its_last_event(error: Exception, status: bytes) -> None:

@@ -10,13 +10,13 @@ import pytest
 
 from tests.runtime.gateway.conftest import (
     MAX_RUNS,
-    RunningGateway,
     answered,
     asked,
     content,
     streamed,
     text_of,
 )
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 
 async def test_the_same_request_gets_the_stored_answer(http: httpx.AsyncClient) -> None:
@@ -34,9 +34,9 @@ async def test_another_body_under_the_same_key_is_a_conflict(http: httpx.AsyncCl
     assert response.json()["error"]["code"] == "idempotency_key_reused"
 
 
-async def test_a_request_in_progress_is_joined_at_every_gateway(gateway: RunningGateway) -> None:
+async def test_a_request_in_progress_is_joined_at_every_gateway(gateway: ScriptedGateway) -> None:
     body, key = asked("Count to nine.", model="slow"), {"idempotency-key": "joined"}
-    clients = [gateway.client() for _ in range(2 * MAX_RUNS)]  # more than runs are let in
+    clients = [gateway.http() for _ in range(2 * MAX_RUNS)]  # more than runs are let in
     try:
         answers = await asyncio.gather(*(answered(client, body, **key) for client in clients))
     finally:
@@ -52,9 +52,9 @@ async def test_a_stream_and_a_whole_answer_have_keys_of_their_own(http: httpx.As
     assert response.status_code == 409
 
 
-async def test_a_stream_under_a_key_is_joined(gateway: RunningGateway) -> None:
+async def test_a_stream_under_a_key_is_joined(gateway: ScriptedGateway) -> None:
     body, key = asked("Count to nine.", model="slow"), {"idempotency-key": "joined-stream"}
-    async with gateway.client() as first, gateway.client() as second:
+    async with gateway.http() as first, gateway.http() as second:
         streams = await asyncio.gather(streamed(first, body, **key), streamed(second, body, **key))
     assert streams[0] == streams[1]
     assert text_of(streams[0]).startswith("one two three")

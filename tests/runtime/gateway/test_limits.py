@@ -17,7 +17,7 @@ START = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
 @contextmanager
 def connection(scripted: ScriptedGateway) -> Generator[socket.socket]:
     """A raw connection to the gateway."""
-    where = urlsplit(scripted.url)
+    where = urlsplit(scripted.root)
     assert where.hostname is not None
     with socket.create_connection((where.hostname, where.port or 80), timeout=30) as raw:
         yield raw
@@ -67,7 +67,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(scripted: ScriptedGateway) 
 
 
 def test_silent_clients_leave_room_for_others(scripted: ScriptedGateway) -> None:
-    where = urlsplit(scripted.url)
+    where = urlsplit(scripted.root)
     assert where.hostname is not None
     address = (where.hostname, where.port or 80)
     silent = [socket.create_connection(address, timeout=30) for _ in range(300)]

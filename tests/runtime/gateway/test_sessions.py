@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.runtime.gateway.conftest import JsonBody, RunningGateway, asked
+from tests.runtime.gateway.conftest import JsonBody, asked
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 from tests.runtime.gateway.test_chat_completions import WEATHER
 
 
@@ -31,7 +32,7 @@ def begins_with(completion: JsonBody, earlier: JsonBody) -> bool:
     return completion["prompt_token_ids"][: len(ids(earlier))] == ids(earlier)
 
 
-def place(gateway: RunningGateway, way: str, name: str) -> tuple[str, dict[str, str]]:
+def place(gateway: ScriptedGateway, way: str, name: str) -> tuple[str, dict[str, str]]:
     """Where a call of the session goes, and with which headers."""
     if way == "path":
         return f"{gateway.root}/sessions/{name}/v1/chat/completions", {}
@@ -40,7 +41,7 @@ def place(gateway: RunningGateway, way: str, name: str) -> tuple[str, dict[str, 
 
 @pytest.mark.parametrize("way", ["path", "header"])
 async def test_a_sessions_second_call_begins_with_the_ids_of_its_first(
-    gateway: RunningGateway, http: httpx.AsyncClient, way: str
+    gateway: ScriptedGateway, http: httpx.AsyncClient, way: str
 ) -> None:
     path, headers = place(gateway, way, f"two-calls-{way}")
     body = asked("What is 12 * 7 + 5?")
@@ -54,7 +55,7 @@ async def test_a_sessions_second_call_begins_with_the_ids_of_its_first(
 
 
 async def test_a_session_goes_on_through_calls_of_tools(
-    gateway: RunningGateway, http: httpx.AsyncClient
+    gateway: ScriptedGateway, http: httpx.AsyncClient
 ) -> None:
     path, _ = place(gateway, "path", "through-tools")
     body = asked("Weather in Oslo?", tools=[WEATHER])
@@ -67,7 +68,7 @@ async def test_a_session_goes_on_through_calls_of_tools(
 
 
 async def test_what_a_client_changed_begins_a_sample_of_its_own(
-    gateway: RunningGateway, http: httpx.AsyncClient
+    gateway: ScriptedGateway, http: httpx.AsyncClient
 ) -> None:
     path, _ = place(gateway, "path", "changed")
     body = asked("What is 12 * 7 + 5?")
@@ -78,7 +79,7 @@ async def test_what_a_client_changed_begins_a_sample_of_its_own(
     assert not begins_with(second, first)
 
 
-async def test_one_session_may_branch(gateway: RunningGateway, http: httpx.AsyncClient) -> None:
+async def test_one_session_may_branch(gateway: ScriptedGateway, http: httpx.AsyncClient) -> None:
     path, _ = place(gateway, "path", "branches")
     first = await call(http, path, asked("What is 12 * 7 + 5?"))
     for follow_up in ("Are you sure?", "Why?"):
@@ -88,19 +89,19 @@ async def test_one_session_may_branch(gateway: RunningGateway, http: httpx.Async
 
 
 async def test_the_runs_of_a_session_are_tagged_with_it(
-    gateway: RunningGateway, http: httpx.AsyncClient
+    gateway: ScriptedGateway, http: httpx.AsyncClient
 ) -> None:
     path, _ = place(gateway, "path", "tagged")
     completion = await call(http, path, asked("How old?", metadata={"task": "t7"}))
     run_id = completion["id"].removeprefix("chatcmpl-")
-    output = gateway.deployment.ok("runs", "show", run_id, "--json")
+    output = gateway.ok("runs", "show", run_id, "--json")
     assert '"session":"tagged"' in output.replace(" ", "")
     assert '"task":"t7"' in output.replace(" ", "")
 
 
 @pytest.mark.parametrize(("name", "header"), [("one", "two"), ("-x", ""), ("a" * 129, "")])
 async def test_a_session_needs_one_plain_name(
-    gateway: RunningGateway, http: httpx.AsyncClient, name: str, header: str
+    gateway: ScriptedGateway, http: httpx.AsyncClient, name: str, header: str
 ) -> None:
     path, _ = place(gateway, "path", name)
     headers = {"x-loopline-session": header} if header else {}

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from loopline.agents.records import Trajectory
 from loopline.trainers.data.json_files import Skipped
+from loopline.trainers.data.usable_runs import BROKEN
 from loopline.trainers.grpo.groups import Group, Sealing, seal
 from loopline.trainers.grpo.learnable import group_worth
 from loopline.trainers.grpo.loop.run_directory import Fate, GroupRecord
 from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.stream import StepBatch, order_groups
-from loopline.trainers.grpo.usable_runs import BROKEN
 
 _SHOWN = 240
 

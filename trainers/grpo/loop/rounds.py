@@ -39,6 +39,7 @@ from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
 from loopline.trainers.core.processes import Processes
 from loopline.trainers.core.publishing import Publication
+from loopline.trainers.data.usable_runs import BROKEN_OFF
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.facts import PolicyFacts
 from loopline.trainers.grpo.groups import Sealing
@@ -72,7 +73,6 @@ from loopline.trainers.grpo.storing import (
     save,
     write_policies,
 )
-from loopline.trainers.grpo.usable_runs import BROKEN_OFF
 from loopline.workers.atomic_files import write_atomic
 from loopline.workers.engines.torch.loading import LoadedModel
 

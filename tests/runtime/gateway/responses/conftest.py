@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import tempfile
-from collections.abc import AsyncIterator, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,10 @@ import httpx
 import openai
 import pytest
 
-from tests.runtime.conftest import LIMIT, Deployment
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway, serving
 
 PROFILE = Path(__file__).with_name("deployment.toml")
-WORKERS = ("planner", "gpu", "tool")
+KINDS = ("planner", "gpu", "tool", "gateway")
 
 Event = dict[str, Any]
 WEATHER = {
@@ -32,66 +30,26 @@ WEATHER = {
 }
 
 
-@dataclass(frozen=True)
-class Served:
-    """A deployment, and how its user reaches the gateway."""
-
-    deployment: Deployment
-    url: str
-    """With `/v1`."""
-    key: str
-
-    def openai(self, key: str | None = None) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(
-            base_url=self.url, api_key=key or self.key, max_retries=0, timeout=LIMIT
-        )
-
-    def http(self, key: str | None = None) -> httpx.AsyncClient:
-        headers = {"authorization": f"Bearer {key or self.key}"}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=LIMIT)
-
-    def another_key(self) -> str:
-        """Of a second caller."""
-        return json.loads(self.deployment.ok("keys", "create", "other", "--json"))["key"]
-
-
-@contextlib.contextmanager
-def serving(*overrides: str) -> Generator[Served]:
+def serving_responses() -> AbstractContextManager[ScriptedGateway]:
     """A deployment of its own, that is gone at the end."""
-    with tempfile.TemporaryDirectory(prefix="sw-") as folder:
-        deployment = Deployment(Path(folder))
-        try:
-            deployment.up(
-                "workers.gateway.count=1",
-                "gateway.port=0",
-                *overrides,
-                profile=str(PROFILE),
-                kinds=WORKERS,
-            )
-            run = deployment.state.running()
-            assert run is not None
-            assert run.gateway is not None
-            key = deployment.state.gateway_key.read_text("ascii").strip()
-            yield Served(deployment, run.gateway, key)
-        finally:
-            deployment.end()
+    return serving(profile=PROFILE, kinds=KINDS)
 
 
 @pytest.fixture(scope="package")
-def gateway() -> Iterator[Served]:
+def gateway() -> Iterator[ScriptedGateway]:
     """Don't stop or break it."""
-    with serving() as deployment:
+    with serving_responses() as deployment:
         yield deployment
 
 
 @pytest.fixture
-async def client(gateway: Served) -> AsyncIterator[openai.AsyncOpenAI]:
+async def client(gateway: ScriptedGateway) -> AsyncIterator[openai.AsyncOpenAI]:
     async with gateway.openai() as client:
         yield client
 
 
 @pytest.fixture
-async def http(gateway: Served) -> AsyncIterator[httpx.AsyncClient]:
+async def http(gateway: ScriptedGateway) -> AsyncIterator[httpx.AsyncClient]:
     async with gateway.http() as http:
         yield http
 

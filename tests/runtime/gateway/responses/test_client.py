@@ -15,7 +15,8 @@ from pydantic import BaseModel
 
 from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import load_resolved_file
-from tests.runtime.gateway.responses.conftest import WEATHER, Served, all_events
+from tests.runtime.gateway.responses.conftest import WEATHER, all_events
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 NINE = "one two three four five six seven eight nine"
 
@@ -34,8 +35,8 @@ async def ended(client: AsyncOpenAI, response_id: str) -> Any:
             await asyncio.sleep(0.05)
 
 
-async def steps_calls(gateway: Served, response_id: str) -> Any:
-    settings = load_resolved_file(gateway.deployment.state.resolved)
+async def steps_calls(gateway: ScriptedGateway, response_id: str) -> Any:
+    settings = load_resolved_file(gateway.state.resolved)
     async with Client.connect(settings.bus) as bus:
         trajectory = await bus.trajectory(response_id.removeprefix("resp_"))
         return trajectory.steps[0].calls[0]
@@ -91,7 +92,7 @@ async def test_a_tool_is_called_and_its_output_answered(client: AsyncOpenAI) -> 
 
 
 async def test_a_chain_of_responses_is_one_conversation_tokenized_once(
-    client: AsyncOpenAI, gateway: Served
+    client: AsyncOpenAI, gateway: ScriptedGateway
 ) -> None:
     texts: list[str] = []
     last: str | None = None
@@ -120,7 +121,9 @@ async def test_instructions_are_not_carried_over(client: AsyncOpenAI) -> None:
     assert (first.instructions, second.instructions) == ("Reply with the letter R.", None)
 
 
-async def test_a_response_goes_on_in_a_session(client: AsyncOpenAI, gateway: Served) -> None:
+async def test_a_response_goes_on_in_a_session(
+    client: AsyncOpenAI, gateway: ScriptedGateway
+) -> None:
     url = gateway.url.removesuffix("/v1") + "/sessions/chain/v1"
     async with AsyncOpenAI(base_url=url, api_key=gateway.key) as session:
         first = await session.responses.create(model="llm", input="My name is Ada.")
@@ -140,9 +143,11 @@ async def test_an_unknown_previous_response_is_not_found(client: AsyncOpenAI) ->
     assert caught.value.code == "previous_response_not_found"
 
 
-async def test_a_response_is_its_callers_alone(client: AsyncOpenAI, gateway: Served) -> None:
+async def test_a_response_is_its_callers_alone(
+    client: AsyncOpenAI, gateway: ScriptedGateway
+) -> None:
     mine = await client.responses.create(model="llm", input="Count to nine.")
-    async with gateway.openai(gateway.another_key()) as other:
+    async with gateway.openai(gateway.new_key("other")["key"]) as other:
         for request in (
             other.responses.retrieve(mine.id),
             other.responses.cancel(mine.id),
@@ -305,7 +310,7 @@ async def test_a_response_that_was_not_streamed_can_be_followed_too(
     assert events[-1]["response"] == (await http.get(f"responses/{response.id}")).json()
 
 
-async def test_a_team_answers_as_a_model(client: AsyncOpenAI, gateway: Served) -> None:
+async def test_a_team_answers_as_a_model(client: AsyncOpenAI, gateway: ScriptedGateway) -> None:
     names = [model.id async for model in client.models.list()]
     assert "workflow/solo" in names
     response = await client.responses.create(model="workflow/solo", input="What is 12 * 7?")

@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.runtime.gateway.responses.conftest import WEATHER, Event, Served, all_events
+from tests.runtime.gateway.responses.conftest import WEATHER, Event, all_events
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 CHECKOUT = os.environ.get("OPEN_RESPONSES", "")
 FIELDS = {
@@ -60,8 +61,8 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 OVER_HTTP = (*CASES, "response-output-phase-schema", "streaming-response")
-"""Cases of the suite. The others ask for WebSockets, for `/responses/compact`, or for a model that
-sees images."""
+"""Cases of the suite. The others ask for WebSockets, for ids of models that `/responses/compact`
+knows, or for a model that sees images."""
 
 
 def check_fields(response: dict[str, Any]) -> None:
@@ -109,7 +110,7 @@ async def test_an_event_is_named_and_numbered_and_the_stream_ends_with_done(
 
 
 @pytest.mark.skipif(not CHECKOUT, reason="no OPEN_RESPONSES=PATH of a checkout with its packages")
-async def test_the_suite_itself_passes(gateway: Served) -> None:
+async def test_the_suite_itself_passes(gateway: ScriptedGateway) -> None:
     process = await asyncio.create_subprocess_exec(
         str(Path(CHECKOUT) / "node_modules/.bin/tsx"),
         "bin/compliance-test.ts",

@@ -10,20 +10,21 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.runtime.gateway.responses.conftest import Event, Served, events_of, serving
+from tests.runtime.gateway.responses.conftest import Event, events_of, serving_responses
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 TEXT = "one two three four five six seven eight nine, and once more: one two three four five"
 QUESTION = {"model": "slow", "input": "Count to nine.", "stream": True, "background": True}
 
 
 @pytest.fixture
-def fresh() -> Iterator[Served]:
-    with serving() as deployment:
+def fresh() -> Iterator[ScriptedGateway]:
+    with serving_responses() as deployment:
         yield deployment
 
 
-def kill(gateway: Served, kind: str) -> None:
-    for worker in gateway.deployment.workers(kind):
+def kill(gateway: ScriptedGateway, kind: str) -> None:
+    for worker in gateway.workers(kind):
         os.kill(worker["pid"], signal.SIGKILL)
 
 
@@ -38,7 +39,7 @@ async def begun(http: httpx.AsyncClient) -> list[Event]:
     raise AssertionError("the stream has ended")
 
 
-async def resumed(gateway: Served, events: list[Event]) -> list[Event]:
+async def resumed(gateway: ScriptedGateway, events: list[Event]) -> list[Event]:
     """All events, by as many connections as it takes."""
     path = f"responses/{events[0]['response']['id']}"
     async with asyncio.timeout(60), gateway.http() as http:
@@ -62,7 +63,7 @@ def check(events: list[Event]) -> None:
 
 @pytest.mark.parametrize("kind", ["gateway", "gpu"])
 async def test_a_stream_has_no_gap_and_no_repeat_after_a_worker_was_killed(
-    fresh: Served, kind: str
+    fresh: ScriptedGateway, kind: str
 ) -> None:
     async with fresh.http() as http:
         events = await begun(http)
@@ -70,7 +71,9 @@ async def test_a_stream_has_no_gap_and_no_repeat_after_a_worker_was_killed(
     check(await resumed(fresh, events))
 
 
-async def test_a_stream_that_is_open_goes_on_when_the_model_is_killed(fresh: Served) -> None:
+async def test_a_stream_that_is_open_goes_on_when_the_model_is_killed(
+    fresh: ScriptedGateway,
+) -> None:
     events: list[Event] = []
     async with fresh.http() as http, http.stream("POST", "responses", json=QUESTION) as response:
         async for event in events_of(response):

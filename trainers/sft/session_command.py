@@ -1,0 +1,116 @@
+"""`train sft MODEL --from-store`: a model learns from recorded sessions, its own or another model's
+with its tokenizer.
+
+It is one stage of `train glpft`, with that command's folder, checkpoints and report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from loopline.runtime.terminal.pluralize import format_count
+from loopline.trainers.core.folder_state import state_of_folder
+from loopline.trainers.core.interruption import exit_on_interrupt
+
+if TYPE_CHECKING:
+    from loopline.trainers.data.json_files import Skipped
+    from loopline.trainers.data.token_rows import RecordedRows
+    from loopline.trainers.sft.options import SftOptions
+
+
+def preview(options: SftOptions) -> list[str]:
+    """What `--dry-run` says of a training."""
+    from loopline.trainers.glpft.pipeline import SETTINGS
+    from loopline.trainers.glpft.report import REPORT
+
+    return [
+        f"trains {options.model} on the sessions in {options.from_store}",
+        state_of_folder(options.output, SETTINGS, None, REPORT, restart=options.restart),
+    ]
+
+
+def train_on_sessions(options: SftOptions, store: Path) -> None:
+    """Read the rows, train, and publish where that is asked for."""
+    from loopline.trainers.core.output_lock import lock_output
+    from loopline.trainers.core.publishing import Publication
+    from loopline.trainers.core.publishing import publish as publish_all
+    from loopline.trainers.glpft.command import StageProgressBar, show_report
+    from loopline.trainers.glpft.pipeline import StageListener, claim, train
+
+    output = options.output
+    # What is not there is named before the store is read.
+    settings = options.session_settings("")
+    with exit_on_interrupt():
+        rows = _rows(options, store)
+        settings = settings.model_copy(update={"data_sha256": rows.sha256})
+        policy = _published_policy(options, rows) if options.publish else None
+        with lock_output(output):
+            claim(settings, rows, output, keep_data=True, restart=options.restart)
+            with StageProgressBar(visible=True) as display:
+                report = train(
+                    settings,
+                    rows,
+                    output,
+                    checkpoint_every=options.checkpoint_every,
+                    watch=StageListener(display.progress, display.checkpoint, display.say),
+                )
+    show_report(report, output)
+    if policy is not None:
+        (stage,) = report.stages
+        publication = Publication(policy, output / stage.stage, stage.base_sha256)
+        publish_all([publication], output, options.redis_url, options.wait, options.profile)
+
+
+def _rows(options: SftOptions, store: Path) -> RecordedRows:
+    """Those that the training in the folder was begun with, else those of the store."""
+    from loopline.trainers.core.network import base_folder, load_base
+    from loopline.trainers.data.token_rows import RecordedRows
+    from loopline.trainers.glpft.pipeline import DATA, SETTINGS
+    from loopline.trainers.grpo.sequences import same_tokenizer
+    from loopline.trainers.sft.sessions import read_sessions, require_rows
+
+    data = options.output / DATA
+    if not options.restart and (options.output / SETTINGS).exists() and data.is_dir():
+        return RecordedRows.read(data)
+    loaded = load_base(str(base_folder(options.model)))
+    belongs = same_tokenizer(loaded.codec, loaded.vocabulary, loaded.end_ids)
+    threshold = options.threshold(store)
+    reading = read_sessions(store, belongs, threshold=threshold, agents=options.agent)
+    if threshold is not None:
+        typer.echo(threshold.feedback.describe(), err=True)
+    typer.echo(f"{format_count(len(reading.records), 'conversation')} to learn from", err=True)
+    _say_skipped(reading.skipped)
+    return require_rows(reading, store)
+
+
+def _say_skipped(skipped: Sequence[Skipped]) -> None:
+    examples = {entry.reason: entry.where for entry in reversed(skipped)}
+    for reason, count in Counter(entry.reason for entry in skipped).most_common():
+        typer.echo(f"left out: {count:,} × {reason}, such as {examples[reason]}", err=True)
+
+
+def _published_policy(options: SftOptions, rows: RecordedRows) -> str:
+    """Raises `TrainingError` before the training for what would keep it from being published."""
+    from loopline.trainers.core.network import base_folder
+    from loopline.trainers.core.publishing import Publication, require_base, target_settings
+    from loopline.trainers.errors import TrainingError
+    from loopline.workers.engines.local.adapter_base import weights_sha256
+
+    if options.policy is None and len(rows.policies) > 1:
+        raise TrainingError(
+            f"--publish: the sessions are of several policies ({', '.join(rows.policies)}): name "
+            "one by --policy"
+        )
+    policy = options.policy or next(iter(rows.policies))
+    base = base_folder(options.model)
+    publication = Publication(policy, options.output, weights_sha256(base))
+    # A whole model is held against the pool's by its tokenizer, which is its base's.
+    there = replace(publication, folder=base) if options.weights == "full" else publication
+    require_base(there, target_settings(options.redis_url, options.profile).models)
+    return policy

@@ -1,0 +1,95 @@
+"""Rows of recorded sessions: each conversation of a client with its model is one example, in the
+very ids that the model read and wrote."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from pathlib import Path
+
+from loopline.agents.records import Call
+from loopline.trainers.data.json_files import Reading, Unreadable
+from loopline.trainers.data.rewards import RewardThreshold
+from loopline.trainers.data.sessions import CHAT, ChatCall, Conversation, chat_calls, conversations
+from loopline.trainers.data.store import read_trajectories
+from loopline.trainers.data.token_rows import RecordedRow, RecordedRows, TokenRow
+from loopline.trainers.data.usable_runs import require_usable
+from loopline.trainers.errors import UnreadableData
+from loopline.trainers.grpo.sequences import OTHER_TOKENIZER, Belongs, require_written
+
+OTHER_AGENT = "call of an agent that is not asked for"
+
+
+def read_sessions(
+    store: Path,
+    belongs: Belongs,
+    *,
+    threshold: RewardThreshold | None = None,
+    agents: Collection[str] | None = None,
+) -> Reading[RecordedRow]:
+    """The conversations of a store, those of these agents alone where they are given; with a
+    threshold those that a posted reward calls good enough.
+
+    What a conversation is made of is decided before its reward is asked: the posted rewards of all
+    of its runs count. Raises `UnreadableData` for a store without runs.
+    """
+    reading = read_trajectories(store, CHAT)
+    skipped = list(reading.skipped)
+    if threshold is not None:
+        skipped += threshold.feedback.rewards.skipped
+    calls: list[ChatCall] = []
+    for trajectory in reading.records:
+        try:
+            require_usable(trajectory, whole=True)
+        except Unreadable as error:
+            skipped.append(error.at(trajectory.run.id))
+            continue
+        for call in chat_calls(trajectory):
+            try:
+                _require_imitable(call, belongs, agents)
+            except Unreadable as error:
+                skipped.append(error.at(trajectory.run.id))
+            else:
+                calls.append(call)
+    rows: list[RecordedRow] = []
+    for conversation in conversations(calls):
+        try:
+            if threshold is not None:
+                feedback = conversation.feedback(threshold.feedback.by_target)
+                threshold.require(feedback, conversation.first.agent)
+        except Unreadable as error:
+            skipped += [error.at(run) for run in conversation.runs]
+        else:
+            rows.append(_row(conversation))
+    return Reading(tuple(rows), tuple(skipped))
+
+
+def require_rows(reading: Reading[RecordedRow], store: Path) -> RecordedRows:
+    """Raises `UnreadableData` where nothing is left."""
+    if not reading.records:
+        reasons = "; ".join(sorted({entry.reason for entry in reading.skipped}))
+        raise UnreadableData(
+            f"no session in {store} can be learned from"
+            f"{f' ({reasons})' if reasons else ''}: record calls of a model with the "
+            "tokenizer of the one that is trained, and give a --min-reward that some reach"
+        )
+    return RecordedRows(reading.records)
+
+
+def _require_imitable(call: ChatCall, belongs: Belongs, agents: Collection[str] | None) -> None:
+    if agents is not None and call.agent not in agents:
+        raise Unreadable(OTHER_AGENT, call.agent)
+    require_written(call.call)
+    if not belongs(call.call):
+        raise Unreadable(OTHER_TOKENIZER, f"{call.call.id} of {call.call.policy.base}")
+
+
+def _row(conversation: Conversation) -> RecordedRow:
+    task = conversation.trajectory().run.task
+    digest = hashlib.sha256(task.model_dump_json().encode()).hexdigest()[:16]
+    row = TokenRow(conversation.ids, conversation.learned)
+    return RecordedRow(digest, _policy(conversation.calls[-1].call), row)
+
+
+def _policy(call: Call) -> str:
+    return call.policy.adapter or call.policy.name
