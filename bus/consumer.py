@@ -23,7 +23,7 @@ from loopline.bus.bus import Bus
 from loopline.bus.connection import OUTAGE, is_outage, pause_before, retry_during_outage
 from loopline.bus.dead_letters import add_dead_letter
 from loopline.bus.delivery import Delivery
-from loopline.bus.envelope import FIELD, Envelope, trace_id_of
+from loopline.bus.envelope import FIELD, Envelope
 from loopline.bus.errors import (
     BusError,
     BusUnavailable,
@@ -37,6 +37,7 @@ from loopline.bus.keys import GROUP, Shard
 from loopline.bus.lease import Lease, Verdict
 from loopline.bus.recovery import Sweeper
 from loopline.bus.run_state import RunState
+from loopline.bus.trace_context import trace_id_of
 
 log = structlog.get_logger("loopline.bus.consumer")
 

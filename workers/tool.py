@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loopline.agents.tools import call_tool, tools
+from loopline.agents.tools import call_tool, tools, traceparent
 from loopline.bus import Delivery
 from loopline.bus.consumer import Handler
 from loopline.workers.messages import ToolPayload, tool_result
@@ -23,6 +23,7 @@ def tool_handler(sources: ToolSources | None = None) -> Handler:
     async def handle(delivery: Delivery) -> None:
         payload = delivery.payload
         assert isinstance(payload, ToolPayload)
+        traceparent.set(delivery.envelope.traceparent)  # the task is this delivery's own
         foreign = sources is not None and sources.serves(payload.name)
         if sources is not None and foreign and payload.name not in tools.names():
             result = await sources.call(payload.name, payload.arguments)

@@ -17,6 +17,7 @@ from loopline.agents.tools.declaration import (
     ToolDeclaration,
     ToolFailed,
     tool,
+    traceparent,
 )
 from loopline.agents.tools.noted_call import noted_call
 
@@ -30,6 +31,7 @@ __all__ = [
     "tool",
     "tool_spec",
     "tools",
+    "traceparent",
 ]
 
 

@@ -32,6 +32,7 @@ wrong arguments, an exception, a time-out all become `{"error": "…"}`.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import json
 from collections.abc import Awaitable, Callable
@@ -54,6 +55,11 @@ DEFAULT_TIMEOUT_SECONDS = 30.0
 _SHOWN_BITS = 256
 """Of an integer that is written out in an error: Python refuses to write thousands of digits."""
 _SHOWN_ERRORS = 3
+
+
+traceparent: contextvars.ContextVar[str] = contextvars.ContextVar("traceparent", default="")
+"""W3C trace context of the call that a tool is carrying out, for whatever it asks in turn; empty
+where the call has none."""
 
 
 class Arguments(BaseModel):

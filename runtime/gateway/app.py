@@ -47,6 +47,7 @@ from loopline.runtime.gateway.service import (
     Admitted,
     Question,
     Service,
+    trace_tags,
 )
 
 METRICS = "metrics"
@@ -121,6 +122,7 @@ class Gateway:
                 ),
                 idempotency_key=request.headers.get(idempotency.HEADER),
                 body_digest=idempotency.digest_of(body),
+                trace_tags=trace_tags(request.headers),
             )
         )
         if chat.stream:

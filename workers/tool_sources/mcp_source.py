@@ -24,8 +24,9 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter, ValidationError
 
 from loopline.agents.records import JsonObject
-from loopline.agents.tools import ToolFailed
+from loopline.agents.tools import ToolFailed, traceparent
 from loopline.agents.tools.answers import as_answer
+from loopline.bus import TRACEPARENT_HEADER
 from loopline.workers.tool_sources.catalogue import Catalogue, ListedTool, catalogue_of
 from loopline.workers.tool_sources.credentials import Credentials
 from loopline.workers.tool_sources.mcp_dialects import PlainTransport
@@ -213,7 +214,12 @@ class McpSource:
         self, name: str, arguments: JsonObject
     ) -> types.CallToolResult | types.InputRequiredResult:
         client = await self._require_client()
-        params = types.CallToolRequestParams(name=name, arguments=dict(arguments))
+        context = traceparent.get()
+        params = types.CallToolRequestParams(
+            name=name,
+            arguments=dict(arguments),
+            _meta={TRACEPARENT_HEADER: context} if context else None,  # pyright: ignore
+        )
         self._in_flight += 1
         self._idle.clear()
         try:

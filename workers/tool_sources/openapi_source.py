@@ -8,8 +8,9 @@ import httpx
 import structlog
 
 from loopline.agents.records import JsonObject
-from loopline.agents.tools import ToolFailed
+from loopline.agents.tools import ToolFailed, traceparent
 from loopline.agents.tools.answers import cut_text
+from loopline.bus import TRACEPARENT_HEADER
 from loopline.workers.tool_sources.answer_text import kind_of, text_of
 from loopline.workers.tool_sources.bounded_http import BoundedAnswer, bounded_client, read_bounded
 from loopline.workers.tool_sources.catalogue import Catalogue
@@ -84,6 +85,8 @@ class OpenApiSource:
         if operation is None:
             raise ToolFailed(f"the API {self.name} can't be called: {self.trouble}")
         request = request_of(self._http, self._base_url, operation, arguments, self._credentials)
+        if (context := traceparent.get()) and TRACEPARENT_HEADER not in request.headers:
+            request.headers[TRACEPARENT_HEADER] = context
         try:
             answer = await read_bounded(self._http, request, self._settings.max_response_bytes)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from loopline.bus import TRACEPARENT_HEADER
 from loopline.workers.engines.openai.address import Address, redirect_target, same_origin
 from loopline.workers.engines.openai.complaints import MAX_BODY_BYTES, complaint_in, quote
 from loopline.workers.engines.openai.errors import refusal_of
@@ -81,7 +82,11 @@ class Connection:
         await self._client.aclose()
 
     async def post(
-        self, body: dict[str, Any], request_id: str, idempotency_key: str = ""
+        self,
+        body: dict[str, Any],
+        request_id: str,
+        idempotency_key: str = "",
+        traceparent: str = "",
     ) -> httpx2.Response:
         """The answer, whose head alone has arrived; the caller closes it. The request is built in
         here, so that a task that is cancelled before its first step leaves nothing half begun.
@@ -91,6 +96,8 @@ class Connection:
         url, headers = self._url, {REQUEST_ID_HEADER: request_id}
         if idempotency_key:
             headers[IDEMPOTENCY_HEADER] = idempotency_key
+        if traceparent:
+            headers[TRACEPARENT_HEADER] = traceparent
         for _ in range(MAX_REDIRECTS + 1):
             with self._typed_errors("no connection"):
                 response = await self._client.send(

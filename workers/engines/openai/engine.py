@@ -343,7 +343,7 @@ class OpenAIEngine:
 
         async def post() -> Any:
             assembly.sent = True
-            return await connection.post(body, request.id, key)
+            return await connection.post(body, request.id, key, request.traceparent)
 
         response = await ticket.guard(post(), timeout=left(), undo=self._close_later)
         strays: list[str] = []
