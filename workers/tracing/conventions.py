@@ -299,20 +299,15 @@ def _answer(call: Call) -> Message:
 def _message(message: Message) -> JsonObject:
     """In the form of `gen_ai.input.messages`."""
     parts: list[JsonValue] = []
+    text = _cut(message.content)
     if message.role == "tool":
+        parts.append({"type": "tool_call_response", "id": message.tool_call_id, "result": text})
+    elif text:
+        parts.append({"type": "text", "content": text})
+    for call in message.tool_calls:
         parts.append(
-            {
-                "type": "tool_call_response",
-                "id": message.tool_call_id,
-                "result": _cut(message.content),
-            }
+            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
         )
-    elif message.content:
-        parts.append({"type": "text", "content": _cut(message.content)})
-    parts += [
-        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
-        for call in message.tool_calls
-    ]
     return {"role": message.role, "parts": parts}
 
 

@@ -2,8 +2,8 @@
 
 Nothing of a run depends on it. A batch that can't be delivered waits on the bus, where it is
 offered again, for `keep_seconds` after the collector was last reached; then it is dropped, and
-counted. So is what waits when there are more than `MAX_WAITING` ended runs: they take Redis' memory,
-and no run is admitted while too many wait.
+counted. So is what waits when there are more than `MAX_WAITING` ended runs: they take Redis'
+memory, and no run is admitted while too many wait.
 """
 
 from __future__ import annotations
