@@ -22,6 +22,7 @@ from loopline.workers.tracing.conventions import Attributes, Value
 from loopline.workers.tracing.spans import CollectorUnavailable, Span, SpanEvent, SpansRefused
 
 SERVICE = "loopline"
+_VERSION = version("loopline")
 PATH = "/v1/traces"
 _RETRYABLE = frozenset({408, 429, 500, 502, 503, 504})
 _KINDS = {
@@ -39,7 +40,7 @@ def encode(spans: Sequence[Span], schema_url: str) -> bytes:
     by_worker: dict[str, list[otlp.Span]] = {}
     for span in spans:
         by_worker.setdefault(span.worker, []).append(_span(span))
-    scope = InstrumentationScope(name="loopline", version=version("loopline"))
+    scope = InstrumentationScope(name="loopline", version=_VERSION)
     return ExportTraceServiceRequest(
         resource_spans=[
             otlp.ResourceSpans(
@@ -52,7 +53,7 @@ def encode(spans: Sequence[Span], schema_url: str) -> bytes:
 
 
 def _resource(worker: str) -> Resource:
-    attributes: Attributes = {"service.name": SERVICE, "service.version": version("loopline")}
+    attributes: Attributes = {"service.name": SERVICE, "service.version": _VERSION}
     if worker:
         attributes["service.instance.id"] = worker
     return Resource(attributes=_attributes(attributes))
@@ -127,7 +128,7 @@ class Collector:
                 **headers,
                 "Content-Type": "application/x-protobuf",
                 "Content-Encoding": "gzip",
-                "User-Agent": f"loopline/{version('loopline')}",
+                "User-Agent": f"loopline/{_VERSION}",
             },
             timeout=timeout,
         )
