@@ -156,6 +156,11 @@ class Settings(BaseSettings):
                         f"workers.{kind}.models names the pool {pool!r}, which [models] doesn't"
                         f" have ({', '.join(self.models) or 'it is empty'})"
                     )
+        if self.tracing.endpoint is not None and "recorder" not in self.workers:
+            raise ValueError(
+                "tracing.endpoint does nothing without a recorder, which sends the traces: add "
+                "[workers.recorder]"
+            )
         for role, policy in self.policies.items():
             if pool_of(policy) not in self.models:
                 raise ValueError(

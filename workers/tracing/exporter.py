@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from redis.exceptions import ResponseError
 
 from loopline.agents.errors import AgentError
@@ -42,6 +42,8 @@ log = structlog.get_logger("loopline.workers.tracing")
 GROUP = "tracer"
 MAX_WAITING = 5_000
 """Ended runs of a shard."""
+PROBE_SECONDS = 10.0
+"""Between two attempts to reach a collector for which nothing waits any more."""
 BATCH = 50
 """Ended runs in one request: with their content they may be large."""
 _LEDGER = TypeAdapter(list[UsageEntry])
@@ -80,46 +82,77 @@ class TraceExporter:
         self._conventions = conventions
         self._settings = settings
         self._unreachable_since: float | None = None
+        self._gives_up = False
+        """It was away for so long that nothing waits for it any more."""
+        self._next_try = 0.0
+        """When to ask for it then, so that a server that never answers holds up nothing."""
+        self._ledger_unreadable = False
 
     def reader(self, shard: Shard) -> LogConsumer:
         async def export(entries: Sequence[Entry]) -> None:
             await self._export(shard, entries)
 
-        return LogConsumer(self._bus, shard.trajectories, GROUP, export, batch=BATCH, quiet=True)
+        return LogConsumer(
+            self._bus,
+            shard.trajectories,
+            GROUP,
+            export,
+            batch=BATCH,
+            logs_itself=(CollectorUnavailable,),
+        )
 
     async def _export(self, shard: Shard, entries: Sequence[Entry]) -> None:
         """Raises `CollectorUnavailable` while the batch is to be offered again."""
-        spans = await self._spans(shard, entries)
+        traces = await self._traces(shard, entries)
+        try:
+            if self._gives_up and time.monotonic() < self._next_try:
+                self.dropped += sum(map(len, traces))
+            else:
+                await self._send(traces)
+        except CollectorUnavailable as error:
+            self._note_unreachable(error)
+            self._gives_up = not await self._may_wait(shard)
+            if not self._gives_up:
+                raise
+            self._next_try = time.monotonic() + PROBE_SECONDS
+            self.dropped += sum(map(len, traces))
+
+    async def _send(self, traces: Sequence[Sequence[Span]]) -> None:
+        """Those that are refused together are sent apart: one must not cost the others."""
+        spans = [span for trace in traces for span in trace]
         if not spans:
             return
         try:
             await self._collector.send(spans, self._conventions.schema_url)
         except SpansRefused as error:
-            self.dropped += len(spans)
-            log.error("spans refused by the collector", url=self._collector.url, spans=len(spans),
-                      why=str(error))  # fmt: skip
-        except CollectorUnavailable as error:
-            if self._unreachable_since is None:
-                self._unreachable_since = time.monotonic()
-                log.error(
-                    "the collector of traces can't be reached: runs go on, their traces wait",
-                    url=self._collector.url, why=str(error),
-                    dropped_after_seconds=self._settings.keep_seconds,
-                )  # fmt: skip
-            if not await self._may_wait(shard):
-                self.dropped += len(spans)
+            if len(traces) > 1:
+                half = len(traces) // 2
+                await self._send(traces[:half])
+                await self._send(traces[half:])
                 return
-            raise
+            self.dropped += len(spans)
+            log.error("trace refused by the collector", url=self._collector.url,
+                      trace_id=spans[0].trace_id, why=str(error))  # fmt: skip
         else:
             self.sent += len(spans)
-            self._note_reached()
+        self._note_reached()
+
+    def _note_unreachable(self, error: CollectorUnavailable) -> None:
+        if self._unreachable_since is None:
+            self._unreachable_since = time.monotonic()
+            log.error(
+                "the collector of traces can't be reached: runs go on, their traces wait",
+                url=self._collector.url, why=str(error),
+                dropped_after_seconds=self._settings.keep_seconds,
+            )  # fmt: skip
 
     def _note_reached(self) -> None:
         if self._unreachable_since is not None:
             seconds = time.monotonic() - self._unreachable_since
             log.info("the collector of traces is reached again", url=self._collector.url,
                      seconds=round(seconds, 1), spans_dropped=self.dropped)  # fmt: skip
-            self._unreachable_since = None
+        self._unreachable_since = None
+        self._gives_up = False
 
     async def _may_wait(self, shard: Shard) -> bool:
         assert self._unreachable_since is not None
@@ -127,27 +160,39 @@ class TraceExporter:
             return False
         return await self._bus.redis.xlen(shard.trajectories) <= MAX_WAITING
 
-    async def _spans(self, shard: Shard, entries: Sequence[Entry]) -> list[Span]:
+    async def _traces(self, shard: Shard, entries: Sequence[Entry]) -> list[list[Span]]:
         """None of a run that can't be read: the recorder sets that one aside and says so."""
-        spans: list[Span] = []
+        traces: list[list[Span]] = []
         ledgers = await self._ledgers(shard, [fields[b"run_id"].decode() for _, fields in entries])
         for (entry, fields), ledger in zip(entries, ledgers, strict=True):
             try:
                 trajectory = trajectory_of(fields)
                 if is_sampled(trajectory.run, self._settings.sample):
-                    spans += await spans_of(trajectory, self._conventions, ledger)
+                    traces.append(await spans_of(trajectory, self._conventions, ledger))
             except Exception as error:  # noqa: BLE001 - a workflow's own code says what it earned
                 why = f"{type(error).__name__}: {error}"[:300]
                 log.warning("run not traced", entry=entry, why=why)
-        return spans
+        return traces
 
     async def _ledgers(self, shard: Shard, run_ids: Sequence[str]) -> list[list[UsageEntry]]:
-        """Of each run; empty where its list has expired."""
+        """Of each run; empty where its list has expired, or can't be read."""
         async with self._bus.redis.pipeline(transaction=False) as pipe:
             for run_id in run_ids:
                 pipe.lrange(shard.usage(run_id), 0, -1)
-            ledgers: list[list[bytes]] = await pipe.execute()
-        return [_LEDGER.validate_json(b"[" + b",".join(lines) + b"]") for lines in ledgers]
+            replies: list[list[bytes] | Exception] = await pipe.execute(raise_on_error=False)
+        return [self._entries(reply) for reply in replies]
+
+    def _entries(self, reply: list[bytes] | Exception) -> list[UsageEntry]:
+        try:
+            if isinstance(reply, Exception):
+                raise reply
+            return _LEDGER.validate_json(b"[" + b",".join(reply) + b"]")
+        except (ResponseError, ValidationError) as error:
+            if not self._ledger_unreadable:
+                log.warning("the ledger of runs can't be read: traces lack discarded calls",
+                            why=str(error)[:300])  # fmt: skip
+            self._ledger_unreadable = True
+            return []
 
 
 @asynccontextmanager
@@ -174,7 +219,13 @@ async def trace_readers(bus: Bus, settings: RecorderSettings) -> AsyncGenerator[
         providers=settings.providers,
         priced_pools=frozenset(settings.priced_pools),
     )
-    headers = {name: os.environ.get(variable, "") for name, variable in tracing.headers_env.items()}
+    headers: dict[str, str] = {}
+    for name, variable in tracing.headers_env.items():
+        if (value := os.environ.get(variable)) is None:
+            log.error("a header of tracing.headers_env is not sent: its variable is not set",
+                      header=name, variable=variable)  # fmt: skip
+        else:
+            headers[name] = value
     async with Collector(tracing.endpoint, headers, tracing.timeout_seconds) as collector:
         exporter = TraceExporter(bus, collector, conventions, tracing)
         yield TraceReaders([exporter.reader(shard) for shard in shards], exporter)

@@ -24,7 +24,8 @@ from loopline.workers.tracing.spans import CollectorUnavailable, Span, SpanEvent
 SERVICE = "loopline"
 _VERSION = version("loopline")
 PATH = "/v1/traces"
-_RETRYABLE = frozenset({408, 429, 500, 502, 503, 504})
+_REFUSED = frozenset({400, 413, 415, 422})
+"""What is wrong with these spans. Any other status is for someone to put right: a key, a path."""
 _KINDS = {
     "internal": otlp.Span.SPAN_KIND_INTERNAL,
     "server": otlp.Span.SPAN_KIND_SERVER,
@@ -105,8 +106,10 @@ def _value(value: Value) -> AnyValue:
     match value:
         case bool():
             return AnyValue(bool_value=value)
-        case int():
+        case int() if -(2**63) <= value < 2**63:
             return AnyValue(int_value=value)
+        case int():
+            return AnyValue(string_value=str(value))
         case float():
             return AnyValue(double_value=value)
         case str():
@@ -141,12 +144,15 @@ class Collector:
 
     async def send(self, spans: Sequence[Span], schema_url: str) -> None:
         """Raises `CollectorUnavailable` for what may pass, `SpansRefused` for what won't."""
-        body = gzip.compress(encode(spans, schema_url), 1)
+        try:
+            body = gzip.compress(encode(spans, schema_url), 1)
+        except (ValueError, TypeError) as error:
+            raise SpansRefused(f"they can't be encoded: {error}") from error
         try:
             answer = await self._http.post(self.url, content=body)
         except httpx.HTTPError as error:
             raise CollectorUnavailable(f"{type(error).__name__}: {error}") from error
-        if answer.status_code in _RETRYABLE:
-            raise CollectorUnavailable(f"HTTP {answer.status_code}")
-        if answer.status_code >= 300:
+        if answer.status_code in _REFUSED:
             raise SpansRefused(f"HTTP {answer.status_code}: {answer.text[:200]}")
+        if answer.status_code >= 300:
+            raise CollectorUnavailable(f"HTTP {answer.status_code}")

@@ -51,6 +51,8 @@ class TestCollector:
 
     url: str = ""
     status: int = 200
+    refuses: bytes | None = None
+    """Bytes that no request may hold."""
     requests: int = 0
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     spans: list[Received] = field(default_factory=list[Received])
@@ -115,10 +117,13 @@ def collecting(port: int = 0) -> Generator[TestCollector]:
             status = collector.status
             if self.path != "/v1/traces":
                 status = 404
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            if collector.refuses is not None and collector.refuses in body:
+                status = 400
             if status == 200:
                 assert self.headers["Content-Type"] == "application/x-protobuf"
-                packed = self.headers.get("Content-Encoding") == "gzip"
-                collector.take(gzip.decompress(body) if packed else body)
+                collector.take(body)
             self.send_response(status)
             self.send_header("Content-Length", "0")
             self.end_headers()

@@ -15,18 +15,19 @@ from loopline.workers.settings import RecorderSettings, TracingSettings
 from loopline.workers.tracing.exporter import TraceExporter, trace_readers
 from tests.bus.serving import until
 from tests.workers.tracing.collector import collecting
-from tests.workers.tracing.recorded import trajectory
+from tests.workers.tracing.recorded import RUN_ID, run, step, trajectory
 
 COUNT = 7
 """Spans of the trajectory."""
 
 
-async def publish(bus: Bus) -> None:
+async def publish(bus: Bus, run_id: str = RUN_ID) -> None:
     """A run has ended."""
-    record = trajectory()
-    steps = b"[" + b",".join(step.model_dump_json().encode() for step in record.steps) + b"]"
+    steps = (step(run_id=run_id),)
+    record = trajectory(*steps, run=run(id=run_id))
+    journal = b"[" + b",".join(taken.model_dump_json().encode() for taken in steps) + b"]"
     fields: dict[bytes | str, bytes | str] = {
-        "run_id": record.run.id, "run": record.run.model_dump_json(), "steps": steps,
+        "run_id": record.run.id, "run": record.run.model_dump_json(), "steps": journal,
         "outcome": "answered", "answer": "42", "reason": "", "ended": "106000", "generation": "0",
     }  # fmt: skip
     await bus.redis.xadd(bus.keys.shard(0).trajectories, fields)  # pyright: ignore[reportArgumentType]
@@ -87,6 +88,20 @@ async def test_traces_are_dropped_and_counted_when_no_collector_has_come_for_lon
         await until(lambda: exporter.dropped == COUNT, "spans dropped")
 
     assert await waiting(bus) == 0
+
+
+async def test_a_trace_that_is_refused_costs_no_other_of_its_batch(bus: Bus) -> None:
+    others = ["01a0c450-6c78-762c-82ca-3decceec41a2", "01a0c450-6c78-762c-82ca-3decceec41a3"]
+    with collecting() as collector:
+        for run_id in (RUN_ID, *others):
+            await publish(bus, run_id)
+        collector.refuses = bytes.fromhex(RUN_ID.replace("-", ""))
+        async with Running(bus, collector.url) as running:
+            exporter = running.exporter
+            assert exporter is not None
+            wanted = {run_id.replace("-", "") for run_id in others}
+            await until(lambda: {span.trace_id for span in collector.spans} == wanted, "the others")
+            await until(lambda: exporter.dropped == COUNT, "the one that was refused")
 
 
 async def test_spans_that_a_collector_refuses_are_not_sent_for_ever(bus: Bus) -> None:
