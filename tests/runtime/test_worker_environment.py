@@ -17,7 +17,8 @@ from tests.runtime.conftest import LIMIT, Deployment, changes
 
 ENVIRONMENT = {
     "PATH": "/bin", "HOME": "/root", "OPENAI_API_KEY": "k-openai", "OTHER_KEY": "k-other",
-    "WEATHER_KEY": "k-weather", "COLLECTOR_AUTH": "k-collector", "HF_TOKEN": "k-hub", "GITHUB_TOKEN": "k-github",
+    "WEATHER_KEY": "k-weather", "COLLECTOR_AUTH": "k-collector",
+    "HF_TOKEN": "k-hub", "GITHUB_TOKEN": "k-github",
     "LOOPLINE_BUS__REDIS_URL": "redis://:k-redis@bus:6379/0", "MAX_TOKENS": "12",
 }  # fmt: skip
 PLAIN = {"PATH", "HOME", "MAX_TOKENS"}
