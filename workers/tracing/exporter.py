@@ -23,7 +23,7 @@ from loopline.agents.errors import AgentError
 from loopline.agents.records import UsageEntry
 from loopline.bus import Bus, LogConsumer, Shard
 from loopline.workers.installation import install_hint
-from loopline.workers.recorder import Entry, trajectory_of
+from loopline.workers.recorder import Entry, ended_run
 from loopline.workers.settings import RecorderSettings, TracingSettings
 from loopline.workers.tracing.conventions import Conventions
 from loopline.workers.tracing.spans import (
@@ -166,10 +166,10 @@ class TraceExporter:
         ledgers = await self._ledgers(shard, [fields[b"run_id"].decode() for _, fields in entries])
         for (entry, fields), ledger in zip(entries, ledgers, strict=True):
             try:
-                trajectory = trajectory_of(fields)
+                trajectory = ended_run(fields)
                 if is_sampled(trajectory.run, self._settings.sample):
                     traces.append(await spans_of(trajectory, self._conventions, ledger))
-            except Exception as error:  # noqa: BLE001 - a workflow's own code says what it earned
+            except Exception as error:  # noqa: BLE001 - one run must not keep the others
                 why = f"{type(error).__name__}: {error}"[:300]
                 log.warning("run not traced", entry=entry, why=why)
         return traces
