@@ -270,12 +270,12 @@ class Conventions:
             "langfuse.observation.type": "tool",
         }
         if self.content and arguments is not None and output is not None:
-            given, result = _cut(_json(arguments)), _cut(_json(output))
+            parameters_text, result = _cut(_json(arguments)), _cut(_json(output))
             attributes |= {
-                "gen_ai.tool.call.arguments": given,
+                "gen_ai.tool.call.arguments": parameters_text,
                 "gen_ai.tool.call.result": result,
-                "tool.parameters": given,
-                **_values(given, result, "application/json"),
+                "tool.parameters": parameters_text,
+                **_values(parameters_text, result, "application/json"),
             }
         return f"execute_tool {name}", self._versioned(attributes)
 
@@ -328,11 +328,11 @@ def _flattened(prefix: str, messages: Iterable[Message]) -> Attributes:
     return attributes
 
 
-def _values(given: str, result: str, kind: str) -> Attributes:
+def _values(question: str, answer: str, kind: str) -> Attributes:
     return {
-        "input.value": given,
+        "input.value": question,
         "input.mime_type": kind,
-        "output.value": result,
+        "output.value": answer,
         "output.mime_type": kind,
     }
 

@@ -245,11 +245,9 @@ class _StepTrace:
         self, span: Span, calls: Sequence[Call], prompt: Sequence[Message] | None
     ) -> Iterable[Span]:
         """The request as its role saw it, and the work of the worker that answered."""
-        served = [(call, call.answered) for call in calls if call.answered is not None]
-        ended = max((answered for _, answered in served), default=span.ended)
-        started = min(
-            (answered - call.latency.total for call, answered in served), default=span.started
-        )
+        answers = [(call, call.answered) for call in calls if call.answered is not None]
+        ended = max((at for _, at in answers), default=span.ended)
+        started = min((at - call.latency.total for call, at in answers), default=span.started)
         stored: Attributes = {}
         if ended < span.started:
             # It was answered before it was asked: for the worker that had this step before.
@@ -261,7 +259,7 @@ class _StepTrace:
         name, attributes = self.conventions.completion(self.run, calls, span.started)
         content = self.conventions.completion_content(calls, prompt)
         yield replace(span, name=name, attributes=span.attributes | attributes | content | stored)
-        if served:
+        if answers:
             name, attributes = self.conventions.serving(calls)
             yield Span(
                 name=name,

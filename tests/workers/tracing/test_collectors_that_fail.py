@@ -25,7 +25,7 @@ async def publish(bus: Bus, run_id: str = RUN_ID) -> None:
     """A run has ended."""
     steps = (step(run_id=run_id),)
     record = trajectory(*steps, run=run(id=run_id))
-    journal = b"[" + b",".join(taken.model_dump_json().encode() for taken in steps) + b"]"
+    journal = b"[" + b",".join(part.model_dump_json().encode() for part in steps) + b"]"
     fields: dict[bytes | str, bytes | str] = {
         "run_id": record.run.id, "run": record.run.model_dump_json(), "steps": journal,
         "outcome": "answered", "answer": "42", "reason": "", "ended": "106000", "generation": "0",

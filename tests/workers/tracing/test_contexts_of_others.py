@@ -1,4 +1,4 @@
-"""The trace context of a call reaches whoever carries it out."""
+"""The trace context of a call reaches the program that carries it out."""
 
 from __future__ import annotations
 

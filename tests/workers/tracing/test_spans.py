@@ -25,17 +25,17 @@ async def spans(*steps: Any, conventions: Conventions | None = None, **changes: 
     return await spans_of(trajectory(*steps, **changes), conventions or Conventions())
 
 
-def named(found: list[Span], prefix: str) -> list[Span]:
-    return [span for span in found if span.name.startswith(prefix)]
+def named(trace: list[Span], prefix: str) -> list[Span]:
+    return [span for span in trace if span.name.startswith(prefix)]
 
 
 async def test_a_step_is_the_parent_of_its_requests_in_their_order() -> None:
-    found = await spans()
-    assert [span.name for span in found] == [
+    trace = await spans()
+    assert [span.name for span in trace] == [
         "invoke_workflow agent", "invoke_agent agent", "chat tiny", "serve llm",
         "execute_tool weather", "chat tiny", "serve llm",
     ]  # fmt: skip
-    root, agent, chat, serve, tool, _, _ = found
+    root, agent, chat, serve, tool, _, _ = trace
     assert [span.parent_id for span in (root, agent, chat, serve, tool)] == [
         "", root.span_id, agent.span_id, chat.span_id, agent.span_id,
     ]  # fmt: skip
@@ -44,8 +44,8 @@ async def test_a_step_is_the_parent_of_its_requests_in_their_order() -> None:
     ]  # fmt: skip
     assert (chat.started, chat.ended) == (101.1, 102.1)
     assert (serve.started, serve.ended) == (pytest.approx(101.4), 102.0)
-    assert len({span.span_id for span in found}) == len(found)
-    assert await spans() == found
+    assert len({span.span_id for span in trace}) == len(trace)
+    assert await spans() == trace
 
 
 async def test_a_step_that_was_taken_again_shows_when_its_stored_answer_was_made() -> None:
@@ -57,9 +57,9 @@ async def test_a_step_that_was_taken_again_shows_when_its_stored_answer_was_made
             "requests": (timing(0, "completion", "llm", 110.1, 110.101),),
         }
     )
-    found = await spans(step(timings=timings), ended=112.0)
-    [chat] = named(found, "chat ")
-    [agent] = named(found, "invoke_agent")
+    trace = await spans(step(timings=timings), ended=112.0)
+    [chat] = named(trace, "chat ")
+    [agent] = named(trace, "invoke_agent")
     assert (chat.started, chat.ended) == (pytest.approx(101.4), 102.0)
     assert chat.attributes["loopline.reply.stored"] is True
     assert agent.started == chat.started
@@ -67,9 +67,9 @@ async def test_a_step_that_was_taken_again_shows_when_its_stored_answer_was_made
 
 
 async def test_a_tools_error_and_a_runs_failure_are_errors_of_their_spans() -> None:
-    found = await spans(outcome=Outcome.DEADLINE, answer=None, reason="too late")
-    [root] = named(found, "invoke_workflow")
-    [tool] = named(found, "execute_tool")
+    trace = await spans(outcome=Outcome.DEADLINE, answer=None, reason="too late")
+    [root] = named(trace, "invoke_workflow")
+    [tool] = named(trace, "execute_tool")
     assert (root.error, root.attributes["error.type"]) == ("too late", "deadline")
     assert (tool.error, tool.attributes["error.type"]) == ("tool_error", "tool_error")
 
@@ -80,8 +80,8 @@ async def test_what_was_paid_for_in_vain_is_an_event_of_its_step() -> None:
         run_id=RUN_ID, call_id="c", agent="agent", turn=0, policy=call(0).policy, usage=None,
         cost_micro_dollars=None, unknown=why, latency=call(0).latency, discarded=True, at=101.5,
     )  # fmt: skip
-    found = await spans_of(trajectory(), Conventions(), [entry])
-    [agent] = named(found, "invoke_agent")
+    trace = await spans_of(trajectory(), Conventions(), [entry])
+    [agent] = named(trace, "invoke_agent")
     assert [(event.name, event.at) for event in agent.events] == [
         ("loopline.call_discarded", 101.5)
     ]
@@ -92,9 +92,9 @@ async def test_a_fork_links_to_its_parent_and_does_not_tell_its_steps_again() ->
     parent = "01a0c450-6c78-762c-82ca-3decceec41a2"
     forked = run(parent=parent, created=103.0)
     inherited = step(run_id=parent)
-    found = await spans(inherited, step(turn=1, candidates=()), run=forked)
-    assert [link.trace_id for link in found[0].links] == [parent.replace("-", "")]
-    assert len(named(found, "invoke_agent")) == 1
+    trace = await spans(inherited, step(turn=1, candidates=()), run=forked)
+    assert [link.trace_id for link in trace[0].links] == [parent.replace("-", "")]
+    assert len(named(trace, "invoke_agent")) == 1
 
 
 async def test_no_word_of_a_run_leaves_unless_its_content_is_wanted() -> None:
@@ -172,7 +172,7 @@ async def test_a_huge_text_is_cut_and_a_number_beyond_64_bits_is_told() -> None:
     content = Conventions(content=True)
     big = call(0, text="x" * 5_000_000)
     candidates = ({"calls": (big,)},)
-    found = await spans(step(candidates=candidates, input={"n": 2**80}), conventions=content)
-    encoded = encode(found, "")
+    trace = await spans(step(candidates=candidates, input={"n": 2**80}), conventions=content)
+    encoded = encode(trace, "")
     assert len(encoded) < 1_000_000
     assert str(2**80).encode() in encoded
