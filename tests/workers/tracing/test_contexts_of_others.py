@@ -48,7 +48,7 @@ async def test_an_endpoint_gets_the_context_of_its_call_as_a_header() -> None:
                 await events(engine, request(traceparent=context))
         finally:
             await engine.close()
-    assert [seen.header("traceparent") for seen in api.seen] == [[CONTEXT], []]
+    assert [request_seen.header("traceparent") for request_seen in api.seen] == [[CONTEXT], []]
 
 
 async def test_an_http_api_gets_it_as_a_header_and_an_mcp_server_with_the_calls_metadata(
@@ -68,7 +68,7 @@ async def test_an_http_api_gets_it_as_a_header_and_an_mcp_server_with_the_calls_
     ):
         await sources.call("api__now", {})
         assert await text_of(sources, "town__trace") == CONTEXT
-    assert [seen.header("traceparent") for seen in api.seen] == [[CONTEXT]]
+    assert [request_seen.header("traceparent") for request_seen in api.seen] == [[CONTEXT]]
 
 
 async def test_a_tool_reads_the_context_of_its_own_call(

@@ -136,7 +136,7 @@ async def test_every_name_of_the_conventions_is_one_that_they_have() -> None:
 
 async def test_names_of_phoenix_are_those_of_openinference() -> None:
     trace = pytest.importorskip("openinference.semconv.trace", reason="needs make install")
-    known = {
+    vocabulary = {
         value
         for name in dir(trace)
         if name.endswith("Attributes")
@@ -145,9 +145,9 @@ async def test_names_of_phoenix_are_those_of_openinference() -> None:
     }
     conventions = Conventions(content=True, priced_pools=frozenset({"llm"}))
     used = {key for span in await spans(conventions=conventions) for key in span.attributes}
-    ours = ("gen_ai.", "loopline.", "langfuse.", "error.")
-    flat = {key for key in used if not key.startswith(ours) and "_messages." not in key}
-    assert flat <= known
+    others = ("gen_ai.", "loopline.", "langfuse.", "error.")
+    flat = {key for key in used if not key.startswith(others) and "_messages." not in key}
+    assert flat <= vocabulary
     assert "openinference.span.kind" in flat
 
 
