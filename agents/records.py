@@ -282,7 +282,7 @@ class Call(Record):
     """False when the endpoint gave no ids or logprobs: `ids` are then empty."""
     worker: str = ""
     """Who served it, where that is a process of its own."""
-    answered: float | None = None
+    answered_at: float | None = None
     """Unix seconds when the answer was whole, where a worker served it."""
     extends_previous: bool = False
     """True when `prompt_ids` begin with the ids of an earlier call of the same conversation."""

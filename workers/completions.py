@@ -50,9 +50,9 @@ def call_of(
     *,
     queued: float,
     worker: str = "",
-    answered: float | None = None,
+    answered_at: float | None = None,
 ) -> Call:
-    """The record of one finished completion; `queued` is in seconds, `worker` and `answered` are as
+    """The record of one finished completion; `queued` is in seconds, `worker` and `answered_at` are as
     in `Call`."""
     return Call(
         id=request.id if completion.index == 0 else f"{request.id}#{completion.index}",
@@ -85,7 +85,7 @@ def call_of(
         trainable=len(completion.output_ids) > 0
         and len(completion.output_ids) == len(completion.logprobs),
         worker=worker,
-        answered=answered,
+        answered_at=answered_at,
         extends_previous=completion.extends_previous,
     )
 

@@ -101,7 +101,7 @@ class Pool:
                     completion,
                     queued=queued,
                     worker=self.worker,
-                    answered=delivery.bus.clock.now(),
+                    answered_at=delivery.bus.clock.now(),
                 )
                 for completion in completions
             )

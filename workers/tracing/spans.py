@@ -245,7 +245,7 @@ class _StepTrace:
         self, span: Span, calls: Sequence[Call], prompt: Sequence[Message] | None
     ) -> Iterable[Span]:
         """The request as its role saw it, and the work of the worker that answered."""
-        answers = [(call, call.answered) for call in calls if call.answered is not None]
+        answers = [(call, call.answered_at) for call in calls if call.answered_at is not None]
         ended = max((at for _, at in answers), default=span.ended)
         started = min((at - call.latency.total for call, at in answers), default=span.started)
         stored: Attributes = {}

@@ -50,7 +50,7 @@ def call(number: int, **changes: Any) -> Call:
         "latency": Latency(queue=0.1, first_token=0.2, decode=0.3),
         "trainable": False,
         "worker": "gpu-1",
-        "answered": 102.0,
+        "answered_at": 102.0,
     }
     return Call.model_validate(values | changes)
 
@@ -67,7 +67,7 @@ def timing(number: int, kind: str, name: str, started: float, ended: float) -> R
 def step(**changes: Any) -> Step:
     """A completion, a tool, another completion."""
     first = call(0, tool_calls=(CALLS_A_TOOL,), finish_reason="tool_calls")
-    second = call(2, answered=104.5)
+    second = call(2, answered_at=104.5)
     values: dict[str, Any] = {
         "run_id": RUN_ID,
         "turn": 0,
