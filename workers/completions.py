@@ -52,8 +52,8 @@ def call_of(
     worker: str = "",
     answered_at: float | None = None,
 ) -> Call:
-    """The record of one finished completion; `queued` is in seconds, `worker` and `answered_at` are as
-    in `Call`."""
+    """The record of one finished completion; `queued` is in seconds, `worker` and `answered_at` are
+    as in `Call`."""
     return Call(
         id=request.id if completion.index == 0 else f"{request.id}#{completion.index}",
         policy=PolicyRef(
