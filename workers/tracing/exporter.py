@@ -41,7 +41,7 @@ log = structlog.get_logger("loopline.workers.tracing")
 
 GROUP = "tracer"
 MAX_WAITING = 5_000
-"""Ended runs of a shard."""
+"""Ended runs of a shard; half of `bus.max_unrecorded` where that is less."""
 PROBE_SECONDS = 10.0
 """Between two attempts to reach a collector for which nothing waits any more."""
 BATCH = 50
@@ -158,7 +158,8 @@ class TraceExporter:
         assert self._unreachable_since is not None
         if time.monotonic() - self._unreachable_since > self._settings.keep_seconds:
             return False
-        return await self._bus.redis.xlen(shard.trajectories) <= MAX_WAITING
+        most = min(MAX_WAITING, self._bus.settings.max_unrecorded // 2)
+        return await self._bus.redis.xlen(shard.trajectories) <= most
 
     async def _traces(self, shard: Shard, entries: Sequence[Entry]) -> list[list[Span]]:
         """None of a run that can't be read: the recorder sets that one aside and says so."""
