@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 pytest.importorskip("opentelemetry.proto", reason="needs make install")
 
@@ -30,6 +31,14 @@ from tests.workers.tracing.collector import Received, TestCollector, collecting
 CLIENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 UNRECORDED = "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-00"
 PRICES: JsonObject = {"prompt": 1.0, "completion": 2.0}
+TOOL_CALL = """
+<tool_call>
+{"name": "calculate", "arguments": {"expression": "17 * 23"}}
+</tool_call>"""
+ANSWERS: list[JsonValue] = [
+    {"where": ["Use a tool.", "391"], "says": ["\\boxed{391}"]},
+    {"where": ["Use a tool."], "says": [TOOL_CALL]},
+]
 
 
 @dataclass(frozen=True)
@@ -55,10 +64,10 @@ def traced(
 
 
 async def _ask(settings: BusSettings, collector: TestCollector, folder: Path) -> Traced:
-    models = scripted_models(price=PRICES, scripted={"latency_seconds": 0.3})
+    models = scripted_models(price=PRICES, scripted={"latency_seconds": 0.3, "answers": ANSWERS})
     doomed = RoleWorkerSettings(bus=settings, name="doomed", roles=("slm",))
     workers = [
-        RoleWorkerSettings(bus=settings, name="planner", roles=("planner", "expert")),
+        RoleWorkerSettings(bus=settings, name="planner", roles=("planner", "expert", "solo")),
         GpuWorkerSettings(bus=settings, name="gpu", models=models),
         ToolWorkerSettings(bus=settings, name="tool"),
         RecorderSettings(
@@ -85,7 +94,7 @@ async def _ask(settings: BusSettings, collector: TestCollector, folder: Path) ->
         async with workers_running([doomed.model_copy(update={"name": "heir"})], folder):
             trajectory = await client.wait(run.id)
             brought = client.new_run(
-                "What is 2 + 2?", options=BOXED, tags={TRACEPARENT_TAG: CLIENT}
+                "Use a tool.", workflow="solo", options=BOXED, tags={TRACEPARENT_TAG: CLIENT}
             )
             unrecorded = client.new_run(
                 "What is 3 + 3?", options=BOXED, tags={TRACEPARENT_TAG: UNRECORDED}
@@ -193,7 +202,16 @@ def test_a_run_is_a_part_of_the_trace_that_its_client_brought(traced: Traced) ->
     spans = {span.span_id: span for span in traced.of_client}
     roots = [span for span in traced.of_client if span.parent_id not in spans]
     assert [span.parent_id for span in roots] == [client.span_id]
-    assert roots[0].name == "invoke_workflow delegate"
+    assert roots[0].name == "invoke_workflow solo"
+
+
+def test_a_tools_span_has_its_arguments_and_its_result(traced: Traced) -> None:
+    [tool] = [span for span in traced.of_client if span.name == "execute_tool calculate"]
+    assert tool.attributes["openinference.span.kind"] == "TOOL"
+    assert tool.attributes["gen_ai.operation.name"] == "execute_tool"
+    assert tool.attributes["gen_ai.tool.name"] == tool.attributes["tool.name"] == "calculate"
+    assert tool.attributes["gen_ai.tool.call.arguments"] == '{"expression":"17 * 23"}'
+    assert tool.attributes["output.value"] == '{"result":"391"}'
 
 
 def test_a_run_whose_client_does_not_record_its_trace_is_not_exported(traced: Traced) -> None:
