@@ -136,7 +136,7 @@ def test_every_span_lies_within_its_parent_and_takes_no_negative_time(traced: Tr
     spans = {span.span_id: span for span in traced.trace}
     run = traced.trajectory.run
     for span in traced.trace:
-        assert run.created * 1e9 - 1e6 <= span.started <= span.ended
+        assert run.created * 1e9 - 5e7 <= span.started <= span.ended  # each process has its clock
         assert span.ended <= traced.trajectory.ended * 1e9 + 1e9
         if span.parent_id:
             parent = spans[span.parent_id]
