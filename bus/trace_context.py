@@ -55,7 +55,7 @@ def trace_id_of(run_id: str, traceparent: str = "") -> str:
     """The trace of a run: 32 hexadecimal digits, those of the W3C `traceparent` that its client has
     brought, else those of the run's id. An id that is not a UUID has no trace: "".
     """
-    brought = TraceContext.parse(traceparent)
+    brought = TraceContext.parse(traceparent) if traceparent else None
     if brought is not None:
         return brought.trace_id
     trace = run_id.replace("-", "")
@@ -76,8 +76,9 @@ def traceparent_of(run_id: str, name: str, brought: str = "") -> str:
     """W3C `traceparent` of a span in the run's trace, for those whose parent it is; `name` as in
     `span_id_of`. `brought`: the one that the run's client came with, which also says whether anyone
     records the trace."""
-    trace = trace_id_of(run_id, brought)
-    if not trace:
-        return ""
-    client = TraceContext.parse(brought)
-    return str(TraceContext(trace, span_id_of(name), client is None or client.sampled))
+    client = TraceContext.parse(brought) if brought else None
+    if client is not None:
+        return str(TraceContext(client.trace_id, span_id_of(name), client.sampled))
+    # Of most messages: nothing is parsed, and no object made.
+    trace = trace_id_of(run_id)
+    return f"00-{trace}-{span_id_of(name)}-01" if trace else ""
