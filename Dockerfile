@@ -17,7 +17,7 @@ COPY workers workers
 COPY runtime runtime
 COPY trainers trainers
 COPY bench bench
-RUN pip install --constraint constraints.txt '.[torch,bench,tools]' \
+RUN pip install --constraint constraints.txt '.[torch,bench,tools,otel]' \
  && useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin loopline \
  && mkdir /state /models && chown loopline /state /models
 

@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := torch,train,bench,tools,store,dev
+EXTRAS := torch,train,bench,tools,store,otel,dev
 
 .PHONY: help install gguf packages demo test suite coverage lint types floors docs lock compose-check
 .PHONY: clean clients

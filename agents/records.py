@@ -280,6 +280,10 @@ class Call(Record):
     latency: Latency = Field(default_factory=Latency)
     trainable: bool
     """False when the endpoint gave no ids or logprobs: `ids` are then empty."""
+    worker: str = ""
+    """Who served it, where that is a process of its own."""
+    answered_at: float | None = None
+    """Unix seconds when the answer was whole, where a worker served it."""
     extends_previous: bool = False
     """True when `prompt_ids` begin with the ids of an earlier call of the same conversation."""
 
@@ -310,6 +314,22 @@ class Decision(Record):
     data: JsonObject = Field(default_factory=dict)
 
 
+class RequestTiming(Record):
+    """One request of a step to a worker that answers it. A step that was taken again finds answers
+    that are stored: those took no time."""
+
+    number: int = Field(ge=0)
+    """In the order of the step's requests, from 0."""
+    kind: Literal["completion", "tool"]
+    name: str
+    """The policy, or the tool."""
+    started: float
+    """Unix seconds."""
+    ended: float
+    error: str = ""
+    """Kind of the failure that came in place of an answer."""
+
+
 class StepTimings(Record):
     """Unix seconds and durations of one step."""
 
@@ -317,6 +337,12 @@ class StepTimings(Record):
     ended: float
     waited: float = 0.0
     """Seconds between publication and the start of work."""
+    retries: int = Field(default=0, ge=0)
+    """Attempts that failed before this one."""
+    deliveries: int = Field(default=1, ge=1)
+    """Times that a worker was handed the message: with more than one, the step was taken over."""
+    requests: tuple[RequestTiming, ...] = ()
+    """Empty where the models are in the same process."""
 
 
 class Step(Record):

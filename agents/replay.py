@@ -8,6 +8,7 @@ asks no model, costs nothing and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -43,9 +44,11 @@ class RecordedHost:
     raises `ReplayDiverged`."""
 
     def __init__(self, step: Step) -> None:
+        self.prompts: list[tuple[Message, ...]] = []
+        """What the completions were asked with, in order."""
         self._where = f"turn {step.turn}, branch {step.branch} ({step.agent})"
         self._calls = list(step.calls)
-        self._outputs = list(_recorded_tools(step))
+        self._outputs = list(recorded_tools(step))
         failure = step.observation.get("failure")
         self._failure = failure if isinstance(failure, dict) else None
 
@@ -59,6 +62,7 @@ class RecordedHost:
         json_schema: JsonObject | None = None,
         options: GenerationOptions | None = None,
     ) -> tuple[Call, ...]:
+        self.prompts.append(tuple(messages))
         wanted = max(sampling.n if sampling else 1, options.n if options else 1)
         if not self._calls and self._failure is not None:
             raise RequestFailed(str(self._failure.get("kind")), str(self._failure.get("message")))
@@ -90,7 +94,8 @@ class RecordedHost:
         return None
 
 
-def _recorded_tools(step: Step) -> Iterable[tuple[str, JsonObject, JsonObject]]:
+def recorded_tools(step: Step) -> Iterable[tuple[str, JsonObject, JsonObject]]:
+    """Name, arguments and output of each tool that a step has called, in order."""
     turns = step.observation.get("turns")
     if not isinstance(turns, list):
         return
@@ -152,6 +157,19 @@ async def replay(trajectory: Trajectory) -> Replay:
             return Replay(same, (*divergences, f"{where}: {difference}"))
         same += 1
     return Replay(same, (*divergences, *_end_differences(run, trajectory)))
+
+
+async def recorded_prompts(
+    run: Run, journal: tuple[Step, ...], recorded: Step
+) -> list[tuple[Message, ...]]:
+    """What each completion of a recorded step was asked with, in order: a journal holds what a
+    model wrote, and today's roles say again what it read. Shorter where they ask otherwise now."""
+    host = RecordedHost(recorded)
+    with suppress(AgentError, RequestFailed):
+        await take_step(
+            run, journal, handoff_of(recorded), host, worker="", clock=lambda: run.created
+        )
+    return host.prompts
 
 
 async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) -> str | None:

@@ -14,7 +14,7 @@ from loopline.bus.connection import OUTAGE, retry_during_outage
 from loopline.bus.consumer import Consumer
 from loopline.bus.dead_letters import DeadLetter
 from loopline.bus.delivery import Delivery
-from loopline.bus.envelope import TRACEPARENT_TAG, Envelope, trace_id_of, traceparent_of
+from loopline.bus.envelope import Envelope
 from loopline.bus.errors import (
     BackgroundEnded,
     BudgetExceeded,
@@ -50,12 +50,22 @@ from loopline.bus.run_state import RunState
 from loopline.bus.settings import BusSettings
 from loopline.bus.threads import ThreadHead, advance_thread, claim, read_thread
 from loopline.bus.token_log import TokenWriter, Weights
+from loopline.bus.trace_context import (
+    TRACEPARENT_HEADER,
+    TRACEPARENT_TAG,
+    TraceContext,
+    span_id_of,
+    step_name,
+    trace_id_of,
+    traceparent_of,
+)
 
 require_full_name(__name__)
 
 __all__ = [
     "CLIENT_PATIENCE",
     "OUTAGE",
+    "TRACEPARENT_HEADER",
     "TRACEPARENT_TAG",
     "Admission",
     "Agreement",
@@ -99,6 +109,7 @@ __all__ = [
     "StepCommit",
     "ThreadHead",
     "TokenWriter",
+    "TraceContext",
     "UnknownPayload",
     "UserCancelled",
     "Weights",
@@ -118,6 +129,8 @@ __all__ = [
     "read_thread",
     "retry_during_outage",
     "run_ended",
+    "span_id_of",
+    "step_name",
     "trace_id_of",
     "traceparent_of",
 ]

@@ -24,7 +24,7 @@ from loopline.bus.connection import OUTAGE, is_outage, pause_before, retry_durin
 from loopline.bus.dead_letters import add_dead_letter
 from loopline.bus.delivery import Delivery
 from loopline.bus.eager_start import UNKNOWN_ENTRY, EagerDelivery, EagerStart
-from loopline.bus.envelope import FIELD, Envelope, trace_id_of
+from loopline.bus.envelope import FIELD, Envelope
 from loopline.bus.errors import (
     BusError,
     BusUnavailable,
@@ -39,6 +39,7 @@ from loopline.bus.keys import GROUP, Shard
 from loopline.bus.lease import Lease, Verdict
 from loopline.bus.recovery import Sweeper
 from loopline.bus.run_state import RunState
+from loopline.bus.trace_context import trace_id_of
 from loopline.bus.unfinished import give_back, schedule_retry
 
 log = structlog.get_logger("loopline.bus.consumer")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pydantic
@@ -12,11 +11,6 @@ from loopline.bus.errors import MalformedEnvelope
 
 FIELD = "e"
 """The one field of a stream entry: the envelope as JSON."""
-
-TRACEPARENT_TAG = "traceparent"
-"""Tag of a run whose client brought a trace of its own."""
-_TRACE_ID = re.compile("[0-9a-f]{32}")
-_TRACEPARENT = re.compile("[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Envelope(BaseModel):
@@ -35,7 +29,7 @@ class Envelope(BaseModel):
     deadline: float
     """Unix seconds."""
     traceparent: str = ""
-    """W3C trace context of the run's trace (`trace_id_of`)."""
+    """W3C trace context of what this message asks for (`loopline.bus.trace_context`)."""
     reply_key: str = ""
     """Idempotency key, when this is a request that wants a reply."""
     payload: dict[str, Any] = Field(default_factory=dict)
@@ -61,21 +55,3 @@ class Envelope(BaseModel):
             ) from None
         except UnicodeDecodeError as error:
             raise MalformedEnvelope(f"not an envelope: not UTF-8: {error}") from None
-
-
-def trace_id_of(run_id: str, traceparent: str = "") -> str:
-    """The trace of a run: 32 hexadecimal digits, those of the W3C `traceparent` that its client has
-    brought, else those of the run's id. An id that is not a UUID has no trace: "".
-    """
-    brought = _TRACEPARENT.fullmatch(traceparent)
-    if brought is not None and brought[1] != "0" * 32:
-        return brought[1]
-    trace = run_id.replace("-", "")
-    return trace if _TRACE_ID.fullmatch(trace) else ""
-
-
-def traceparent_of(run_id: str, turn: int = 0, branch: int = 0, brought: str = "") -> str:
-    """W3C `traceparent` of a step: in the run's trace, with the step as the parent span. `brought`:
-    the one that the run's client came with."""
-    trace = trace_id_of(run_id, brought)
-    return f"00-{trace}-{(turn + 1) << 32 | branch:016x}-01" if trace else ""

@@ -43,7 +43,9 @@ class LogConsumer:
         *,
         batch: int = 200,
         linger: float = 0.0,
+        logs_itself: tuple[type[Exception], ...] = (),
     ) -> None:
+        """`logs_itself`: errors of the handler that it has logged when it raises them."""
         self.bus = bus
         self.key = key
         self.group = group
@@ -54,6 +56,7 @@ class LogConsumer:
         """Entries of the next read. Where that many don't arrive within the time-out of a
         connection, they never will: fewer are asked for, then slowly more again."""
         self._linger = linger
+        self._logs_itself = logs_itself
         self._draining = asyncio.Event()
         settings = bus.settings
         self._silent = max(4 * settings.lease_seconds, 5 * settings.block_seconds)
@@ -87,7 +90,8 @@ class LogConsumer:
                 failures += 1
                 if isinstance(error, RedisTimeoutError):
                     self._count = max(1, self._count // 2)
-                if failures & (failures - 1) == 0:
+                logged = isinstance(error, self._logs_itself)
+                if failures & (failures - 1) == 0 and not logged:
                     log.error(
                         "batch kept on the bus", stream=self.key, error=str(error),
                         kind=type(error).__name__, tries=failures,

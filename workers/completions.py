@@ -16,6 +16,7 @@ from loopline.agents.records import (
     SamplingParams,
     UsageEntry,
 )
+from loopline.bus import step_name
 from loopline.workers.engines.protocol import Completion, Engine, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
 
@@ -37,7 +38,7 @@ def sampling_of(
 
 def request_key(run: Run, turn: int, branch: int, count: int) -> str:
     """Of the `count`-th request, from 0, of one step."""
-    return f"{run.id}/{turn}.{branch}/{count}"
+    return f"{step_name(run.id, turn, branch)}/{count}"
 
 
 def call_of(
@@ -48,8 +49,11 @@ def call_of(
     completion: Completion,
     *,
     queued: float,
+    worker: str = "",
+    answered_at: float | None = None,
 ) -> Call:
-    """The record of one finished completion; `queued` is in seconds."""
+    """The record of one finished completion; `queued` is in seconds, `worker` and `answered_at` are
+    as in `Call`."""
     return Call(
         id=request.id if completion.index == 0 else f"{request.id}#{completion.index}",
         policy=PolicyRef(
@@ -80,6 +84,8 @@ def call_of(
         ),
         trainable=len(completion.output_ids) > 0
         and len(completion.output_ids) == len(completion.logprobs),
+        worker=worker,
+        answered_at=answered_at,
         extends_previous=completion.extends_previous,
     )
 

@@ -50,8 +50,12 @@ class PoolObserver(Protocol):
 class Pool:
     """One model and the handler of its requests."""
 
-    def __init__(self, name: str, settings: ModelSettings, engine: Engine) -> None:
+    def __init__(
+        self, name: str, settings: ModelSettings, engine: Engine, worker: str = ""
+    ) -> None:
+        """`worker` is what logs call the process."""
         self.name = name
+        self.worker = worker
         self.settings = settings
         self.engine = engine
         self.policies = PolicyFollower(name, engine, settings.base_until_published)
@@ -89,7 +93,16 @@ class Pool:
                 self.observer.failed(self.name, error.kind)
         else:
             answer = tuple(
-                call_of(self.name, self.settings, self.engine, request, completion, queued=queued)
+                call_of(
+                    self.name,
+                    self.settings,
+                    self.engine,
+                    request,
+                    completion,
+                    queued=queued,
+                    worker=self.worker,
+                    answered_at=delivery.bus.clock.now(),
+                )
                 for completion in completions
             )
             sendings = [completion.sending for completion in completions]
@@ -125,6 +138,7 @@ class Pool:
             idempotency_key=delivery.envelope.reply_key,
             deadline=time.time() + delivery.bus.clock.left(deadline),
             stream=payload.stream,
+            traceparent=delivery.envelope.traceparent,
         )
 
     async def _judge_lag(self, bus: Bus, error: OtherVersion) -> OtherVersion:

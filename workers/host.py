@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from loopline.agents.errors import RequestFailed
 from loopline.agents.generation import generation_of
@@ -12,6 +14,7 @@ from loopline.agents.records import (
     GenerationOptions,
     JsonObject,
     Message,
+    RequestTiming,
     Run,
     SamplingParams,
     ToolSpec,
@@ -47,7 +50,19 @@ class BusHost:
     same keys: nothing is paid for twice.
     """
 
-    def __init__(self, inbox: Inbox, run: Run, agent: str, turn: int, branch: int) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        run: Run,
+        agent: str,
+        turn: int,
+        branch: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock` gives Unix seconds."""
+        self.timings: list[RequestTiming] = []
+        """Of the requests that have ended."""
+        self._clock = clock
         self._inbox = inbox
         self._run = run
         self._agent = agent
@@ -82,7 +97,7 @@ class BusHost:
             stream=self._run.stream,
         )
         reply = await self._ask(
-            inference_stream(pool), "completion", payload.model_dump(mode="json")
+            inference_stream(pool), "completion", policy, payload.model_dump(mode="json")
         )
         return calls.validate_json(reply)
 
@@ -91,26 +106,41 @@ class BusHost:
         payload = ToolPayload(agent=self._agent, name=name, arguments=arguments)
         stream = JUDGE_STREAM if name in JUDGE_TOOLS else TOOL_STREAM
         try:
-            reply = await self._ask(stream, "tool", payload.model_dump(mode="json"))
+            reply = await self._ask(stream, "tool", name, payload.model_dump(mode="json"))
         except RequestFailed as error:
             if error.retryable:
                 raise
             return {"error": error.message}
         return tool_result.validate_json(reply)
 
-    async def _ask(self, stream: str, kind: str, payload: JsonObject) -> bytes:
-        run = self._run
-        key = request_key(run, self._turn, self._branch, self._count)
+    async def _ask(
+        self, stream: str, kind: Literal["completion", "tool"], name: str, payload: JsonObject
+    ) -> bytes:
+        number, started = self._count, self._clock()
         self._count += 1
+        error = ""
+        try:
+            return await self._request(stream, kind, number, payload)
+        except RequestFailed as failure:
+            error = failure.kind
+            raise
+        finally:
+            ended = max(started, self._clock())
+            timing = RequestTiming(
+                number=number, kind=kind, name=name, started=started, ended=ended, error=error
+            )
+            self.timings.append(timing)
+
+    async def _request(self, stream: str, kind: str, number: int, payload: JsonObject) -> bytes:
+        run = self._run
+        key = request_key(run, self._turn, self._branch, number)
         envelope = Envelope(
             type=kind,
             run_id=run.id,
             turn=self._turn,
             branch=self._branch,
             deadline=run.deadline,
-            traceparent=traceparent_of(
-                run.id, self._turn, self._branch, run.tags.get(TRACEPARENT_TAG, "")
-            ),
+            traceparent=traceparent_of(run.id, key, run.tags.get(TRACEPARENT_TAG, "")),
             reply_key=key,
             payload=payload,
         )

@@ -238,7 +238,7 @@ class Worker:
             case JudgeWorkerSettings():
                 await self._build_judge(self.settings, stack)
             case RecorderSettings():
-                self._build_recorder(self.settings)
+                await self._build_recorder(self.settings, stack)
 
     async def _build_role(self, settings: RoleWorkerSettings, stack: AsyncExitStack) -> None:
         from loopline.agents.roles import roles
@@ -308,7 +308,7 @@ class Worker:
                 message = f"pool {name!r}: {error}"
                 raise EngineError(message, kind=error.kind, retryable=error.retryable) from error
             stack.push_async_callback(engine.close)
-            pool = Pool(name, model, engine)
+            pool = Pool(name, model, engine, self.name)
             pools.append(pool)
             if self._metrics is not None:
                 self._metrics.engines.add(pool)
@@ -374,7 +374,7 @@ class Worker:
         task = self._bus.background.start(go_on(), name=f"policies-{pool.name}")
         stack.push_async_callback(self._bus.background.stop, [task])
 
-    def _build_recorder(self, settings: RecorderSettings) -> None:
+    async def _build_recorder(self, settings: RecorderSettings, stack: AsyncExitStack) -> None:
         from loopline.workers.recorder import (
             REWARD_SCHEMA,
             TRAJECTORY_SCHEMA,
@@ -384,6 +384,7 @@ class Worker:
             trajectory_row,
             usage_row,
         )
+        from loopline.workers.tracing.exporter import trace_readers
 
         store = Path(settings.store)
         metrics = self._metrics
@@ -404,6 +405,8 @@ class Worker:
                         self._bus, key, "recorder", table.write, linger=settings.linger_seconds
                     )
                 )
+        traces = await stack.enter_async_context(trace_readers(self._bus, settings))
+        self._servers += traces.readers
         compactor = None
         if settings.compact_files:
             from loopline.workers.store.compactor import Compactor
@@ -413,6 +416,7 @@ class Worker:
         self._details = lambda: {
             "rows": sum(table.rows for table in tables),
             "files_compacted": compactor.done.files if compactor else 0,
+            **traces.details(),
         }
 
     def _consume(self, streams: list[str], handler: Handler, places: int) -> Consumer:

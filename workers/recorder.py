@@ -285,9 +285,15 @@ class Table:
 def trajectory_of(fields: dict[bytes, bytes]) -> Trajectory:
     """The record in a bus entry, with its workflow's rewards. Raises ValidationError or KeyError,
     and whatever the workflow raises."""
+    return add_rewards(ended_run(fields))
+
+
+def ended_run(fields: dict[bytes, bytes]) -> Trajectory:
+    """The same without rewards, for which no workflow's code is run. Raises ValidationError or
+    KeyError."""
     outcome, answer, reason = (fields[name].decode() for name in (b"outcome", b"answer", b"reason"))
     steps, ended = _STEPS.validate_json(fields[b"steps"]), int(fields[b"ended"]) / 1000
-    return add_rewards(Trajectory.from_texts(fields[b"run"], steps, outcome, answer, reason, ended))
+    return Trajectory.from_texts(fields[b"run"], steps, outcome, answer, reason, ended)
 
 
 def trajectory_row(fields: dict[bytes, bytes]) -> dict[str, Any]:

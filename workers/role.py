@@ -51,7 +51,8 @@ class RoleHandler:
             branch=envelope.branch,
             payload=payload,
         )
-        host = BusHost(self._inbox, run, handoff.agent, envelope.turn, envelope.branch)
+        clock = delivery.bus.clock.now
+        host = BusHost(self._inbox, run, handoff.agent, envelope.turn, envelope.branch, clock)
         try:
             step_result = await take_step(
                 run,
@@ -59,20 +60,33 @@ class RoleHandler:
                 handoff,
                 host,
                 worker=self._worker,
-                clock=delivery.bus.clock.now,
-                waited=delivery.bus.clock.now() - delivery.published,
+                clock=clock,
+                waited=clock() - delivery.published,
             )
         except RequestFailed as error:
             raise Retry(str(error)) from error
         except AgentError as error:
             # A role or workflow that can't go on is a fault of code or data: no retry fixes it.
             raise Reject(f"{type(error).__name__}: {error}") from error
-        over_budget = await delivery.commit(commit_of(run, step_result.step, step_result.routing))
+        step = _with_history(step_result.step, host, delivery)
+        over_budget = await delivery.commit(commit_of(run, step, step_result.routing))
         log.info(
             "step",
             agent=handoff.agent,
             turn=envelope.turn,
             branch=envelope.branch,
-            decision=step_result.step.decision.kind,
+            decision=step.decision.kind,
             over_budget=over_budget,
         )
+
+
+def _with_history(step: Step, host: BusHost, delivery: Delivery) -> Step:
+    """The step, with what only its worker has seen of how it came about."""
+    timings = step.timings.model_copy(
+        update={
+            "retries": delivery.envelope.attempt,
+            "deliveries": delivery.lease.count,
+            "requests": tuple(sorted(host.timings, key=lambda timing: timing.number)),
+        }
+    )
+    return step.model_copy(update={"timings": timings})

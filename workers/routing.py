@@ -10,6 +10,7 @@ from loopline.bus import (
     Join,
     Outgoing,
     StepCommit,
+    step_name,
     traceparent_of,
 )
 from loopline.bus import Finish as BusFinish
@@ -29,7 +30,9 @@ def outgoing(run: Run, handoff: Handoff) -> Outgoing:
             branch=handoff.branch,
             deadline=run.deadline,
             traceparent=traceparent_of(
-                run.id, handoff.turn, handoff.branch, run.tags.get(TRACEPARENT_TAG, "")
+                run.id,
+                step_name(run.id, handoff.turn, handoff.branch),
+                run.tags.get(TRACEPARENT_TAG, ""),
             ),
             payload=payload.model_dump(mode="json"),
         ),

@@ -10,7 +10,13 @@ from pydantic import Field, TypeAdapter
 from loopline.bus import BusSettings
 from loopline.workers.engines.settings import ModelSettings, SettingsModel
 from loopline.workers.sandbox import SandboxSettings
-from loopline.workers.tool_sources.settings import SourceName, ToolSourceSettings
+from loopline.workers.tool_sources.settings import (
+    HeaderName,
+    SourceName,
+    ToolSourceSettings,
+    VariableName,
+)
+from loopline.workers.tracing.conventions import Semconv
 
 
 class MetricsSettings(SettingsModel):
@@ -25,6 +31,26 @@ class MetricsSettings(SettingsModel):
     port: int = Field(default=0, ge=0, le=65_535)
     """Port of each worker; 0 takes a free one. Another is for containers with one worker each: a
     second worker of the machine couldn't start."""
+
+
+class TracingSettings(SettingsModel):
+    """Traces of ended runs, which the recorder sends to a collector by OTLP/HTTP."""
+
+    endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
+    """Base URL of the collector: `/v1/traces` is added. Without, nothing is traced."""
+    headers_env: dict[HeaderName, VariableName] = Field(default_factory=dict)
+    """Header → environment variable with its value, as `Authorization` for Langfuse."""
+    content: bool = False
+    """Send prompts, answers, and arguments and results of tools, too."""
+    sample: float = Field(default=1.0, ge=0.0, le=1.0)
+    """Part of the runs that is traced. A client that brings a trace decides for its own runs."""
+    semconv: Semconv = "0.1"
+    """Version of OpenTelemetry's conventions for generative AI."""
+    timeout_seconds: float = Field(default=5.0, gt=0, le=60)
+    """How long the collector may take for one batch."""
+    keep_seconds: float = Field(default=300.0, ge=0, le=86_400)
+    """How long traces wait on the bus for a collector that can't be reached; then they are dropped.
+    Runs go on meanwhile."""
 
 
 class WorkerBase(SettingsModel):
@@ -90,6 +116,10 @@ class RecorderSettings(WorkerBase):
     """Between two looks at how many there are."""
     priced_pools: tuple[str, ...] = ()
     """Pools that have a price: what calls of others cost is not known."""
+    tracing: TracingSettings = TracingSettings()
+    """Where traces are sent."""
+    providers: dict[str, str] = Field(default_factory=dict)
+    """Pool → who serves it, as traces have it."""
 
 
 WorkerSettings = Annotated[

@@ -100,7 +100,7 @@ def tool_handler(sources: ToolSources | None = None) -> Handler:
 
 def _context(delivery: Delivery, payload: ToolPayload) -> ToolContext:
     envelope = delivery.envelope
-    return ToolContext(envelope.reply_key, envelope.run_id, payload.agent)
+    return ToolContext(envelope.reply_key, envelope.run_id, payload.agent, envelope.traceparent)
 
 
 class _Once:

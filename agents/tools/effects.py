@@ -31,6 +31,8 @@ class ToolContext:
     """Names the call, the same however often it is made: to be sent as an idempotency key."""
     run_id: str = ""
     agent: str = ""
+    traceparent: str = ""
+    """Of the span that the call is, as W3C's Trace Context writes it: for what the tool calls."""
 
 
 class ToolFailed(Exception):

@@ -47,7 +47,7 @@ from loopline.runtime.config.sources import (
 from loopline.runtime.errors import ConfigError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.sandbox import SandboxSettings
-from loopline.workers.settings import MetricsSettings
+from loopline.workers.settings import MetricsSettings, TracingSettings
 from loopline.workers.tool_sources.settings import SourceName, ToolSourceSettings
 
 DEFAULT_PROFILE = "micro"
@@ -103,6 +103,8 @@ class Settings(BaseSettings):
     """Log lines of every process."""
     metrics: MetricsSettings = MetricsSettings()
     """`/metrics` for Prometheus."""
+    tracing: TracingSettings = TracingSettings()
+    """Traces for an OpenTelemetry collector."""
     recorder: RecorderSection = RecorderSection()
     """The store's files."""
     jobs: JobSettings = JobSettings()
@@ -154,6 +156,11 @@ class Settings(BaseSettings):
                         f"workers.{kind}.models names the pool {pool!r}, which [models] doesn't"
                         f" have ({', '.join(self.models) or 'it is empty'})"
                     )
+        if self.tracing.endpoint is not None and "recorder" not in self.workers:
+            raise ValueError(
+                "tracing.endpoint does nothing without a recorder, which sends the traces: add "
+                "[workers.recorder]"
+            )
         for role, policy in self.policies.items():
             if pool_of(policy) not in self.models:
                 raise ValueError(
@@ -182,7 +189,8 @@ class Settings(BaseSettings):
     def secret_variables(self) -> tuple[str, ...]:
         """Environment variables whose values must never be written anywhere."""
         keys = [model.api_key_env for model in self.models.values() if model.api_key_env]
-        return (*keys, *(name for tool in self.tools.values() for name in tool.secret_variables))
+        of_tools = (name for tool in self.tools.values() for name in tool.secret_variables)
+        return (*keys, *of_tools, *self.tracing.headers_env.values())
 
     @property
     def own_redis(self) -> bool:

@@ -49,6 +49,7 @@ from loopline.runtime.gateway.service import (
     Admitted,
     Question,
     Service,
+    trace_tags,
 )
 
 METRICS = "metrics"
@@ -124,6 +125,7 @@ class Gateway:
                 ),
                 idempotency_key=key,
                 body_digest="" if key is None else idempotency.digest_of(body),
+                trace_tags=trace_tags(request.headers),
             )
         )
         if chat.stream:

@@ -59,6 +59,7 @@ from loopline.runtime.gateway.service import (
     Admitted,
     Question,
     Service,
+    trace_tags,
 )
 
 CANCELLED = "its caller cancelled the response"
@@ -110,6 +111,7 @@ class ResponsesApi:
                 session=self._session(request, caller),
                 idempotency_key=request.headers.get(idempotency.HEADER),
                 body_digest=idempotency.digest_of(body),
+                trace_tags=trace_tags(request.headers),
             )
         )
         view = self._view(admitted, params.record)

@@ -37,7 +37,7 @@ from loopline.runtime.gateway.runs_request import (
     ListedRun,
     run_body,
 )
-from loopline.runtime.gateway.service import RESERVED_TAGS, Service
+from loopline.runtime.gateway.service import RESERVED_TAGS, Service, trace_tags
 from loopline.runtime.gateway.sessions import TAG
 from loopline.runtime.observe.run_index import Place, RunQuery, find_runs
 
@@ -84,11 +84,13 @@ class RunsApi:
             run_id = await idempotency.run_of_key(self._bus, caller.id, key, digest, run_id)
         state = await self._bus.run_state(run_id)
         if state.state == "missing":
-            await self._submit(caller, params, run_id)
+            await self._submit(caller, params, run_id, trace_tags(request.headers))
             state = await self._bus.run_state(run_id)
         return json_response(self._body(state), 202, {"location": f"/v1/runs/{run_id}"})
 
-    async def _submit(self, caller: ApiKey, params: CreateRun, run_id: str) -> None:
+    async def _submit(
+        self, caller: ApiKey, params: CreateRun, run_id: str, trace: dict[str, str]
+    ) -> None:
         messages = params.conversation
         users = [message.content for message in messages if message.role == "user"]
         budget = params.run_budget(await self._service.budget(caller))
@@ -102,7 +104,7 @@ class RunsApi:
             stream=params.stream,
             seed=params.seed,
             budget=budget,
-            tags=params.tags,
+            tags={**params.tags, **trace},
             run_id=run_id,
             account=caller.id,
             webhook=params.webhook,
@@ -189,7 +191,7 @@ class RunsApi:
             params.at_turn,
             seed=params.seed,
             policies=params.policies,
-            tags=params.tags,
+            tags={**params.tags, **trace_tags(request.headers)},
         )
         forked = await self._bus.run_state(run.id)
         return json_response(self._body(forked), 202, {"location": f"/v1/runs/{run.id}"})

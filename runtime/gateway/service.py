@@ -6,14 +6,22 @@ import asyncio
 import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import structlog
 
 from loopline.agents.records import Budget, GenerationOptions, JsonObject, Message, Run, Trajectory
 from loopline.agents.roles.chat import ChatOptions
-from loopline.bus import BusUnavailable, DeploymentChanged, MessageTooLarge, Overloaded
+from loopline.bus import (
+    TRACEPARENT_HEADER,
+    TRACEPARENT_TAG,
+    BusUnavailable,
+    DeploymentChanged,
+    MessageTooLarge,
+    Overloaded,
+    TraceContext,
+)
 from loopline.bus.connection import OUTAGE
 from loopline.runtime.client.client import Client, Expected, run_of
 from loopline.runtime.client.run_ids import new_run_id
@@ -46,8 +54,15 @@ log = structlog.get_logger("loopline.runtime.gateway")
 
 RESPONSE_TAG = "openai_response"
 """Holds what a run that was asked for as a response keeps of its request."""
-RESERVED_TAGS = (TAG, RESPONSE_TAG)
+RESERVED_TAGS = (TAG, RESPONSE_TAG, TRACEPARENT_TAG)
 CANCELLED = "its client has gone"
+
+
+def trace_tags(headers: Mapping[str, str]) -> dict[str, str]:
+    """The tag of a run whose client sends a valid W3C `traceparent`: then it is a part of the
+    client's trace. Any other header is no error, as the standard has it."""
+    context = TraceContext.parse(headers.get(TRACEPARENT_HEADER, ""))
+    return {} if context is None else {TRACEPARENT_TAG: str(context)}
 
 
 @dataclass(frozen=True)
@@ -65,6 +80,8 @@ class Question:
     idempotency_key: str | None = None
     body_digest: str = ""
     """Of the request, to hold a second use of the key against."""
+    trace_tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    """See `trace_tags`."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +175,7 @@ class Service:
             seed=zlib.crc32(run_id.encode()),  # who asks twice wants two samples
             budget=await self.budget(question.caller),
             stream=question.stream,
-            tags={**question.tags, **reserved},
+            tags={**question.tags, **reserved, **question.trace_tags},
             run_id=run_id,
             account=question.caller.id,
         )

@@ -27,6 +27,7 @@ from loopline.runtime.errors import UserError
 from loopline.runtime.observe.check_results import Finding, Level
 from loopline.runtime.observe.doctor_cost import estimates
 from loopline.runtime.observe.doctor_tools import tool_findings
+from loopline.runtime.observe.doctor_tracing import tracing_findings
 from loopline.runtime.redis import binary as redis_binary
 from loopline.runtime.terminal.safe_text import sanitize
 from loopline.workers.engines.factory import engine_names
@@ -54,6 +55,7 @@ def examine(settings: Settings, state: StateDirectory, *, online: bool = False) 
         *_disk(state),
         *_models(settings, online=online),
         *tool_findings(settings, online=online),
+        *tracing_findings(settings, online=online),
         *_gpu(settings),
         *_sandbox(settings),
         *_cost(settings),

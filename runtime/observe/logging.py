@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from loopline.bus.envelope import trace_id_of
+from loopline.bus.trace_context import trace_id_of
 from loopline.runtime.config.secrets import Redactor
 from loopline.runtime.terminal.safe_text import sanitize, unwrap_stream
 

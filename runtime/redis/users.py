@@ -68,7 +68,7 @@ RIGHTS: dict[UserKind, Rights] = {
     ),
     "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects")),
     "judge": Rights(_responder_rules(JUDGE_STREAM)),
-    "recorder": Rights((*_COMMON, "S:trajectories", "S:ledger", "S:rewards")),
+    "recorder": Rights((*_COMMON, "S:trajectories", "S:ledger", "S:rewards", "<S:usage:*")),
     # A job is a command of a terminal's, on the bus by the worker's user.
     "jobs": Rights((*_ALL, *_JOBS), _QUEUE),
     "gateway": Rights(

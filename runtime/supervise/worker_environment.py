@@ -38,6 +38,8 @@ def _used_variables(settings: Settings, kind: str) -> set[str]:
     if kind == "tool":
         of_sources = {n for source in settings.tools.values() for n in source.secret_variables}
         return of_sources | set(settings.app.env if settings.app else ())
+    if kind == "recorder":
+        return set(settings.tracing.headers_env.values())
     if kind == "jobs":
         # A job joins the bus by it, as a command in a terminal does.
         return {URL_VARIABLE, *HUB_TOKENS}

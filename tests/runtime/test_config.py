@@ -52,6 +52,13 @@ def test_a_port_that_redis_would_not_listen_on_is_refused() -> None:
     assert 'port 6400 does nothing unless listen = "tcp" is set too' in message
 
 
+def test_a_collector_of_traces_without_a_recorder_that_sends_them_is_refused() -> None:
+    tracing = {"endpoint": "http://127.0.0.1:4318"}
+    with pytest.raises(ValueError, match="without a recorder"):
+        config.Settings.model_validate({"tracing": tracing})
+    config.Settings.model_validate({"tracing": tracing, "workers": {"recorder": {}}})
+
+
 def test_a_switch_of_a_chat_template_is_read_as_what_it_says_or_refused_by_name() -> None:
     key = "models.llm.template_options"
     for word in (f"{key}.enable_thinking=false", f'{key}={{"enable_thinking": false}}'):

@@ -17,7 +17,8 @@ from tests.runtime.conftest import LIMIT, Deployment, changes
 
 ENVIRONMENT = {
     "PATH": "/bin", "HOME": "/root", "OPENAI_API_KEY": "k-openai", "OTHER_KEY": "k-other",
-    "WEATHER_KEY": "k-weather", "HF_TOKEN": "k-hub", "GITHUB_TOKEN": "k-github",
+    "WEATHER_KEY": "k-weather", "COLLECTOR_AUTH": "k-collector",
+    "HF_TOKEN": "k-hub", "GITHUB_TOKEN": "k-github",
     "LOOPLINE_BUS__REDIS_URL": "redis://:k-redis@bus:6379/0", "MAX_TOKENS": "12",
 }  # fmt: skip
 PLAIN = {"PATH", "HOME", "MAX_TOKENS"}
@@ -30,7 +31,8 @@ def settings() -> Settings:
             "llm": model,
             "slm": {**model, "base_url": "http://localhost:1/v1", "api_key_env": "OTHER_KEY"},
         },
-        "workers": {"gpu": {"models": ["slm"]}, "big": {"models": ["llm"]}},
+        "workers": {"gpu": {"models": ["slm"]}, "big": {"models": ["llm"]}, "recorder": {}},
+        "tracing": {"endpoint": "http://c", "headers_env": {"Authorization": "COLLECTOR_AUTH"}},
         "tools": {"weather": {"openapi": "w.yaml", "query_env": {"key": "WEATHER_KEY"}}},
     }
     return Settings.model_validate(fields)
@@ -40,7 +42,7 @@ def settings() -> Settings:
     ("kind", "key_names"),
     [
         ("planner", set[str]()),
-        ("recorder", set[str]()),
+        ("recorder", {"COLLECTOR_AUTH"}),
         ("judge", set[str]()),
         ("gpu", {"OTHER_KEY", "HF_TOKEN"}),
         ("big", {"OPENAI_API_KEY", "HF_TOKEN"}),

@@ -96,7 +96,7 @@ def essentials(trajectory: Trajectory) -> dict[str, Any]:
         del step["timings"], step["worker"]
         for candidate in step["candidates"]:
             for call in candidate["calls"]:
-                del call["latency"]
+                del call["latency"], call["worker"], call["answered_at"]
     return fields
 
 

@@ -86,6 +86,8 @@ class GenerateRequest(Record):
     """Unix seconds by the clock of this machine, as it stands when the engine is asked. An engine
     stops there with `EngineDeadline`."""
     stream: bool = False
+    traceparent: str = ""
+    """W3C trace context that an endpoint is told: it is the parent of what that one records."""
 
     @property
     def callable_tools(self) -> tuple[ToolSpec, ...]:

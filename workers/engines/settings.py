@@ -299,6 +299,31 @@ def max_micro_dollars(prompt: int, completion: int, price: Price) -> int:
     return int(exact.to_integral_value(ROUND_CEILING))
 
 
+_PROVIDERS = {
+    "anthropic.com": "anthropic",
+    "azure.com": "azure.ai.openai",
+    "cohere.com": "cohere",
+    "deepseek.com": "deepseek",
+    "googleapis.com": "gcp.gemini",
+    "groq.com": "groq",
+    "mistral.ai": "mistral_ai",
+    "moonshot.ai": "moonshot_ai",
+    "perplexity.ai": "perplexity",
+    "x.ai": "x_ai",
+}
+"""By the domain of their endpoints, as OpenTelemetry's conventions name them."""
+
+
+def provider_of(settings: ModelSettings) -> str:
+    """Who serves a pool, in the words of OpenTelemetry: a known provider, `openai` for an endpoint
+    of its format that nobody knows, else the engine."""
+    if settings.engine != "openai" or settings.base_url is None:
+        return settings.engine
+    host = urlsplit(settings.base_url.strip()).hostname or ""
+    domain = ".".join(host.split(".")[-2:])
+    return _PROVIDERS.get(domain, "openai")
+
+
 def _is_address(url: str) -> bool:
     try:
         return (

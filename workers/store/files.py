@@ -141,9 +141,13 @@ def _batches_of(
     file = open_parquet(path)
     first = 0
     wanted = list(columns) if workflow is None else [*columns, "workflow"]
-    for group in range(file.metadata.num_row_groups):
+    groups = range(file.metadata.num_row_groups)
+    held_by = set(
+        groups if workflow is None else _groups_that_may_hold(file.metadata, "workflow", workflow)
+    )
+    for group in groups:
         rows: int = file.metadata.row_group(group).num_rows
-        if workflow is None or _may_hold(file, group, "workflow", workflow):
+        if group in held_by:
             try:
                 table = read_group(path, file, group, wanted)
             except Damaged as error:
@@ -190,10 +194,14 @@ def find_run_rows(folder: Path, run_id: str) -> RunRows:
 
 
 def _add_rows(path: Path, run_id: str, rows: RunRows) -> None:
+    # A large store has many files, of which one or two hold the run: the others are not opened
+    # beyond their metadata.
+    metadata = _read_metadata(path)
+    held_by = [*_groups_that_may_hold(metadata, "run_id", run_id)]
+    if not held_by:
+        return
     file = open_parquet(path)
-    for group in range(file.metadata.num_row_groups):
-        if not _may_hold(file, group, "run_id", run_id):
-            continue
+    for group in held_by:
         # Without pyarrow's compute functions, whose import takes longer than all of this.
         ids = read_group(path, file, group, ["run_id"])["run_id"].to_pylist()
         places = [number for number, value in enumerate(ids) if value == run_id]
@@ -204,12 +212,25 @@ def _add_rows(path: Path, run_id: str, rows: RunRows) -> None:
                 rows.bodies.append((row["generation"], place, row["trajectory"]))
 
 
-def _may_hold(file: Any, group: int, column: str, value: str) -> bool:
-    """What the statistics of a row group say; files of earlier recorders have them, too."""
-    at: int = file.schema_arrow.get_field_index(column)
-    if at < 0:
-        return True  # and reading it says what is wrong
-    statistics = file.metadata.row_group(group).column(at).statistics
+def _read_metadata(path: Path) -> Any:
+    """Raises as `open_parquet`."""
+    try:
+        return pq.read_metadata(str(path))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise _as_damage(path, error) from error
+
+
+def _groups_that_may_hold(metadata: Any, column: str, value: str) -> Iterator[int]:
+    """By the statistics of the row groups; files of earlier recorders have them, too. All groups
+    where there is no such column: reading it says what is wrong."""
+    names: list[str] = metadata.schema.names
+    at = names.index(column) if column in names else None
+    for group in range(metadata.num_row_groups):
+        if at is None or _may_hold(metadata.row_group(group).column(at).statistics, value):
+            yield group
+
+
+def _may_hold(statistics: Any, value: str) -> bool:
     if statistics is None or not statistics.has_min_max:
         return True
     try:

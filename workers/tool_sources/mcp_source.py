@@ -27,6 +27,7 @@ from loopline.agents.records import JsonObject
 from loopline.agents.tools import OutcomeUnknown, ToolContext, ToolFailed
 from loopline.agents.tools.answers import as_answer
 from loopline.agents.tools.effects import Effect
+from loopline.bus import TRACEPARENT_HEADER
 from loopline.workers.tool_sources.catalogue import Catalogue, ListedTool, catalogue_of
 from loopline.workers.tool_sources.credentials import Credentials
 from loopline.workers.tool_sources.mcp_dialects import PlainTransport
@@ -224,9 +225,11 @@ class McpSource:
         self, name: str, arguments: JsonObject, context: ToolContext | None
     ) -> types.CallToolResult | types.InputRequiredResult:
         client = await self._require_client()
-        meta = {IDEMPOTENCY_KEY: context.key} if context else None
+        meta = {} if context is None else {IDEMPOTENCY_KEY: context.key}
+        if context is not None and context.traceparent:
+            meta[TRACEPARENT_HEADER] = context.traceparent
         params = types.CallToolRequestParams.model_validate(
-            {"name": name, "arguments": dict(arguments), "_meta": meta}
+            {"name": name, "arguments": dict(arguments), "_meta": meta or None}
         )
         self._in_flight += 1
         self._idle.clear()

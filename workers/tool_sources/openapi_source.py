@@ -11,6 +11,7 @@ from loopline.agents.records import JsonObject
 from loopline.agents.tools import OutcomeUnknown, ToolContext, ToolFailed
 from loopline.agents.tools.answers import cut_text
 from loopline.agents.tools.effects import Effect
+from loopline.bus import TRACEPARENT_HEADER
 from loopline.workers.tool_sources.answer_text import kind_of, text_of
 from loopline.workers.tool_sources.bounded_http import BoundedAnswer, bounded_client, read_bounded
 from loopline.workers.tool_sources.catalogue import Catalogue
@@ -98,6 +99,9 @@ class OpenApiSource:
         request = request_of(
             self._http, self._base_url, operation, arguments, self._credentials, key
         )
+        traceparent = context.traceparent if context else ""
+        if traceparent and TRACEPARENT_HEADER not in request.headers:
+            request.headers[TRACEPARENT_HEADER] = traceparent
         try:
             answer = await read_bounded(self._http, request, self._settings.max_response_bytes)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:

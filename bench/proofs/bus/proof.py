@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Generator, Sequence
+import time
+import uuid
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -19,6 +21,7 @@ from loopline.bench.proofs.bus.recovery import Recovery, measure_recovery
 from loopline.bench.proofs.harness import Options, Progress, Proof
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.statistics import Spread, quantile, spread
+from loopline.bus import Envelope, step_name, traceparent_of
 from loopline.testing import Persistence, RedisProcess, running_redis
 from loopline.workers.installation import require
 
@@ -30,6 +33,7 @@ MAX_P99_RATIO = 1.5
 MAX_OVER_LEASE = 1.0
 MAX_SWEEP_PERCENT = 2.0
 MAX_IDLE_PERCENT = 1.0
+MAX_TRACING_PERCENT = 3.0
 _SERVERS: dict[str, tuple[Persistence, ...]] = {
     "none": ("none",),
     "everysec": ("everysec",),
@@ -162,6 +166,27 @@ def cost_measurement(name: str, percent: float, bar: float) -> Measurement:
     return measured(name, percent, "% of a core", better="lower", bar=bar)
 
 
+def tracing_percent(peer: Peer) -> float:
+    """What trace contexts cost, in per cent of the processor time that producer and consumer take
+    for a message: that of the run's first step, and that of the step which it hands over to."""
+    count, run_id = 20_000, str(uuid.uuid4())
+
+    def cpu_of(context: Callable[[int], str]) -> float:
+        began = time.process_time()
+        for turn in range(count):
+            Envelope(
+                type="bench.message", run_id=run_id, deadline=0.0, traceparent=context(turn)
+            ).to_json()
+        return time.process_time() - began
+
+    def traced(turn: int) -> str:
+        return traceparent_of(run_id, step_name(run_id, turn, 0))
+
+    costs = [cpu_of(traced) - cpu_of(lambda _: "") for _ in range(5)]
+    message = peer.rate("producer_cpu_per_1000").median + peer.rate("consumer_cpu_per_1000").median
+    return 100 * 2 * spread(costs).median / count / (message / 1000)
+
+
 def run(options: BusOptions, progress: Progress) -> Outcome:
     """Measure the peers on each server, then what the bus costs and how it recovers."""
     require("faststream")
@@ -184,6 +209,14 @@ async def _measure(options: BusOptions, outcome: Outcome, progress: Progress) ->
         outcome.measurements += ratios(
             peers, bars=first, server="" if first else f"appendonly {persistence}"
         )
+        if first:
+            percent = tracing_percent(peers[OURS])
+            outcome.measurements.append(
+                measured(
+                    "tracing_percent", percent, "% of a message's processor time",
+                    better="lower", bar=MAX_TRACING_PERCENT,
+                )
+            )  # fmt: skip
     if options.only_peers:
         return
     with _server("none") as server:

@@ -63,6 +63,11 @@ def town() -> MCPServer:
         return (ctx.headers or {}).get("authorization", "nobody")
 
     @server.tool()
+    def trace(ctx: Context) -> str:
+        """Which trace the call is of."""
+        return str((ctx.request_context.meta or {}).get("traceparent", "none"))
+
+    @server.tool()
     def picture() -> list[Image | str]:
         """A picture and a word."""
         return ["look:", Image(data=b"x" * 300, format="png")]

@@ -11,6 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 
+from loopline.bus import TRACEPARENT_HEADER
 from loopline.workers.engines.openai.address import Address, redirect_target, same_origin
 from loopline.workers.engines.openai.complaints import MAX_BODY_BYTES, complaint_in, quote
 from loopline.workers.engines.openai.errors import refusal_of
@@ -69,7 +70,9 @@ class Connection:
     async def close(self) -> None:
         await self._transport.aclose()
 
-    async def post(self, body: bytes, request_id: str, idempotency_key: str = "") -> Answer:
+    async def post(
+        self, body: bytes, request_id: str, idempotency_key: str = "", traceparent: str = ""
+    ) -> Answer:
         """The answer, whose head alone has arrived; the caller closes it.
 
         Raises `Refused` for an error status, EngineError for no answer or a redirect elsewhere.
@@ -77,6 +80,8 @@ class Connection:
         url, headers = self._url, {REQUEST_ID_HEADER: request_id}
         if idempotency_key:
             headers[IDEMPOTENCY_HEADER] = idempotency_key
+        if traceparent:
+            headers[TRACEPARENT_HEADER] = traceparent
         for _ in range(MAX_REDIRECTS + 1):
             with self._typed_errors("no connection"):
                 answer = await self._transport.post(url, body, headers)

@@ -346,7 +346,7 @@ class OpenAIEngine:
 
         async def post() -> Answer:
             assembly.sent = True
-            return await connection.post(content, request.id, key)
+            return await connection.post(content, request.id, key, request.traceparent)
 
         response = await ticket.guard(post(), timeout=left())
         strays: list[str] = []

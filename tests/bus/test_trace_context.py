@@ -1,0 +1,62 @@
+"""W3C trace contexts: what is one, and what a run, a step and a request have."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopline.bus import TraceContext, span_id_of, step_name, trace_id_of, traceparent_of
+
+RUN = "01a0c450-6c78-762c-82ca-3decceec41a1"
+BROUGHT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def digits(count: int) -> st.SearchStrategy[str]:
+    """Of which one is not 0."""
+    return st.integers(1, 16**count - 1).map(lambda number: f"{number:0{count}x}")
+
+
+@given(digits(32), digits(16), st.booleans())
+def test_a_context_is_read_back_as_it_was_written(trace: str, span: str, sampled: bool) -> None:
+    context = TraceContext(trace, span, sampled)
+    assert TraceContext.parse(str(context)) == context
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "00-xyz",
+        BROUGHT.upper(),
+        BROUGHT.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0" * 32),
+        BROUGHT.replace("00f067aa0ba902b7", "0" * 16),
+        "ff" + BROUGHT[2:],
+        BROUGHT + "-more",
+        BROUGHT + "\n",
+        "01" + BROUGHT[2:] + "-" + "x" * 10_000,
+    ],
+)
+def test_what_the_standard_does_not_allow_is_no_context(header: str) -> None:
+    assert TraceContext.parse(header) is None
+    assert trace_id_of(RUN, header) == RUN.replace("-", "")
+
+
+def test_a_later_version_may_say_more() -> None:
+    context = TraceContext.parse("01" + BROUGHT[2:] + "-more")
+    assert context == TraceContext.parse(BROUGHT)
+
+
+def test_each_part_of_a_run_has_a_span_of_its_own_in_the_clients_trace() -> None:
+    names = [RUN, step_name(RUN, 0, 1), step_name(RUN, 1, 0), f"{step_name(RUN, 1, 0)}/0"]
+    contexts = [TraceContext.parse(traceparent_of(RUN, name, BROUGHT)) for name in names]
+    assert [context and context.trace_id for context in contexts] == [BROUGHT.split("-")[1]] * 4
+    assert [context and context.span_id for context in contexts] == list(map(span_id_of, names))
+    assert len(set(contexts)) == len(names)
+
+
+def test_what_is_asked_of_others_is_recorded_as_the_client_decided() -> None:
+    assert traceparent_of(RUN, RUN, BROUGHT)[-3:] == "-01"
+    assert traceparent_of(RUN, RUN, BROUGHT[:-1] + "0")[-3:] == "-00"
+    assert traceparent_of(RUN, RUN)[-3:] == "-01"
+    assert traceparent_of("no run", "no run") == ""

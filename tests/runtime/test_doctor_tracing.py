@@ -1,0 +1,40 @@
+"""What the doctor says of the collector of traces."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("opentelemetry.proto", reason="needs make install")
+
+from loopline.runtime.config.settings import Settings
+from loopline.runtime.observe.check_results import Finding
+from loopline.runtime.observe.doctor_tracing import tracing_findings
+from tests.workers.tracing.collector import collecting
+
+
+def finding(online: bool = True, **tracing: object) -> Finding:
+    settings = Settings.model_validate({"tracing": tracing, "workers": {"recorder": {}}})
+    [only] = tracing_findings(settings, online=online)
+    return only
+
+
+def test_a_deployment_that_traces_nothing_has_no_finding() -> None:
+    assert not [*tracing_findings(Settings(), online=True)]
+
+
+def test_a_collector_is_asked_online_whether_it_takes_spans() -> None:
+    with collecting() as collector:
+        assert finding(endpoint=collector.url).level == "ok"
+        collector.status = 401
+        refused = finding(endpoint=collector.url)
+        assert collector.requests == 2
+        assert "not tried" in finding(online=False, endpoint=collector.url).says
+        assert collector.requests == 2
+    assert (refused.level, "HTTP 401" in refused.says) == ("warn", True)
+    assert "ConnectError" in finding(endpoint=collector.url).says
+
+
+def test_a_key_that_is_not_set_is_named() -> None:
+    key = {"Authorization": "NOBODY_SETS_THIS"}
+    unset = finding(endpoint="http://127.0.0.1:9", headers_env=key)
+    assert "NOBODY_SETS_THIS" in unset.says

@@ -1,0 +1,1 @@
+"""Ended runs as OpenTelemetry traces: the journal becomes spans, which a collector gets."""
