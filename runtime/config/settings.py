@@ -45,7 +45,7 @@ from loopline.runtime.config.sources import (
     unknown_keys,
 )
 from loopline.runtime.errors import ConfigError
-from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.settings import ModelSettings, Price
 from loopline.workers.sandbox import SandboxSettings
 from loopline.workers.settings import MetricsSettings
 from loopline.workers.tool_sources.settings import SourceName, ToolSourceSettings
@@ -183,6 +183,11 @@ class Settings(BaseSettings):
         """Environment variables whose values must never be written anywhere."""
         keys = [model.api_key_env for model in self.models.values() if model.api_key_env]
         return (*keys, *(name for tool in self.tools.values() for name in tool.secret_variables))
+
+    @property
+    def priced_pools(self) -> tuple[str, ...]:
+        """Pools that have a price; what calls of others cost is not known."""
+        return tuple(name for name, model in self.models.items() if model.price != Price())
 
     @property
     def own_redis(self) -> bool:

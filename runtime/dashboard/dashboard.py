@@ -13,6 +13,7 @@ from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard import sign_in
+from loopline.runtime.dashboard.cost_view import CostView
 from loopline.runtime.dashboard.frame import HEADERS, PATH, Frame
 from loopline.runtime.dashboard.policies_view import PoliciesView
 from loopline.runtime.dashboard.run_view import RunView
@@ -23,6 +24,7 @@ from loopline.runtime.dashboard.workers_view import WorkersView
 _PACKAGE = "loopline.runtime.dashboard"
 _STATIC = {
     "dashboard.css": ("loopline.runtime.dashboard", "text/css; charset=utf-8"),
+    "charts.js": ("loopline.runtime.dashboard", "text/javascript; charset=utf-8"),
     "dashboard.js": ("loopline.runtime.dashboard", "text/javascript; charset=utf-8"),
     "page.css": ("loopline.runtime.terminal.pages", "text/css; charset=utf-8"),
     "run_page.css": ("loopline.runtime.observe.run_page", "text/css; charset=utf-8"),
@@ -39,6 +41,7 @@ def dashboard(client: Client, settings: Settings, state: StateDirectory) -> Moun
         RunView(frame, state),
         WorkersView(frame, state),
         PoliciesView(frame),
+        CostView(frame, state),
     ):
         routes += view.routes()
     return Mount(PATH, routes=routes)

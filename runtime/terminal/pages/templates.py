@@ -18,6 +18,7 @@ from functools import cache
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.safe_text import sanitize
 
 _SHARED = "loopline.runtime.terminal.pages"
@@ -43,6 +44,7 @@ def _environment(package: str) -> Environment:
     environment.filters["grouped"] = _grouped
     environment.filters["spaced"] = _spaced
     environment.filters["code"] = _code
+    environment.filters["counted"] = format_count
     return environment
 
 
