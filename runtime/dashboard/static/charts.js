@@ -3,25 +3,33 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// The marks of a drawing by their place, from left to right.
-function columnsOf(drawing) {
-  const columns = new Map();
+// The marks of a drawing by their curve, from left to right. Bars are one curve together.
+function curvesOf(drawing) {
+  const curves = new Map();
   for (const mark of drawing.querySelectorAll("circle, rect.bar")) {
-    const title = mark.querySelector("title");
-    if (!title) continue;
-    const x = mark.hasAttribute("cx")
-      ? Number(mark.getAttribute("cx"))
-      : Number(mark.getAttribute("x")) + Number(mark.getAttribute("width")) / 2;
-    if (!columns.has(x)) columns.set(x, []);
-    columns.get(x).push(title.textContent);
+    const text = mark.querySelector("title")?.textContent;
+    if (!text) continue;
+    const isBar = mark.tagName === "rect";
+    const x = isBar
+      ? Number(mark.getAttribute("x")) + Number(mark.getAttribute("width")) / 2
+      : Number(mark.getAttribute("cx"));
+    const name = isBar ? "" : text.split(": ")[0];
+    if (!curves.has(name)) curves.set(name, []);
+    curves.get(name).push({ x, text });
   }
-  return [...columns].sort((first, second) => first[0] - second[0]);
+  for (const marks of curves.values()) marks.sort((first, second) => first.x - second.x);
+  return [...curves.values()];
+}
+
+function nearestTo(x, marks) {
+  return marks.reduce((best, mark) => (Math.abs(mark.x - x) < Math.abs(best.x - x) ? mark : best));
 }
 
 function watch(figure) {
   const drawing = figure.querySelector("svg");
-  const columns = columnsOf(drawing);
-  if (!columns.length) return;
+  const curves = curvesOf(drawing);
+  if (!curves.length) return;
+  const places = [...new Set(curves.flat().map((mark) => mark.x))].sort((a, b) => a - b);
   const readout = document.createElement("p");
   readout.className = "readout";
   readout.setAttribute("role", "status");
@@ -35,25 +43,25 @@ function watch(figure) {
   let current = -1;
 
   function show(at) {
-    current = Math.max(0, Math.min(columns.length - 1, at));
-    const [x, texts] = columns[current];
+    current = Math.max(0, Math.min(places.length - 1, at));
+    const x = places[current];
     line.setAttribute("x1", String(x));
     line.setAttribute("x2", String(x));
     line.setAttribute("visibility", "visible");
-    readout.textContent = texts.slice(0, 12).join(" · ");
+    readout.textContent = curves.slice(0, 12).map((marks) => nearestTo(x, marks).text).join(" · ");
   }
 
   drawing.addEventListener("pointermove", (event) => {
     const box = drawing.getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * drawing.viewBox.baseVal.width;
     let nearest = 0;
-    for (let at = 1; at < columns.length; at++) {
-      if (Math.abs(columns[at][0] - x) < Math.abs(columns[nearest][0] - x)) nearest = at;
+    for (let at = 1; at < places.length; at++) {
+      if (Math.abs(places[at] - x) < Math.abs(places[nearest] - x)) nearest = at;
     }
     if (nearest !== current) show(nearest);
   });
   figure.addEventListener("keydown", (event) => {
-    const moves = { ArrowLeft: current - 1, ArrowRight: current + 1, Home: 0, End: columns.length - 1 };
+    const moves = { ArrowLeft: current - 1, ArrowRight: current + 1, Home: 0, End: places.length - 1 };
     if (!(event.key in moves)) return;
     event.preventDefault();
     show(moves[event.key]);
