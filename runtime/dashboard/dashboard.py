@@ -39,7 +39,7 @@ def dashboard(client: Client, settings: Settings, state: StateDirectory) -> Moun
     frame = Frame(client, settings)
     routes = [*Doors(frame).routes()]
     for view in (
-        RunsView(frame),
+        RunsView(frame, state),
         RunView(frame, state),
         WorkersView(frame, state),
         PoliciesView(frame),

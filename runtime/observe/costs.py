@@ -7,7 +7,6 @@ nothing: here it counts as a call whose cost is unknown.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,7 @@ from typing import Any, Literal, get_args
 import orjson
 
 from loopline.bus import Bus
-from loopline.runtime.errors import UserError
-from loopline.runtime.observe.store_views import add_view, open_database
+from loopline.runtime.observe.store_views import add_view, bounded_queries
 
 Grouping = Literal["day", "model", "workflow", "tag", "key"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
@@ -26,10 +24,8 @@ MAX_GROUPS = 200
 MAX_DAYS = 400
 MAX_UNRECORDED = 50_000
 """Ledger entries that are read from the bus, the newest ones."""
-QUERY_SECONDS = 20.0
 _BATCH = 1_000
 _RUNS_BATCH = 500
-_LIMITS: Mapping[str, str | int] = {"memory_limit": "512MB", "threads": 2}
 
 _GROUP_BY: Mapping[Grouping, str] = {
     "day": "strftime(make_timestamp((\"at\" * 1e6)::BIGINT), '%Y-%m-%d')",
@@ -177,31 +173,10 @@ def read_costs(
     by: Grouping,
 ) -> Costs:
     """The sums of a period (Unix seconds; `until` is not part of it). `priced`: the pools that
-    have a price. Blocks for as long as the query takes, `QUERY_SECONDS` at most.
-
-    Raises `UserError` without DuckDB, for files that can't be read, or where it takes longer.
+    have a price. Blocks for as long as it takes. Raises `UserError` as `bounded_queries`.
     """
-    connection = open_database(**_LIMITS)
-    import duckdb
-
-    timer = threading.Timer(QUERY_SECONDS, connection.interrupt)
-    timer.start()
-    try:
+    with bounded_queries(store) as connection:
         return _read(connection, store, unrecorded, priced, since, until, by)
-    except duckdb.InterruptException:
-        raise UserError(
-            f"the ledger of this period can't be added up within {QUERY_SECONDS:g} s",
-            hint="choose a shorter one; `runtime store compact` makes reading faster.",
-        ) from None
-    except duckdb.Error as error:
-        words = " ".join(str(error).split())[:300]
-        raise UserError(
-            f"the store in {store} can't be read: {words}",
-            hint="`runtime store verify` sets damaged files aside.",
-        ) from error
-    finally:
-        timer.cancel()
-        connection.close()
 
 
 def _read(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,41 @@ _LATEST = (
     "generation DESC, split_part(entry, '-', 1)::BIGINT DESC, split_part(entry, '-', 2)::BIGINT "
     "DESC"
 )
+
+
+QUERY_SECONDS = 20.0
+_LIMITS: Mapping[str, str | int] = {"memory_limit": "512MB", "threads": 2}
+
+
+@contextmanager
+def bounded_queries(store: Path) -> Generator[Any]:
+    """An empty DuckDB for queries that others wait for: with two threads, 512 MB and
+    `QUERY_SECONDS` for all of them together.
+
+    Raises `UserError` without DuckDB, for files that can't be read, or where it takes longer.
+    """
+    connection = open_database(**_LIMITS)
+    import duckdb
+
+    timer = threading.Timer(QUERY_SECONDS, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield connection
+    except duckdb.InterruptException:
+        raise UserError(
+            f"the store in {store} can't be searched within {QUERY_SECONDS:g} s",
+            hint="ask for a shorter time; `runtime store compact` makes reading faster.",
+        ) from None
+    except duckdb.Error as error:
+        words = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"the store in {store} can't be read: {words}",
+            hint="`runtime store verify` sets damaged files aside.",
+        ) from error
+    finally:
+        timer.cancel()
+        connection.close()
 
 
 def connect(store: Path) -> Any:

@@ -76,18 +76,20 @@ def read_events(folder: Path) -> Series:
     stands before it; what was drawn beyond a checkpoint that was gone back to is left out."""
     try:
         from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto import event_pb2
     except ImportError as error:
         raise UserError(
             "the curves can't be read: the package tensorboard is not installed",
             hint=install_hint("train"),
         ) from error
+    records: Any = event_pb2  # made by protobuf, so that types know nothing of it
     series: dict[str, dict[int, float]] = {}
     points = 0
     for path in _event_files(folder):
         for body in RawEventFileLoader(str(path)).Load():
-            event: Any = Event.FromString(body)
-            if event.HasField("session_log") and event.session_log.status == SessionLog.START:
+            event = records.Event.FromString(body)
+            log = event.session_log
+            if event.HasField("session_log") and log.status == records.SessionLog.START:
                 for values in series.values():
                     for step in [step for step in values if step >= event.step]:
                         del values[step]
