@@ -33,8 +33,9 @@ def joined(
     """The deployment that runs here or behind the URL; where none does and a profile is named, one
     of it that lasts for the block. Raises `UserError`, and UsageError before anything is started
     where that profile can't play the arms or keep the budget."""
-    from loopline.runtime.config.settings import is_profile_given, load
+    from loopline.runtime.config.settings import chosen_profile, is_profile_given, load
     from loopline.runtime.config.state import StateDirectory
+    from loopline.runtime.supervise.detached import temporary_deployment
 
     state = StateDirectory.from_environment()
     if redis_url or state.holder() or not is_profile_given(profile):
@@ -46,9 +47,6 @@ def joined(
         return
     add_deployment(manifest, arms, settings)
     require_prices(manifest, arms, settings)
-    from loopline.runtime.config.settings import chosen_profile
-    from loopline.runtime.supervise.detached import temporary_deployment
-
     with temporary_deployment(
         chosen_profile(profile), list(_UNNEEDED_WORKERS), f"bench {manifest.benchmark}"
     ):
@@ -60,8 +58,13 @@ def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
     when there is none."""
     from loopline.runtime.client.deployment import find
     from loopline.runtime.config.sources import absolute_profile
+    from loopline.runtime.errors import Unreachable
 
-    deployment = find(redis_url=redis_url, profile=profile)
+    try:
+        deployment = find(redis_url=redis_url, profile=profile)
+    except Unreachable as error:
+        hint = f"{error.hint} With --profile NAME a benchmark starts and stops one of its own."
+        raise Unreachable(error.args[0], hint=hint) from None
     if deployment.run and profile and deployment.run.profile != absolute_profile(profile):
         raise UsageError(
             f"--profile {profile}: the deployment that runs here has the profile "

@@ -167,6 +167,13 @@ def _row(line: CostLine, by: Grouping, names: Mapping[str, str]) -> CostRow:
     )
 
 
+def _axis_dollars(dollars: float) -> str:
+    if dollars >= 100:
+        return f"${dollars:,.0f}"
+    digits = 2 if dollars >= 1 else 6
+    return f"${dollars:.{digits}f}".rstrip("0").rstrip(".")
+
+
 def days_plot(days: Sequence[CostLine], first: float, last: float) -> str:
     """Dollars of each day; tokens where nothing has a price. Empty without a call."""
     if not days:
@@ -183,7 +190,7 @@ def days_plot(days: Sequence[CostLine], first: float, last: float) -> str:
     parts: list[str] = []
     for tick in y.ticks(4):
         parts.append(svg.line(x.start, y(tick), x.end, y(tick), "grid"))
-        words = f"${number(tick)}" if priced else number(tick)
+        words = _axis_dollars(tick) if priced else number(tick)
         parts.append(svg.text(x.start - 6, y(tick) + 4, words, "tick", "end"))
     by_day = {line.name: line for line in days}
     every = -(-count // 10)

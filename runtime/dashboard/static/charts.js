@@ -37,7 +37,7 @@ function watch(figure) {
   const line = document.createElementNS(SVG, "line");
   line.setAttribute("class", "cursor");
   line.setAttribute("y1", "0");
-  line.setAttribute("y2", String(drawing.viewBox.baseVal.height));
+  line.setAttribute("y2", String(drawing.viewBox.baseVal.height - 36));
   line.setAttribute("visibility", "hidden");
   drawing.append(line);
   let current = -1;

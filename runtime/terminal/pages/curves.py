@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopline.runtime.terminal.pages import svg
+from loopline.runtime.terminal.pages.labels import spaced_ticks
 
 WIDTH = 460.0
 HEIGHT = 250.0
@@ -97,9 +98,10 @@ def curves_plot(
         kind = "zero" if abs(tick) < 1e-12 else "grid"
         parts.append(svg.line(x.start, y(tick), x.end, y(tick), kind))
         parts.append(svg.text(x.start - 6, y(tick) + 4, say(tick), "tick", "end"))
-    for tick in x_ticks or _whole_ticks(x.ticks(5)):
+    ticks = x_ticks or _whole_ticks(x.ticks(5))
+    for tick, words in spaced_ticks(x, ticks, [say_x(tick) for tick in ticks]):
         parts.append(svg.line(x(tick), y.start, x(tick), y.start + 4, "grid"))
-        parts.append(svg.text(x(tick), height - _BOTTOM + 16, say_x(tick), "tick", "middle"))
+        parts.append(svg.text(x(tick), height - _BOTTOM + 16, words, "tick", "middle"))
     parts.append(svg.text((x.start + x.end) / 2, height - 8, x_label, "axis", "middle"))
     for at, curve in enumerate(drawn):
         parts += _line(curve, x, y, at, say, lambda value: f"{x_label} {say_x(value)}")

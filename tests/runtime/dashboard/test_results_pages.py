@@ -21,7 +21,7 @@ def test_benchmarks_are_listed_with_their_course(page: Page, dashboard: Dashboar
     chart = page.locator("[data-chart]").first
     chart.focus()
     page.keyboard.press("End")
-    expect(chart.get_by_role("status")).to_contain_text("62.5 % at time (UTC) 11-15")
+    expect(chart.get_by_role("status")).to_contain_text("llm: 0.0 % at time (UTC) 11-24")
 
 
 def test_two_benchmarks_are_compared_question_by_question(page: Page, dashboard: Dashboard) -> None:
@@ -30,7 +30,7 @@ def test_two_benchmarks_are_compared_question_by_question(page: Page, dashboard:
     page.get_by_label("with").select_option("sums-1")
     page.get_by_role("button", name="Compare").click()
     row = page.locator("tbody tr").first
-    expect(row).to_contain_text("+25.0")
+    expect(row).to_contain_text("+87.5")
     page.get_by_text("which questions differ").first.click()
     expect(page.locator("details").first).to_contain_text("Only A is right")
 

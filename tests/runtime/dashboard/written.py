@@ -15,9 +15,10 @@ from loopline.bench.checkers import Scorer
 from loopline.bench.output import OutputDirectory
 from loopline.bench.report.writer import write_reports
 from loopline.runtime.client.run_ids import new_run_id
+from loopline.workers.engines.settings import ScriptedOptions
 from loopline.workers.recorder import TRAJECTORY_SCHEMA, Table, trajectory_row
 from tests.bench.benchmarks import items, manifest, run
-from tests.bench.local_client import LocalClient
+from tests.bench.local_client import POOLS, LocalClient
 from tests.trainers.grpo.recorded import a_call, a_candidate, a_run, a_step
 from tests.trainers.test_data_examples import as_on_the_bus
 
@@ -26,17 +27,20 @@ HOSTILE = "<script>document.title = 'owned'</script>\u202etxt.exe"
 
 
 def write_benchmarks(results: Path) -> None:
-    """Two of the same eight questions, of which the second one has fewer right."""
-    for number, wrong in enumerate(([3], [1, 3, 5])):
+    """Two of the same eight questions: in the second one the big model answers all of them
+    wrongly."""
+    careless = POOLS["llm"].model_copy(update={"scripted": ScriptedOptions(mistake_rate=1.0)})
+    for number, pools in enumerate((POOLS, {**POOLS, "llm": careless})):
         directory = OutputDirectory(results / f"sums-{number}")
-        made = manifest(items(8, wrong=wrong))
-        # The same questions: only what was answered differs.
-        made = made.model_copy(update={"created": LONG_AGO + 86_400 * number})
-        directory.create(made)
+        created = LONG_AGO + 864_000 * number
+        directory.create(manifest(items(8, wrong=[3]), created=created))
+        client = LocalClient(pools=pools)
 
-        async def answer(directory: OutputDirectory = directory) -> None:
+        async def answer(
+            directory: OutputDirectory = directory, client: LocalClient = client
+        ) -> None:
             with Scorer() as scorer:
-                await run(directory, LocalClient(), scorer)
+                await run(directory, client, scorer)
 
         _wait_for(answer())
         write_reports(directory)
@@ -52,7 +56,7 @@ def write_training(results: Path, name: str, group_of: str = "") -> None:
 
     writer = EventFileWriter(str(results / name / "curves" / "shared"))
     for step in range(1, 301):
-        noise = math.sin(step * 12.9898) * 0.2
+        noise = math.sin(step * 12.9898) * 0.2 + len(name) / 20
         for tag, value in (("loss", 2 * math.exp(-step / 80) + noise), ("reward", step / 300)):
             summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
             writer.add_event(Event(wall_time=LONG_AGO + step, step=step, summary=summary))
