@@ -33,7 +33,17 @@ def command(path: Path, profile: str, *arguments: str) -> subprocess.Popen[str]:
     (path / "small.toml").write_text(profile)
     environ = {key: value for key, value in os.environ.items() if not key.startswith("LOOPLINE_")}
     return subprocess.Popen(
-        [*COMMAND, "wordproblems", "--arms", "llm", "--samples", "2", *arguments],
+        [
+            *COMMAND,
+            "wordproblems",
+            "--arms",
+            "llm",
+            "--samples",
+            "2",
+            "--calculator",
+            "off",
+            *arguments,
+        ],
         cwd=path,
         env=environ | {"LOOPLINE_STATE": str(path / "state")},
         stdout=subprocess.PIPE,

@@ -27,8 +27,8 @@ HOSTILE = "<script>document.title = 'owned'</script>\u202etxt.exe"
 
 
 def write_benchmarks(results: Path) -> None:
-    """Two of the same eight questions: in the second one the big model answers all of them
-    wrongly."""
+    """Two of the same eight questions: in the second one the big model is careless, which costs the
+    router a quarter of its answers."""
     careless = POOLS["llm"].model_copy(update={"scripted": ScriptedOptions(mistake_rate=1.0)})
     for number, pools in enumerate((POOLS, {**POOLS, "llm": careless})):
         directory = OutputDirectory(results / f"sums-{number}")
