@@ -210,5 +210,5 @@ def days_plot(days: Sequence[CostLine], first: float, last: float) -> str:
             )
         )  # fmt: skip
     what = "US dollars a day" if priced else "Tokens a day: no call has a price"
-    parts.append(svg.text((x.start + x.end) / 2, _HEIGHT - 2, f"{what} (UTC)", "axis", "middle"))
+    parts.append(svg.text((x.start + x.end) / 2, _HEIGHT - 5, f"{what} (UTC)", "axis", "middle"))
     return svg.picture(_WIDTH, _HEIGHT, what, *parts)

@@ -39,7 +39,7 @@ function watch(figure) {
   line.setAttribute("y1", "0");
   line.setAttribute("y2", String(drawing.viewBox.baseVal.height - 36));
   line.setAttribute("visibility", "hidden");
-  drawing.append(line);
+  drawing.prepend(line);
   let current = -1;
 
   function show(at) {
