@@ -6,8 +6,7 @@ Ids of runs sort by the time of admission, so an id is where a page ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +24,8 @@ NEWEST = "g"
 """Sorts behind every id of a run."""
 TEXT_CHARS = 2_000
 """Of a question, an answer and a reason, of which a list shows the beginning."""
-_BATCH = 1_000
+_BATCH, _WORDS_BATCH = 1_000, 10_000
+"""Runs of one look; where whole records are read, more of them at once."""
 _ID_CHARS = 36
 
 
@@ -49,29 +49,45 @@ def parse_place(text: str) -> str:
     return text
 
 
+IsListed = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
+"""Which of these runs stand in another list already."""
+
+
 async def find_recorded_runs(
     bus: Bus, store: Path, query: RunQuery, count: int, after: str = NEWEST
 ) -> RecordedPage:
-    """The newest runs of the store that match and that the bus does not list any more, below the
-    id `after`. One page looks at `MAX_LOOKED` runs at most; the next one goes on behind them.
+    """`recorded_page`, without the runs that the bus has still."""
+
+    async def is_on_bus(ids: Sequence[str]) -> list[bool]:
+        async with bus.redis.pipeline(transaction=False) as pipe:
+            for run_id in ids:
+                pipe.exists(bus.keys.shard_of(run_id).run(run_id))
+            return [bool(reply) for reply in await pipe.execute()]
+
+    return await recorded_page(store, query, count, after, is_on_bus)
+
+
+async def recorded_page(
+    store: Path, query: RunQuery, count: int, after: str, is_listed: IsListed
+) -> RecordedPage:
+    """The newest runs of the store that match and are not listed elsewhere, below the id `after`.
+    One page looks at `MAX_LOOKED` runs at most; the next one goes on behind them.
 
     Raises `UserError` as `bounded_queries`.
     """
     if query.state == "active":
         return RecordedPage([], None)
-    with ExitStack() as stack:
-        connection = stack.enter_context(bounded_queries(store))
+    with bounded_queries(store) as connection:
         if not await asyncio.to_thread(add_view, connection, store, "trajectories"):
             return RecordedPage([], None)
         place, wanted, looked = after, list[str](), 0
         more = True
         while more and len(wanted) < count and looked < MAX_LOOKED:
             batch = await asyncio.to_thread(_ids, connection, query, place)
-            more = batch.more
+            more, place = batch.more, batch.last
             looked += batch.looked
-            place = batch.last
-            for run_id, on_bus in zip(batch.ids, await _on_bus(bus, batch.ids), strict=True):
-                if on_bus:
+            for run_id, listed in zip(batch.ids, await is_listed(batch.ids), strict=True):
+                if listed:
                     continue
                 wanted.append(run_id)
                 if len(wanted) == count:
@@ -110,42 +126,33 @@ def _ids(connection: Any, query: RunQuery, after: str) -> _Ids:
     for number, (name, value) in enumerate(query.tags.items()):
         conditions.append(f"CAST(tags::JSON AS MAP(VARCHAR, VARCHAR))[$n{number}] = $v{number}")
         values |= {f"n{number}": name, f"v{number}": value}
-    looked = (
-        f"FROM trajectories WHERE {' AND '.join(conditions)} ORDER BY run_id DESC LIMIT {_BATCH}"
-    )
-    ids = [row[0] for row in connection.execute(f"SELECT run_id {looked}", values).fetchall()]
-    if not ids:
-        return _Ids([], 0, after, more=False)
-    chosen = ids
     inner: list[str] = []
     if query.words:
         inner.append(
             "(contains(lower(coalesce(answer, '')), lower($words)) OR contains("
             "lower(json_extract_string(trajectory, '$.run.task.prompt')), lower($words)))"
         )
+        values["words"] = query.words
     if query.account:
         inner.append("json_extract_string(trajectory, '$.run.account') = $account")
-    if inner:
-        matching = connection.execute(
-            "SELECT run_id FROM trajectories WHERE run_id <= $first AND run_id >= $last AND "
-            f"list_contains($ids, run_id) AND {' AND '.join(inner)} ORDER BY run_id DESC",
-            {
-                "first": ids[0],
-                "last": ids[-1],
-                "ids": ids,
-                **({"words": query.words} if query.words else {}),
-                **({"account": query.account} if query.account else {}),
-            },
+        values["account"] = query.account
+    batch = _WORDS_BATCH if inner else _BATCH
+
+    def select(conditions: Sequence[str], values: Mapping[str, Any]) -> list[str]:
+        where = " AND ".join(conditions)
+        rows = connection.execute(
+            f"SELECT run_id FROM trajectories WHERE {where} ORDER BY run_id DESC LIMIT {batch}",
+            {name: value for name, value in values.items() if f"${name}" in where},
         )
-        chosen = [row[0] for row in matching.fetchall()]
-    return _Ids(chosen, len(ids), ids[-1], more=len(ids) == _BATCH)
+        return [row[0] for row in rows.fetchall()]
 
-
-async def _on_bus(bus: Bus, ids: Sequence[str]) -> list[bool]:
-    async with bus.redis.pipeline(transaction=False) as pipe:
-        for run_id in ids:
-            pipe.exists(bus.keys.shard_of(run_id).run(run_id))
-        return [bool(reply) for reply in await pipe.execute()]
+    ids = select(conditions, values)
+    if not ids:
+        return _Ids([], 0, after, more=False)
+    matching = ids
+    if inner:
+        matching = select([*conditions, "run_id >= $last", *inner], {**values, "last": ids[-1]})
+    return _Ids(matching, len(ids), ids[-1], more=len(ids) == batch)
 
 
 def _lines(connection: Any, ids: Sequence[str]) -> list[RunLine]:
