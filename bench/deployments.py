@@ -161,8 +161,8 @@ def require_prices(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
         setting = f"models.{missing[0]}.price"
         raise UsageError(
             f"--budget-usd: what calls of {models} cost is not known, so the budget could not be "
-            f"kept; set {setting}.prompt and {setting}.completion (US dollars per million tokens) "
-            "in the deployment's profile, or leave --budget-usd out"
+            f"kept; set {setting}.prompt and {setting}.completion (US dollars per million tokens, "
+            "0 for a server of one's own) in the deployment's profile, or leave --budget-usd out"
         )
 
 

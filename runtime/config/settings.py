@@ -45,7 +45,7 @@ from loopline.runtime.config.sources import (
     unknown_keys,
 )
 from loopline.runtime.errors import ConfigError
-from loopline.workers.engines.settings import ModelSettings, Price
+from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.sandbox import SandboxSettings
 from loopline.workers.settings import MetricsSettings
 from loopline.workers.tool_sources.settings import SourceName, ToolSourceSettings
@@ -186,8 +186,8 @@ class Settings(BaseSettings):
 
     @property
     def priced_pools(self) -> tuple[str, ...]:
-        """Pools that have a price; what calls of others cost is not known."""
-        return tuple(name for name, model in self.models.items() if model.price != Price())
+        """Pools that have a price, be it 0; what calls of others cost is not known."""
+        return tuple(name for name, model in self.models.items() if model.price.is_known)
 
     @property
     def own_redis(self) -> bool:

@@ -107,26 +107,25 @@ def test_a_profile_that_lacks_an_arms_pool_is_refused_before_anything_starts(
 
 
 @pytest.mark.parametrize(
-    ("overrides", "missing"),
+    ("profile", "overrides", "missing"),
     [
-        ((), None),
-        (("models.llm.price={}",), "models.llm.price.prompt"),
-        (
-            ("models.slm.engine=openai", "models.slm.base_url=http://127.0.0.1:1/v1"),
-            "models.slm.price.prompt",
-        ),
+        ("scripted", (), None),
+        ("micro", ("models.slm.price.prompt=0",), None),
+        ("micro", (), "models.llm.price.prompt"),
+        ("endpoint", ("models.llm.price.prompt=2",), "models.slm.price.prompt"),
+        ("endpoint", ("models.llm.price.prompt=2", "models.slm.price.completion=0"), None),
     ],
 )
 def test_a_budget_needs_the_prices_of_what_is_paid_for(
-    overrides: tuple[str, ...], missing: str | None
+    profile: str, overrides: tuple[str, ...], missing: str | None
 ) -> None:
     """One's own models may have none where others do."""
-    settings = load("scripted", overrides=overrides)
+    settings = load(profile, overrides=overrides)
     arms = find("gsm8k").arms.parse("llm,router,slm")
+    require_prices(manifest(items(2)), arms, settings)
     asked = manifest(items(2)).model_copy(update={"budget_micro_dollars": 1_000_000})
     if missing is None:
         require_prices(asked, arms, settings)
-        return
-    with pytest.raises(UsageError, match=missing):
-        require_prices(asked, arms, settings)
-    require_prices(manifest(items(2)), arms, settings)
+    else:
+        with pytest.raises(UsageError, match=missing):
+            require_prices(asked, arms, settings)
