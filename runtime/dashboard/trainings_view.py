@@ -22,6 +22,7 @@ from loopline.runtime.observe.run_history import find_run
 from loopline.runtime.observe.training_curves import (
     Group,
     Member,
+    Series,
     groups_of,
     last_change,
     read_curves,
@@ -82,6 +83,8 @@ class TrainingsView:
         self._store = state.store
         self._root = Path(frame.settings.gateway.results).resolve()
         self._turn = asyncio.Lock()
+        self._curves: dict[str, tuple[float, dict[str, Series]]] = {}
+        """By folder, as they were at that time: reading many points takes a while."""
 
     def routes(self) -> list[Route]:
         return [Route("/trainings", self._frame.page(self._page), methods=["GET"])]
@@ -129,7 +132,7 @@ class TrainingsView:
         """Raises `UserError` without the package tensorboard."""
         curves: dict[str, list[Curve]] = {}
         for folder in chosen:
-            for part, series in read_curves(self._root / folder).items():
+            for part, series in self._curves_of(folder).items():
                 label = _label(folder, part, alone=len(chosen) == 1)
                 for name, values in series.items():
                     points: list[Point] = smooth(values, weight)
@@ -139,6 +142,16 @@ class TrainingsView:
             for name, lines in sorted(curves.items())[:MAX_PLOTS]
         )
         return [plot for plot in drawings if plot.drawing]
+
+    def _curves_of(self, folder: str) -> dict[str, Series]:
+        changed = last_change(self._root / folder)
+        before = self._curves.pop(folder, None)
+        if before is None or before[0] != changed:
+            before = (changed, read_curves(self._root / folder))
+        self._curves[folder] = before  # the last that was asked for
+        while len(self._curves) > MAX_CHOSEN:
+            del self._curves[next(iter(self._curves))]
+        return before[1]
 
     async def _samples(self, folder: str, number: int) -> list[SampledGroup]:
         """The groups whose rewards differ most: they show what is learned."""

@@ -7,6 +7,7 @@ nothing: here it counts as a call whose cost is unknown.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,8 +113,6 @@ class Unrecorded:
 
 async def read_unrecorded(bus: Bus) -> Unrecorded:
     """What the bus holds of the ledger; entries that a recorder has written may be among them."""
-    from loopline.workers.recorder import usage_row
-
     rows: list[dict[str, Any]] = []
     truncated = False
     shards = bus.keys.all_shards()
@@ -123,12 +122,8 @@ async def read_unrecorded(bus: Bus) -> Unrecorded:
             entries: list[tuple[bytes, dict[bytes, bytes]]] = await bus.redis.xrevrange(
                 shard.ledger, newest, "-", min(_BATCH, left)
             )
-            for entry, fields in entries:
-                try:
-                    row = usage_row(fields)
-                except (ValueError, KeyError):
-                    continue  # of a newer program: its recorder knows it
-                rows.append({"shard": shard.index, "entry": entry.decode(), **row})
+            # Many of them would keep the loop, on which the gateway's streams go on.
+            rows += await asyncio.to_thread(_usage_rows, shard.index, entries)
             if len(entries) < min(_BATCH, left):
                 break
             left -= len(entries)
@@ -137,6 +132,21 @@ async def read_unrecorded(bus: Bus) -> Unrecorded:
             truncated = True
     runs = await _runs_of(bus, sorted({row["run_id"] for row in rows}))
     return Unrecorded(rows, runs, truncated)
+
+
+def _usage_rows(
+    shard: int, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]
+) -> list[dict[str, Any]]:
+    """Without entries of a newer program, which its recorder knows."""
+    from loopline.workers.recorder import usage_row
+
+    rows: list[dict[str, Any]] = []
+    for entry, fields in entries:
+        try:
+            rows.append({"shard": shard, "entry": entry.decode(), **usage_row(fields)})
+        except (ValueError, KeyError):
+            continue
+    return rows
 
 
 async def _runs_of(bus: Bus, run_ids: Sequence[str]) -> list[dict[str, Any]]:
