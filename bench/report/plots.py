@@ -66,8 +66,8 @@ def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
         name: (x(cost["estimate"] * per), y(accuracy["estimate"]))
         for name, (cost, accuracy) in spots.items()
     }
-    taken = [Box.around(*place, _DOT) for place in places.values()]
-    labels = Labels(Box(x.start, 0.0, WIDTH, y.start), taken)
+    marks = [Box.around(*place, _DOT) for place in places.values()]
+    labels = Labels(Box(x.start, 0.0, WIDTH, y.start), marks)
     for name, (cost, accuracy) in spots.items():
         # The name goes where no other one stands, and no other arm's dot.
         label = labels.place(*places[name], name, "name", 13.0, _DOT)
@@ -101,13 +101,13 @@ def differences(facts: Facts) -> str:
     x = svg.Scale(-reach, reach, 16.0, WIDTH - 16)
     parts: list[str] = []
     ticks = x.ticks(6)
-    shown = spaced_ticks(x, ticks, [points(tick) for tick in ticks])
-    for tick, words in shown:
+    placed_ticks = spaced_ticks(x, ticks, [points(tick) for tick in ticks])
+    for tick, words in placed_ticks:
         parts.append(svg.text(x(tick), height - 16, words, "tick", "middle"))
     for at in range(len(pairs)):
         # In stretches: the words of a pair stand between them, and no line goes through.
         begin, end = top + row * at + 22, top + row * at + 42
-        parts += [svg.line(x(tick), begin, x(tick), end, "grid") for tick, _ in shown]
+        parts += [svg.line(x(tick), begin, x(tick), end, "grid") for tick, _ in placed_ticks]
         parts.append(svg.line(x(0), begin, x(0), end, "zero"))
     parts.append(
         svg.text(WIDTH / 2, height - 2, "difference of accuracies, percentage points", "axis",

@@ -71,7 +71,7 @@ class BenchmarksView:
         folders, results = await self._results()
         names = sorted({result.name for result in results if result.name})
         wanted = request.query_params.get("name", "")
-        chosen = [result for result in results if wanted in ("", result.name)]
+        listed = [result for result in results if wanted in ("", result.name)]
         return self._frame.render(
             request,
             viewer,
@@ -80,10 +80,10 @@ class BenchmarksView:
             root=str(self._root),
             names=names,
             wanted=wanted,
-            results=chosen[:MAX_SHOWN],
-            more=max(0, len(chosen) - MAX_SHOWN),
+            results=listed[:MAX_SHOWN],
+            more=max(0, len(listed) - MAX_SHOWN),
             truncated=folders.truncated,
-            courses=courses(chosen),
+            courses=courses(listed),
             day=_day,
         )
 

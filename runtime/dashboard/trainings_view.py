@@ -51,7 +51,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Plot:
-    """One kind of curve of all that were chosen."""
+    """One kind of curve of all that were selected."""
 
     name: str
     drawing: str
@@ -59,7 +59,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Sample:
-    """One candidate, as it is shown."""
+    """One candidate, as it is extremes."""
 
     member: Member
     text: str
@@ -94,9 +94,9 @@ class TrainingsView:
         weight = _weight(number_of(fields, "smoothing"))
         async with self._turn:
             trainings, truncated = await asyncio.to_thread(self._list)
-            chosen = _chosen(fields.getlist("run"), trainings)
-            plots = await asyncio.to_thread(self._plots, chosen, weight)
-        sampled = fields.get("of") or next(iter(chosen), "")
+            selected = _chosen(fields.getlist("run"), trainings)
+            plots = await asyncio.to_thread(self._plots, selected, weight)
+        sampled = fields.get("of") or next(iter(selected), "")
         if sampled and sampled not in {training.folder for training in trainings}:
             raise Refused(f"{sampled[:200]!r} is not the folder of a training")
         rounds = await asyncio.to_thread(rounds_of, self._root / sampled) if sampled else []
@@ -109,7 +109,7 @@ class TrainingsView:
             root=str(self._root),
             trainings=trainings,
             truncated=truncated,
-            chosen=chosen,
+            chosen=selected,
             smoothing=weight,
             smoothings=SMOOTHINGS,
             plots=plots,
@@ -128,12 +128,12 @@ class TrainingsView:
         trainings.sort(key=lambda training: (training.changed, training.folder), reverse=True)
         return trainings[:MAX_TRAININGS], folders.truncated or len(trainings) > MAX_TRAININGS
 
-    def _plots(self, chosen: Sequence[str], weight: float) -> list[Plot]:
+    def _plots(self, selected: Sequence[str], weight: float) -> list[Plot]:
         """Raises `UserError` without the package tensorboard."""
         curves: dict[str, list[Curve]] = {}
-        for folder in chosen:
+        for folder in selected:
             for part, series in self._curves_of(folder).items():
-                label = _label(folder, part, alone=len(chosen) == 1)
+                label = _label(folder, part, alone=len(selected) == 1)
                 for name, values in series.items():
                     points: list[Point] = smooth(values, weight)
                     curves.setdefault(name, []).append(Curve(label, points))
@@ -162,13 +162,13 @@ class TrainingsView:
 
     async def _sampled(self, group: Group) -> SampledGroup:
         ordered = sorted(group.members, key=lambda member: member.reward, reverse=True)
-        shown = (
+        extremes = (
             ordered[:1] if ordered[0].reward == ordered[-1].reward else [ordered[0], ordered[-1]]
         )
         return SampledGroup(
             group,
             ", ".join(f"{member.reward:g}" for member in ordered[:32]),
-            [await self._sample(member) for member in shown],
+            [await self._sample(member) for member in extremes],
         )
 
     async def _sample(self, member: Member) -> Sample:
@@ -204,15 +204,15 @@ def _label(folder: str, part: str, *, alone: bool) -> str:
     return f"{folder} {part}".strip()
 
 
-def _chosen(asked: Sequence[str], trainings: Sequence[Training]) -> list[str]:
+def _chosen(folders_of_form: Sequence[str], trainings: Sequence[Training]) -> list[str]:
     """The folders to draw; without a choice the newest. Raises `Refused`."""
     folders = {training.folder for training in trainings}
-    for folder in asked:
+    for folder in folders_of_form:
         if folder not in folders:
             raise Refused(f"{folder[:200]!r} is not the folder of a training")
-    if len(asked) > MAX_CHOSEN:
+    if len(folders_of_form) > MAX_CHOSEN:
         raise Refused(f"at most {MAX_CHOSEN} trainings are drawn over each other")
-    return list(dict.fromkeys(asked)) or [training.folder for training in trainings[:1]]
+    return list(dict.fromkeys(folders_of_form)) or [training.folder for training in trainings[:1]]
 
 
 def _weight(value: float | None) -> float:

@@ -123,9 +123,9 @@ def test_a_budget_needs_the_prices_of_what_is_paid_for(
     settings = load(profile, overrides=overrides)
     arms = find("gsm8k").arms.parse("llm,router,slm")
     require_prices(manifest(items(2)), arms, settings)
-    asked = manifest(items(2)).model_copy(update={"budget_micro_dollars": 1_000_000})
+    limited = manifest(items(2)).model_copy(update={"budget_micro_dollars": 1_000_000})
     if missing is None:
-        require_prices(asked, arms, settings)
+        require_prices(limited, arms, settings)
     else:
         with pytest.raises(UsageError, match=missing):
-            require_prices(asked, arms, settings)
+            require_prices(limited, arms, settings)

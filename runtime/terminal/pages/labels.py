@@ -55,10 +55,10 @@ class Box:
 class Labels:
     """Places names one after the other within a drawing."""
 
-    def __init__(self, room: Box, taken: Iterable[Box] = ()) -> None:
-        """`taken`: what no name may cover, such as the marks."""
+    def __init__(self, room: Box, marks: Iterable[Box] = ()) -> None:
+        """`marks`: what no name may cover."""
         self._room = room
-        self._taken = list(taken)
+        self._taken = list(marks)
 
     def place(
         self, x: float, y: float, words: str, class_: str, size: float, radius: float = 0.0
@@ -113,11 +113,11 @@ def spaced_ticks(
     scale: svg.Scale, ticks: Sequence[float], words: Sequence[str], size: float = 11.0
 ) -> list[tuple[float, str]]:
     """The ticks of a horizontal axis whose words stand free of those before them."""
-    shown: list[tuple[float, str]] = []
+    placed: list[tuple[float, str]] = []
     end = float("-inf")
     for tick, text in zip(ticks, words, strict=True):
         half = svg.width_of(text, size) / 2
         if scale(tick) - half >= end:
-            shown.append((tick, text))
+            placed.append((tick, text))
             end = scale(tick) + half + 4
-    return shown
+    return placed

@@ -44,7 +44,7 @@ def _environment(package: str) -> Environment:
     environment.filters["grouped"] = _grouped
     environment.filters["spaced"] = _spaced
     environment.filters["code"] = _code
-    environment.filters["counted"] = format_count
+    environment.filters |= {"counted": format_count}
     return environment
 
 

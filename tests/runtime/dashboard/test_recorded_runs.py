@@ -54,19 +54,19 @@ def test_five_megabytes_of_a_model_are_shown_from_the_beginning_with_a_way_to_al
 def test_ten_thousand_runs_are_read_page_by_page_each_once(dashboard: Dashboard) -> None:
     runs = [recorded_run(number, f"Question {number} of many?") for number in range(10, 10_010)]
     record_runs(dashboard.deployment.state.store, runs)
-    place, seen, pages = "/runs?words=of+many", list[str](), 0
+    place, listed_ids, pages = "/runs?words=of+many", list[str](), 0
     with dashboard.signed_in() as client:
         while place and pages < 4:
             answer = client.get(place)
             assert answer.headers["server-timing"].startswith("page;dur=")
             ids = re.findall(r'id="to-([0-9a-f-]{36})"', answer.text)
             assert len(ids) == 50
-            seen += ids
+            listed_ids += ids
             pages += 1
             link = re.search(r'href="/dashboard(/runs\?[^"]+)" rel="next"', answer.text)
             place = link[1].replace("&amp;", "&") if link else ""
-        (one,) = re.findall(
+        (match,) = re.findall(
             r'id="to-([0-9a-f-]{36})"', client.get("/runs?words=Question+1234+of+many").text
         )
-    assert seen == [run.run.id for run in reversed(runs)][: len(seen)]
-    assert one == runs[1224].run.id
+    assert listed_ids == [run.run.id for run in reversed(runs)][: len(listed_ids)]
+    assert match == runs[1224].run.id

@@ -71,9 +71,9 @@ def write_training(results: Path, name: str, group_of: str = "") -> None:
         path.write_text(json.dumps({"round": 2, "runs": [group_of], "groups": [group]}))
 
 
-def recorded_run(number: int, question: str, *said: str) -> Trajectory:
+def recorded_run(number: int, question: str, *texts: str) -> Trajectory:
     """A run of long ago, whose candidates said this."""
-    run = a_run(number, a_step([a_candidate(1.0, a_call(text=text)) for text in said or ("yes",)]))
+    run = a_run(number, a_step([a_candidate(1.0, a_call(text=text)) for text in texts or ("yes",)]))
     new_id = new_run_id(LONG_AGO + number)
     task = run.run.task.model_copy(update={"prompt": question})
     begun = run.run.model_copy(update={"id": new_id, "task": task, "created": LONG_AGO + number})
