@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any, cast
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -44,7 +45,8 @@ def _environment(package: str) -> Environment:
     environment.filters["grouped"] = _grouped
     environment.filters["spaced"] = _spaced
     environment.filters["code"] = _code
-    environment.filters |= {"counted": format_count}
+    # Jinja2's own types know filters of one value, and some of its own.
+    cast(dict[str, Any], environment.filters)["counted"] = format_count
     return environment
 
 
