@@ -9,7 +9,6 @@ import platform
 import signal
 import sys
 import time
-from collections import ChainMap
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -17,16 +16,21 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loopline.agents.prompts import PromptSet, parse_replacement_prompt
+from loopline.agents.prompts import PromptSet
 from loopline.agents.records import JsonObject
-from loopline.agents.workflows import prompts_of
-from loopline.bench.arms import Arm, exchange_policies
+from loopline.bench.arms import Arm
 from loopline.bench.benchmark import Benchmark
 from loopline.bench.datasets import Dataset, Request, require_seed
+from loopline.bench.deployments import (
+    add_deployment,
+    joined,
+    require_prices,
+    require_same_deployment,
+)
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.journal import Journal
 from loopline.bench.ledger import read_ledger, total
-from loopline.bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
+from loopline.bench.output import Manifest, OutputDirectory, manifest_items
 from loopline.bench.progress import RunProgress
 from loopline.bench.registry import benchmark_of
 from loopline.bench.report.facts import Facts
@@ -38,7 +42,6 @@ from loopline.runtime.terminal.pluralize import format_count
 from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown
 
 if TYPE_CHECKING:
-    from loopline.runtime.client.deployment import Deployment
     from loopline.runtime.config.settings import Settings
     from loopline.runtime.config.state import StateDirectory
 
@@ -91,19 +94,22 @@ def start(request: BenchRequest) -> BenchOutcome:
     dataset = benchmark.load(request.request)
     manifest = manifest_of(request, dataset)
     benchmark.require(manifest)
-    deployment = _deployment(request.profile, request.redis_url)
-    manifest = add_deployment(manifest, request.arms, deployment.settings)
-    profile = deployment.run.profile if deployment.run else request.profile
-    manifest = manifest.model_copy(update={"profile": profile})
-    directory = OutputDirectory(request.output or _default_output(benchmark.name))
-    directory.create(manifest, dataset.problems)
-    _publish_problems(directory, deployment.state)
-    return asyncio.run(conduct(directory, _connector(deployment.settings)))
+    with joined(request.profile, request.redis_url, manifest, request.arms) as deployment:
+        settings = deployment.settings
+        manifest = add_deployment(manifest, request.arms, settings)
+        require_prices(manifest, request.arms, settings)
+        profile = deployment.run.profile if deployment.run else request.profile
+        manifest = manifest.model_copy(update={"profile": profile})
+        directory = OutputDirectory(request.output or _default_output(benchmark.name))
+        directory.create(manifest, dataset.problems)
+        _publish_problems(directory, deployment.state)
+        return asyncio.run(conduct(directory, _connector(settings)))
 
 
 def resume(
     path: Path,
     *,
+    profile: str | None = None,
     redis_url: str | None = None,
     concurrency: int | None = None,
     budget_dollars: float | None = None,
@@ -115,35 +121,18 @@ def resume(
     manifest = directory.manifest()
     benchmark = benchmark_of(manifest)
     benchmark.require(manifest)
-    deployment = _deployment(None, redis_url)
-    settings = deployment.settings
     arms = benchmark.arms_for(manifest.reference).named(manifest.arms)
-    today = add_deployment(manifest, arms, settings)
-    _require_policies(path, manifest, today)
-    for arm in arms:
-        for pool in sorted(needed_pools(arm, settings.policies)):
-            before, now = manifest.pools.get(pool), today.pools[pool]
-            if before is not None and (before.engine, before.model) != (now.engine, now.model):
-                raise UsageError(
-                    f"{path}: the benchmark began with {before.model} ({before.engine}) as pool "
-                    f"{pool!r}; the running deployment has {now.model} ({now.engine}). Start the "
-                    "deployment that it began with, or begin a new benchmark"
-                )
-    if manifest.prompts != today.prompts:
-        raise UsageError(
-            f"{path}: the benchmark began with {_prompts(manifest)}; the running deployment has "
-            f"{_prompts(today)}. Start it with the [prompts] that it began with, or begin a new "
-            "benchmark"
-        )
     changes: dict[str, Any] = {}
     if concurrency is not None:
         changes["concurrency"] = _concurrency(concurrency)
     if budget_dollars is not None:
         changes["budget_micro_dollars"] = _budget(budget_dollars)
-    _publish_problems(directory, deployment.state)
-    return asyncio.run(
-        conduct(directory, _connector(settings), manifest=manifest.model_copy(update=changes))
-    )
+    changed = manifest.model_copy(update=changes)
+    with joined(profile, redis_url, changed, arms) as deployment:
+        require_same_deployment(path, manifest, arms, deployment.settings)
+        require_prices(changed, arms, deployment.settings)
+        _publish_problems(directory, deployment.state)
+        return asyncio.run(conduct(directory, _connector(deployment.settings), manifest=changed))
 
 
 def _publish_problems(directory: OutputDirectory, state: StateDirectory) -> None:
@@ -239,118 +228,6 @@ def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
     )
 
 
-def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> Manifest:
-    """The manifest with what serves each pool, and the deployment's options where it has none.
-    Raises UsageError when an arm's pool is missing, or a worker for one of its roles."""
-    pools = dict(settings.models)
-    if benchmark_of(manifest).needs_judge_worker and "judge" not in settings.workers:
-        raise UsageError(
-            f"bench {manifest.benchmark} needs a worker of the kind 'judge', which the running "
-            "deployment does not have; start one whose profile has it (petting has)"
-        )
-    for arm in arms:
-        _require_roles(arm, settings)
-        for pool in needed_pools(arm, settings.policies):
-            if pool not in pools:
-                raise UsageError(
-                    f"arm {arm.name} needs the model pool {pool!r}, which the running deployment "
-                    f"does not have (it has: {', '.join(pools) or 'none'}); choose other --arms, "
-                    "or start a deployment with that pool"
-                )
-    facts = {
-        name: PoolFacts(
-            engine=pool.engine,
-            # A path would name this machine; its last part says which weights.
-            model=Path(pool.model).name if os.path.isabs(pool.model) else pool.model,
-            price={
-                kind: str(value)
-                for kind, value in pool.price.model_dump().items()
-                if value is not None
-            },
-        )
-        for name, pool in pools.items()
-    }
-    played = {arm.name: _playing_policies(arm, settings.policies) for arm in arms}
-    options = manifest.options
-    if options is not None:
-        options = dict(ChainMap(options, *(settings.options.get(arm.workflow, {}) for arm in arms)))
-    prompt_files = {file for arm in arms for file in prompts_of(arm.workflow, arm.environment)}
-    all_prompts = (
-        parse_replacement_prompt(file.content, name, origin=file.path)
-        for name, file in settings.prompts.items()
-    )
-    prompts = {prompt.file: prompt.hash for prompt in all_prompts if prompt.file in prompt_files}
-    return manifest.model_copy(
-        update={"pools": facts, "options": options, "prompts": prompts, "policies": played}
-    )
-
-
-def _require_policies(path: Path, manifest: Manifest, today: Manifest) -> None:
-    """Else one arm would be two systems. Raises UsageError, but not where a manifest is silent."""
-    for arm, now in today.policies.items():
-        before = manifest.policies.get(arm, now)
-        for role in sorted({*before, *now}):
-            if before.get(role) != now.get(role):
-                raise UsageError(
-                    f"{path}: the benchmark began with the policy {before.get(role)!r} as role "
-                    f"{role!r} of arm {arm}; the running deployment has {now.get(role)!r}. Start "
-                    "it with the [policies] that it began with, or begin a new benchmark"
-                )
-
-
-def _prompts(manifest: Manifest) -> str:
-    named = [f"{file} {hashed[:12]}" for file, hashed in sorted(manifest.prompts.items())]
-    return f"the prompts {', '.join(named)}" if named else "the shipped prompts"
-
-
-def _require_roles(arm: Arm, settings: Settings) -> None:
-    """Runs whose role nobody takes would wait until their deadline."""
-    from loopline.agents.workflows import serving_role
-
-    worker_roles = {role for worker in settings.workers.values() for role in worker.roles}
-    needed = dict.fromkeys(serving_role(arm.workflow, agent) for agent in _roles_of(arm))
-    missing = [role for role in needed if role not in worker_roles]
-    if missing:
-        raise UsageError(
-            f"arm {arm.name} needs the role {missing[0]!r}, which no worker of the running "
-            f"deployment takes (they take: {', '.join(sorted(worker_roles)) or 'none'}); choose "
-            "other --arms, or start a deployment whose profile has a worker with that role (what "
-            "runs behind --redis-url is told by LOOPLINE_PROFILE)"
-        )
-
-
-def needed_pools(arm: Arm, policies: dict[str, str]) -> set[str]:
-    """The pools that an arm's roles are served by."""
-    from loopline.bus import pool_of
-
-    by_role = _policies_of(arm, policies)
-    return {pool_of(by_role[role]) for role in _roles_of(arm)}
-
-
-def _roles_of(arm: Arm) -> tuple[str, ...]:
-    from loopline.agents.workflows import agents_of
-
-    return arm.roles or tuple(agents_of(arm.workflow, arm.environment))
-
-
-def _policies_of(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
-    """Role → policy of an arm on a deployment with these."""
-    from loopline.agents.workflows import agents_of, policies_for
-
-    agents = agents_of(arm.workflow, arm.environment)
-    role_policies = {agent: policy for agent, policy in policies.items() if agent in agents}
-    return policies_for(arm.workflow, {**role_policies, **arm.policies}, arm.environment)
-
-
-def _playing_policies(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
-    """Role → policy of the roles that play in an arm. Raises UsageError where a swap changes
-    nothing."""
-    by_role = _policies_of(arm, policies)
-    if arm.swapped:
-        return exchange_policies(arm, by_role)
-    return {role: by_role[role] for role in _roles_of(arm)}
-
-
 def summary_line(ended: BenchOutcome) -> dict[str, Any]:
     """The line of JSON that `--json` ends with."""
     line: dict[str, Any] = {
@@ -444,22 +321,6 @@ def _budget(dollars: float) -> int:
     if not 0 < dollars <= 1e6:
         raise UsageError(f"--budget-usd must be more than 0; got {dollars}")
     return max(1, round(dollars * 1e6))
-
-
-def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
-    """The deployment that runs here, or behind the URL. Raises `loopline.runtime.errors.UserError`
-    when there is none."""
-    from loopline.runtime.client.deployment import find
-    from loopline.runtime.config.sources import absolute_profile
-
-    deployment = find(redis_url=redis_url, profile=profile)
-    if deployment.run and profile and deployment.run.profile != absolute_profile(profile):
-        raise UsageError(
-            f"--profile {profile}: the deployment that runs here has the profile "
-            f"{deployment.run.profile}; stop it (`runtime down`) and start the other "
-            f"(`runtime up --detach --profile {profile}`), or leave --profile out"
-        )
-    return deployment
 
 
 def _connector(settings: Settings) -> Connect:

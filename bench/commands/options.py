@@ -40,7 +40,8 @@ class RunOptions(Options):
     as_json: Annotated[bool, Option("json")] = False
     """End with one line of JSON on stdout."""
     profile: str | None = None
-    """Refuse to run on a deployment of another profile."""
+    """Profile of the deployment: where none runs, start one and stop it at the end; refuse to run
+    on one of another profile."""
     redis_url: Annotated[str | None, Option(default="the one of this state directory")] = None
     """Redis of the deployment."""
 
@@ -292,6 +293,9 @@ class ResumeOptions(ReportOptions):
         default=None, gt=0, le=1e6
     )
     """The whole budget in US dollars, including what is spent already."""
+    profile: str | None = None
+    """Profile of the deployment: where none runs, start one and stop it at the end; refuse to run
+    on one of another profile."""
     redis_url: Annotated[str | None, Option(default="the one of this state directory")] = None
     """Redis of the deployment."""
 

@@ -26,6 +26,7 @@ def power(options: PowerOptions) -> None:
     """
     from loopline.bench.errors import UsageError
     from loopline.bench.statistics import detectable_difference, mcnemar_power, pairs_needed
+    from loopline.runtime.terminal.pluralize import format_count
 
     difference, samples = options.difference, options.samples
     discordant, target, alpha = options.discordant, options.target, options.alpha
@@ -49,22 +50,26 @@ def power(options: PowerOptions) -> None:
             print("more than 200,000 questions would be needed")
         else:
             print(
-                f"{needed:,} questions show a difference of {gap:.1%} with a power of {target:.0%} "
-                f"(two-sided, level {alpha}, {discordant:.0%} discordant)"
+                f"{format_count(needed, 'question')} to show a difference of {gap:.1%} with a "
+                f"power of {target:.0%} (two-sided, level {alpha}, {discordant:.0%} discordant)"
             )
         if samples is not None:
             reached = mcnemar_power(samples, only_a, only_b, alpha)
             result |= {"samples": samples, "power": reached}
-            print(f"{samples:,} questions have a power of {reached:.1%}")
+            print(f"with {format_count(samples, 'question')} the power is {reached:.1%}")
     elif samples is not None:
         smallest = detectable_difference(samples, discordant, power=target, alpha=alpha)
         result |= {"samples": samples, "detectable_difference": smallest}
         if smallest is None:
-            print(f"{samples:,} questions show no difference with a power of {target:.0%}")
+            print(
+                f"{format_count(samples, 'question')}: no difference is shown with a power of "
+                f"{target:.0%}"
+            )
         else:
             print(
-                f"{samples:,} questions show a difference of {smallest:.1%} or more with a power "
-                f"of {target:.0%} (two-sided, level {alpha}, {discordant:.0%} discordant)"
+                f"{format_count(samples, 'question')}: a difference of {smallest:.1%} or more is "
+                f"shown with a power of {target:.0%} (two-sided, level {alpha}, "
+                f"{discordant:.0%} discordant)"
             )
     if options.as_json:
         print(json.dumps(result))

@@ -24,6 +24,7 @@ def resume(options: ResumeOptions) -> None:
 
     ended = session.resume(
         options.directory,
+        profile=options.profile,
         redis_url=options.redis_url,
         concurrency=options.concurrency,
         budget_dollars=options.budget_usd,

@@ -217,6 +217,7 @@ def _results(
         "questions": len(manifest.items),
         "calculator": manifest.calculator,
         "options": manifest.workflow_options,
+        "checkers": list(checkers),
         "complete": not any(missing.values()),
         "not_done": {name: ids for name, ids in missing.items() if ids},
         "arms": {arm.name: _arm_results(arm, manifest, checkers) for arm in arms},

@@ -7,7 +7,7 @@ from loopline.bench.report.discarded_usage import ledger_note
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.measures import format_summary, names_of, pair_rows
 from loopline.bench.report.options import options_sentence
-from loopline.bench.report.sections import compat_figure, headline, title
+from loopline.bench.report.sections import compat_figure, headline, title, what_was_asked
 from loopline.bench.report.unfinished import remaining_work
 from loopline.bench.teams import tables as teams
 
@@ -18,8 +18,7 @@ def render(facts: Facts) -> str:
     lines = [
         f"# {title(facts)}",
         "",
-        f"{len(manifest.items):,} of {manifest.available:,} questions, split {manifest.split}, "
-        f"seed {manifest.seed}, from {manifest.source}. {options_sentence(manifest)}",
+        f"{what_was_asked(facts)}. {options_sentence(manifest)}",
         "",
     ]
     remaining = remaining_work(facts)

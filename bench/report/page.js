@@ -126,7 +126,7 @@ function list() {
       make("td", {}, item.gold),
       ...index.arms.map((arm) => answerCell(item, arm)))));
   document.getElementById("found").textContent =
-    found.length + " of " + index.items.length + " questions" + (by.extra ? " (" + harmless(by.extra.words) + ")" : "");
+    found.length + " of " + index.items.length + (index.items.length === 1 ? " question" : " questions") + (by.extra ? " (" + harmless(by.extra.words) + ")" : "");
   document.getElementById("clear").hidden = !(by.extra || by.arm || by.kind || by.text);
   const more = document.getElementById("more");
   more.hidden = found.length <= shown;

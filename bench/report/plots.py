@@ -8,8 +8,11 @@ from loopline.bench.report import links
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.figures import count, dollars, p_value, points, share, span
 from loopline.runtime.terminal.pages import svg
+from loopline.runtime.terminal.pages.labels import Box, Labels, spaced_ticks
 
 WIDTH = 460.0
+_DOT = 5.5
+"""Radius of an arm's dot."""
 
 
 def arm_class(facts: Facts, arm: str) -> str:
@@ -59,8 +62,19 @@ def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
     parts.append(svg.text((52 + WIDTH - 14) / 2, height - 6, label, "axis", "middle"))
     if oracle_spot and {"llm", "slm"} <= spots.keys():
         parts += _bounds(x, y, spots, oracle_spot, per)
+    places = {
+        name: (x(cost["estimate"] * per), y(accuracy["estimate"]))
+        for name, (cost, accuracy) in spots.items()
+    }
+    marks = [Box.around(*place, _DOT) for place in places.values()]
+    labels = Labels(Box(x.start, 0.0, WIDTH, y.start), marks)
     for name, (cost, accuracy) in spots.items():
-        parts.append(_spot(x, y, name, cost, accuracy, per, arm_class(facts, name), priced))
+        # The name goes where no other one stands, and no other arm's dot.
+        label = labels.place(*places[name], name, "name", 13.0, _DOT)
+        parts.append(_spot(x, y, name, cost, accuracy, per, arm_class(facts, name), priced, label))
+    if oracle_spot and {"llm", "slm"} <= spots.keys():
+        words = f"oracle {share(oracle_spot[1])}"
+        parts.append(labels.place(x.end, y(oracle_spot[1]), words, "label", 12.0))
     caption = (
         "Each arm with its 95 % intervals in both directions (Wilson for accuracy, bootstrap over "
         "questions for cost)."
@@ -86,10 +100,15 @@ def differences(facts: Facts) -> str:
     height = top + row * len(pairs) + 34
     x = svg.Scale(-reach, reach, 16.0, WIDTH - 16)
     parts: list[str] = []
-    for tick in x.ticks(6):
-        parts.append(svg.line(x(tick), top, x(tick), height - 30, "grid"))
-        parts.append(svg.text(x(tick), height - 16, points(tick), "tick", "middle"))
-    parts.append(svg.line(x(0), top, x(0), height - 30, "zero"))
+    ticks = x.ticks(6)
+    placed_ticks = spaced_ticks(x, ticks, [points(tick) for tick in ticks])
+    for tick, words in placed_ticks:
+        parts.append(svg.text(x(tick), height - 16, words, "tick", "middle"))
+    for at in range(len(pairs)):
+        # In stretches: the words of a pair stand between them, and no line goes through.
+        begin, end = top + row * at + 22, top + row * at + 42
+        parts += [svg.line(x(tick), begin, x(tick), end, "grid") for tick, _ in placed_ticks]
+        parts.append(svg.line(x(0), begin, x(0), end, "zero"))
     parts.append(
         svg.text(WIDTH / 2, height - 2, "difference of accuracies, percentage points", "axis",
                  "middle")
@@ -146,9 +165,10 @@ def _axes(x: svg.Scale, y: svg.Scale, height: float, costs: Any) -> list[str]:
     for tick in y.ticks(5):
         parts.append(svg.line(x.start, y(tick), x.end, y(tick), "grid"))
         parts.append(svg.text(x.start - 6, y(tick) + 4, share(tick, 0), "tick", "end"))
-    for tick in x.ticks(5):
+    ticks = x.ticks(5)
+    for tick, words in spaced_ticks(x, ticks, [costs(tick) for tick in ticks]):
         parts.append(svg.line(x(tick), y.start, x(tick), y.end, "grid"))
-        parts.append(svg.text(x(tick), height - 26, costs(tick), "tick", "middle"))
+        parts.append(svg.text(x(tick), height - 26, words, "tick", "middle"))
     return parts
 
 
@@ -175,7 +195,6 @@ def _bounds(
         svg.path(between(small, big), "mixing"),
         svg.path(bound, "oracle"),
         svg.tag("circle", cx=x(oracle[0]), cy=y(oracle[1]), r=4, class_="oracle-dot"),
-        svg.text(x.end, y(oracle[1]) - 6, f"oracle {share(oracle[1])}", "label", "end"),
     ]
 
 
@@ -188,6 +207,7 @@ def _spot(
     per: float,
     colour: str,
     priced: bool,
+    label: str,
 ) -> str:
     left, right = x(cost["low"] * per), x(cost["high"] * per)
     top, bottom = y(accuracy["high"]), y(accuracy["low"])
@@ -195,10 +215,6 @@ def _spot(
     money = dollars(cost["estimate"] * per) if priced else f"{count(cost['estimate'])} tokens"
     reach = span(accuracy["low"], accuracy["high"])
     words = f"{name}: {share(accuracy['estimate'])} [{reach}], {money}"
-    # Where it would pass the right edge the name goes to the left of its dot.
-    wide = svg.width_of(name)
-    flipped = at_x + 10 + wide > WIDTH
-    name_x = max(at_x - 10, wide) if flipped else at_x + 10
     return svg.link(
         links.place("items", arm=name),
         svg.hint(words),
@@ -212,6 +228,6 @@ def _spot(
         ),
         svg.line(left, at_y, right, at_y, f"interval {colour}"),
         svg.line(at_x, top, at_x, bottom, f"interval {colour}"),
-        svg.tag("circle", cx=at_x, cy=at_y, r=5.5, class_=f"dot {colour}"),
-        svg.text(name_x, at_y - 9, name, "name", "end" if flipped else "start"),
+        svg.tag("circle", cx=at_x, cy=at_y, r=_DOT, class_=f"dot {colour}"),
+        label,
     )

@@ -26,6 +26,7 @@ from loopline.bench.report.plots import (
 from loopline.bench.report.unfinished import remaining_work
 from loopline.bench.teams import tables
 from loopline.runtime.terminal.pages.templates import render
+from loopline.runtime.terminal.pluralize import format_count
 
 SHOWN_DISAGREEMENTS = 200
 
@@ -85,13 +86,18 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Marku
     )
 
 
-def _about(facts: Facts) -> str:
+def what_was_asked(facts: Facts) -> str:
+    """How many questions of which data."""
     manifest = facts.manifest
-    day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(manifest.created))
     return (
-        f"{len(manifest.items):,} of {manifest.available:,} questions, split {manifest.split}, "
-        f"seed {manifest.seed}, from {manifest.source}; {day}. {options_sentence(manifest)}"
+        f"{len(manifest.items):,} of {format_count(manifest.available, 'question')}, "
+        f"split {manifest.split}, seed {manifest.seed}; source: {manifest.source}"
     )
+
+
+def _about(facts: Facts) -> str:
+    day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(facts.manifest.created))
+    return f"{what_was_asked(facts)}; {day}. {options_sentence(facts.manifest)}"
 
 
 def headline(facts: Facts) -> str:
@@ -107,7 +113,7 @@ def headline(facts: Facts) -> str:
     low, high = sorted((sign * gap["low"], sign * gap["high"]))
     sure = wanted["p"] < 0.05
     words = (
-        f"{first} against {second} on {wanted['n']:,} shared questions: "
+        f"{first} against {second} on {format_count(wanted['n'], 'shared question')}: "
         f"{say.points(sign * gap['estimate'])} points of accuracy "
         f"[{say.points(low)}, {say.points(high)}], exact McNemar "
         f"{say.p_value(wanted['p'])}: "

@@ -130,6 +130,9 @@ class GatewaySettings(Section):
     """How long a client may take for a request's body."""
     keepalive_seconds: float = Field(default=75.0, gt=0)
     """How long a connection without a request stays open."""
+    results: str = "results"
+    """Folder whose benchmarks and trainings the dashboard shows; a relative one from the folder
+    that the gateway was started in."""
 
 
 class PromptFile(Section):

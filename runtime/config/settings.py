@@ -193,6 +193,11 @@ class Settings(BaseSettings):
         return (*keys, *of_tools, *self.tracing.headers_env.values())
 
     @property
+    def priced_pools(self) -> tuple[str, ...]:
+        """Pools that have a price, be it 0; what calls of others cost is not known."""
+        return tuple(name for name, model in self.models.items() if model.price.is_known)
+
+    @property
     def own_redis(self) -> bool:
         """Whether the runtime starts the server itself."""
         return "redis_url" not in self.bus.model_fields_set

@@ -13,16 +13,20 @@ from loopline.runtime.client.client import Client
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard import sign_in
+from loopline.runtime.dashboard.benchmarks_view import BenchmarksView
+from loopline.runtime.dashboard.cost_view import CostView
 from loopline.runtime.dashboard.frame import HEADERS, PATH, Frame
 from loopline.runtime.dashboard.policies_view import PoliciesView
 from loopline.runtime.dashboard.run_view import RunView
 from loopline.runtime.dashboard.runs_view import RunsView
 from loopline.runtime.dashboard.sign_in import Refused, Viewer
+from loopline.runtime.dashboard.trainings_view import TrainingsView
 from loopline.runtime.dashboard.workers_view import WorkersView
 
 _PACKAGE = "loopline.runtime.dashboard"
 _STATIC = {
     "dashboard.css": ("loopline.runtime.dashboard", "text/css; charset=utf-8"),
+    "charts.js": ("loopline.runtime.dashboard", "text/javascript; charset=utf-8"),
     "dashboard.js": ("loopline.runtime.dashboard", "text/javascript; charset=utf-8"),
     "page.css": ("loopline.runtime.terminal.pages", "text/css; charset=utf-8"),
     "run_page.css": ("loopline.runtime.observe.run_page", "text/css; charset=utf-8"),
@@ -35,10 +39,13 @@ def dashboard(client: Client, settings: Settings, state: StateDirectory) -> Moun
     frame = Frame(client, settings)
     routes = [*Doors(frame).routes()]
     for view in (
-        RunsView(frame),
+        RunsView(frame, state),
         RunView(frame, state),
         WorkersView(frame, state),
         PoliciesView(frame),
+        BenchmarksView(frame),
+        TrainingsView(frame, state),
+        CostView(frame, state),
     ):
         routes += view.routes()
     return Mount(PATH, routes=routes)

@@ -7,6 +7,7 @@ only keeps what is on the screen up to date.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -85,7 +86,16 @@ class Frame:
     async def _answered(
         self, request: Request, viewer: Viewer, answer: Awaitable[Response]
     ) -> Response:
-        """With errors as pages that say what happened."""
+        """With errors as pages that say what happened, and the time that it took here."""
+        began = time.perf_counter()
+        response = await self._with_error_pages(request, viewer, answer)
+        seconds = time.perf_counter() - began
+        response.headers["server-timing"] = f"page;dur={seconds * 1000:.1f}"
+        return response
+
+    async def _with_error_pages(
+        self, request: Request, viewer: Viewer, answer: Awaitable[Response]
+    ) -> Response:
         try:
             return await answer
         except Refused as error:

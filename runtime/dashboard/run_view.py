@@ -25,6 +25,8 @@ from loopline.runtime.observe.run_history import KnownRun, find_run
 from loopline.runtime.observe.run_page.page import render_body
 from loopline.runtime.terminal.dialogue import decision_of, milliseconds
 
+EDITED_CHARS = 50_000
+"""A longer question is not offered to be edited: a form is bounded."""
 COMPARED_CHARS = 4_000
 """Of one step's text beside another's."""
 
@@ -52,6 +54,7 @@ class RunView:
         return [
             Route("/compare", page(self._compare), methods=["GET"]),
             Route("/runs/{id}", page(self._page), methods=["GET"]),
+            Route("/runs/{id}/record", page(self._record), methods=["GET"]),
             Route("/runs/{id}/body", page(self._body), methods=["GET"]),
             Route("/runs/{id}/events", page(self._events), methods=["GET"]),
             Route("/runs/{id}/cancel", form(self._cancel), methods=["POST"]),
@@ -77,8 +80,19 @@ class RunView:
             agents=sorted({step.agent for step in known_run.steps}),
             prompts=_prompts(known_run.run),
             form_id=new_form_id(),
+            may_edit_question=len(known_run.run.task.prompt) <= EDITED_CHARS,
             rewarded=request.query_params.get("rewarded"),
         )
+
+    async def _record(self, request: Request, viewer: Viewer) -> Response:
+        """All of it as JSON, whatever the page had no room for."""
+        known_run = await self._find(request.path_params["id"])
+        record = known_run.ended or {
+            "run": known_run.run.model_dump(mode="json"),
+            "steps": [step.model_dump(mode="json") for step in known_run.steps],
+        }
+        body = orjson.dumps(record) if isinstance(record, dict) else record.model_dump_json()
+        return Response(body, headers=HEADERS, media_type="application/json")
 
     async def _body(self, request: Request, viewer: Viewer) -> Response:
         known_run = await self._find(request.path_params["id"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import calendar
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -13,8 +15,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from loopline.agents.records import Outcome
+from loopline.runtime.config.state import StateDirectory
 from loopline.runtime.dashboard.frame import PATH, Frame, number_of
 from loopline.runtime.dashboard.sign_in import Refused, Viewer
+from loopline.runtime.observe.recorded_index import (
+    NEWEST,
+    find_recorded_runs,
+    has_recorded_runs,
+    parse_place,
+)
 from loopline.runtime.observe.run_index import Place, RunLine, RunQuery, RunsOfPage, find_runs
 from loopline.runtime.terminal.dialogue import milliseconds
 
@@ -43,8 +52,11 @@ class Row:
 class RunsView:
     """Pages below `/dashboard/runs`."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: Frame, state: StateDirectory) -> None:
         self._frame = frame
+        self._store = state.store
+        self._turn = asyncio.Lock()
+        """One query of the store at a time: each may take the memory that it is allowed."""
 
     def routes(self) -> list[Route]:
         page = self._frame.page
@@ -54,27 +66,55 @@ class RunsView:
         ]
 
     async def _page(self, request: Request, viewer: Viewer) -> Response:
+        """Runs on the bus first; behind the last of them, those of the store."""
         fields = {name: value for name, value in request.query_params.items() if value}
-        page = await self._search(fields)
-        more = None
-        if page.next_page is not None:
-            more = f"{PATH}/runs?" + urlencode({**fields, "after": str(page.next_page)})
-        live = None if "after" in fields else f"{PATH}/runs/rows?" + urlencode(fields)
+        query, now = query_of(fields), self._frame.bus.clock.now()
+        place = fields.pop("recorded", None)
+        is_first = place is None and "after" not in fields
+        lines, following = list[RunLine](), dict[str, str]()
+        if place is None:
+            page = await self._search(fields)
+            lines = list(page.lines)
+            if page.next_page is not None:
+                following = {"after": str(page.next_page)}
+            elif query.state != "active" and has_recorded_runs(self._store):
+                place = NEWEST
+        recorded: Sequence[RunLine] = ()
+        if place is not None:
+            recorded, next_place = await self._recorded(query, COUNT - len(lines), place)
+            following = {} if next_place is None else {"recorded": next_place}
+        filters = {name: value for name, value in fields.items() if name != "after"}
         return self._frame.render(
             request,
             viewer,
             "runs.html.j2",
             title="Runs",
-            rows=self._table(page),
+            rows=[_row(line, now) for line in lines],
+            recorded=[_row(line, now) for line in recorded],
             fields=fields,
             states=STATES,
-            more=more,
-            live=live,
+            more=f"{PATH}/runs?" + urlencode({**filters, **following}) if following else None,
+            live=f"{PATH}/runs/rows?" + urlencode(fields) if is_first else None,
+            searches_store=find_spec("duckdb") is not None,
         )
 
     async def _rows(self, request: Request, viewer: Viewer) -> Response:
         page = await self._search(request.query_params)
-        return self._frame.fragment("run_rows.html.j2", rows=self._table(page))
+        now = self._frame.bus.clock.now()
+        rows = [_row(line, now) for line in page.lines]
+        return self._frame.fragment("run_rows.html.j2", rows=rows)
+
+    async def _recorded(
+        self, query: RunQuery, count: int, place: str
+    ) -> tuple[Sequence[RunLine], str | None]:
+        """Runs of the store from a place on, and where the next page begins."""
+        if count <= 0:
+            return (), place
+        async with self._turn:
+            page = await find_recorded_runs(
+                self._frame.bus, self._store, query, count, parse_place(place)
+            )
+        return page.lines, page.next_page
 
     async def _search(self, fields: Mapping[str, str]) -> RunsOfPage:
         after = fields.get("after")
@@ -84,10 +124,6 @@ class RunsView:
             COUNT,
             None if after is None else Place.parse(after),
         )
-
-    def _table(self, page: RunsOfPage) -> list[Row]:
-        now = self._frame.bus.clock.now()
-        return [_row(line, now) for line in page.lines]
 
 
 def query_of(fields: Mapping[str, str]) -> RunQuery:
@@ -128,11 +164,18 @@ def _row(line: RunLine, now: float) -> Row:
         began=time.strftime("%m-%d %H:%M:%S", time.gmtime(line.created)),
         seconds=milliseconds(line.seconds(now)),
         tokens=line.tokens,
-        dollars=f"${line.micro_dollars / 1e6:.4f}" if line.micro_dollars else "",
+        dollars=_dollars(line),
         answer=_one_line(line.answer or line.reason),
         question=_one_line(line.question),
         tags=line.tags,
     )
+
+
+def _dollars(line: RunLine) -> str:
+    if line.micro_dollars:
+        return f"${line.micro_dollars / 1e6:.4f}"
+    # Tokens that cost nothing are those of pools without a price.
+    return "unknown" if line.tokens else ""
 
 
 def _one_line(text: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,24 +34,71 @@ _LATEST = (
 )
 
 
+QUERY_SECONDS = 20.0
+_LIMITS: Mapping[str, str | int] = {"memory_limit": "512MB", "threads": 2}
+
+
+@contextmanager
+def bounded_queries(store: Path) -> Generator[Any]:
+    """An empty DuckDB for queries that others wait for: with two threads, 512 MB and
+    `QUERY_SECONDS` for all of them together.
+
+    Raises `UserError` without DuckDB, for files that can't be read, or where it takes longer.
+    """
+    connection = open_database(**_LIMITS)
+    import duckdb
+
+    timer = threading.Timer(QUERY_SECONDS, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield connection
+    except duckdb.InterruptException:
+        raise UserError(
+            f"the store in {store} can't be searched within {QUERY_SECONDS:g} s",
+            hint="ask for a shorter time; `runtime store compact` makes reading faster.",
+        ) from None
+    except duckdb.Error as error:
+        words = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"the store in {store} can't be read: {words}",
+            hint="`runtime store verify` sets damaged files aside.",
+        ) from error
+    finally:
+        timer.cancel()
+        connection.close()
+
+
 def connect(store: Path) -> Any:
     """An in-memory DuckDB with the views `trajectories`, `generations`, `usage` and `rewards` over
     the files of a store; a table without files has no view. Raises `UserError` without DuckDB."""
+    connection = open_database()
+    if not any(parquet_files(store / table) for table in TABLES):
+        raise InputError(f"{store} holds no files of a recorder")
+    for view in VIEWS:
+        add_view(connection, store, view)
+    return connection
+
+
+def open_database(**options: str | int) -> Any:
+    """An empty in-memory DuckDB with these options. Raises `UserError` without DuckDB."""
     try:
         import duckdb
     except ImportError as error:
         raise UserError("DuckDB is not installed", hint=install_hint("store")) from error
-    if not any(parquet_files(store / table) for table in TABLES):
-        raise InputError(f"{store} holds no files of a recorder")
     # It would fetch extensions by itself.
-    connection = duckdb.connect(config={"autoinstall_known_extensions": False})
-    for view, (table, partition, _) in VIEWS.items():
-        if not parquet_files(store / table):
-            continue
-        pattern = str(store / table / "*.parquet").replace("'", "''")
-        order = _LATEST if table == "trajectories" else "shard"
-        connection.execute(
-            f"CREATE VIEW {view} AS SELECT * FROM read_parquet('{pattern}', union_by_name = true) "
-            f"QUALIFY row_number() OVER ({partition} ORDER BY {order}) = 1"
-        )
-    return connection
+    return duckdb.connect(config={"autoinstall_known_extensions": False, **options})
+
+
+def add_view(connection: Any, store: Path, view: str) -> bool:
+    """One of `VIEWS` over the files of a store; False where its table has none."""
+    table, partition, _ = VIEWS[view]
+    if not parquet_files(store / table):
+        return False
+    pattern = str(store / table / "*.parquet").replace("'", "''")
+    order = _LATEST if table == "trajectories" else "shard"
+    connection.execute(
+        f"CREATE VIEW {view} AS SELECT * FROM read_parquet('{pattern}', union_by_name = true) "
+        f"QUALIFY row_number() OVER ({partition} ORDER BY {order}) = 1"
+    )
+    return True

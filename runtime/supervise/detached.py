@@ -1,21 +1,28 @@
-"""`runtime up --detach`: a supervisor in a session of its own, and word of how its start went."""
+"""A supervisor in a session of its own, and word of how its start went: `runtime up --detach`, and
+a deployment that lasts as long as the program that needs it."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 import time
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from loopline.runtime.config.settings import Settings
+from loopline.runtime.config.settings import Settings, load
 from loopline.runtime.config.sources import URL_VARIABLE
 from loopline.runtime.config.state import RunFile, StateDirectory
 from loopline.runtime.errors import EXIT_FAILED, Unreachable, UserError
 from loopline.runtime.observe.log_files import rotate
 from loopline.runtime.supervise.control import ask_supervisor
+from loopline.runtime.supervise.stopping import stop
 from loopline.runtime.terminal.safe_text import sanitize
 from loopline.workers.isolated_python import OWN_PYTHON
+from loopline.workers.process_lifetime import dies_with_parent
 
 _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 30.0
@@ -29,6 +36,45 @@ def start_detached(
 
     Raises `UserError` with the supervisor's own message when it gave up.
     """
+    state = _unused_state()
+    status = _launch(state, profile, overrides, redis_url, settings)
+    _report(status, state)
+
+
+@contextmanager
+def temporary_deployment(profile: str, overrides: list[str], purpose: str) -> Generator[None]:
+    """A deployment of this state directory, which is drained and stopped at the end of the block,
+    also after an error and after Ctrl-C; a second Ctrl-C abandons what its workers hold. Where this
+    process is killed, Linux ends the supervisor. What it does is said on stderr.
+
+    Raises `UserError` where it does not come up, or where another one runs: that is never touched.
+    """
+    settings = load(profile, overrides=overrides)
+    state = _unused_state()
+    print(
+        f"no deployment runs in {state.path}: starting one of the profile {profile} for {purpose}",
+        file=sys.stderr,
+        flush=True,
+    )
+    with redirect_stdout(sys.stderr):
+        status = _launch(state, profile, overrides, None, settings, temporary=True)
+    run = state.running()
+    try:
+        with redirect_stdout(sys.stderr):
+            _report(status, state)
+        yield
+    finally:
+        if run is not None and run.pid == status["pid"]:
+            print("stopping the deployment that was started for it", file=sys.stderr, flush=True)
+            try:
+                stop(run, state)
+            except KeyboardInterrupt:
+                stop(run, state, now=True)
+                raise
+
+
+def _unused_state() -> StateDirectory:
+    """Raises `UserError` where a deployment runs."""
     state = StateDirectory.from_environment()
     state.create()
     if (deployment := state.running()) is not None:
@@ -37,8 +83,7 @@ def start_detached(
             hint="`runtime status` shows it and `runtime down` stops it; for a second one set"
             " LOOPLINE_STATE to another directory.",
         )
-    status = _launch(state, profile, overrides, redis_url, settings)
-    _report(status, state)
+    return state
 
 
 def _launch(
@@ -47,7 +92,11 @@ def _launch(
     overrides: list[str],
     redis_url: str | None,
     settings: Settings,
+    *,
+    temporary: bool = False,
 ) -> dict[str, Any]:
+    """What the supervisor says of itself once its workers are ready. A `temporary` one does not
+    outlive this process."""
     command = [*OWN_PYTHON, "-m", "loopline.runtime", "up"]
     if profile:
         command += ["--profile", profile]
@@ -67,6 +116,8 @@ def _launch(
             stderr=log,
             env=environment,
             start_new_session=True,
+            # SIGQUIT: nobody waits for what is in flight then.
+            preexec_fn=dies_with_parent(signal.SIGQUIT) if temporary else None,
         )
     limit = settings.redis.start_seconds + settings.supervisor.ready_seconds + _GRACE_SECONDS
     deadline = time.monotonic() + limit
@@ -94,6 +145,9 @@ def _launch(
         process.terminate()
         process.wait()
         raise
+    if temporary:
+        process.terminate()
+        process.wait()
     raise UserError(
         f"the workers were not ready within {limit:g} s",
         hint=f"`runtime status` shows which; the supervisor's log is {state.supervisor_log}",

@@ -18,7 +18,7 @@ from loopline.runtime.errors import EXIT_CONFIG, ConfigError, UserError
 from loopline.runtime.observe.logging import configure
 from loopline.runtime.supervise.worker_environment import gateway_pools, worker_environment
 from loopline.runtime.supervise.worker_name import worker_name
-from loopline.workers.engines.settings import Price, provider_of
+from loopline.workers.engines.settings import provider_of
 from loopline.workers.process_lifetime import PARENT_VARIABLE, watch_parent
 from loopline.workers.self_limits import become_undumpable
 from loopline.workers.settings import (
@@ -91,9 +91,7 @@ def worker_settings_of(
             metrics=metrics,
             store=state.store,
             **settings.recorder.model_dump(),
-            priced_pools=tuple(
-                name for name, model in settings.models.items() if model.price != Price()
-            ),
+            priced_pools=settings.priced_pools,
             tracing=settings.tracing,
             providers={name: provider_of(model) for name, model in settings.models.items()},
         )

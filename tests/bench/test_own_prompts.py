@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from loopline.bench.arms import QUESTION_ARMS
+from loopline.bench.deployments import add_deployment
 from loopline.bench.errors import UsageError
 from loopline.bench.output import Manifest, OutputDirectory
 from loopline.bench.registry import find
-from loopline.bench.session import add_deployment, resume
+from loopline.bench.session import resume
 from loopline.runtime.config import settings as config
 from tests.bench.benchmarks import items, manifest
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loopline.bench.checkers import Scorer
@@ -18,7 +18,9 @@ from loopline.bench.registry import find
 from loopline.bench.report.computation import compute
 from loopline.bench.report.facts import Facts
 from loopline.bench.report.latency import stacked_latency, waterfall
-from loopline.bench.report.plots import WIDTH, accuracy_against_cost
+from loopline.bench.report.plots import WIDTH, accuracy_against_cost, differences
+from loopline.bench.report.sections import headline, what_was_asked
+from loopline.runtime.terminal.pages.labels import Box, Labels
 from loopline.runtime.terminal.pages.svg import margin_for, name, width_of
 from tests.bench.benchmarks import created, items, manifest, run
 from tests.bench.local_client import LocalClient
@@ -96,3 +98,92 @@ def test_no_name_begins_before_its_drawing(words: str) -> None:
     margin = margin_for([words], 60.0, 230.0)
     (text,) = re.findall(r'text-anchor="end">([^<]*)<', name(margin, 0.0, words, "name"))
     assert width_of(unescape(text)) <= margin - 8
+
+
+SIZES = {"name": 13.0, "label": 12.0, "tick": 11.0, "axis": 11.5}
+"""Pixels of a class of text, as `page.css` has them."""
+
+
+def boxes(drawing: str) -> list[tuple[str, Box]]:
+    """Every text of a drawing with its place."""
+    return [
+        (unescape(words), Box.of_text(float(x), float(y), unescape(words), anchor, SIZES[class_]))
+        for x, y, class_, anchor, words in re.findall(
+            r'<text x="(-?[\d.]+)" y="(-?[\d.]+)" class="(\w+)" text-anchor="(\w+)">([^<]*)<',
+            drawing,
+        )
+    ]
+
+
+def overlapping(drawing: str) -> list[tuple[str, str]]:
+    placed_boxes = boxes(drawing)
+    return [
+        (words, other)
+        for at, (words, box) in enumerate(placed_boxes)
+        for other, other_box in placed_boxes[at + 1 :]
+        if box.overlaps(other_box)
+    ]
+
+
+SHARE = st.floats(0, 1)
+SPOTS = st.lists(st.tuples(SHARE, SHARE), min_size=2, max_size=2)
+
+
+@given(SPOTS, st.one_of(st.none(), st.tuples(SHARE, SHARE)))
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.differing_executors])
+def test_no_name_of_the_scatter_stands_over_another(
+    facts: Facts, spots: list[tuple[float, float]], oracle: tuple[float, float] | None
+) -> None:
+    arms = {
+        name: deepcopy(arm)
+        for name, arm in zip(("llm", "slm"), facts.results["arms"].values(), strict=True)
+    }
+    for arm, (tokens, accuracy) in zip(arms.values(), spots, strict=True):
+        arm["per_question"]["tokens"] = dict.fromkeys(("low", "estimate", "high"), 100 * tokens)
+        score = arm["accuracy"][facts.primary]
+        score |= dict.fromkeys(("low", "estimate", "high"), accuracy)
+    results = {**facts.results, "arms": arms, "oracle": None}
+    if oracle is not None:
+        cost = {"tokens_per_question": 100 * oracle[0], "micro_dollars_per_question": 0.0}
+        results["oracle"] = {**cost, "accuracy": oracle[1]}
+    drawing, _ = accuracy_against_cost(replace(facts, results=results))
+    assert overlapping(drawing) == []
+    assert ("oracle" in drawing) == (oracle is not None)
+
+
+@given(st.lists(st.tuples(st.floats(60, 440), st.floats(20, 280)), min_size=1, max_size=8))
+def test_names_of_marks_that_lie_together_stand_apart(marks: list[tuple[float, float]]) -> None:
+    labels = Labels(Box(50, 0, 460, 290), [Box.around(x, y, 5.5) for x, y in marks])
+    drawing = "".join(labels.place(x, y, "coder_alone", "name", 13.0, 5.5) for x, y in marks)
+    assert overlapping(drawing) == []
+    assert all(box.left >= 50 and box.right <= 460 for _, box in boxes(drawing))
+
+
+def test_no_line_goes_through_the_words_of_a_pair(facts: Facts) -> None:
+    drawing = differences(facts)
+    lines = re.findall(
+        r'<line x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)" class="(?:grid|zero)"',
+        drawing,
+    )
+    texts = [box for _, box in boxes(drawing)]
+    assert lines
+    for x1, y1, x2, y2 in (map(float, line) for line in lines):
+        assert not any(Box(x1 - 0.5, y1, x2 + 0.5, y2).overlaps(box) for box in texts)
+    assert overlapping(drawing) == []
+
+
+def test_one_question_is_not_counted_in_the_plural(facts: Facts) -> None:
+    only = facts.manifest.model_copy(
+        update={
+            "items": facts.manifest.items[:1],
+            "available": 1,
+            "source": "generated from seed 7",
+        }
+    )
+    results = deepcopy(facts.results)
+    results["pairs"][0]["n"] = 1
+    changed = replace(facts, manifest=only, results=results)
+    words = what_was_asked(changed)
+    assert words.startswith("1 of 1 question, split")
+    assert words.endswith("; source: generated from seed 7")
+    assert "on 1 shared question:" in headline(changed)

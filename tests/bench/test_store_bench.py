@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,9 @@ def test_all_runs_are_shown_and_read_before_and_after_the_compaction(tmp_path: P
     for when in ("before", "after"):
         assert f"compaction / {when} / show_ms p99" in keys
         assert f"compaction / {when} / reader_steps_per_s" in keys
+        assert (f"compaction / {when} / first page p50" in keys) == (
+            find_spec("duckdb") is not None
+        )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -27,11 +27,11 @@ from loopline.agents.workflows import serving_role, workflows
 from loopline.agents.workflows.routing import Handoff
 from loopline.bench.arms import override_setting
 from loopline.bench.datasets import Item, Request
+from loopline.bench.deployments import add_deployment, needed_pools
 from loopline.bench.errors import DataError, OutputError, UsageError
 from loopline.bench.judgement import Judge
 from loopline.bench.output import Manifest, OutputDirectory
 from loopline.bench.registry import find, load
-from loopline.bench.session import add_deployment, needed_pools
 from loopline.bench.taxonomy import Class
 from loopline.bench.teams.problem_judge import class_of, code_judge, math_judge
 from loopline.bench.teams.sampling import sampling

@@ -18,13 +18,13 @@ from loopline.agents.records import JsonObject, Outcome, Run, Trajectory
 from loopline.agents.roles.umi.output import format_call, format_plan
 from loopline.agents.workflow_runner import run_locally
 from loopline.bench.datasets import Request
+from loopline.bench.deployments import add_deployment
 from loopline.bench.errors import UsageError
 from loopline.bench.output import ManifestItem, manifest_items
 from loopline.bench.registry import find, load
 from loopline.bench.report.measures import win
 from loopline.bench.rescoring import rescore_all
 from loopline.bench.results import Result
-from loopline.bench.session import add_deployment
 from loopline.bench.taxonomy import Class
 from loopline.bench.tools.apibench import ApiBenchJudge
 from loopline.bench.tools.bfcl import BfclJudge

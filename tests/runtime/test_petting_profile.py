@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from loopline.agents.workflows import workflows
+from loopline.bench.deployments import needed_pools
 from loopline.bench.registry import find
-from loopline.bench.session import needed_pools
 from loopline.runtime.cli import app
 from loopline.runtime.config import settings as config
 from loopline.runtime.config.settings import Settings

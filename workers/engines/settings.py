@@ -23,12 +23,17 @@ class SettingsModel(BaseModel):
 class Price(SettingsModel):
     """US dollars per million tokens, which is micro-dollars per token."""
 
-    prompt: Decimal = Field(default=Decimal(0), ge=0)
+    prompt: Decimal | None = Field(default=None, ge=0)
     """Per million prompt tokens that were not read from a cache."""
     cached: Decimal | None = Field(default=None, ge=0)
     """Per million prompt tokens read from the provider's cache; the prompt price if not given."""
-    completion: Decimal = Field(default=Decimal(0), ge=0)
+    completion: Decimal | None = Field(default=None, ge=0)
     """Per million generated tokens, hidden reasoning included."""
+
+    @property
+    def is_known(self) -> bool:
+        """False where nothing was said: that is not a price of 0."""
+        return self.prompt is not None or self.completion is not None
 
 
 class ScriptedWorlds(SettingsModel):
@@ -103,7 +108,7 @@ class ModelSettings(SettingsModel):
     """torch: a local folder, a hub id, or `micro:` and a shipped model. llama_cpp: a GGUF file, or
     `owner/repository/file.gguf` on the hub. Else the endpoint's name."""
     price: Price = Price()
-    """What a million tokens cost. Zero for models on own hardware."""
+    """What a million tokens cost, 0 if nothing. Where no price is given, the cost is unknown."""
 
     temperature: float = Field(default=0.0, ge=0, le=5)
     """Default sampling temperature; 0 is greedy."""
@@ -282,11 +287,12 @@ def cost_micro_dollars(usage: Usage, price: Price) -> int:
     """
     if usage.cached > usage.prompt:
         raise ValueError(f"{usage.cached} cached tokens in a prompt of {usage.prompt}")
-    cached_price = price.prompt if price.cached is None else price.cached
+    prompt_price = price.prompt or Decimal(0)
+    cached_price = prompt_price if price.cached is None else price.cached
     exact = (
-        (usage.prompt - usage.cached) * price.prompt
+        (usage.prompt - usage.cached) * prompt_price
         + usage.cached * cached_price
-        + usage.completion * price.completion
+        + usage.completion * (price.completion or Decimal(0))
     )
     return int(exact.quantize(Decimal(1), rounding=ROUND_HALF_UP))
 
@@ -294,8 +300,8 @@ def cost_micro_dollars(usage: Usage, price: Price) -> int:
 def max_micro_dollars(prompt: int, completion: int, price: Price) -> int:
     """What a call of that many tokens costs at most, rounded up: nothing of it cached, unless
     reading from a cache is dearer."""
-    dearest = max(price.prompt, price.cached or Decimal(0))
-    exact = prompt * dearest + completion * price.completion
+    dearest = max(price.prompt or Decimal(0), price.cached or Decimal(0))
+    exact = prompt * dearest + completion * (price.completion or Decimal(0))
     return int(exact.to_integral_value(ROUND_CEILING))
 
 

@@ -3,12 +3,14 @@ it a run is shown and everything is read as a training reads it."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +23,9 @@ from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measu
 from loopline.bench.proofs.store.rows import run_id, write_runs
 from loopline.bench.statistics import quantile
 from loopline.runtime.config.options import Option
+from loopline.runtime.observe.recorded_index import NEWEST, has_recorded_runs, recorded_page
 from loopline.runtime.observe.recorded_runs import from_store
+from loopline.runtime.observe.run_index import RunQuery
 from loopline.trainers.data.json_files import Skipped
 from loopline.trainers.data.store import iterate_trajectories
 from loopline.workers.gc_tuning import pause_collection
@@ -30,13 +34,17 @@ from loopline.workers.store.files import parquet_files
 
 SHOW_MS = 200.0
 STEPS_PER_SECOND = 100_000.0
+PAGE_MS, PAGE_RUNS = 300.0, 10_000
+"""Of the list of so many runs at most; of more it is measured without a bar."""
+PAGE_LINES, PAGES = 50, 7
 BYTES_OF_RUN = 6_000
 """On the disk; a compaction needs room for one more file."""
 
 
 class StoreOptions(Options):
-    """Writes a store of recorded runs in one small file per batch, shows runs by their ids and
-    reads them as a training does, compacts the store, and does the same again.
+    """Writes a store of recorded runs in one small file per batch, shows runs by their ids, lists
+    them as the dashboard does and reads them as a training does, compacts the store, and does the
+    same again.
 
     One million runs need 6 GB of disk, and a quarter of an hour."""
 
@@ -133,6 +141,10 @@ def _look(
         figure("show, processor time p50", quantile(busy, 0.5), "ms"),
         figure("whole command p50", quantile(command, 0.5), "ms"),
     ]
+    outcome.measurements += [
+        figure(name, value, "ms", PAGE_MS if options.runs <= PAGE_RUNS else None)
+        for name, value in _list_ms(store, ids).items()
+    ]
     read, wall, cpu = _read(store, options.reads, outcome)
     if options.reads >= options.runs and read != steps:
         outcome.violate([Violation("read", f"{read:,} steps of {steps:,} were read", when)])
@@ -141,6 +153,28 @@ def _look(
         figure("reader_steps_per_s", read / cpu, "steps/s per core", STEPS_PER_SECOND),
         figure("reader, wall clock", read / wall, "steps/s"),
     ]
+
+
+def _list_ms(store: Path, ids: Sequence[str]) -> dict[str, float]:
+    """Pages of the dashboard's list of runs, each by a connection of its own; empty without
+    DuckDB. From a place in the middle, and by words that few questions have."""
+    if not has_recorded_runs(store):
+        return {}
+
+    async def none_listed(wanted: Sequence[str]) -> list[bool]:
+        return [False] * len(wanted)
+
+    def page_ms(words: str, after: str) -> float:
+        began = time.perf_counter()
+        asyncio.run(recorded_page(store, RunQuery(words=words), PAGE_LINES, after, none_listed))
+        return 1000 * (time.perf_counter() - began)
+
+    page_ms("", NEWEST)  # DuckDB is loaded once
+    return {
+        "first page p50": quantile([page_ms("", NEWEST) for _ in range(PAGES)], 0.5),
+        "later page p50": quantile([page_ms("", run) for run in ids[:PAGES]], 0.5),
+        "search p50": quantile([page_ms("no such words", NEWEST) for _ in range(PAGES)], 0.5),
+    }
 
 
 def _read(store: Path, runs: int, outcome: Outcome) -> tuple[int, float, float]:

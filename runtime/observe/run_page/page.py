@@ -108,6 +108,13 @@ def _notices(
     return notices
 
 
+def _cost_words(cost: float, tokens: int) -> str:
+    """Dollars. Tokens that cost nothing are those of pools without a price."""
+    if cost:
+        return f"${cost:.6f}"
+    return "unknown" if tokens else "$0"
+
+
 def _cards(known_run: KnownRun) -> list[tuple[str, str, dict[str, str]]]:
     run, ended = known_run.run, known_run.ended
     calls = [call for step in known_run.steps for call in step.calls]
@@ -126,7 +133,7 @@ def _cards(known_run: KnownRun) -> list[tuple[str, str, dict[str, str]]]:
         "tokens": _used_of_limit(
             f"{tokens:,}", None if budget.tokens is None else f"{budget.tokens:,}"
         ),
-        "cost": _used_of_limit(f"${cost:.6f}" if cost else "$0", dollars),
+        "cost": _used_of_limit(_cost_words(cost, tokens), dollars),
         "time": _used_of_limit(milliseconds(spent), f"{budget.seconds:g} s"),
     }
     cards = [("outcome", "still going on" if ended is None else ended.outcome.value, used)]

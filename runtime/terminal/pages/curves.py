@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopline.runtime.terminal.pages import svg
+from loopline.runtime.terminal.pages.labels import spaced_ticks
 
 WIDTH = 460.0
 HEIGHT = 250.0
@@ -70,6 +71,7 @@ def curves_plot(
     *,
     x_label: str = "step",
     say: Callable[[float], str] = number,
+    say_x: Callable[[float], str] = number,
     least: float | None = None,
     most: float | None = None,
     log_x: bool = False,
@@ -96,17 +98,23 @@ def curves_plot(
         kind = "zero" if abs(tick) < 1e-12 else "grid"
         parts.append(svg.line(x.start, y(tick), x.end, y(tick), kind))
         parts.append(svg.text(x.start - 6, y(tick) + 4, say(tick), "tick", "end"))
-    for tick in x_ticks or _whole_ticks(x.ticks(5)):
+    ticks = x_ticks or _whole_ticks(x.ticks(5))
+    for tick, words in spaced_ticks(x, ticks, [say_x(tick) for tick in ticks]):
         parts.append(svg.line(x(tick), y.start, x(tick), y.start + 4, "grid"))
-        parts.append(svg.text(x(tick), height - _BOTTOM + 16, number(tick), "tick", "middle"))
+        parts.append(svg.text(x(tick), height - _BOTTOM + 16, words, "tick", "middle"))
     parts.append(svg.text((x.start + x.end) / 2, height - 8, x_label, "axis", "middle"))
     for at, curve in enumerate(drawn):
-        parts += _line(curve, x, y, at, say, x_label)
+        parts += _line(curve, x, y, at, say, lambda value: f"{x_label} {say_x(value)}")
     return svg.picture(WIDTH, height, label, *parts)
 
 
 def _line(
-    curve: Curve, x: svg.Scale, y: svg.Scale, at: int, say: Callable[[float], str], x_label: str
+    curve: Curve,
+    x: svg.Scale,
+    y: svg.Scale,
+    at: int,
+    say: Callable[[float], str],
+    place: Callable[[float], str],
 ) -> list[str]:
     look = f"arm-{at % COLOURS}{'' if at < COLOURS else ' again'}"
     parts: list[str] = []
@@ -119,7 +127,7 @@ def _line(
         parts.append(svg.path([(x(point.x), y(point.y)) for point in points], f"curve {look}"))
     small = len(points) > MOST_DOTS
     for point in points:
-        words = f"{curve.name}: {say(point.y)} at {x_label} {number(point.x)}"
+        words = f"{curve.name}: {say(point.y)} at {place(point.x)}"
         parts.append(
             svg.tag(
                 "circle",

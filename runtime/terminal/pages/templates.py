@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any, cast
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.safe_text import sanitize
 
 _SHARED = "loopline.runtime.terminal.pages"
@@ -43,6 +45,8 @@ def _environment(package: str) -> Environment:
     environment.filters["grouped"] = _grouped
     environment.filters["spaced"] = _spaced
     environment.filters["code"] = _code
+    # Jinja2's own types know filters of one value, and some of its own.
+    cast(dict[str, Any], environment.filters)["counted"] = format_count
     return environment
 
 

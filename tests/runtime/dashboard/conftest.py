@@ -13,10 +13,17 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.runtime.dashboard.written import (
+    HOSTILE,
+    record_runs,
+    recorded_run,
+    write_benchmarks,
+    write_training,
+)
 from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 
 PROFILE = Path(__file__).with_name("deployment.toml")
-KINDS = ("planner", "gpu", "gateway")
+KINDS = ("planner", "gpu", "recorder", "gateway")
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,10 @@ class Dashboard:
     """A running deployment with its dashboard."""
 
     deployment: ScriptedGateway
+    results: Path
+    """The folder of results: two benchmarks, two trainings."""
+    recorded: str
+    """A run of long ago, which the store alone has."""
 
     @property
     def url(self) -> str:
@@ -70,9 +81,20 @@ def dashboard() -> Iterator[Dashboard]:
     """Don't stop or break it."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         deployment = ScriptedGateway(Path(folder))
+        results = Path(folder) / "results"
+        old_run = recorded_run(1, f"What did {HOSTILE} say?", "the best", "the worst")
+        record_runs(deployment.state.store, [old_run])
+        write_benchmarks(results)
+        write_training(results, "taught", old_run.run.id)
+        write_training(results, "grid/seed-1")
         try:
-            deployment.up("workers.gateway.count=1", profile=str(PROFILE), kinds=KINDS)
-            yield Dashboard(deployment)
+            deployment.up(
+                "workers.gateway.count=1",
+                f"gateway.results={results}",
+                profile=str(PROFILE),
+                kinds=KINDS,
+            )
+            yield Dashboard(deployment, results, old_run.run.id)
         finally:
             deployment.end()
 

@@ -10,7 +10,10 @@ from playwright.sync_api import Page, expect
 
 from tests.runtime.dashboard.conftest import Dashboard
 
-PAGES = ("/runs", "/workers", "/policies")
+PAGES = (
+    "/runs", "/workers", "/policies", "/benchmarks", "/benchmarks/compare?a=sums-0&b=sums-1",
+    "/trainings?run=taught&run=grid/seed-1&smoothing=0.6", "/cost",
+)  # fmt: skip
 
 
 def test_a_run_that_begins_comes_into_the_list_by_itself(page: Page, dashboard: Dashboard) -> None:

@@ -18,7 +18,14 @@ def form_token(client: httpx.Client) -> str:
 
 def test_without_a_session_every_page_leads_to_the_door(dashboard: Dashboard) -> None:
     with httpx.Client(base_url=dashboard.url) as client:
-        for page in ("/runs", "/runs/some-id", "/workers", "/policies", "/compare?a=x&b=y"):
+        for page in (
+            "/runs",
+            "/runs/some-id",
+            "/workers",
+            "/policies",
+            "/cost",
+            "/compare?a=x&b=y",
+        ):
             answer = client.get(page)
             assert answer.status_code == 303
             assert answer.headers["location"] == "/dashboard/sign-in"

@@ -138,3 +138,10 @@ def test_an_engine_of_another_package_joins_by_entry_point(
         assert {"openai", "scripted", "strange", "torch"} <= set(engine_names())
     finally:
         sys.modules.pop("strange_engine", None)
+
+
+def test_a_price_of_nothing_is_a_price_and_no_price_is_none() -> None:
+    assert Price(prompt=Decimal(0)).is_known
+    assert not Price().is_known
+    assert cost_micro_dollars(usage(100, 0, 50), Price()) == 0
+    assert Price.model_validate_json(Price().model_dump_json()) == Price()

@@ -1,0 +1,232 @@
+"""The deployment that a benchmark runs on: found or started, and whether it can play the arms."""
+
+from __future__ import annotations
+
+import os
+from collections import ChainMap
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loopline.agents.prompts import parse_replacement_prompt
+from loopline.agents.workflows import prompts_of
+from loopline.bench.arms import Arm, exchange_policies
+from loopline.bench.errors import UsageError
+from loopline.bench.output import Manifest, PoolFacts
+from loopline.bench.registry import benchmark_of
+
+if TYPE_CHECKING:
+    from loopline.runtime.client.deployment import Deployment
+    from loopline.runtime.config.settings import Settings
+
+_UNNEEDED_WORKERS = ("workers.gateway.count=0", "workers.jobs.count=0")
+"""Of a deployment that is there for a benchmark alone."""
+_ENGINES_WITHOUT_BILLS = ("torch", "llama_cpp", "scripted")
+"""Their pools may lack a price where others of the benchmark have one."""
+
+
+@contextmanager
+def joined(
+    profile: str | None, redis_url: str | None, manifest: Manifest, arms: tuple[Arm, ...]
+) -> Generator[Deployment]:
+    """The deployment that runs here or behind the URL; where none does and a profile is named, one
+    of it that lasts for the block. Raises `UserError`, and UsageError before anything is started
+    where that profile can't play the arms or keep the budget."""
+    from loopline.runtime.config.settings import chosen_profile, is_profile_given, load
+    from loopline.runtime.config.state import StateDirectory
+    from loopline.runtime.supervise.detached import temporary_deployment
+
+    state = StateDirectory.from_environment()
+    if redis_url or state.holder() or not is_profile_given(profile):
+        yield _deployment(profile, redis_url)
+        return
+    settings = load(profile)
+    if not settings.own_redis:
+        yield _deployment(profile, redis_url)
+        return
+    add_deployment(manifest, arms, settings)
+    require_prices(manifest, arms, settings)
+    with temporary_deployment(
+        chosen_profile(profile), list(_UNNEEDED_WORKERS), f"bench {manifest.benchmark}"
+    ):
+        yield _deployment(profile, redis_url)
+
+
+def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
+    """The deployment that runs here, or behind the URL. Raises `loopline.runtime.errors.UserError`
+    when there is none."""
+    from loopline.runtime.client.deployment import find
+    from loopline.runtime.config.sources import absolute_profile
+    from loopline.runtime.errors import Unreachable
+
+    try:
+        deployment = find(redis_url=redis_url, profile=profile)
+    except Unreachable as error:
+        hint = f"{error.hint} With --profile NAME a benchmark starts and stops one of its own."
+        raise Unreachable(error.args[0], hint=hint) from None
+    if deployment.run and profile and deployment.run.profile != absolute_profile(profile):
+        raise UsageError(
+            f"--profile {profile}: the deployment that runs here has the profile "
+            f"{deployment.run.profile}; stop it (`runtime down`) and start the other "
+            f"(`runtime up --detach --profile {profile}`), or leave --profile out"
+        )
+    return deployment
+
+
+def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> Manifest:
+    """The manifest with what serves each pool, and the deployment's options where it has none.
+    Raises UsageError when an arm's pool is missing, or a worker for one of its roles."""
+    pools = dict(settings.models)
+    if benchmark_of(manifest).needs_judge_worker and "judge" not in settings.workers:
+        raise UsageError(
+            f"bench {manifest.benchmark} needs a worker of the kind 'judge', which the running "
+            "deployment does not have; start one whose profile has it (petting has)"
+        )
+    for arm in arms:
+        _require_roles(arm, settings)
+        for pool in needed_pools(arm, settings.policies):
+            if pool not in pools:
+                raise UsageError(
+                    f"arm {arm.name} needs the model pool {pool!r}, which the running deployment "
+                    f"does not have (it has: {', '.join(pools) or 'none'}); choose other --arms, "
+                    "or start a deployment with that pool"
+                )
+    facts = {
+        name: PoolFacts(
+            engine=pool.engine,
+            # A path would name this machine; its last part says which weights.
+            model=Path(pool.model).name if os.path.isabs(pool.model) else pool.model,
+            price={
+                kind: str(value)
+                for kind, value in pool.price.model_dump().items()
+                if value is not None
+            },
+        )
+        for name, pool in pools.items()
+    }
+    played = {arm.name: _playing_policies(arm, settings.policies) for arm in arms}
+    options = manifest.options
+    if options is not None:
+        options = dict(ChainMap(options, *(settings.options.get(arm.workflow, {}) for arm in arms)))
+    prompt_files = {file for arm in arms for file in prompts_of(arm.workflow, arm.environment)}
+    all_prompts = (
+        parse_replacement_prompt(file.content, name, origin=file.path)
+        for name, file in settings.prompts.items()
+    )
+    prompts = {prompt.file: prompt.hash for prompt in all_prompts if prompt.file in prompt_files}
+    return manifest.model_copy(
+        update={"pools": facts, "options": options, "prompts": prompts, "policies": played}
+    )
+
+
+def require_same_deployment(
+    path: Path, manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
+) -> None:
+    """What the benchmark began with. Raises UsageError."""
+    today = add_deployment(manifest, arms, settings)
+    _require_policies(path, manifest, today)
+    for arm in arms:
+        for pool in sorted(needed_pools(arm, settings.policies)):
+            before, now = manifest.pools.get(pool), today.pools[pool]
+            if before is not None and (before.engine, before.model) != (now.engine, now.model):
+                raise UsageError(
+                    f"{path}: the benchmark began with {before.model} ({before.engine}) as pool "
+                    f"{pool!r}; the running deployment has {now.model} ({now.engine}). Start the "
+                    "deployment that it began with, or begin a new benchmark"
+                )
+    if manifest.prompts != today.prompts:
+        raise UsageError(
+            f"{path}: the benchmark began with {_prompts(manifest)}; the running deployment has "
+            f"{_prompts(today)}. Start it with the [prompts] that it began with, or begin a new "
+            "benchmark"
+        )
+
+
+def require_prices(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> None:
+    """A budget in dollars that nothing counts against would be none. Raises UsageError naming the
+    setting of the missing price."""
+    if manifest.budget_micro_dollars is None:
+        return
+    pools = sorted({pool for arm in arms for pool in needed_pools(arm, settings.policies)})
+    priced = [pool for pool in pools if pool in settings.priced_pools]
+    missing = [
+        pool
+        for pool in pools
+        if pool not in priced
+        and (not priced or settings.models[pool].engine not in _ENGINES_WITHOUT_BILLS)
+    ]
+    if missing:
+        models = ", ".join(f"{name} ({settings.models[name].model})" for name in missing)
+        setting = f"models.{missing[0]}.price"
+        raise UsageError(
+            f"--budget-usd: what calls of {models} cost is not known, so the budget could not be "
+            f"kept; set {setting}.prompt and {setting}.completion (US dollars per million tokens, "
+            "0 for a server of one's own) in the deployment's profile, or leave --budget-usd out"
+        )
+
+
+def _require_policies(path: Path, manifest: Manifest, today: Manifest) -> None:
+    """Else one arm would be two systems. Raises UsageError, but not where a manifest is silent."""
+    for arm, now in today.policies.items():
+        before = manifest.policies.get(arm, now)
+        for role in sorted({*before, *now}):
+            if before.get(role) != now.get(role):
+                raise UsageError(
+                    f"{path}: the benchmark began with the policy {before.get(role)!r} as role "
+                    f"{role!r} of arm {arm}; the running deployment has {now.get(role)!r}. Start "
+                    "it with the [policies] that it began with, or begin a new benchmark"
+                )
+
+
+def _prompts(manifest: Manifest) -> str:
+    named = [f"{file} {hashed[:12]}" for file, hashed in sorted(manifest.prompts.items())]
+    return f"the prompts {', '.join(named)}" if named else "the shipped prompts"
+
+
+def _require_roles(arm: Arm, settings: Settings) -> None:
+    """Runs whose role nobody takes would wait until their deadline."""
+    from loopline.agents.workflows import serving_role
+
+    worker_roles = {role for worker in settings.workers.values() for role in worker.roles}
+    needed = dict.fromkeys(serving_role(arm.workflow, agent) for agent in _roles_of(arm))
+    missing = [role for role in needed if role not in worker_roles]
+    if missing:
+        raise UsageError(
+            f"arm {arm.name} needs the role {missing[0]!r}, which no worker of the running "
+            f"deployment takes (they take: {', '.join(sorted(worker_roles)) or 'none'}); choose "
+            "other --arms, or start a deployment whose profile has a worker with that role (what "
+            "runs behind --redis-url is told by LOOPLINE_PROFILE)"
+        )
+
+
+def needed_pools(arm: Arm, policies: dict[str, str]) -> set[str]:
+    """The pools that an arm's roles are served by."""
+    from loopline.bus import pool_of
+
+    by_role = _policies_of(arm, policies)
+    return {pool_of(by_role[role]) for role in _roles_of(arm)}
+
+
+def _roles_of(arm: Arm) -> tuple[str, ...]:
+    from loopline.agents.workflows import agents_of
+
+    return arm.roles or tuple(agents_of(arm.workflow, arm.environment))
+
+
+def _policies_of(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
+    """Role → policy of an arm on a deployment with these."""
+    from loopline.agents.workflows import agents_of, policies_for
+
+    agents = agents_of(arm.workflow, arm.environment)
+    role_policies = {agent: policy for agent, policy in policies.items() if agent in agents}
+    return policies_for(arm.workflow, {**role_policies, **arm.policies}, arm.environment)
+
+
+def _playing_policies(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
+    """Role → policy of the roles that play in an arm. Raises UsageError where a swap changes
+    nothing."""
+    by_role = _policies_of(arm, policies)
+    if arm.swapped:
+        return exchange_policies(arm, by_role)
+    return {role: by_role[role] for role in _roles_of(arm)}

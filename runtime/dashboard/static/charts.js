@@ -1,0 +1,71 @@
+// Reads a drawing aloud: what is drawn at one place is written below it, for a pointer that passes
+// over and for the arrow keys. The drawing itself, with a title at each mark, needs no script.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+// The marks of a drawing by their curve, from left to right. Bars are one curve together.
+function curvesOf(drawing) {
+  const curves = new Map();
+  for (const mark of drawing.querySelectorAll("circle, rect.bar")) {
+    const text = mark.querySelector("title")?.textContent;
+    if (!text) continue;
+    const isBar = mark.tagName === "rect";
+    const x = isBar
+      ? Number(mark.getAttribute("x")) + Number(mark.getAttribute("width")) / 2
+      : Number(mark.getAttribute("cx"));
+    const name = isBar ? "" : text.split(": ")[0];
+    if (!curves.has(name)) curves.set(name, []);
+    curves.get(name).push({ x, text });
+  }
+  for (const marks of curves.values()) marks.sort((first, second) => first.x - second.x);
+  return [...curves.values()];
+}
+
+function nearestTo(x, marks) {
+  return marks.reduce((best, mark) => (Math.abs(mark.x - x) < Math.abs(best.x - x) ? mark : best));
+}
+
+function watch(figure) {
+  const drawing = figure.querySelector("svg");
+  const curves = curvesOf(drawing);
+  if (!curves.length) return;
+  const places = [...new Set(curves.flat().map((mark) => mark.x))].sort((a, b) => a - b);
+  const readout = document.createElement("p");
+  readout.className = "readout";
+  readout.setAttribute("role", "status");
+  drawing.after(readout);
+  const line = document.createElementNS(SVG, "line");
+  line.setAttribute("class", "cursor");
+  line.setAttribute("y1", "0");
+  line.setAttribute("y2", String(drawing.viewBox.baseVal.height - 36));
+  line.setAttribute("visibility", "hidden");
+  drawing.prepend(line);
+  let current = -1;
+
+  function show(at) {
+    current = Math.max(0, Math.min(places.length - 1, at));
+    const x = places[current];
+    line.setAttribute("x1", String(x));
+    line.setAttribute("x2", String(x));
+    line.setAttribute("visibility", "visible");
+    readout.textContent = curves.slice(0, 12).map((marks) => nearestTo(x, marks).text).join(" · ");
+  }
+
+  drawing.addEventListener("pointermove", (event) => {
+    const box = drawing.getBoundingClientRect();
+    const x = ((event.clientX - box.left) / box.width) * drawing.viewBox.baseVal.width;
+    let nearest = 0;
+    for (let at = 1; at < places.length; at++) {
+      if (Math.abs(places[at] - x) < Math.abs(places[nearest] - x)) nearest = at;
+    }
+    if (nearest !== current) show(nearest);
+  });
+  figure.addEventListener("keydown", (event) => {
+    const moves = { ArrowLeft: current - 1, ArrowRight: current + 1, Home: 0, End: places.length - 1 };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    show(moves[event.key]);
+  });
+}
+
+for (const figure of document.querySelectorAll("[data-chart]")) watch(figure);

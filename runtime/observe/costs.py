@@ -1,0 +1,268 @@
+"""What model calls have cost, by day, model, workflow, tag or API key.
+
+The ledger is what counts: the store's files, and what the bus holds of it and no recorder has
+written yet. A call of a pool without a price has cost 0 micro-dollars in the ledger, which says
+nothing: here it counts as a call whose cost is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import orjson
+
+from loopline.bus import Bus
+from loopline.runtime.observe.store_views import add_view, bounded_queries
+
+Grouping = Literal["day", "model", "workflow", "tag", "key"]
+GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
+MAX_GROUPS = 200
+"""The dearest ones; the others are one line together."""
+MAX_DAYS = 400
+MAX_UNRECORDED = 50_000
+"""Ledger entries that are read from the bus, the newest ones."""
+_BATCH = 1_000
+_RUNS_BATCH = 500
+
+_GROUP_BY: Mapping[Grouping, str] = {
+    "day": "strftime(make_timestamp((\"at\" * 1e6)::BIGINT), '%Y-%m-%d')",
+    "model": "policy || CASE WHEN base = policy THEN '' ELSE ' (' || base || ')' END",
+    "workflow": "coalesce(workflow, '')",
+    "tag": "coalesce(tag, '')",
+    "key": "coalesce(account, '')",
+}
+
+_SUMS = """
+    count(*) AS calls,
+    count(DISTINCT run_id) AS runs,
+    coalesce(sum(prompt_tokens), 0) AS prompt,
+    coalesce(sum(cached_tokens), 0) AS cached,
+    coalesce(sum(completion_tokens), 0) AS completion,
+    coalesce(sum(cost_micro_dollars), 0) AS micro,
+    count(*) FILTER (NOT priced OR unknown IS NOT NULL) AS unknown_calls,
+    coalesce(sum(most_micro_dollars) FILTER (priced), 0) AS most
+"""
+
+_ENTRIES = """
+WITH entries AS (
+    SELECT * FROM ({sources}) WHERE "at" >= $since AND "at" < $until
+    QUALIFY row_number() OVER (PARTITION BY shard, entry ORDER BY shard) = 1
+), charged AS (
+    -- A known call of the same sending counts in an unknown one's place.
+    SELECT *, list_contains($priced, policy) AS priced FROM entries AS entry
+    WHERE unknown IS NULL OR NOT EXISTS (
+        SELECT 1 FROM entries AS other WHERE other.unknown IS NULL
+        AND other.run_id = entry.run_id AND other.sent_as = entry.sent_as AND entry.sent_as <> '')
+)
+"""
+
+_USAGE_COLUMNS = (
+    "shard", "entry", "run_id", "policy", "base", "prompt_tokens", "cached_tokens",
+    "completion_tokens", "cost_micro_dollars", '"at"', "sent_as", "unknown", "most_micro_dollars",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CostLine:
+    """One group of calls."""
+
+    name: str
+    """Of the day, model, workflow, tag (`name=value`) or key (its id); empty for none."""
+    calls: int
+    runs: int
+    prompt: int
+    cached: int
+    completion: int
+    micro_dollars: int
+    """Of the calls whose cost is known."""
+    unknown_calls: int
+    """Calls of pools without a price, and calls whose usage nobody counted."""
+    most_unknown_micro_dollars: int
+    """What those of the second kind can have cost at most, where their pool has a price."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What was spent in a period."""
+
+    total: CostLine
+    days: Sequence[CostLine]
+    """In the order of time; days without a call are left out."""
+    lines: Sequence[CostLine]
+    """By the grouping that was asked for, the dearest first."""
+    others: int
+    """Groups beyond `MAX_GROUPS`, which are not listed."""
+    truncated: bool
+    """The bus holds more entries than were read."""
+
+
+@dataclass(frozen=True)
+class Unrecorded:
+    """The part of the ledger that may not be in the store yet."""
+
+    entries: Sequence[Mapping[str, Any]]
+    """As rows of the store's table `usage`."""
+    runs: Sequence[Mapping[str, Any]]
+    """`run_id`, `workflow`, `account` and `tags` (JSON) of the runs that they are of."""
+    truncated: bool = False
+
+
+async def read_unrecorded(bus: Bus) -> Unrecorded:
+    """What the bus holds of the ledger; entries that a recorder has written may be among them."""
+    rows: list[dict[str, Any]] = []
+    truncated = False
+    shards = bus.keys.all_shards()
+    for shard in shards:
+        newest, left = "+", MAX_UNRECORDED // len(shards)
+        while left > 0:
+            entries: list[tuple[bytes, dict[bytes, bytes]]] = await bus.redis.xrevrange(
+                shard.ledger, newest, "-", min(_BATCH, left)
+            )
+            # Many of them would keep the loop, on which the gateway's streams go on.
+            rows += await asyncio.to_thread(_usage_rows, shard.index, entries)
+            if len(entries) < min(_BATCH, left):
+                break
+            left -= len(entries)
+            newest = f"({entries[-1][0].decode()}"
+        else:
+            truncated = True
+    runs = await _runs_of(bus, sorted({row["run_id"] for row in rows}))
+    return Unrecorded(rows, runs, truncated)
+
+
+def _usage_rows(
+    shard: int, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]
+) -> list[dict[str, Any]]:
+    """Without entries of a newer program, which its recorder knows."""
+    from loopline.workers.recorder import usage_row
+
+    rows: list[dict[str, Any]] = []
+    for entry, fields in entries:
+        try:
+            rows.append({"shard": shard, "entry": entry.decode(), **usage_row(fields)})
+        except (ValueError, KeyError):
+            continue
+    return rows
+
+
+async def _runs_of(bus: Bus, run_ids: Sequence[str]) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = []
+    for start in range(0, len(run_ids), _RUNS_BATCH):
+        async with bus.redis.pipeline(transaction=False) as pipe:
+            batch = run_ids[start : start + _RUNS_BATCH]
+            for run_id in batch:
+                pipe.hget(bus.keys.shard_of(run_id).run(run_id), "run")
+            bodies: list[bytes | None] = await pipe.execute()
+        for run_id, body in zip(batch, bodies, strict=True):
+            try:
+                record: dict[str, Any] = orjson.loads(body or b"null")
+                runs.append(
+                    {
+                        "run_id": run_id,
+                        "workflow": str(record["workflow"]),
+                        "account": str(record.get("account", "")),
+                        "tags": orjson.dumps(record.get("tags") or {}).decode(),
+                    }
+                )
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
+    return runs
+
+
+def read_costs(
+    store: Path,
+    unrecorded: Unrecorded,
+    priced: Collection[str],
+    *,
+    since: float,
+    until: float,
+    by: Grouping,
+) -> Costs:
+    """The sums of a period (Unix seconds; `until` is not part of it). `priced`: the pools that
+    have a price. Blocks for as long as it takes. Raises `UserError` as `bounded_queries`.
+    """
+    with bounded_queries(store) as connection:
+        return _read(connection, store, unrecorded, priced, since, until, by)
+
+
+def _read(
+    connection: Any,
+    store: Path,
+    unrecorded: Unrecorded,
+    priced: Collection[str],
+    since: float,
+    until: float,
+    by: Grouping,
+) -> Costs:
+    import pyarrow as pa
+
+    from loopline.workers.recorder import USAGE_SCHEMA
+
+    columns = ", ".join(_USAGE_COLUMNS)
+    connection.register(
+        "unrecorded", pa.Table.from_pylist(list(unrecorded.entries), schema=USAGE_SCHEMA)
+    )
+    sources = [f"SELECT {columns} FROM unrecorded"]
+    if add_view(connection, store, "usage"):
+        sources.append(f"SELECT {columns} FROM usage")
+    entries = _ENTRIES.format(sources=" UNION ALL ".join(sources))
+    values = {"since": since, "until": until, "priced": sorted(priced)}
+    days = _lines(connection, entries, "day", "charged", values, "1")
+    total = _lines(connection, entries, None, "charged", values, "1")[0]
+    if by == "day":
+        return Costs(total, days, list(reversed(days)), 0, unrecorded.truncated)
+    table = "charged"
+    if by != "model":
+        _add_runs(connection, store, unrecorded, by)
+        table = "charged LEFT JOIN runs USING (run_id)"
+    if by == "tag":
+        table += " LEFT JOIN run_tags USING (run_id)"
+    order = "micro DESC, completion DESC, 1"
+    lines = _lines(connection, entries, by, table, values, order)
+    return Costs(
+        total, days, lines[:MAX_GROUPS], max(0, len(lines) - MAX_GROUPS), unrecorded.truncated
+    )
+
+
+def _lines(
+    connection: Any,
+    entries: str,
+    by: Grouping | None,
+    table: str,
+    values: Mapping[str, Any],
+    order: str,
+) -> list[CostLine]:
+    name = "''" if by is None else _GROUP_BY[by]
+    group = "" if by is None else "GROUP BY 1"
+    rows = connection.execute(
+        f"{entries} SELECT {name} AS name, {_SUMS} FROM {table} {group} ORDER BY {order} "
+        f"LIMIT {10 * MAX_GROUPS}",
+        dict(values),
+    ).fetchall()
+    return [CostLine(str(row[0]), *(int(value) for value in row[1:])) for row in rows]
+
+
+def _add_runs(connection: Any, store: Path, unrecorded: Unrecorded, by: Grouping) -> None:
+    """The table `runs`, and `run_tags` with a row for each tag of each run."""
+    import pyarrow as pa
+
+    schema = pa.schema([(name, pa.string()) for name in ("run_id", "workflow", "account", "tags")])
+    connection.register("live_runs", pa.Table.from_pylist(list(unrecorded.runs), schema=schema))
+    sources = ["SELECT run_id, workflow, account, tags FROM live_runs"]
+    if add_view(connection, store, "trajectories"):
+        # Who asked stands in the whole record alone, which is read where that is wanted.
+        account = "json_extract_string(trajectory, '$.run.account')" if by == "key" else "''"
+        sources.append(
+            f"SELECT run_id, workflow, {account} AS account, tags FROM trajectories "
+            "WHERE run_id NOT IN (SELECT run_id FROM live_runs)"
+        )
+    connection.execute(f"CREATE VIEW runs AS {' UNION ALL '.join(sources)}")
+    connection.execute(
+        "CREATE VIEW run_tags AS SELECT run_id, pair.key || '=' || pair.value AS tag FROM ("
+        "SELECT run_id, unnest(map_entries(CAST(tags::JSON AS MAP(VARCHAR, VARCHAR)))) AS pair "
+        "FROM runs)"
+    )

@@ -1,0 +1,213 @@
+"""The folder of results: which benchmarks and trainings lie below it, and what their reports say.
+
+Programs above this floor write them; here their files are read as what they are, JSON. A file that
+can't be read is an entry that says so: one damaged folder must not hide the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+
+MAX_FOLDERS = 5_000
+"""That one scan looks into."""
+MAX_DEPTH = 5
+MAX_FILE_BYTES = 64_000_000
+MANIFEST, REPORT, PAGE = "manifest.json", "report.json", "report.html"
+CURVES = "curves"
+_PASSED_OVER = {"problems", "checkpoints", "rounds", "published", "learned-tokens", "data"}
+"""Folders of benchmarks and trainings that hold no others."""
+_PRIMARY = "numeric"
+"""The checker that decides in reports that do not name theirs."""
+
+
+@dataclass(frozen=True)
+class ResultFolders:
+    """Folders below the folder of results, by their paths from there."""
+
+    benchmarks: Sequence[str]
+    trainings: Sequence[str]
+    truncated: bool
+    """There are more folders than one scan looks into."""
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """One arm of a benchmark."""
+
+    name: str
+    runs: int
+    right: int
+    accuracy: float
+    low: float
+    high: float
+    """Ends of the 95 % interval."""
+    tokens: float | None
+    """Per question, as the next."""
+    micro_dollars: float | None
+    """None where no call has a price."""
+
+
+@dataclass(frozen=True)
+class BenchmarkResult:
+    """What a folder's report says; of one without a report what was asked."""
+
+    folder: str
+    name: str
+    """Of the benchmark."""
+    split: str
+    created: float
+    """Unix seconds."""
+    questions: int
+    complete: bool
+    checker: str
+    arms: Sequence[ArmResult]
+    models: Mapping[str, str]
+    """Pool → model."""
+    has_page: bool
+    problem: str = ""
+    """Why a file of it can't be read."""
+
+    @property
+    def course(self) -> tuple[str, str]:
+        """Benchmarks with the same are points of one course over time."""
+        return self.name, self.split
+
+
+def scan(root: Path) -> ResultFolders:
+    """Look for benchmarks and trainings. A missing folder holds none."""
+    benchmarks: list[str] = []
+    trainings: list[str] = []
+    waiting, looked = [(root, 0)], 0
+    while waiting and looked < MAX_FOLDERS:
+        folder, depth = waiting.pop(0)
+        looked += 1
+        try:
+            with os.scandir(folder) as entries:
+                children = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        names = {entry.name for entry in children}
+        path = str(folder.relative_to(root))
+        if MANIFEST in names:
+            benchmarks.append(path)
+            continue
+        # Links are not followed: they may lead round in a circle, or out of the folder.
+        folders = [entry for entry in children if entry.is_dir(follow_symlinks=False)]
+        if any(entry.name == CURVES for entry in folders):
+            trainings.append(path)
+        if depth < MAX_DEPTH:
+            waiting += [
+                (Path(entry.path), depth + 1)
+                for entry in folders
+                if entry.name != CURVES
+                and entry.name not in _PASSED_OVER
+                and not entry.name.startswith(".")
+            ]
+    return ResultFolders(benchmarks, trainings, bool(waiting))
+
+
+class BenchmarkReader:
+    """Reads reports, and remembers what they said until their files change."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._known: dict[str, tuple[object, BenchmarkResult]] = {}
+
+    def read(self, folders: Sequence[str]) -> list[BenchmarkResult]:
+        """The results of these folders, the newest first."""
+        results: dict[str, tuple[object, BenchmarkResult]] = {}
+        for folder in folders:
+            path = self._root / folder
+            stamp = [_stamp(path / name) for name in (MANIFEST, REPORT, PAGE)]
+            before = self._known.get(folder)
+            if before is not None and before[0] == stamp:
+                results[folder] = before
+            else:
+                results[folder] = (stamp, _read(path, folder))
+        self._known = results
+        return sorted(
+            (result for _, result in results.values()),
+            key=lambda result: (result.created, result.folder),
+            reverse=True,
+        )
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _read(path: Path, folder: str) -> BenchmarkResult:
+    try:
+        manifest = read_object(path / MANIFEST)
+        report = read_object(path / REPORT) if (path / REPORT).exists() else None
+        return _result(folder, manifest, report, (path / PAGE).is_file())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"[:200]
+        return BenchmarkResult(folder, "", "", 0.0, 0, False, "", (), {}, False, reason)
+
+
+def _result(
+    folder: str, manifest: dict[str, Any], report: dict[str, Any] | None, has_page: bool
+) -> BenchmarkResult:
+    results: dict[str, Any] = (report or {}).get("results", {})
+    arms: dict[str, Any] = results.get("arms", {})
+    checker = _checker(results, arms)
+    return BenchmarkResult(
+        folder=folder,
+        name=str(manifest["benchmark"]),
+        split=str(manifest["split"]),
+        created=float(manifest["created"]),
+        questions=len(manifest["items"]),
+        complete=bool(results.get("complete", False)),
+        checker=checker,
+        arms=[_arm(str(name), arm, checker) for name, arm in arms.items() if arm["n"]],
+        models={
+            str(pool): str(facts["model"]) for pool, facts in manifest.get("pools", {}).items()
+        },
+        has_page=has_page,
+    )
+
+
+def _checker(results: Mapping[str, Any], arms: Mapping[str, Any]) -> str:
+    """The one that decides what is right."""
+    if checkers := results.get("checkers"):
+        return str(checkers[0])
+    names = sorted({str(name) for arm in arms.values() for name in arm["accuracy"]})
+    return _PRIMARY if _PRIMARY in names or not names else names[0]
+
+
+def _arm(name: str, arm: dict[str, Any], checker: str) -> ArmResult:
+    score = arm["accuracy"][checker]
+    tokens, micro = arm.get("tokens_per_question"), arm.get("micro_dollars_per_question")
+    return ArmResult(
+        name=name,
+        runs=int(arm["n"]),
+        right=int(score["right"]),
+        accuracy=float(score["estimate"]),
+        low=float(score["low"]),
+        high=float(score["high"]),
+        tokens=None if tokens is None else float(tokens),
+        # Nothing in dollars for something in tokens: no pool of the arm had a price.
+        micro_dollars=None if not micro else float(micro),
+    )
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A file of JSON that holds an object. Raises OSError, or ValueError for anything else."""
+    size = path.stat().st_size
+    if size > MAX_FILE_BYTES:
+        raise ValueError(f"{path.name} has {size:,} bytes, and {MAX_FILE_BYTES:,} are read")
+    value: object = orjson.loads(path.read_bytes())
+    if not isinstance(value, dict):
+        raise ValueError(f"{path.name} does not hold an object")  # noqa: TRY004 - of its content
+    return cast(dict[str, Any], value)

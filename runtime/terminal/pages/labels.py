@@ -1,0 +1,123 @@
+"""Names beside the marks of a drawing, none over another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from loopline.runtime.terminal.pages import svg
+
+_DISTANCES = (0.0, 14.0, 28.0, 44.0, 62.0, 84.0, 110.0, 140.0, 180.0, 230.0, 290.0)
+"""Pixels that a name is moved up or down from where it would stand best."""
+_GAP = 10.0
+"""Between a mark and its name."""
+_LEADER = 20.0
+"""A name that stands farther away from its mark is tied to it by a line."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle in pixels; y grows downwards."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlaps(self, other: Box) -> bool:
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.top < other.bottom
+            and other.top < self.bottom
+        )
+
+    def is_within(self, other: Box) -> bool:
+        return (
+            other.left <= self.left
+            and self.right <= other.right
+            and other.top <= self.top
+            and self.bottom <= other.bottom
+        )
+
+    @classmethod
+    def around(cls, x: float, y: float, radius: float) -> Box:
+        return cls(x - radius, y - radius, x + radius, y + radius)
+
+    @classmethod
+    def of_text(cls, x: float, y: float, words: str, anchor: str, size: float) -> Box:
+        """Of a line of text whose baseline is at `y`; `anchor` is start, middle or end."""
+        width = svg.width_of(words, size)
+        left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+        return cls(left, y - 0.85 * size, left + width, y + 0.25 * size)
+
+
+class Labels:
+    """Places names one after the other within a drawing."""
+
+    def __init__(self, room: Box, marks: Iterable[Box] = ()) -> None:
+        """`marks`: what no name may cover."""
+        self._room = room
+        self._taken = list(marks)
+
+    def place(
+        self, x: float, y: float, words: str, class_: str, size: float, radius: float = 0.0
+    ) -> str:
+        """The name of the mark at (x, y): beside it, or as near as there is room."""
+        options = _options(x, y, words, size, radius)
+        free = [
+            option
+            for option in options
+            if option[2].is_within(self._room)
+            and not any(option[2].overlaps(box) for box in self._taken)
+        ]
+        # A drawing with more names than it has room for shows this one over others.
+        best = min(free or options, key=lambda option: _distance(option[2], x, y))
+        at_x, at_y, box, anchor = best
+        self._taken.append(box)
+        text = svg.text(at_x, at_y, words, class_, anchor)
+        if _distance(box, x, y) <= _LEADER:
+            return text
+        end_x = min(max(x, box.left), box.right)
+        end_y = box.bottom if y > box.bottom else box.top
+        return svg.line(x, y, end_x, end_y, "leader") + text
+
+
+def _options(
+    x: float, y: float, words: str, size: float, radius: float
+) -> list[tuple[float, float, Box, str]]:
+    """Places for a name: its point, its box and its anchor."""
+    gap = _GAP if radius else 0.0
+    points: list[tuple[float, float, str]] = []
+    for distance in _DISTANCES:
+        for baseline in (y - 9 - distance, y + size + distance):
+            points += [(x + gap, baseline, "start"), (x - gap, baseline, "end")]
+            points.append((x, baseline - radius if baseline < y else baseline + radius, "middle"))
+            # Away from an edge that the name would pass.
+            width = svg.width_of(words, size)
+            points += [(x - part * width, baseline, "start") for part in (0.25, 0.75)]
+    return [
+        (at_x, at_y, Box.of_text(at_x, at_y, words, anchor, size), anchor)
+        for at_x, at_y, anchor in points
+    ]
+
+
+def _distance(box: Box, x: float, y: float) -> float:
+    """From a point to a box."""
+    across = max(box.left - x, 0.0, x - box.right)
+    down = max(box.top - y, 0.0, y - box.bottom)
+    return (across * across + down * down) ** 0.5
+
+
+def spaced_ticks(
+    scale: svg.Scale, ticks: Sequence[float], words: Sequence[str], size: float = 11.0
+) -> list[tuple[float, str]]:
+    """The ticks of a horizontal axis whose words stand free of those before them."""
+    placed: list[tuple[float, str]] = []
+    end = float("-inf")
+    for tick, text in zip(ticks, words, strict=True):
+        half = svg.width_of(text, size) / 2
+        if scale(tick) - half >= end:
+            placed.append((tick, text))
+            end = scale(tick) + half + 4
+    return placed

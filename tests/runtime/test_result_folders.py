@@ -1,0 +1,114 @@
+"""The folder of results: what lies in it, and the curves of its trainings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from loopline.runtime.errors import UserError
+from loopline.runtime.observe import result_folders
+from loopline.runtime.observe.result_folders import BenchmarkReader, scan
+from loopline.runtime.observe.training_curves import groups_of, read_curves, rounds_of, smooth
+
+pytest.importorskip("tensorboard")
+
+MANIFEST = {"benchmark": "sums", "split": "test", "created": 5.0, "items": [{}, {}]}
+
+
+def write(path: Path, value: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def draw(folder: Path, values: dict[int, float], begin: int | None = None) -> None:
+    """One more file of events; `begin` withdraws what was drawn from that step on."""
+    from tensorboard.compat.proto import event_pb2, summary_pb2
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    events, summaries = vars(event_pb2), vars(summary_pb2)
+    writer = EventFileWriter(str(folder), filename_suffix=f".{begin or 0}")
+    if begin is not None:
+        log = events["SessionLog"](status=events["SessionLog"].START)
+        writer.add_event(events["Event"](step=begin, session_log=log))
+    for step, value in values.items():
+        summary = summaries["Summary"](
+            value=[summaries["Summary"].Value(tag="loss", simple_value=value)]
+        )
+        writer.add_event(events["Event"](step=step, summary=summary))
+    writer.close()
+
+
+def test_benchmarks_and_trainings_are_told_apart_wherever_they_lie(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "manifest.json", MANIFEST)
+    write(tmp_path / "grid" / "b" / "manifest.json", MANIFEST)
+    (tmp_path / "grid" / "seed-1" / "curves").mkdir(parents=True)
+    (tmp_path / ".hidden" / "curves").mkdir(parents=True)
+    (tmp_path / "round").symlink_to(tmp_path)
+    folders = scan(tmp_path)
+    assert folders.benchmarks == ["a", "grid/b"]
+    assert folders.trainings == ["grid/seed-1"]
+    assert not folders.truncated
+
+
+def test_a_scan_of_too_many_folders_says_that_it_is_not_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_folders, "MAX_FOLDERS", 3)
+    for number in range(5):
+        (tmp_path / str(number)).mkdir()
+    assert scan(tmp_path).truncated
+    assert scan(tmp_path / "nowhere") == scan(tmp_path / "nowhere either")
+
+
+def test_a_benchmark_without_a_report_and_a_damaged_one_are_listed(tmp_path: Path) -> None:
+    write(tmp_path / "begun" / "manifest.json", MANIFEST)
+    write(tmp_path / "damaged" / "manifest.json", [])
+    write(tmp_path / "older" / "manifest.json", {**MANIFEST, "created": 1.0})
+    score = {"right": 1, "estimate": 0.5, "low": 0.1, "high": 0.9}
+    arm = {"n": 2, "accuracy": {"solved": score}, "micro_dollars_per_question": 0.0}
+    write(tmp_path / "older" / "report.json", {"results": {"arms": {"pair": arm}}})
+    reader = BenchmarkReader(tmp_path)
+    begun, older, damaged = reader.read(scan(tmp_path).benchmarks)
+    assert (begun.questions, begun.arms, begun.complete) == (2, [], False)
+    assert (older.checker, older.arms[0].accuracy) == ("solved", 0.5)
+    assert older.arms[0].micro_dollars is None, "nothing had a price"
+    assert "does not hold an object" in damaged.problem
+    assert reader.read(["begun"])[0] is begun, "an unchanged one is not read again"
+
+
+def test_what_was_drawn_behind_a_checkpoint_is_left_out(tmp_path: Path) -> None:
+    draw(tmp_path / "curves" / "shared", {1: 1.0, 2: 2.0, 3: 3.0})
+    draw(tmp_path / "curves" / "shared", {2: 20.0}, begin=2)
+    assert read_curves(tmp_path) == {"shared": {"loss": [(1, 1.0), (2, 20.0)]}}
+
+
+def test_curves_end_where_their_file_is_torn(tmp_path: Path) -> None:
+    draw(tmp_path / "curves", {1: 1.0, 2: 2.0})
+    (path,) = (tmp_path / "curves").iterdir()
+    path.write_bytes(path.read_bytes()[:-5])
+    assert read_curves(tmp_path) == {"": {"loss": [(1, 1.0)]}}
+
+
+def test_smoothing_is_a_moving_average_that_is_corrected_for_its_start() -> None:
+    values = [(1, 4.0), (2, 0.0), (3, float("nan")), (4, 2.0)]
+    points = smooth(values, 0.5)
+    assert [point.x for point in points] == [1.0, 2.0, 4.0]
+    assert [point.y for point in points] == pytest.approx([4.0, 4 / 3, (0.5 + 0 + 1) / 0.875])
+    assert [point.y for point in smooth(values, 0.0)] == [4.0, 0.0, 2.0]
+
+
+def test_groups_of_a_round_name_their_candidates(tmp_path: Path) -> None:
+    group = {
+        "key": "k", "policy": "p", "version": 3, "fate": "trained", "rewards": [0.5],
+        "origins": ["01a2-b/2.1/plan agent#4"],
+    }  # fmt: skip
+    write(tmp_path / "rounds" / "0007" / "groups.json", {"groups": [group]})
+    write(tmp_path / "rounds" / "0008" / "groups.json", {"groups": [{**group, "origins": ["x"]}]})
+    assert rounds_of(tmp_path) == [7, 8]
+    (member,) = groups_of(tmp_path, 7)[0].members
+    assert (member.run_id, member.turn, member.branch) == ("01a2-b", 2, 1)
+    assert (member.agent, member.candidate, member.reward) == ("plan agent", 4, 0.5)
+    with pytest.raises(UserError, match="does not name a candidate"):
+        groups_of(tmp_path, 8)
