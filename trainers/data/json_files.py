@@ -132,12 +132,12 @@ def read_list(path: Path, build: Callable[[int, Any], T]) -> Reading[T]:
     return Reading(tuple(records), tuple(skipped))
 
 
-def parse(content: bytes | str) -> Any:
-    """A JSON value. Raises `Unreadable`, also for what nests too deep or holds NaN or a number
-    that is none of a float's."""
+def parse(content: bytes | str, constants: Callable[[str], Any] | None = None) -> Any:
+    """A JSON value. Raises `Unreadable`, also for what nests too deep or holds a number that is
+    none of a float's, or NaN or an infinity, unless `constants` says what these stand for."""
     try:
         text = content.decode("utf-8-sig") if isinstance(content, bytes) else content
-        return json.loads(text, parse_constant=_refuse, parse_float=_parse_finite)
+        return json.loads(text, parse_constant=constants or _refuse, parse_float=_parse_finite)
     except UnicodeDecodeError as error:
         raise Unreadable("not UTF-8", error.reason) from error
     except ValueError as error:
