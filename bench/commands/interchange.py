@@ -10,12 +10,13 @@ import typer
 from loopline.runtime.program import add_command
 
 if TYPE_CHECKING:
-    from loopline.bench.commands.options import ImportOptions
+    from loopline.bench.commands.options import ExportOptions, ImportOptions
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     add_command(app, import_file, "bench.commands.options:ImportOptions", name="import")
+    add_command(app, export, "bench.commands.options:ExportOptions")
 
 
 def import_file(options: ImportOptions) -> None:
@@ -46,3 +47,16 @@ def import_file(options: ImportOptions) -> None:
         print(json.dumps(line))
     else:
         print_report(facts, directory.path)
+
+
+def export(options: ExportOptions) -> None:
+    """Export a benchmark for other tools. inspect: a log for each arm; lm-eval: samples and results
+    for each arm; csv: a row for each run; latex: tables for the package booktabs. The line of
+    JSON: the files."""
+    from loopline.bench.interchange.exports import export
+    from loopline.bench.output import OutputDirectory
+
+    directory = OutputDirectory(options.directory)
+    output = options.output or options.directory / "export"
+    paths = [str(path) for path in export(directory, options.format, output)]
+    print(json.dumps({"files": paths}) if options.as_json else "\n".join(paths))

@@ -320,6 +320,15 @@ class ImportOptions(JsonOptions):
     """Scorer whose scores decide."""
 
 
+class ExportOptions(ReportOptions):
+    """A benchmark for other tools."""
+
+    format: Literal["inspect", "lm-eval", "csv", "latex"]
+    """Format of the files."""
+    output: Annotated[Path | None, Option(default="DIRECTORY/export")] = None
+    """Folder of the files; earlier ones in it are replaced."""
+
+
 class CheckOptions(Options):
     """Predictions that were made elsewhere."""
 

@@ -123,7 +123,22 @@ def _joined(path: Path, lines: tuple[Sample, ...]) -> tuple[Sample, ...]:
                 "be paired"
             )
         by_id[line.id] = replace(earlier, scores={**earlier.scores, **line.scores})
-    return tuple(by_id.values())
+    samples = tuple(by_id.values())
+    # The document's own id, where all have one: its place changes with --limit and --samples.
+    own_ids = [_own_id(sample.question) for sample in samples]
+    if None in own_ids or len(set(own_ids)) < len(samples):
+        return samples
+    return tuple(
+        replace(sample, id=str(own_id)) for sample, own_id in zip(samples, own_ids, strict=True)
+    )
+
+
+def _own_id(document: str) -> str | None:
+    try:
+        own_id = object_at(json.loads(document)).get("id")
+    except ValueError:
+        return None
+    return str(own_id) if isinstance(own_id, str | int) and not isinstance(own_id, bool) else None
 
 
 def _response(responses: object) -> str | None:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from loopline.bench.arms import QUESTION_ARMS
-from loopline.bench.checkers import Scorer
 from loopline.bench.comparison import compare_paths
 from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.output import OutputDirectory
@@ -20,22 +19,15 @@ from loopline.bench.progress import RunProgress
 from loopline.bench.rescoring import rescore_all
 from loopline.bench.runner import Ending, Job
 from loopline.bench.session import conduct, summary_line
-from tests.bench.benchmarks import connected, created, items, manifest, run
+from tests.bench.benchmarks import connected, created, items, manifest
 from tests.bench.command_line import bench
+from tests.bench.finished_benchmark import finished_benchmark
 from tests.bench.local_client import LocalClient
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("finished")
-    directory = created(path, manifest(items(8, wrong=[3])))
-
-    async def whole() -> None:
-        with Scorer() as scorer:
-            await run(directory, LocalClient(), scorer)
-
-    asyncio.run(whole())
-    return path
+    return finished_benchmark(tmp_path_factory.mktemp("finished"))
 
 
 @pytest.fixture
