@@ -21,6 +21,8 @@ from typing import IO, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
+from loopline.workers.store.records import Skipped
+
 SUFFIXES = ("", ".xz", ".gz")
 MAX_FILE_BYTES = 64 * 2**20
 """Of one file, decompressed, where a reader does not know of larger ones."""
@@ -41,17 +43,6 @@ class Limits:
 
 
 USUAL = Limits()
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """Something that was not read."""
-
-    where: str
-    """File, and line or place in it."""
-    reason: str
-    """The same words for the same kind of trouble, so that they can be counted."""
-    detail: str = ""
 
 
 @dataclass(frozen=True)

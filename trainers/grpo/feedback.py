@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from loopline.agents.records import Trajectory
 from loopline.agents.rewards import Reward
 from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
-from loopline.trainers.data.rewards import Feedback, PostedRewards, rewarded_by, targets_of
 from loopline.trainers.data.sessions import CHAT, ChatCall, chat_calls, conversations
 from loopline.trainers.grpo.sequences import Belongs, require_learnable
 from loopline.trainers.grpo.usable_runs import require_usable
+from loopline.workers.store.rewards import Feedback, PostedRewards, rewarded_by, targets_of
 
 NO_FEEDBACK = "run without a posted reward"
 

@@ -123,8 +123,8 @@ class OfflineOptions(GrpoOptions):
 
     def feedback(self, entries: Collection[str] | None) -> PostedFeedback | None:
         """The posted rewards, where they count; of these entries alone, where they are given."""
-        from loopline.trainers.data.rewards import read_rewards
         from loopline.trainers.grpo.feedback import PostedFeedback
+        from loopline.workers.store.rewards import read_rewards
 
         if self.reward_from == "recorded":
             return None

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from loopline.agents.records import RECORDS_VERSION, Candidate, Run, Step, Trajectory
 from loopline.agents.rewards import SESSION_TAG, Reward, RewardPlace
-from loopline.trainers.data.json_files import Skipped
-from loopline.trainers.data.store import OTHER_VERSION, checked_rows, skipped_record
+from loopline.workers.store.records import OTHER_VERSION, Skipped, checked_rows, skipped_record
 
 TEAM, AGENT, TURN = "team", "agent", "turn"
 """Names of reward parts: what the whole team earned, what one agent did, what one turn did."""
