@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def import_file(options: ImportOptions) -> None:
-    """Import a log of inspect or samples of lm-eval as a benchmark of ours. Writes an output
+    """Import a log of inspect, or samples of lm-eval. Writes an output
     directory, which `bench report` and `bench compare` read. Samples of several epochs are
     attempts at one question. The line of JSON: the directory, questions, samples, the scorer, and
     what was left out."""
@@ -39,7 +39,7 @@ def import_file(options: ImportOptions) -> None:
         manifest = imported.manifest
         line = {
             "output": str(directory.path),
-            "questions": len({item.about["attempt_of"] for item in manifest.items}),
+            "questions": len({str(item.about["attempt_of"]) for item in manifest.items}),
             "samples": len(manifest.items),
             "scorer": manifest.reference["scorer"],
             "unscored": manifest.reference["unscored"],

@@ -74,7 +74,7 @@ class Evaluation:
             raise UsageError(
                 f"{self.path} has several scorers; choose one by --scorer: {'; '.join(names)}"
             )
-        chosen_name = names[0] if name is None else name
+        chosen_name = next(iter(names)) if name is None else name
         if chosen_name not in names:
             raise UsageError(
                 f"--scorer: {self.path} has no {chosen_name!r}; it has: {'; '.join(names)}"

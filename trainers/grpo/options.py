@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from loopline.runtime.config.options import DEFAULT_PANEL, OnlyWith, Option, validated
-from loopline.trainers.core.command_options import FolderOptions, JsonOptions, PublishingOptions
+from loopline.trainers.core.command_options import (
+    FolderOptions,
+    JsonOptions,
+    PublishingOptions,
+    TrackingOptions,
+)
 from loopline.trainers.grpo.rewards import RewardChoice
 from loopline.trainers.grpo.settings import (
     LEARNING_RATE,
@@ -26,7 +31,7 @@ def _published(options: Any) -> bool:
     return getattr(options, "publish", True)
 
 
-class GrpoOptions(TrainingOptions, PublishingOptions, JsonOptions, FolderOptions):
+class GrpoOptions(TrainingOptions, PublishingOptions, TrackingOptions, JsonOptions, FolderOptions):
     """What every training by GRPO is asked for."""
 
     panel: ClassVar[str] = "Policies"
