@@ -12,6 +12,7 @@ with the run, and keep what was drawn beyond the checkpoint beside what is drawn
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 import uuid
@@ -120,7 +121,7 @@ class _MLflow:
         try:
             self._client.log_batch(
                 self._run,
-                [self._metric(name, value, now, step) for name, value in values.items()],
+                [self._metric(_spelled(name), value, now, step) for name, value in values.items()],
             )
         except (self._failure, OSError) as error:
             raise self._error(error) from error
@@ -197,6 +198,11 @@ def _module(name: str, package: str, extra: str) -> Any:
         raise TrainingError(
             f"the curves need the package {package}; {install_hint(extra)}"
         ) from error
+
+
+def _spelled(name: str) -> str:
+    """The name of a curve in the characters that MLflow takes."""
+    return re.sub(r"[^A-Za-z0-9_.:/ -]", "_", name.replace("%", " percent"))
 
 
 def _run_id(home: Path, begin: Callable[[], str]) -> str:
