@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -257,7 +257,7 @@ WRITERS: dict[str, Callable[[_Runs, Path], dict[Path, int]]] = {
 
 
 @contextmanager
-def _lines(path: Path, files: dict[Path, int]) -> Iterator[Callable[[Any], None]]:
+def _lines(path: Path, files: dict[Path, int]) -> Generator[Callable[[Any], None]]:
     """A file of JSON lines, and its number of rows in `files` at the end."""
     files[path] = 0
     with atomic_file(path) as partial, partial.open("w", encoding="utf-8") as file:
