@@ -121,8 +121,8 @@ def test_a_missing_package_is_named_before_the_training(
 
 def test_trackers_are_chosen_by_name() -> None:
     assert validated(TrackingOptions, {}).trackers == ("tensorboard",)
-    chosen = validated(TrackingOptions, {"track": "wandb, mlflow,wandb"})
-    assert chosen.trackers == ("wandb", "mlflow")
+    options = validated(TrackingOptions, {"track": "wandb, mlflow,wandb"})
+    assert options.trackers == ("wandb", "mlflow")
     assert validated(TrackingOptions, {"track": ""}).trackers == ()
     with pytest.raises(InputError, match="there is no 'comet'; there are: tensorboard, wandb"):
         validated(TrackingOptions, {"track": "comet"})

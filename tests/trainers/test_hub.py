@@ -97,19 +97,19 @@ class Hub:
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     table = pa.table({"question": ["1 + 1?", "2 + 2?"], "answer": ["2", "4"], "level": [1, 2]})
     pq.write_table(table, tmp_path / "rows.parquet")
-    made = Hub(
+    server = Hub(
         {
             "README.md": b"# Sums",
             "data/test.jsonl": LINES,
             "data/test.parquet": (tmp_path / "rows.parquet").read_bytes(),
         }
     )
-    monkeypatch.setenv("HF_ENDPOINT", made.url)
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    yield server
+    server.server.shutdown()
+    server.server.server_close()
 
 
 def test_a_file_of_questions_on_the_hub_is_a_benchmark(server: Hub) -> None:

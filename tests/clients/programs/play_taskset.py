@@ -46,8 +46,8 @@ class Sums(vf.Taskset[SumTask]):
 
 
 def environment_of(kind):
-    made = type("Sums", (Sums,), {"kind": kind})
-    return taskset_environment("sums", "Sums", made(TasksetConfig()))
+    taskset = type("Sums", (Sums,), {"kind": kind})
+    return taskset_environment("sums", "Sums", taskset(TasksetConfig()))
 
 
 def refusal(kind):
